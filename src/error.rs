@@ -1,0 +1,26 @@
+//! Every error that a caller can see. `Display` is the reply's text, error code first.
+
+use thiserror::Error;
+
+/// Why a call was refused. A refused call has changed nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum Error {
+    /// The server words this reply itself, so that it is the same as for its own commands.
+    #[error("ERR wrong number of arguments")]
+    WrongArity,
+    #[error("ERR {0} is not an integer or out of range")]
+    NotAnInteger(&'static str),
+    #[error("ERR {0} must be 0 or more")]
+    Negative(&'static str),
+    #[error("ERR {0} must be 1 or more")]
+    NotPositive(&'static str),
+    #[error("ERR count and period allow more than one token per nanosecond")]
+    TooFast,
+    #[error("ERR max_burst, count and period make a funnel that takes more than 292 years to leak")]
+    TooLarge,
+    /// The text that the server's own commands reply with.
+    #[error("WRONGTYPE Operation against a key holding the wrong kind of value")]
+    WrongType,
+    #[error("ERR the key holds no rate limiter state")]
+    NotAState,
+}

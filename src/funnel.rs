@@ -1,0 +1,195 @@
+//! The rule: a funnel that lets tokens through at a steady rate, decided by the generic cell rate algorithm (GCRA).
+//!
+//! Think of a funnel that holds `limit` tokens and leaks `count` of them every `period`:
+//!
+//! * **burst**: what an empty funnel takes at once. `limit` is `max_burst + 1` tokens: the one that every caller
+//!   expects to be let through, and `max_burst` more at the same moment.
+//! * **rate**: `count` tokens per `period`, the pace at which room comes back. 30 per 60 s makes room for one token
+//!   every 2 s, not for 30 at the end of each minute.
+//! * **quantity**: the tokens that one call asks for, all or none; 0 asks how full the funnel is.
+//! * **remaining**: the most tokens that a next call, right now, would be allowed.
+//! * **retry_after**: how long a limited caller has to wait until the same call is allowed, if nobody else takes tokens.
+//! * **reset_after**: how long until the funnel is empty, so that the full burst is there again.
+//!
+//! The whole state is one moment, the theoretical arrival time (TAT): when the funnel will be empty again. A call of
+//! `quantity` tokens moves it by the time they take to leak, the `increment`, and is allowed if that leaves it no
+//! further ahead than a full funnel takes to leak, the `tolerance`:
+//!
+//! ```text
+//!         |<---------- tolerance --------->|
+//!   ------+------------+-------------------+-------> time
+//!      allow at       now               new TAT
+//!                      |<-- reset_after -->|
+//!
+//!   a call is allowed if its "allow at" is not after now; if it is, the time between them is retry_after
+//! ```
+//!
+//! Everything is whole nanoseconds. How long a number of tokens takes to leak is rounded down, once per call, so
+//! that a call's rounding is under one nanosecond and in the caller's favour.
+//!
+//! The GCRA is from ITU-T I.371 (and the ATM Forum's traffic management specification), there "virtual scheduling".
+
+use std::num::NonZero;
+
+use crate::error::Error;
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;
+
+/// The last moment that can be stored: 2^63 - 1 ns after the epoch, in the year 2262.
+const LAST: u128 = i64::MAX as u128;
+
+/// A span of time, or a moment as the span since the Unix epoch, in whole nanoseconds: 0 to 2^63 - 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    pub const PER_MILLISECOND: NonZero<u64> = NonZero::new(1_000_000).unwrap();
+    pub const PER_SECOND: NonZero<u64> = NonZero::new(1_000_000_000).unwrap();
+
+    /// This span in a coarser unit, rounded up: who waits that long has waited long enough.
+    pub fn round_up(self, per_unit: NonZero<u64>) -> u64 {
+        self.0.div_ceil(per_unit.get())
+    }
+}
+
+/// A funnel at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Funnel {
+    /// The moment, since the epoch.
+    now: Nanos,
+    /// Tokens that it holds: 1 to 2^63 - 1.
+    limit: u64,
+    /// Tokens that it leaks every `period`, at most one a nanosecond.
+    count: NonZero<u64>,
+    /// In nanoseconds; any number of seconds in 63 bits fits.
+    period: NonZero<u128>,
+    /// How long it takes to leak when full; `now + tolerance` is not after `LAST`.
+    tolerance: Nanos,
+}
+
+/// What a call is told, and what it leaves behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verdict {
+    /// The call may not go ahead and has taken nothing.
+    pub limited: bool,
+    /// Tokens that the funnel holds: `max_burst + 1`.
+    pub limit: u64,
+    /// Tokens that a next call would be allowed now: 0 to `limit`.
+    pub remaining: u64,
+    /// How long to wait until this call is allowed; none if it was, or if it asks for more than `limit` and never will be.
+    pub retry_after: Option<Nanos>,
+    /// How long until the funnel is empty.
+    pub reset_after: Nanos,
+    /// The TAT to store; none if this call changes nothing.
+    pub new_tat: Option<Nanos>,
+}
+
+impl Funnel {
+    /// A funnel that holds `max_burst + 1` tokens and leaks `count` of them every `period` units of time, as it is
+    /// at `now`.
+    ///
+    /// Errors: `TooFast` if that is more than one token per nanosecond; `TooLarge` if `max_burst + 1` does not fit in
+    /// 63 bits, or if a funnel filled now would leak beyond the year 2262.
+    pub fn new(
+        now: Nanos,
+        max_burst: u64,
+        count: NonZero<u64>,
+        period: NonZero<u64>,
+        nanos_per_unit: NonZero<u64>,
+    ) -> Result<Self, Error> {
+        let period = NonZero::<u128>::from(period)
+            .checked_mul(nanos_per_unit.into())
+            .ok_or(Error::TooLarge)?;
+        if u128::from(count.get()) > period.get() {
+            return Err(Error::TooFast);
+        }
+        let limit = max_burst
+            .checked_add(1)
+            .filter(|&limit| u128::from(limit) <= LAST)
+            .ok_or(Error::TooLarge)?;
+        let tolerance = time_to_leak(limit, count, period)
+            .filter(|tolerance| u128::from(now.0).saturating_add(u128::from(tolerance.0)) <= LAST)
+            .ok_or(Error::TooLarge)?;
+        Ok(Self {
+            now,
+            limit,
+            count,
+            period,
+            tolerance,
+        })
+    }
+
+    /// Decides a call of `quantity` tokens on the stored `tat`; none stands for an empty funnel.
+    pub fn decide(&self, tat: Option<Nanos>, quantity: u64) -> Verdict {
+        let backlog = Nanos(tat.map_or(0, |tat| tat.0.saturating_sub(self.now.0)));
+
+        // More than the funnel holds can never pass, however long the caller waits.
+        let increment = match self.increment(quantity) {
+            Some(increment) => increment,
+            None => return self.limited(backlog, None),
+        };
+        let room = self.tolerance.0.saturating_sub(increment.0);
+        let wait = backlog.0.saturating_sub(room);
+        if wait > 0 {
+            return self.limited(backlog, Some(Nanos(wait)));
+        }
+
+        let reset_after = Nanos(backlog.0.saturating_add(increment.0));
+        Verdict {
+            limited: false,
+            limit: self.limit,
+            remaining: self.remaining(reset_after),
+            retry_after: None,
+            reset_after,
+            new_tat: (increment.0 > 0).then(|| Nanos(self.now.0.saturating_add(reset_after.0))),
+        }
+    }
+
+    fn limited(&self, backlog: Nanos, retry_after: Option<Nanos>) -> Verdict {
+        Verdict {
+            limited: true,
+            limit: self.limit,
+            remaining: self.remaining(backlog),
+            retry_after,
+            reset_after: backlog,
+            new_tat: None,
+        }
+    }
+
+    /// The time that `quantity` tokens take to leak; none if the funnel does not hold that many.
+    fn increment(&self, quantity: u64) -> Option<Nanos> {
+        if quantity > self.limit {
+            return None;
+        }
+        time_to_leak(quantity, self.count, self.period)
+    }
+
+    /// The most tokens whose increment fits between a backlog and the tolerance.
+    ///
+    /// `floor(r * period / count) <= room` is `r * period < (room + 1) * count` in whole numbers, so the largest such
+    /// `r` is `((room + 1) * count - 1) / period`, rounded down.
+    fn remaining(&self, backlog: Nanos) -> u64 {
+        let Some(room) = self.tolerance.0.checked_sub(backlog.0) else {
+            return 0;
+        };
+        let tokens = u128::from(room)
+            .saturating_add(1)
+            .saturating_mul(u128::from(self.count.get()))
+            .saturating_sub(1)
+            / self.period;
+        u64::try_from(tokens).map_or(self.limit, |tokens| tokens.min(self.limit))
+    }
+}
+
+/// `floor(tokens * period / count)`; none if it does not fit in 63 bits.
+fn time_to_leak(tokens: u64, count: NonZero<u64>, period: NonZero<u128>) -> Option<Nanos> {
+    // A product beyond 128 bits is, divided by a count of 63 bits, a span beyond 63 bits.
+    let span = u128::from(tokens).checked_mul(period.get())? / NonZero::<u128>::from(count);
+    u64::try_from(span)
+        .ok()
+        .filter(|&span| u128::from(span) <= LAST)
+        .map(Nanos)
+}

@@ -1,0 +1,328 @@
+//! A thin safe face on the module API: the only file with `unsafe`, and no more of the API than the others use.
+//!
+//! The server runs one command at a time on one thread, and calls into the module only through `RedisModule_OnLoad`
+//! and the commands registered there. Every SAFETY line below rests on that.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_longlong};
+use std::{ptr, slice};
+
+use redis_module::raw;
+
+use crate::error::Error;
+
+const OK: c_int = 0;
+const ERR: c_int = 1;
+const API_VERSION: c_int = 1;
+const READ: c_int = 1 << 0;
+const WRITE: c_int = 1 << 1;
+const KEYTYPE_EMPTY: c_int = 0;
+
+/// Names the functions of the API that the module calls: `RedisModule_OnLoad` refuses a server that lacks one, and
+/// [`api!`] takes no other.
+macro_rules! required {
+    ($($function:ident)*) => {
+        #[allow(non_upper_case_globals, reason = "named as in the API")]
+        mod required {
+            $(pub const $function: () = ();)*
+        }
+
+        fn first_missing() -> Option<&'static str> {
+            $(
+                // SAFETY: written once, by `Export_RedisModule_Init`, before this is called.
+                if unsafe { raw::$function }.is_none() {
+                    return Some(stringify!($function));
+                }
+            )*
+            None
+        }
+    };
+}
+
+required! {
+    RedisModule_CloseKey
+    RedisModule_CreateCommand
+    RedisModule_KeyType
+    RedisModule_OpenKey
+    RedisModule_Replicate
+    RedisModule_ReplyWithArray
+    RedisModule_ReplyWithError
+    RedisModule_ReplyWithLongLong
+    RedisModule_SetAbsExpire
+    RedisModule_SetModuleOptions
+    RedisModule_SignalModifiedKey
+    RedisModule_StringDMA
+    RedisModule_StringToLongLong
+    RedisModule_StringTruncate
+    RedisModule_WrongArity
+}
+
+/// A function of the API. Only for use after the module has loaded: it is then known to be there.
+macro_rules! api {
+    ($function:ident) => {{
+        let () = required::$function;
+        raw::$function.unwrap_unchecked()
+    }};
+}
+
+/// A command as the server registers it. Made by [`command!`].
+pub struct Command {
+    pub name: &'static CStr,
+    pub flags: &'static CStr,
+    pub first_key: c_int,
+    pub last_key: c_int,
+    pub key_step: c_int,
+    pub entry: Entry,
+}
+
+type Entry = unsafe extern "C" fn(
+    *mut raw::RedisModuleCtx,
+    *mut *mut raw::RedisModuleString,
+    c_int,
+) -> c_int;
+
+/// The command `$name`, whose calls run `$call`, with its flags and its first key, last key and key step.
+macro_rules! command {
+    ($name:literal, $call:path, $flags:literal, $first_key:literal, $last_key:literal, $key_step:literal) => {{
+        unsafe extern "C" fn entry(
+            context: *mut ::redis_module::raw::RedisModuleCtx,
+            arguments: *mut *mut ::redis_module::raw::RedisModuleString,
+            count: ::std::ffi::c_int,
+        ) -> ::std::ffi::c_int {
+            // SAFETY: the server passes what `run` asks for.
+            unsafe { $crate::redis::run(context, arguments, count, $call) }
+        }
+        $crate::redis::Command {
+            name: $name,
+            flags: $flags,
+            first_key: $first_key,
+            last_key: $last_key,
+            key_step: $key_step,
+            entry,
+        }
+    }};
+}
+pub(crate) use command;
+
+/// Runs one call of a command, and replies with its error if it returns one.
+///
+/// # Safety
+/// `context` and the `count` strings at `arguments` live as long as the call.
+pub unsafe fn run(
+    context: *mut raw::RedisModuleCtx,
+    arguments: *mut *mut raw::RedisModuleString,
+    count: c_int,
+    call: fn(&Context, &[Argument]) -> Result<(), Error>,
+) -> c_int {
+    let context = Context(context);
+    let count = usize::try_from(count).unwrap_or(0);
+    // SAFETY: as promised by the caller; an `Argument` is a string pointer and nothing else.
+    let arguments = unsafe { slice::from_raw_parts(arguments.cast(), count) };
+    if let Err(error) = call(&context, arguments) {
+        context.reply_error(error);
+    }
+    OK
+}
+
+/// The server's context of one call.
+pub struct Context(*mut raw::RedisModuleCtx);
+
+impl Context {
+    /// Opens the key `name` for reading and writing, whether it exists or not.
+    pub fn open_key<'a>(&'a self, name: &'a Argument) -> Key<'a> {
+        // SAFETY: context and name are live, as their borrows show.
+        let handle = unsafe { api!(RedisModule_OpenKey)(self.0, name.0, READ | WRITE) };
+        Key {
+            context: self,
+            name,
+            handle,
+        }
+    }
+
+    pub fn reply_integers<const N: usize>(&self, integers: [i64; N]) {
+        // SAFETY: the context is live; N elements are announced and N follow.
+        unsafe {
+            api!(RedisModule_ReplyWithArray)(self.0, N as _);
+            for integer in integers {
+                api!(RedisModule_ReplyWithLongLong)(self.0, integer);
+            }
+        }
+    }
+
+    fn reply_error(&self, error: Error) {
+        // SAFETY: the context is live, and the server copies the text.
+        unsafe {
+            match error {
+                Error::WrongArity => api!(RedisModule_WrongArity)(self.0),
+                _ => api!(RedisModule_ReplyWithError)(self.0, c_string(error.to_string()).as_ptr()),
+            };
+        }
+    }
+
+    fn log(&self, level: &CStr, line: String) {
+        // SAFETY: the context is live, and the format asks for the one string that it gets.
+        unsafe {
+            if let Some(log) = raw::RedisModule_Log {
+                log(
+                    self.0,
+                    level.as_ptr(),
+                    c"%s".as_ptr(),
+                    c_string(line).as_ptr(),
+                );
+            }
+        }
+    }
+}
+
+/// An argument of a call, the command's own name being the first.
+#[repr(transparent)]
+pub struct Argument(*mut raw::RedisModuleString);
+
+impl Argument {
+    /// The integer that it spells, by the server's own rules: none if it is not one or not in 64 bits.
+    pub fn integer(&self) -> Option<i64> {
+        let mut integer: c_longlong = 0;
+        // SAFETY: the string is live, and `integer` is written before this returns.
+        let status = unsafe { api!(RedisModule_StringToLongLong)(self.0, &mut integer) };
+        (status == OK).then_some(integer)
+    }
+}
+
+/// A key open for reading and writing, closed when dropped.
+pub struct Key<'a> {
+    context: &'a Context,
+    name: &'a Argument,
+    handle: *mut raw::RedisModuleKey,
+}
+
+/// What a key holds.
+pub enum Value<'a> {
+    Nothing,
+    String(&'a [u8]),
+    OtherType,
+}
+
+impl Key<'_> {
+    pub fn value(&self) -> Value<'_> {
+        let mut length = 0;
+        // SAFETY: the handle is open. The bytes stay as they are until the key is written, which takes `&mut self`.
+        unsafe {
+            let bytes = api!(RedisModule_StringDMA)(self.handle, &mut length, READ);
+            if bytes.is_null() {
+                return Value::OtherType;
+            }
+            // A key that is not there reads as an empty string.
+            if length == 0 && api!(RedisModule_KeyType)(self.handle) == KEYTYPE_EMPTY {
+                return Value::Nothing;
+            }
+            Value::String(slice::from_raw_parts(bytes.cast(), length))
+        }
+    }
+
+    /// Makes the key a string of these bytes that expires at `expire_at` ms since the epoch, here and, as that very
+    /// effect, in the AOF and on replicas.
+    pub fn set(&mut self, bytes: &[u8], expire_at: i64) {
+        // SAFETY: the handle is open for writing and holds a string or nothing. The buffer has the length that was
+        // just given to it, and nobody else holds it. The strings live until the server has copied them.
+        unsafe {
+            let mut length = 0;
+            let mut buffer = api!(RedisModule_StringDMA)(self.handle, &mut length, WRITE);
+            if length != bytes.len() {
+                api!(RedisModule_StringTruncate)(self.handle, bytes.len());
+                buffer = api!(RedisModule_StringDMA)(self.handle, &mut length, WRITE);
+            }
+            ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), bytes.len());
+            api!(RedisModule_SetAbsExpire)(self.handle, expire_at);
+            api!(RedisModule_SignalModifiedKey)(self.context.0, self.name.0);
+            api!(RedisModule_Replicate)(
+                self.context.0,
+                c"SET".as_ptr(),
+                c"sbcl".as_ptr(),
+                self.name.0,
+                bytes.as_ptr().cast::<c_char>(),
+                bytes.len(),
+                c"PXAT".as_ptr(),
+                expire_at,
+            );
+        }
+    }
+}
+
+impl Drop for Key<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the handle is open and is not used again.
+        unsafe { api!(RedisModule_CloseKey)(self.handle) }
+    }
+}
+
+/// Called by the server, Redis or Valkey, when it loads the module.
+///
+/// # Safety
+/// `context` is live.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case, reason = "the server looks it up by this name")]
+pub unsafe extern "C" fn RedisModule_OnLoad(
+    context: *mut raw::RedisModuleCtx,
+    _arguments: *mut *mut raw::RedisModuleString,
+    _count: c_int,
+) -> c_int {
+    // SAFETY: the context is live, and this is the first that is called of the API: it looks up all the others.
+    if unsafe {
+        raw::Export_RedisModule_Init(
+            context,
+            crate::NAME.as_ptr(),
+            crate::VERSION_NUMBER,
+            API_VERSION,
+        )
+    } != OK
+    {
+        return ERR;
+    }
+    let context = Context(context);
+    if let Some(function) = first_missing() {
+        context.log(
+            c"warning",
+            format!(
+                "redis-cell {} needs Redis 6.2.2 or Valkey 7.2 or later: {function} is missing",
+                crate::VERSION
+            ),
+        );
+        return ERR;
+    }
+    // A limited call must not look like a write to WATCH and client-side caches, so a write signals itself; and there
+    // is no state outside the keyspace that a replica's asynchronous loading could tear.
+    let options = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
+        | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
+    // SAFETY: the context is live, and `first_missing` has seen every function.
+    unsafe { api!(RedisModule_SetModuleOptions)(context.0, options as c_int) }
+    for command in crate::COMMANDS {
+        // SAFETY: as above; the strings are static.
+        let status = unsafe {
+            api!(RedisModule_CreateCommand)(
+                context.0,
+                command.name.as_ptr(),
+                Some(command.entry),
+                command.flags.as_ptr(),
+                command.first_key,
+                command.last_key,
+                command.key_step,
+            )
+        };
+        if status != OK {
+            context.log(
+                c"warning",
+                format!(
+                    "{:?} could not be registered: is another redis-cell loaded?",
+                    command.name
+                ),
+            );
+            return ERR;
+        }
+    }
+    context.log(c"notice", format!("redis-cell {} is ready", crate::VERSION));
+    OK
+}
+
+/// For texts of our own, in which there is no NUL.
+fn c_string(text: String) -> CString {
+    CString::new(text).unwrap_or_default()
+}

@@ -1,0 +1,73 @@
+//! One call, top to bottom: arguments, funnel, state, reply.
+
+use std::num::NonZero;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::error::Error;
+use crate::funnel::{Funnel, Nanos};
+use crate::redis::{Argument, Context};
+use crate::state::State;
+
+/// `CL.THROTTLE key max_burst count period [quantity]`
+///
+/// Takes `quantity` tokens (1 unless given) from the funnel at `key`, which holds `max_burst + 1` and leaks `count`
+/// every `period` seconds, or none of them if it has not got that many.
+///
+/// Replies with five integers: 0 if allowed or 1 if limited; the tokens that the funnel holds; those that are left;
+/// the seconds to wait before the same call is allowed, or -1 if it was or never will be; the seconds until the funnel
+/// is empty. Seconds are rounded up.
+pub fn cl_throttle(context: &Context, arguments: &[Argument]) -> Result<(), Error> {
+    let (key, max_burst, count, period, quantity) = match arguments {
+        [_, key, max_burst, count, period] => (key, max_burst, count, period, None),
+        [_, key, max_burst, count, period, quantity] => {
+            (key, max_burst, count, period, Some(quantity))
+        }
+        _ => return Err(Error::WrongArity),
+    };
+    let max_burst = zero_or_more(max_burst, "max_burst")?;
+    let count = one_or_more(count, "count")?;
+    let period = one_or_more(period, "period")?;
+    let quantity = quantity.map_or(Ok(1), |quantity| zero_or_more(quantity, "quantity"))?;
+    let funnel = Funnel::new(now(), max_burst, count, period, Nanos::PER_SECOND)?;
+
+    let mut state = State::open(context, key);
+    let verdict = funnel.decide(state.tat()?, quantity);
+    if let Some(tat) = verdict.new_tat {
+        state.store(tat);
+    }
+
+    let seconds = |span: Nanos| span.round_up(Nanos::PER_SECOND).cast_signed();
+    context.reply_integers([
+        verdict.limited.into(),
+        verdict.limit.cast_signed(),
+        verdict.remaining.cast_signed(),
+        verdict.retry_after.map_or(-1, seconds),
+        seconds(verdict.reset_after),
+    ]);
+    Ok(())
+}
+
+fn zero_or_more(argument: &Argument, name: &'static str) -> Result<u64, Error> {
+    let integer = argument.integer().ok_or(Error::NotAnInteger(name))?;
+    u64::try_from(integer).map_err(|_| Error::Negative(name))
+}
+
+fn one_or_more(argument: &Argument, name: &'static str) -> Result<NonZero<u64>, Error> {
+    let integer = argument.integer().ok_or(Error::NotAnInteger(name))?;
+    u64::try_from(integer)
+        .ok()
+        .and_then(NonZero::new)
+        .ok_or(Error::NotPositive(name))
+}
+
+/// The system's wall clock. One that stands before 1970 or after 2262 counts as standing there.
+fn now() -> Nanos {
+    let since_epoch = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Nanos(
+        u64::try_from(since_epoch.as_nanos())
+            .unwrap_or(u64::MAX)
+            .min(i64::MAX.cast_unsigned()),
+    )
+}
