@@ -1,1 +1,22 @@
-fn main() {}
+//! What a user is promised, on a real server: one module per promise.
+//!
+//! `SERVER=/path/to/valkey-server cargo test` runs them on another server than `redis-server`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a test fails by panicking"
+)]
+
+mod support;
+
+mod bad_input;
+mod contexts;
+mod loading;
+mod reply;
+mod state;

@@ -1,0 +1,264 @@
+//! Every row of the table of errors: the error's text, and that nothing at all has changed.
+
+use redis::{Connection, Value};
+
+use crate::support::{Server, run, throttle};
+
+/// All that an error must leave as it was.
+#[derive(Debug, PartialEq)]
+struct Snapshot {
+    key: Option<Vec<u8>>,
+    expires: i64,
+    changes: String,
+    replication: String,
+}
+
+impl Snapshot {
+    fn take(connection: &mut Connection) -> Self {
+        let field = |info: &str, name: &str| {
+            info.lines()
+                .find_map(|line| line.strip_prefix(name))
+                .unwrap_or_else(|| panic!("{info}"))
+                .to_string()
+        };
+        let persistence: String = run(connection, "INFO persistence").unwrap();
+        let replication: String = run(connection, "INFO replication").unwrap();
+        // Whether there is an expiry; PTTL itself moves with time.
+        let ttl: i64 = run(connection, "PTTL key").unwrap();
+        Self {
+            key: run(connection, "DUMP key").unwrap(),
+            expires: ttl.min(0),
+            changes: field(&persistence, "rdb_changes_since_last_save:"),
+            replication: field(&replication, "master_repl_offset:"),
+        }
+    }
+}
+
+/// The error's text, code first, after making sure that it changed nothing.
+fn error(connection: &mut Connection, arguments: &[&[u8]]) -> String {
+    let before = Snapshot::take(connection);
+    let mut call = redis::cmd("CL.THROTTLE");
+    arguments.iter().for_each(|&argument| {
+        call.arg(argument);
+    });
+    let error = call.query::<Value>(connection).expect_err("an error");
+    assert_eq!(Snapshot::take(connection), before, "{error}");
+    format!("{} {}", error.code().unwrap(), error.detail().unwrap())
+}
+
+/// Like `error`, for arguments without spaces.
+fn error_of(connection: &mut Connection, arguments: &str) -> String {
+    let words: Vec<&[u8]> = arguments.split_whitespace().map(str::as_bytes).collect();
+    error(connection, &words)
+}
+
+#[test]
+fn a_wrong_number_of_arguments_is_the_servers_own_arity_error() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let arity = "ERR wrong number of arguments for 'cl.throttle' command";
+    for arguments in [
+        "",
+        "key",
+        "key 1",
+        "key 1 1",
+        "key 1 1 1 1 1",
+        "key 1 1 1 1 1 1",
+    ] {
+        assert_eq!(error_of(&mut connection, arguments), arity, "{arguments}");
+    }
+}
+
+#[test]
+fn an_argument_that_is_not_a_64_bit_integer_is_named() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    throttle(&mut connection, "key 15 30 60");
+    let wrong: [&[u8]; 15] = [
+        b"",
+        b"x",
+        b"+1",
+        b" 1",
+        b"1 ",
+        b"1.0",
+        b"1e3",
+        b"0x1",
+        b"01",
+        b"--1",
+        b"-",
+        b"9223372036854775808",
+        b"-9223372036854775809",
+        b"1\0",
+        b"\xff",
+    ];
+    for argument in wrong {
+        for (position, name) in [
+            (1, "max_burst"),
+            (2, "count"),
+            (3, "period"),
+            (4, "quantity"),
+        ] {
+            let mut arguments: [&[u8]; 5] = [b"key", b"15", b"30", b"60", b"1"];
+            arguments[position] = argument;
+            let expected = format!("ERR {name} is not an integer or out of range");
+            assert_eq!(error(&mut connection, &arguments), expected, "{argument:?}");
+        }
+    }
+}
+
+#[test]
+fn an_argument_below_its_least_value_is_named() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    for (arguments, expected) in [
+        ("key -1 30 60", "ERR max_burst must be 0 or more"),
+        (
+            "key -9223372036854775808 30 60",
+            "ERR max_burst must be 0 or more",
+        ),
+        ("key 15 0 60", "ERR count must be 1 or more"),
+        ("key 15 -1 60", "ERR count must be 1 or more"),
+        ("key 15 30 0", "ERR period must be 1 or more"),
+        ("key 15 30 -1", "ERR period must be 1 or more"),
+        ("key 15 30 60 -1", "ERR quantity must be 0 or more"),
+        (
+            "key 15 30 60 -9223372036854775808",
+            "ERR quantity must be 0 or more",
+        ),
+    ] {
+        assert_eq!(
+            error_of(&mut connection, arguments),
+            expected,
+            "{arguments}"
+        );
+    }
+}
+
+#[test]
+fn more_than_one_token_per_nanosecond_is_refused() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    for arguments in [
+        "key 15 1000000001 1",
+        "key 0 9223372036854775807 1",
+        "key 15 60000000001 60",
+    ] {
+        let text = error_of(&mut connection, arguments);
+        assert!(
+            text.starts_with("ERR ") && text.contains("count") && text.contains("period"),
+            "{text}"
+        );
+    }
+    assert_eq!(
+        throttle(&mut connection, "key 15 1000000000 1")[..2],
+        [0, 16]
+    );
+}
+
+#[test]
+fn a_funnel_that_outlasts_the_clock_is_refused() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    for arguments in [
+        "key 9223372036854775807 30 60",
+        "key 9223372036854775806 1 1",
+        "key 9223372036854775806 1000000000 1",
+        "key 15 1 9223372036854775807",
+        "key 0 1 7500000000",
+        "key 9223372036854775806 1 9223372036854775807",
+    ] {
+        let text = error_of(&mut connection, arguments);
+        assert!(text.starts_with("ERR "), "{text}");
+        assert!(
+            ["max_burst", "count", "period"]
+                .iter()
+                .all(|name| text.contains(name)),
+            "{text}"
+        );
+    }
+    // 200 years from 2026 is the year 2226: before the clock's last day.
+    assert_eq!(
+        throttle(&mut connection, "key 0 1 6311520000"),
+        [0, 1, 0, -1, 6_311_520_000]
+    );
+}
+
+#[test]
+fn arguments_are_checked_before_the_key_is_opened() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    run::<()>(&mut connection, "RPUSH key 1").unwrap();
+    assert_eq!(
+        error_of(&mut connection, "key 15 0 60"),
+        "ERR count must be 1 or more"
+    );
+    assert_eq!(
+        error_of(&mut connection, "key 15 30 60 x"),
+        "ERR quantity is not an integer or out of range"
+    );
+}
+
+#[test]
+fn a_key_of_another_type_is_the_servers_own_wrongtype_error() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    for make in [
+        "RPUSH key a",
+        "HSET key a b",
+        "SADD key a b",
+        "ZADD key 1 a",
+        "XADD key * a b",
+    ] {
+        run::<()>(&mut connection, "DEL key").unwrap();
+        run::<Value>(&mut connection, make).unwrap();
+        let own = run::<Value>(&mut connection, "INCR key").unwrap_err();
+        let own = format!("{} {}", own.code().unwrap(), own.detail().unwrap());
+        assert!(own.starts_with("WRONGTYPE "), "{own}");
+        for quantity in ["0", "1", "100"] {
+            assert_eq!(
+                error_of(&mut connection, &format!("key 15 30 60 {quantity}")),
+                own,
+                "{make}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_string_that_is_no_tat_is_refused_and_left_alone() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let not_a_tat: [&[u8]; 16] = [
+        b"",
+        b"hello",
+        b"-5",
+        b"-0",
+        b"+5",
+        b"1.5",
+        b"1e9",
+        b" 1",
+        b"1 ",
+        b"0x10",
+        b"\0",
+        b"\xff",
+        b"12345678901234567890",
+        b"9223372036854775808",
+        b"99999999999999999999999",
+        &[b'1'; 100_000],
+    ];
+    for value in not_a_tat {
+        redis::cmd("SET")
+            .arg("key")
+            .arg(value)
+            .exec(&mut connection)
+            .unwrap();
+        let text = error_of(&mut connection, "key 15 30 60");
+        assert_eq!(text, "ERR the key holds no rate limiter state", "{value:?}");
+        run::<()>(&mut connection, "EXPIRE key 100").unwrap();
+        assert_eq!(
+            error_of(&mut connection, "key 15 30 60 0"),
+            text,
+            "{value:?}"
+        );
+    }
+}

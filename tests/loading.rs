@@ -1,0 +1,78 @@
+//! Loading the module, and what the server then says of it.
+
+use redis::Value;
+
+use crate::support::{Server, module, run, throttle};
+
+#[test]
+fn one_line_in_the_log_names_the_version() {
+    let server = Server::start();
+    let line = format!("redis-cell {} is ready", env!("CARGO_PKG_VERSION"));
+    assert_eq!(server.log().matches(&line).count(), 1, "{}", server.log());
+}
+
+#[test]
+fn the_server_lists_the_module_and_its_version() {
+    let server = Server::start();
+    let info: String = run(&mut server.connect(), "INFO modules").unwrap();
+    let number: Vec<i64> = env!("CARGO_PKG_VERSION")
+        .split('.')
+        .map(|part| part.parse().unwrap())
+        .collect();
+    let number = number[0] * 10_000 + number[1] * 100 + number[2];
+    assert!(
+        info.contains(&format!("name=redis-cell,ver={number}")),
+        "{info}"
+    );
+}
+
+#[test]
+fn the_command_is_registered_with_its_flags_and_its_key() {
+    let server = Server::start();
+    let Value::Array(info) = run(&mut server.connect(), "COMMAND INFO CL.THROTTLE").unwrap() else {
+        panic!()
+    };
+    let Value::Array(command) = &info[0] else {
+        panic!("{info:?}")
+    };
+    let Value::Array(flags) = &command[2] else {
+        panic!("{info:?}")
+    };
+    let mut flags: Vec<String> = flags
+        .iter()
+        .map(|flag| redis::from_redis_value_ref(flag).unwrap())
+        .collect();
+    flags.sort();
+    // "module" is the server's own addition on Redis 7 and later.
+    flags.retain(|flag| flag != "module");
+    assert_eq!(flags, ["denyoom", "fast", "write"]);
+    assert_eq!(command[3..6], [1, 1, 1].map(Value::Int));
+}
+
+#[test]
+fn it_can_be_unloaded_and_loaded_again() {
+    let server = Server::start_with(&["--enable-module-command", "yes"]);
+    let mut connection = server.connect();
+    throttle(&mut connection, "key 4 1 60 2");
+    run::<()>(&mut connection, "MODULE UNLOAD redis-cell").unwrap();
+    let error = run::<Value>(&mut connection, "CL.THROTTLE key 4 1 60").unwrap_err();
+    assert!(error.to_string().contains("unknown command"), "{error}");
+    run::<()>(
+        &mut connection,
+        &format!("MODULE LOAD {}", module().display()),
+    )
+    .unwrap();
+    assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 2, -1, 180]);
+}
+
+#[test]
+fn loading_it_twice_is_refused_and_harmless() {
+    let server = Server::start_with(&["--enable-module-command", "yes"]);
+    let mut connection = server.connect();
+    run::<()>(
+        &mut connection,
+        &format!("MODULE LOAD {}", module().display()),
+    )
+    .unwrap_err();
+    assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
+}

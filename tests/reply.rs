@@ -1,0 +1,173 @@
+//! The five integers, on the system's clock.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::support::{Server, Throttle, run, throttle};
+
+#[test]
+fn a_new_limiter_counts_down_and_then_limits() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let calls: Vec<_> = (0..5)
+        .map(|_| throttle(&mut connection, "user123 15 30 60"))
+        .collect();
+    // Rounded up, each token adds 2 s; all five calls fall into the first of them.
+    assert_eq!(
+        calls,
+        [
+            [0, 16, 15, -1, 2],
+            [0, 16, 14, -1, 4],
+            [0, 16, 13, -1, 6],
+            [0, 16, 12, -1, 8],
+            [0, 16, 11, -1, 10]
+        ]
+    );
+    for _ in 5..16 {
+        assert!(Throttle::from(throttle(&mut connection, "user123 15 30 60")).allowed());
+    }
+    assert_eq!(
+        throttle(&mut connection, "user123 15 30 60"),
+        [1, 16, 0, 2, 32]
+    );
+}
+
+#[test]
+fn a_quantity_is_taken_whole_or_not_at_all() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    assert_eq!(
+        throttle(&mut connection, "key 9 1 60 4"),
+        [0, 10, 6, -1, 240]
+    );
+    assert_eq!(
+        throttle(&mut connection, "key 9 1 60 7"),
+        [1, 10, 6, 60, 240]
+    );
+    assert_eq!(
+        throttle(&mut connection, "key 9 1 60 6"),
+        [0, 10, 0, -1, 600]
+    );
+    assert_eq!(throttle(&mut connection, "key 9 1 60"), [1, 10, 0, 60, 600]);
+}
+
+#[test]
+fn a_quantity_beyond_the_limit_can_never_pass_and_has_no_retry_after() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    assert_eq!(
+        throttle(&mut connection, "key 9 1 60 11"),
+        [1, 10, 10, -1, 0]
+    );
+    assert_eq!(
+        throttle(&mut connection, "key 9 1 60 9223372036854775807"),
+        [1, 10, 10, -1, 0]
+    );
+    assert!(!run::<bool>(&mut connection, "EXISTS key").unwrap());
+}
+
+#[test]
+fn a_quantity_of_zero_looks_without_taking() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    assert_eq!(
+        throttle(&mut connection, "key 9 1 60 0"),
+        [0, 10, 10, -1, 0]
+    );
+    assert!(!run::<bool>(&mut connection, "EXISTS key").unwrap());
+    throttle(&mut connection, "key 9 1 60 4");
+    let state: String = run(&mut connection, "GET key").unwrap();
+    for _ in 0..3 {
+        assert_eq!(
+            throttle(&mut connection, "key 9 1 60 0"),
+            [0, 10, 6, -1, 240]
+        );
+    }
+    assert_eq!(run::<String>(&mut connection, "GET key").unwrap(), state);
+}
+
+#[test]
+fn keys_are_independent() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    for key in ["one", "two", "a:{tag}:key"] {
+        assert_eq!(
+            throttle(&mut connection, &format!("{key} 0 1 60")),
+            [0, 1, 0, -1, 60]
+        );
+        assert_eq!(
+            throttle(&mut connection, &format!("{key} 0 1 60")),
+            [1, 1, 0, 60, 60]
+        );
+    }
+}
+
+#[test]
+fn a_million_a_second_keeps_its_key_and_limits() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    // The funnel is empty again after 16 us, so a burst only shows within one transaction.
+    let mut pipeline = redis::pipe();
+    pipeline.atomic();
+    for _ in 0..100 {
+        pipeline.add_command(crate::support::command("CL.THROTTLE key 15 1000000 1 16"));
+    }
+    let calls: Vec<[i64; 5]> = pipeline.query(&mut connection).unwrap();
+    assert_eq!(calls[0], [0, 16, 0, -1, 1]);
+    assert!(
+        calls.iter().any(|&[limited, ..]| limited == 1),
+        "100 bursts of 16 us each passed at once"
+    );
+    for [limited, limit, remaining, retry_after, reset_after] in calls {
+        assert_eq!(limit, 16);
+        assert!((0..=16).contains(&remaining));
+        assert_eq!(
+            (retry_after, reset_after),
+            if limited == 1 { (1, 1) } else { (-1, 1) }
+        );
+    }
+
+    // A larger burst outlasts the calls: 100,000 tokens leak in 100 ms, and the key lives exactly that long.
+    assert_eq!(
+        throttle(&mut connection, "large 99999 1000000 1 100000")[..2],
+        [0, 100_000]
+    );
+    assert!(run::<i64>(&mut connection, "PTTL large").unwrap() > 0);
+    assert_eq!(
+        throttle(&mut connection, "large 99999 1000000 1 100000")[0],
+        1
+    );
+}
+
+#[test]
+fn waiting_the_whole_seconds_of_retry_after_passes() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    throttle(&mut connection, "key 2 10 3 3");
+    let [limited, _, _, retry_after, _] = throttle(&mut connection, "key 2 10 3 3");
+    assert_eq!((limited, retry_after), (1, 1));
+    sleep(Duration::from_secs(1));
+    assert_eq!(throttle(&mut connection, "key 2 10 3 3")[0], 0);
+}
+
+#[test]
+fn over_time_a_funnel_lets_its_rate_through() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    // The textbook's funnel: 15 tokens, leaking one every two seconds.
+    let start = Instant::now();
+    let allowed = (0..20)
+        .filter(|_| throttle(&mut connection, "textbook 14 1 2")[0] == 0)
+        .count();
+    assert!(start.elapsed() < Duration::from_secs(2));
+    assert_eq!(allowed, 15);
+
+    let start = Instant::now();
+    let mut allowed = 0;
+    while start.elapsed() < Duration::from_millis(500) {
+        allowed += usize::from(throttle(&mut connection, "steady 9 1000 1")[0] == 0);
+    }
+    let most = 10 + start.elapsed().as_millis() as usize + 1;
+    // Only an idle machine asks often enough to get all of it.
+    assert!((250..=most).contains(&allowed), "{allowed} of {most}");
+}
