@@ -16,7 +16,7 @@ pub enum Error {
     NotPositive(&'static str),
     #[error("ERR count and period allow more than one token per nanosecond")]
     TooFast,
-    #[error("ERR max_burst, count and period make a funnel that takes more than 292 years to leak")]
+    #[error("ERR max_burst, count and period make a funnel that leaks beyond the year 2262")]
     TooLarge,
     /// The text that the server's own commands reply with.
     #[error("WRONGTYPE Operation against a key holding the wrong kind of value")]
