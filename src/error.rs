@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 /// Why a call was refused. A refused call has changed nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
     /// The server words this reply itself, so that it is the same as for its own commands.
     #[error("ERR wrong number of arguments")]
@@ -23,4 +23,17 @@ pub enum Error {
     WrongType,
     #[error("ERR the key holds no rate limiter state")]
     NotAState,
+    #[error("ERR {0} is missing")]
+    Missing(&'static str),
+    #[error("ERR key is the same as in group {0}")]
+    SameKey(usize),
+    /// Of several limits in one call, the one it is about: 1, 2, …
+    #[error("{0} (group {1})")]
+    InGroup(Box<Error>, usize),
+}
+
+impl Error {
+    pub fn in_group(self, group: usize) -> Self {
+        Self::InGroup(self.into(), group)
+    }
 }

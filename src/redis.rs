@@ -3,7 +3,7 @@
 //! The server runs one command at a time on one thread, and calls into the module only through `RedisModule_OnLoad`
 //! and the commands registered there. Every SAFETY line below rests on that.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_longlong};
+use std::ffi::{CStr, CString, c_char, c_int, c_long, c_longlong};
 use std::{ptr, slice};
 
 use redis_module::raw;
@@ -51,6 +51,7 @@ required! {
     RedisModule_SetModuleOptions
     RedisModule_SignalModifiedKey
     RedisModule_StringDMA
+    RedisModule_StringPtrLen
     RedisModule_StringToLongLong
     RedisModule_StringTruncate
     RedisModule_WrongArity
@@ -82,7 +83,7 @@ type Entry = unsafe extern "C" fn(
 
 /// The command `$name`, whose calls run `$call`, with its flags and its first key, last key and key step.
 macro_rules! command {
-    ($name:literal, $call:path, $flags:literal, $first_key:literal, $last_key:literal, $key_step:literal) => {{
+    ($name:literal, $call:path, $flags:expr, $first_key:expr, $last_key:expr, $key_step:expr) => {{
         unsafe extern "C" fn entry(
             context: *mut ::redis_module::raw::RedisModuleCtx,
             arguments: *mut *mut ::redis_module::raw::RedisModuleString,
@@ -138,14 +139,16 @@ impl Context {
         }
     }
 
-    pub fn reply_integers<const N: usize>(&self, integers: [i64; N]) {
-        // SAFETY: the context is live; N elements are announced and N follow.
-        unsafe {
-            api!(RedisModule_ReplyWithArray)(self.0, N as _);
-            for integer in integers {
-                api!(RedisModule_ReplyWithLongLong)(self.0, integer);
-            }
-        }
+    /// Announces an array of so many elements, which are to follow.
+    pub fn reply_array(&self, length: usize) {
+        let length = length.try_into().unwrap_or(c_long::MAX);
+        // SAFETY: the context is live.
+        unsafe { api!(RedisModule_ReplyWithArray)(self.0, length) };
+    }
+
+    pub fn reply_integer(&self, integer: i64) {
+        // SAFETY: the context is live.
+        unsafe { api!(RedisModule_ReplyWithLongLong)(self.0, integer) };
     }
 
     fn reply_error(&self, error: Error) {
@@ -178,6 +181,17 @@ impl Context {
 pub struct Argument(*mut raw::RedisModuleString);
 
 impl Argument {
+    pub fn bytes(&self) -> &[u8] {
+        let mut length = 0;
+        // SAFETY: the string is live, and the server does not change a call's arguments.
+        unsafe {
+            slice::from_raw_parts(
+                api!(RedisModule_StringPtrLen)(self.0, &mut length).cast(),
+                length,
+            )
+        }
+    }
+
     /// The integer that it spells, by the server's own rules: none if it is not one or not in 64 bits.
     pub fn integer(&self) -> Option<i64> {
         let mut integer: c_longlong = 0;

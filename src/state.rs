@@ -9,20 +9,23 @@ use crate::redis::{Argument, Context, Key, Value};
 /// The digits of 2^63 - 1.
 const MAX_DIGITS: usize = 19;
 
-pub struct State<'a>(Key<'a>);
+/// A limiter's key, open for the length of a call.
+pub struct State<'a> {
+    key: Key<'a>,
+    /// The stored TAT; none if there is no key.
+    pub tat: Option<Nanos>,
+}
 
 impl<'a> State<'a> {
-    pub fn open(context: &'a Context, name: &'a Argument) -> Self {
-        Self(context.open_key(name))
-    }
-
-    /// The stored TAT; none if there is no key.
-    pub fn tat(&self) -> Result<Option<Nanos>, Error> {
-        match self.0.value() {
-            Value::Nothing => Ok(None),
-            Value::String(text) => parse(text).map(Some).ok_or(Error::NotAState),
-            Value::OtherType => Err(Error::WrongType),
-        }
+    /// Errors: `WrongType` and `NotAState` if the key holds anything but a TAT.
+    pub fn open(context: &'a Context, name: &'a Argument) -> Result<Self, Error> {
+        let key = context.open_key(name);
+        let tat = match key.value() {
+            Value::Nothing => None,
+            Value::String(text) => Some(parse(text).ok_or(Error::NotAState)?),
+            Value::OtherType => return Err(Error::WrongType),
+        };
+        Ok(Self { key, tat })
     }
 
     /// Stores the TAT until it has passed: the key expires at the first whole millisecond that is not before it.
@@ -32,7 +35,7 @@ impl<'a> State<'a> {
         let _ = write!(rest, "{}", tat.0);
         let unused = rest.len();
         let length = MAX_DIGITS.saturating_sub(unused);
-        self.0.set(
+        self.key.set(
             text.get(..length).unwrap_or_default(),
             tat.round_up(Nanos::PER_MILLISECOND).cast_signed(),
         );

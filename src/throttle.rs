@@ -1,10 +1,10 @@
-//! One call, top to bottom: arguments, funnel, state, reply.
+//! One limit, top to bottom: arguments, funnel, state, reply.
 
 use std::num::NonZero;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::error::Error;
-use crate::funnel::{Funnel, Nanos};
+use crate::funnel::{Funnel, Nanos, Verdict};
 use crate::redis::{Argument, Context};
 use crate::state::State;
 
@@ -17,34 +17,67 @@ use crate::state::State;
 /// the seconds to wait before the same call is allowed, or -1 if it was or never will be; the seconds until the funnel
 /// is empty. Seconds are rounded up.
 pub fn cl_throttle(context: &Context, arguments: &[Argument]) -> Result<(), Error> {
-    let (key, max_burst, count, period, quantity) = match arguments {
-        [_, key, max_burst, count, period] => (key, max_burst, count, period, None),
+    throttle(context, arguments, Nanos::PER_SECOND)
+}
+
+/// `CL.PTHROTTLE key max_burst count period [quantity]`
+///
+/// `CL.THROTTLE` with milliseconds for seconds, in the arguments and in the reply.
+pub fn cl_pthrottle(context: &Context, arguments: &[Argument]) -> Result<(), Error> {
+    throttle(context, arguments, Nanos::PER_MILLISECOND)
+}
+
+fn throttle(
+    context: &Context,
+    arguments: &[Argument],
+    nanos_per_unit: NonZero<u64>,
+) -> Result<(), Error> {
+    let (key, quota, quantity) = match arguments {
+        [_, key, max_burst, count, period] => (key, [max_burst, count, period], None),
         [_, key, max_burst, count, period, quantity] => {
-            (key, max_burst, count, period, Some(quantity))
+            (key, [max_burst, count, period], Some(quantity))
         }
         _ => return Err(Error::WrongArity),
     };
-    let max_burst = zero_or_more(max_burst, "max_burst")?;
-    let count = one_or_more(count, "count")?;
-    let period = one_or_more(period, "period")?;
-    let quantity = quantity.map_or(Ok(1), |quantity| zero_or_more(quantity, "quantity"))?;
-    let funnel = Funnel::new(now(), max_burst, count, period, Nanos::PER_SECOND)?;
+    let request = Request::parse(key, quota, quantity, now(), nanos_per_unit)?;
 
-    let mut state = State::open(context, key);
-    let verdict = funnel.decide(state.tat()?, quantity);
+    let mut state = State::open(context, request.key)?;
+    let verdict = request.funnel.decide(state.tat, request.quantity);
     if let Some(tat) = verdict.new_tat {
         state.store(tat);
     }
 
-    let seconds = |span: Nanos| span.round_up(Nanos::PER_SECOND).cast_signed();
-    context.reply_integers([
-        verdict.limited.into(),
-        verdict.limit.cast_signed(),
-        verdict.remaining.cast_signed(),
-        verdict.retry_after.map_or(-1, seconds),
-        seconds(verdict.reset_after),
-    ]);
+    reply(context, &verdict, nanos_per_unit);
     Ok(())
+}
+
+/// What a call asks of one limit.
+pub struct Request<'a> {
+    pub key: &'a Argument,
+    pub funnel: Funnel,
+    pub quantity: u64,
+}
+
+impl<'a> Request<'a> {
+    /// The quota's arguments are `max_burst count period`.
+    pub fn parse(
+        key: &'a Argument,
+        [max_burst, count, period]: [&Argument; 3],
+        quantity: Option<&Argument>,
+        now: Nanos,
+        nanos_per_unit: NonZero<u64>,
+    ) -> Result<Self, Error> {
+        let max_burst = zero_or_more(max_burst, "max_burst")?;
+        let count = one_or_more(count, "count")?;
+        let period = one_or_more(period, "period")?;
+        let quantity = quantity.map_or(Ok(1), |quantity| zero_or_more(quantity, "quantity"))?;
+        let funnel = Funnel::new(now, max_burst, count, period, nanos_per_unit)?;
+        Ok(Self {
+            key,
+            funnel,
+            quantity,
+        })
+    }
 }
 
 fn zero_or_more(argument: &Argument, name: &'static str) -> Result<u64, Error> {
@@ -61,7 +94,7 @@ fn one_or_more(argument: &Argument, name: &'static str) -> Result<NonZero<u64>, 
 }
 
 /// The system's wall clock. One that stands before 1970 or after 2262 counts as standing there.
-fn now() -> Nanos {
+pub fn now() -> Nanos {
     let since_epoch = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
@@ -70,4 +103,15 @@ fn now() -> Nanos {
             .unwrap_or(u64::MAX)
             .min(i64::MAX.cast_unsigned()),
     )
+}
+
+/// The five integers.
+pub fn reply(context: &Context, verdict: &Verdict, nanos_per_unit: NonZero<u64>) {
+    let units = |span: Nanos| span.round_up(nanos_per_unit).cast_signed();
+    context.reply_array(5);
+    context.reply_integer(verdict.limited.into());
+    context.reply_integer(verdict.limit.cast_signed());
+    context.reply_integer(verdict.remaining.cast_signed());
+    context.reply_integer(verdict.retry_after.map_or(-1, units));
+    context.reply_integer(units(verdict.reset_after));
 }

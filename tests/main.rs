@@ -18,5 +18,7 @@ mod support;
 mod bad_input;
 mod contexts;
 mod loading;
+mod mthrottle;
+mod pthrottle;
 mod reply;
 mod state;

@@ -1,0 +1,91 @@
+//! Several limits in one decision, top to bottom: arguments, funnels, states, replies.
+
+use crate::error::Error;
+use crate::funnel::Nanos;
+use crate::redis::{Argument, Context};
+use crate::state::State;
+use crate::throttle::{Request, now, reply};
+
+/// The arguments of one limit, by name.
+const GROUP: [&str; 5] = ["key", "max_burst", "count", "period", "quantity"];
+
+/// `CL.MTHROTTLE key max_burst count period quantity [key max_burst count period quantity ...]`
+///
+/// Decides several limits as one: if each allows its quantity, each takes it; if any is limited, none is touched.
+/// Keys differ from each other; in a cluster they share a hash tag. Times are in seconds.
+///
+/// Replies with 0 if all allow or 1 if not, followed by five integers for each limit, in order, as `CL.THROTTLE`
+/// would reply. Where the whole is limited, a limit that had room shows what it holds, with nothing taken.
+pub fn cl_mthrottle(context: &Context, arguments: &[Argument]) -> Result<(), Error> {
+    let arguments = match arguments {
+        [_, arguments @ ..] if !arguments.is_empty() => arguments,
+        _ => return Err(Error::WrongArity),
+    };
+    let now = now();
+    let requests = in_groups(arguments.chunks(GROUP.len()), |group| match group {
+        [key, max_burst, count, period, quantity] => Request::parse(
+            key,
+            [max_burst, count, period],
+            Some(quantity),
+            now,
+            Nanos::PER_SECOND,
+        ),
+        incomplete => Err(Error::Missing(
+            GROUP.get(incomplete.len()).copied().unwrap_or_default(),
+        )),
+    })?;
+    refuse_same_keys(&requests)?;
+
+    // Every key is read before any is written.
+    let mut limits = in_groups(&requests, |request| {
+        let state = State::open(context, request.key)?;
+        let verdict = request.funnel.decide(state.tat, request.quantity);
+        Ok((request, state, verdict))
+    })?;
+    let limited = limits.iter().any(|(_, _, verdict)| verdict.limited);
+    for (request, state, verdict) in &mut limits {
+        if limited && !verdict.limited {
+            *verdict = request.funnel.decide(state.tat, 0);
+        } else if let Some(tat) = verdict.new_tat {
+            state.store(tat);
+        }
+    }
+
+    context.reply_array(limits.len().saturating_add(1));
+    context.reply_integer(limited.into());
+    for (_, _, verdict) in &limits {
+        reply(context, verdict, Nanos::PER_SECOND);
+    }
+    Ok(())
+}
+
+/// Does the same for each group; an error says for which.
+fn in_groups<G, T>(
+    groups: impl IntoIterator<Item = G>,
+    mut each: impl FnMut(G) -> Result<T, Error>,
+) -> Result<Vec<T>, Error> {
+    groups
+        .into_iter()
+        .zip(1..)
+        .map(|(group, number)| each(group).map_err(|error| error.in_group(number)))
+        .collect()
+}
+
+/// One key cannot be two limits of one call: what the first takes, the second would not see.
+fn refuse_same_keys(requests: &[Request]) -> Result<(), Error> {
+    // Sorted, so that no number of groups makes this slow.
+    let mut keys: Vec<_> = requests
+        .iter()
+        .map(|request| request.key.bytes())
+        .zip(1..)
+        .collect();
+    keys.sort_unstable();
+    let same = keys.windows(2).filter_map(|pair| match pair {
+        [(one, first), (other, second)] if one == other => Some((*second, *first)),
+        _ => None,
+    });
+    match same.min() {
+        Some((second, first)) => Err(Error::SameKey(first).in_group(second)),
+        None => Ok(()),
+    }
+}

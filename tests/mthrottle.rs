@@ -1,0 +1,251 @@
+//! CL.MTHROTTLE decides several limits at once: all of them take, or none.
+
+use redis::{Connection, Value};
+
+use crate::support::{Server, run, throttle};
+
+/// Whether the call was limited, and what it says of each group.
+fn mthrottle(connection: &mut Connection, arguments: &str) -> (bool, Vec<[i64; 5]>) {
+    let Value::Array(reply) = run(connection, &format!("CL.MTHROTTLE {arguments}")).unwrap() else {
+        panic!()
+    };
+    let limited = redis::from_redis_value_ref(&reply[0]).unwrap();
+    (
+        limited,
+        reply[1..]
+            .iter()
+            .map(|group| redis::from_redis_value_ref(group).unwrap())
+            .collect(),
+    )
+}
+
+fn error(connection: &mut Connection, arguments: &str) -> String {
+    let error = run::<Value>(connection, &format!("CL.MTHROTTLE {arguments}")).unwrap_err();
+    format!("{} {}", error.code().unwrap(), error.detail().unwrap())
+}
+
+#[test]
+fn if_every_limit_allows_each_takes_its_quantity() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    assert_eq!(
+        mthrottle(&mut connection, "minute 9 10 60 1 day 999 1000 86400 3"),
+        (false, vec![[0, 10, 9, -1, 6], [0, 1000, 997, -1, 260]])
+    );
+    assert_eq!(
+        throttle(&mut connection, "minute 9 10 60 0")[..3],
+        [0, 10, 9]
+    );
+    assert_eq!(
+        throttle(&mut connection, "day 999 1000 86400 0")[..3],
+        [0, 1000, 997]
+    );
+}
+
+#[test]
+fn if_any_is_limited_none_is_touched_and_the_reply_says_which() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    throttle(&mut connection, "small 1 1 60 2");
+    throttle(&mut connection, "large 9 1 60 3");
+    let states = |connection: &mut Connection| -> Vec<Option<String>> {
+        run(connection, "MGET large small new").unwrap()
+    };
+    let before = states(&mut connection);
+    assert_eq!(
+        mthrottle(
+            &mut connection,
+            "large 9 1 60 1 small 1 1 60 1 new 4 1 60 1"
+        ),
+        (
+            true,
+            vec![[0, 10, 7, -1, 180], [1, 2, 0, 60, 120], [0, 5, 5, -1, 0]]
+        )
+    );
+    assert_eq!(states(&mut connection), before);
+    // Never to pass: no retry_after, as with one limit.
+    assert_eq!(
+        mthrottle(&mut connection, "new 4 1 60 6").1,
+        [[1, 5, 5, -1, 0]]
+    );
+}
+
+#[test]
+fn one_group_is_answered_as_cl_throttle_answers_it() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    for arguments in [
+        "4 1 60 1", "4 1 60 0", "4 1 60 3", "4 1 60 3", "4 1 60 6", "0 1 1 9",
+    ] {
+        let alone = throttle(&mut connection, &format!("one {arguments}"));
+        let (limited, groups) = mthrottle(&mut connection, &format!("other {arguments}"));
+        assert_eq!(
+            (limited, groups),
+            (alone[0] == 1, vec![alone]),
+            "{arguments}"
+        );
+    }
+}
+
+#[test]
+fn a_quantity_of_zero_looks_at_all_of_them() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    throttle(&mut connection, "a 4 1 60 5");
+    assert_eq!(
+        mthrottle(&mut connection, "a 4 1 60 0 b 4 1 60 0"),
+        (false, vec![[0, 5, 0, -1, 300], [0, 5, 5, -1, 0]])
+    );
+    assert_eq!(run::<i64>(&mut connection, "DBSIZE").unwrap(), 1);
+}
+
+#[test]
+fn a_second_and_a_day_limit_share_one_decision() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let call = "{user123}:second 9 10 1 1 {user123}:day 999 1000 86400 1";
+    let mut allowed = 0;
+    for _ in 0..10 {
+        allowed += i64::from(!mthrottle(&mut connection, call).0);
+    }
+    let [_, _, remaining, _, _] = throttle(&mut connection, "{user123}:day 999 1000 86400 0");
+    assert_eq!(remaining, 1000 - allowed);
+    assert_eq!(allowed, 10);
+}
+
+#[test]
+fn the_same_key_twice_is_an_error() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    assert_eq!(
+        error(&mut connection, "a 4 1 60 1 b 4 1 60 1 a 4 1 60 1"),
+        "ERR key is the same as in group 1 (group 3)"
+    );
+    assert_eq!(
+        error(
+            &mut connection,
+            "a 4 1 60 1 b 4 1 60 1 b 1 1 60 1 a 1 1 1 1"
+        ),
+        "ERR key is the same as in group 2 (group 3)"
+    );
+    assert_eq!(run::<i64>(&mut connection, "DBSIZE").unwrap(), 0);
+}
+
+#[test]
+fn an_incomplete_group_is_an_error() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let arity = "ERR wrong number of arguments for 'cl.mthrottle' command";
+    assert_eq!(error(&mut connection, ""), arity);
+    for (arguments, expected) in [
+        ("a", "ERR max_burst is missing (group 1)"),
+        ("a 4 1 60", "ERR quantity is missing (group 1)"),
+        ("a 4 1 60 1 b", "ERR max_burst is missing (group 2)"),
+        ("a 4 1 60 1 b 4 1 60", "ERR quantity is missing (group 2)"),
+        (
+            "a 4 1 60 1 b 4 1 60 1 c 4",
+            "ERR count is missing (group 3)",
+        ),
+    ] {
+        assert_eq!(error(&mut connection, arguments), expected, "{arguments}");
+    }
+    assert_eq!(run::<i64>(&mut connection, "DBSIZE").unwrap(), 0);
+}
+
+#[test]
+fn an_error_names_the_group_and_the_argument_and_changes_nothing() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    run::<()>(&mut connection, "SET text hello").unwrap();
+    run::<()>(&mut connection, "RPUSH list a").unwrap();
+    for (group, expected) in [
+        (
+            "b x 1 60 1",
+            "ERR max_burst is not an integer or out of range (group 2)",
+        ),
+        (
+            "b 4 x 60 1",
+            "ERR count is not an integer or out of range (group 2)",
+        ),
+        (
+            "b 4 1 x 1",
+            "ERR period is not an integer or out of range (group 2)",
+        ),
+        (
+            "b 4 1 60 x",
+            "ERR quantity is not an integer or out of range (group 2)",
+        ),
+        ("b -1 1 60 1", "ERR max_burst must be 0 or more (group 2)"),
+        ("b 4 0 60 1", "ERR count must be 1 or more (group 2)"),
+        ("b 4 1 0 1", "ERR period must be 1 or more (group 2)"),
+        ("b 4 1 60 -1", "ERR quantity must be 0 or more (group 2)"),
+        (
+            "b 4 1000000001 1 1",
+            "ERR count and period allow more than one token per nanosecond (group 2)",
+        ),
+        (
+            "b 4 1 9223372036854775807 1",
+            "ERR max_burst, count and period make a funnel that leaks beyond the year 2262 (group 2)",
+        ),
+        (
+            "text 4 1 60 1",
+            "ERR the key holds no rate limiter state (group 2)",
+        ),
+        (
+            "list 4 1 60 1",
+            "WRONGTYPE Operation against a key holding the wrong kind of value (group 2)",
+        ),
+    ] {
+        assert_eq!(
+            error(&mut connection, &format!("a 4 1 60 1 {group} c 4 1 60 1")),
+            expected
+        );
+        assert_eq!(
+            run::<i64>(&mut connection, "EXISTS a b c").unwrap(),
+            0,
+            "{group}"
+        );
+    }
+    // Arguments of all groups come before the keys of any.
+    assert_eq!(
+        error(&mut connection, "list 4 1 60 1 b 4 1 60 x"),
+        "ERR quantity is not an integer or out of range (group 2)"
+    );
+}
+
+#[test]
+fn its_keys_are_known_to_the_server() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let keys: Vec<String> = run(
+        &mut connection,
+        "COMMAND GETKEYS CL.MTHROTTLE a 4 1 60 1 b 4 1 60 1 c 4 1 60 1",
+    )
+    .unwrap();
+    assert_eq!(keys, ["a", "b", "c"]);
+    run::<()>(&mut connection, "ACL SETUSER limited on nopass +@all ~a ~b").unwrap();
+    run::<()>(&mut connection, "AUTH limited x").unwrap();
+    assert!(!mthrottle(&mut connection, "a 4 1 60 1 b 4 1 60 1").0);
+    let refused = error(&mut connection, "a 4 1 60 1 c 4 1 60 1");
+    assert!(refused.starts_with("NOPERM"), "{refused}");
+}
+
+#[test]
+fn many_groups_in_one_call() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let mut call = redis::cmd("CL.MTHROTTLE");
+    for group in 0..10_000 {
+        call.arg(format!("key{group}")).arg(4).arg(1).arg(60).arg(1);
+    }
+    let Value::Array(reply) = call.query(&mut connection).unwrap() else {
+        panic!()
+    };
+    assert_eq!(reply.len(), 10_001);
+    assert_eq!(reply[0], Value::Int(0));
+    assert!(
+        reply[1..]
+            .iter()
+            .all(|group| *group == Value::Array([0, 5, 4, -1, 60].map(Value::Int).to_vec()))
+    );
+}
