@@ -4,6 +4,8 @@
 //! `throttle.rs`, or in `mthrottle.rs` for several limits at once; it decides by `funnel.rs`, keeps its state by
 //! `state.rs` and fails by `error.rs`. `redis.rs` stands between them and the server.
 
+mod counts;
+mod docs;
 mod error;
 mod funnel;
 mod mthrottle;
@@ -13,7 +15,8 @@ mod throttle;
 
 use std::ffi::{CStr, c_int};
 
-use redis::{Command, command};
+use docs::Parameter;
+use redis::{Command, handler};
 
 /// As in `MODULE LIST`.
 const NAME: &CStr = c"redis-cell";
@@ -23,17 +26,47 @@ const VERSION_NUMBER: c_int = number(env!("CARGO_PKG_VERSION_MAJOR")) * 10000
     + number(env!("CARGO_PKG_VERSION_MINOR")) * 100
     + number(env!("CARGO_PKG_VERSION_PATCH"));
 
-const FLAGS: &CStr = c"write deny-oom fast";
-
-/// Name, function, flags; first key, last key, step.
-const COMMANDS: &[Command] = &[
+static COMMANDS: [Command; 3] = [
     // CL.THROTTLE key max_burst count period [quantity]
-    command!(c"cl.throttle", throttle::cl_throttle, FLAGS, 1, 1, 1),
+    Command {
+        name: c"cl.throttle",
+        handler: handler!(throttle::cl_throttle),
+        summary: c"Takes tokens from a rate limiter, if it has that many. Times are in seconds.",
+        complexity: c"O(1)",
+        parameters: &[KEY, MAX_BURST, COUNT, SECONDS, QUANTITY.optional()],
+    },
     // CL.PTHROTTLE key max_burst count period [quantity]
-    command!(c"cl.pthrottle", throttle::cl_pthrottle, FLAGS, 1, 1, 1),
+    Command {
+        name: c"cl.pthrottle",
+        handler: handler!(throttle::cl_pthrottle),
+        summary:
+            c"Takes tokens from a rate limiter, if it has that many. Times are in milliseconds.",
+        complexity: c"O(1)",
+        parameters: &[KEY, MAX_BURST, COUNT, MILLISECONDS, QUANTITY.optional()],
+    },
     // CL.MTHROTTLE key max_burst count period quantity [key max_burst count period quantity ...]
-    command!(c"cl.mthrottle", mthrottle::cl_mthrottle, FLAGS, 1, -1, 5),
+    Command {
+        name: c"cl.mthrottle",
+        handler: handler!(mthrottle::cl_mthrottle),
+        summary:
+            c"Takes tokens from several rate limiters, if all have that many. Times are in seconds.",
+        complexity: c"O(N log N), N being the number of limiters",
+        parameters: &[Parameter::repeated(
+            c"limit",
+            &[KEY, MAX_BURST, COUNT, SECONDS, QUANTITY],
+        )],
+    },
 ];
+
+const KEY: Parameter = Parameter::key(c"key", c"What is limited: a user, an address, a tenant.");
+const MAX_BURST: Parameter =
+    Parameter::integer(c"max_burst", c"Tokens at once beyond the first. 0 or more.");
+const COUNT: Parameter =
+    Parameter::integer(c"count", c"Tokens that come back every period. 1 or more.");
+const SECONDS: Parameter = Parameter::integer(c"period", c"In seconds. 1 or more.");
+const MILLISECONDS: Parameter = Parameter::integer(c"period", c"In milliseconds. 1 or more.");
+const QUANTITY: Parameter =
+    Parameter::integer(c"quantity", c"Tokens to take. 0 looks without taking.");
 
 const fn number(digits: &str) -> c_int {
     match c_int::from_str_radix(digits, 10) {

@@ -1,10 +1,11 @@
 //! Several limits in one decision, top to bottom: arguments, funnels, states, replies.
 
+use crate::counts::Outcome;
 use crate::error::Error;
 use crate::funnel::Nanos;
 use crate::redis::{Argument, Context};
 use crate::state::State;
-use crate::throttle::{Request, now, reply};
+use crate::throttle::{Request, now, reply, settle};
 
 /// The arguments of one limit, by name.
 const GROUP: [&str; 5] = ["key", "max_burst", "count", "period", "quantity"];
@@ -16,9 +17,9 @@ const GROUP: [&str; 5] = ["key", "max_burst", "count", "period", "quantity"];
 ///
 /// Replies with 0 if all allow or 1 if not, followed by five integers for each limit, in order, as `CL.THROTTLE`
 /// would reply. Where the whole is limited, a limit that had room shows what it holds, with nothing taken.
-pub fn cl_mthrottle(context: &Context, arguments: &[Argument]) -> Result<(), Error> {
+pub fn cl_mthrottle(context: &Context, arguments: &[Argument]) -> Result<Outcome, Error> {
     let arguments = match arguments {
-        [_, arguments @ ..] if !arguments.is_empty() => arguments,
+        [_, arguments @ ..] if arguments.len() >= GROUP.len() => arguments,
         _ => return Err(Error::WrongArity),
     };
     let now = now();
@@ -46,9 +47,8 @@ pub fn cl_mthrottle(context: &Context, arguments: &[Argument]) -> Result<(), Err
     for (request, state, verdict) in &mut limits {
         if limited && !verdict.limited {
             *verdict = request.funnel.decide(state.tat, 0);
-        } else if let Some(tat) = verdict.new_tat {
-            state.store(tat);
         }
+        settle(context, request.key, state, verdict);
     }
 
     context.reply_array(limits.len().saturating_add(1));
@@ -56,7 +56,7 @@ pub fn cl_mthrottle(context: &Context, arguments: &[Argument]) -> Result<(), Err
     for (_, _, verdict) in &limits {
         reply(context, verdict, Nanos::PER_SECOND);
     }
-    Ok(())
+    Ok(Outcome::of(limited))
 }
 
 /// Does the same for each group; an error says for which.

@@ -8,6 +8,8 @@ use std::{ptr, slice};
 
 use redis_module::raw;
 
+use crate::counts::{Counts, Outcome};
+use crate::docs::Parameter;
 use crate::error::Error;
 
 const OK: c_int = 0;
@@ -41,8 +43,15 @@ macro_rules! required {
 required! {
     RedisModule_CloseKey
     RedisModule_CreateCommand
+    RedisModule_InfoAddFieldCString
+    RedisModule_InfoAddFieldULongLong
+    RedisModule_InfoAddSection
+    RedisModule_InfoBeginDictField
+    RedisModule_InfoEndDictField
     RedisModule_KeyType
+    RedisModule_NotifyKeyspaceEvent
     RedisModule_OpenKey
+    RedisModule_RegisterInfoFunc
     RedisModule_Replicate
     RedisModule_ReplyWithArray
     RedisModule_ReplyWithError
@@ -65,14 +74,19 @@ macro_rules! api {
     }};
 }
 
-/// A command as the server registers it. Made by [`command!`].
+/// A command, as it is registered and as `COMMAND DOCS` describes it.
 pub struct Command {
     pub name: &'static CStr,
-    pub flags: &'static CStr,
-    pub first_key: c_int,
-    pub last_key: c_int,
-    pub key_step: c_int,
+    pub handler: Handler,
+    pub summary: &'static CStr,
+    pub complexity: &'static CStr,
+    pub parameters: &'static [Parameter],
+}
+
+/// What the server calls, and the counts of how that ended. Made by [`handler!`].
+pub struct Handler {
     pub entry: Entry,
+    pub counts: &'static Counts,
 }
 
 type Entry = unsafe extern "C" fn(
@@ -81,28 +95,25 @@ type Entry = unsafe extern "C" fn(
     c_int,
 ) -> c_int;
 
-/// The command `$name`, whose calls run `$call`, with its flags and its first key, last key and key step.
-macro_rules! command {
-    ($name:literal, $call:path, $flags:expr, $first_key:expr, $last_key:expr, $key_step:expr) => {{
+/// The [`Handler`] of a `fn(&Context, &[Argument]) -> Result<Outcome, Error>`.
+macro_rules! handler {
+    ($call:path) => {{
+        static COUNTS: $crate::counts::Counts = $crate::counts::Counts::new();
         unsafe extern "C" fn entry(
             context: *mut ::redis_module::raw::RedisModuleCtx,
             arguments: *mut *mut ::redis_module::raw::RedisModuleString,
             count: ::std::ffi::c_int,
         ) -> ::std::ffi::c_int {
             // SAFETY: the server passes what `run` asks for.
-            unsafe { $crate::redis::run(context, arguments, count, $call) }
+            unsafe { $crate::redis::run(context, arguments, count, $call, &COUNTS) }
         }
-        $crate::redis::Command {
-            name: $name,
-            flags: $flags,
-            first_key: $first_key,
-            last_key: $last_key,
-            key_step: $key_step,
+        $crate::redis::Handler {
             entry,
+            counts: &COUNTS,
         }
     }};
 }
-pub(crate) use command;
+pub(crate) use handler;
 
 /// Runs one call of a command, and replies with its error if it returns one.
 ///
@@ -112,13 +123,16 @@ pub unsafe fn run(
     context: *mut raw::RedisModuleCtx,
     arguments: *mut *mut raw::RedisModuleString,
     count: c_int,
-    call: fn(&Context, &[Argument]) -> Result<(), Error>,
+    call: fn(&Context, &[Argument]) -> Result<Outcome, Error>,
+    counts: &Counts,
 ) -> c_int {
     let context = Context(context);
     let count = usize::try_from(count).unwrap_or(0);
     // SAFETY: as promised by the caller; an `Argument` is a string pointer and nothing else.
     let arguments = unsafe { slice::from_raw_parts(arguments.cast(), count) };
-    if let Err(error) = call(&context, arguments) {
+    let result = call(&context, arguments);
+    counts.count(&result);
+    if let Err(error) = result {
         context.reply_error(error);
     }
     OK
@@ -149,6 +163,19 @@ impl Context {
     pub fn reply_integer(&self, integer: i64) {
         // SAFETY: the context is live.
         unsafe { api!(RedisModule_ReplyWithLongLong)(self.0, integer) };
+    }
+
+    /// Publishes an event about `key` to subscribers, where `notify-keyspace-events` has the class `d`.
+    pub fn notify(&self, event: &CStr, key: &Argument) {
+        // SAFETY: context and key are live, and the server copies the event's name.
+        unsafe {
+            api!(RedisModule_NotifyKeyspaceEvent)(
+                self.0,
+                raw::REDISMODULE_NOTIFY_MODULE,
+                event.as_ptr(),
+                key.0,
+            )
+        };
     }
 
     fn reply_error(&self, error: Error) {
@@ -308,20 +335,8 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
         | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
     // SAFETY: the context is live, and `first_missing` has seen every function.
     unsafe { api!(RedisModule_SetModuleOptions)(context.0, options as c_int) }
-    for command in crate::COMMANDS {
-        // SAFETY: as above; the strings are static.
-        let status = unsafe {
-            api!(RedisModule_CreateCommand)(
-                context.0,
-                command.name.as_ptr(),
-                Some(command.entry),
-                command.flags.as_ptr(),
-                command.first_key,
-                command.last_key,
-                command.key_step,
-            )
-        };
-        if status != OK {
+    for command in &crate::COMMANDS {
+        if !command.register(&context) {
             context.log(
                 c"warning",
                 format!(
@@ -332,8 +347,73 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
             return ERR;
         }
     }
+    // SAFETY: as above; `info` is what the server expects.
+    unsafe { api!(RedisModule_RegisterInfoFunc)(context.0, Some(info)) };
     context.log(c"notice", format!("redis-cell {} is ready", crate::VERSION));
     OK
+}
+
+/// The module's part of `INFO`: its version, and how the calls of each command ended.
+///
+/// # Safety
+/// `info` is live.
+unsafe extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, _for_crash_report: c_int) {
+    // SAFETY: `info` is live, and the server copies the strings.
+    unsafe {
+        api!(RedisModule_InfoAddSection)(info, ptr::null());
+        api!(RedisModule_InfoAddFieldCString)(
+            info,
+            c"version".as_ptr(),
+            c_string(crate::VERSION.to_string()).as_ptr(),
+        );
+        for Command {
+            name,
+            handler: Handler { counts, .. },
+            ..
+        } in &crate::COMMANDS
+        {
+            api!(RedisModule_InfoBeginDictField)(info, name.as_ptr());
+            api!(RedisModule_InfoAddFieldULongLong)(
+                info,
+                c"allowed".as_ptr(),
+                counts.allowed.get(),
+            );
+            api!(RedisModule_InfoAddFieldULongLong)(
+                info,
+                c"limited".as_ptr(),
+                counts.limited.get(),
+            );
+            api!(RedisModule_InfoAddFieldULongLong)(info, c"errors".as_ptr(), counts.errors.get());
+            api!(RedisModule_InfoEndDictField)(info);
+        }
+    }
+}
+
+impl Command {
+    /// Registers the command, and describes it where the server has a place for that, as it has from Redis 7 on.
+    fn register(&self, context: &Context) -> bool {
+        let (last_key, key_step) = self.last_key_and_step();
+        // SAFETY: the context is live, the server copies the strings, and calls `entry` as `run` asks for.
+        let created = unsafe {
+            api!(RedisModule_CreateCommand)(
+                context.0,
+                self.name.as_ptr(),
+                Some(self.handler.entry),
+                c"write deny-oom fast".as_ptr(),
+                1,
+                last_key,
+                key_step,
+            )
+        };
+        // SAFETY: written once, by `Export_RedisModule_Init`.
+        match unsafe { (raw::RedisModule_GetCommand, raw::RedisModule_SetCommandInfo) } {
+            (Some(get), Some(set)) if created == OK => self.describe(|info| {
+                // SAFETY: the command has just been created, and the server copies all that `info` points to.
+                unsafe { set(get(context.0, self.name.as_ptr()), info) == OK }
+            }),
+            _ => created == OK,
+        }
+    }
 }
 
 /// For texts of our own, in which there is no NUL.

@@ -3,6 +3,7 @@
 use std::num::NonZero;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::counts::Outcome;
 use crate::error::Error;
 use crate::funnel::{Funnel, Nanos, Verdict};
 use crate::redis::{Argument, Context};
@@ -16,14 +17,14 @@ use crate::state::State;
 /// Replies with five integers: 0 if allowed or 1 if limited; the tokens that the funnel holds; those that are left;
 /// the seconds to wait before the same call is allowed, or -1 if it was or never will be; the seconds until the funnel
 /// is empty. Seconds are rounded up.
-pub fn cl_throttle(context: &Context, arguments: &[Argument]) -> Result<(), Error> {
+pub fn cl_throttle(context: &Context, arguments: &[Argument]) -> Result<Outcome, Error> {
     throttle(context, arguments, Nanos::PER_SECOND)
 }
 
 /// `CL.PTHROTTLE key max_burst count period [quantity]`
 ///
 /// `CL.THROTTLE` with milliseconds for seconds, in the arguments and in the reply.
-pub fn cl_pthrottle(context: &Context, arguments: &[Argument]) -> Result<(), Error> {
+pub fn cl_pthrottle(context: &Context, arguments: &[Argument]) -> Result<Outcome, Error> {
     throttle(context, arguments, Nanos::PER_MILLISECOND)
 }
 
@@ -31,7 +32,7 @@ fn throttle(
     context: &Context,
     arguments: &[Argument],
     nanos_per_unit: NonZero<u64>,
-) -> Result<(), Error> {
+) -> Result<Outcome, Error> {
     let (key, quota, quantity) = match arguments {
         [_, key, max_burst, count, period] => (key, [max_burst, count, period], None),
         [_, key, max_burst, count, period, quantity] => {
@@ -43,12 +44,10 @@ fn throttle(
 
     let mut state = State::open(context, request.key)?;
     let verdict = request.funnel.decide(state.tat, request.quantity);
-    if let Some(tat) = verdict.new_tat {
-        state.store(tat);
-    }
+    settle(context, request.key, &mut state, &verdict);
 
     reply(context, &verdict, nanos_per_unit);
-    Ok(())
+    Ok(Outcome::of(verdict.limited))
 }
 
 /// What a call asks of one limit.
@@ -103,6 +102,16 @@ pub fn now() -> Nanos {
             .unwrap_or(u64::MAX)
             .min(i64::MAX.cast_unsigned()),
     )
+}
+
+/// Stores what the verdict says and tells whoever listens to keyspace notifications.
+pub fn settle(context: &Context, key: &Argument, state: &mut State, verdict: &Verdict) {
+    if let Some(tat) = verdict.new_tat {
+        state.store(tat);
+        context.notify(c"cl.throttle", key);
+    } else if verdict.limited {
+        context.notify(c"cl.limited", key);
+    }
 }
 
 /// The five integers.

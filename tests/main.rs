@@ -19,6 +19,7 @@ mod bad_input;
 mod contexts;
 mod loading;
 mod mthrottle;
+mod operating;
 mod pthrottle;
 mod reply;
 mod state;

@@ -1,0 +1,67 @@
+//! How calls ended since the module was loaded, for `INFO`. Nothing is ever decided by them.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::error::Error;
+
+/// How a call ended that was answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Allowed,
+    Limited,
+}
+
+impl Outcome {
+    pub fn of(limited: bool) -> Self {
+        if limited {
+            Self::Limited
+        } else {
+            Self::Allowed
+        }
+    }
+}
+
+/// The calls of one command.
+#[derive(Debug)]
+pub struct Counts {
+    pub allowed: Counter,
+    pub limited: Counter,
+    pub errors: Counter,
+}
+
+impl Counts {
+    pub const fn new() -> Self {
+        Self {
+            allowed: Counter::new(),
+            limited: Counter::new(),
+            errors: Counter::new(),
+        }
+    }
+
+    pub fn count(&self, result: &Result<Outcome, Error>) {
+        let counter = match result {
+            Ok(Outcome::Allowed) => &self.allowed,
+            Ok(Outcome::Limited) => &self.limited,
+            Err(_) => &self.errors,
+        };
+        counter.increment();
+    }
+}
+
+#[derive(Debug)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    /// Only the server's one thread counts, so this needs no atomic addition, which would cost more.
+    fn increment(&self) {
+        self.0.store(self.get().wrapping_add(1), Relaxed);
+    }
+}

@@ -1,0 +1,234 @@
+//! What the server is told of a command for `COMMAND DOCS`, key specs and the hints of redis-cli.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::ptr;
+
+use redis_module::raw;
+
+use crate::redis::Command;
+
+/// A parameter of a command.
+#[derive(Debug, Clone, Copy)]
+pub struct Parameter {
+    name: &'static CStr,
+    summary: Option<&'static CStr>,
+    kind: Kind,
+    optional: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Key,
+    Integer,
+    /// Parameters that are given one or more times, together.
+    Repeated(&'static [Parameter]),
+}
+
+impl Parameter {
+    pub const fn key(name: &'static CStr, summary: &'static CStr) -> Self {
+        Self {
+            name,
+            summary: Some(summary),
+            kind: Kind::Key,
+            optional: false,
+        }
+    }
+
+    pub const fn integer(name: &'static CStr, summary: &'static CStr) -> Self {
+        Self {
+            name,
+            summary: Some(summary),
+            kind: Kind::Integer,
+            optional: false,
+        }
+    }
+
+    pub const fn repeated(name: &'static CStr, group: &'static [Parameter]) -> Self {
+        Self {
+            name,
+            summary: None,
+            kind: Kind::Repeated(group),
+            optional: false,
+        }
+    }
+
+    pub const fn optional(self) -> Self {
+        Self {
+            optional: true,
+            ..self
+        }
+    }
+}
+
+impl Command {
+    /// Last key and step from key to key, counted as `RedisModule_CreateCommand` does. The first key is argument 1.
+    pub fn last_key_and_step(&self) -> (c_int, c_int) {
+        self.repeated()
+            .map_or((1, 1), |group| (-1, length(group.len())))
+    }
+
+    /// The fewest words of a call, as a negative number: more are allowed.
+    fn arity(&self) -> c_int {
+        let needed = self
+            .parameters
+            .iter()
+            .filter(|parameter| !parameter.optional)
+            .count();
+        let needed = self.repeated().map_or(needed, <[_]>::len);
+        length(needed).saturating_add(1).saturating_neg()
+    }
+
+    /// The parameters that are given again and again, if there are such.
+    fn repeated(&self) -> Option<&'static [Parameter]> {
+        match self.parameters {
+            [
+                Parameter {
+                    kind: Kind::Repeated(group),
+                    ..
+                },
+            ] => Some(group),
+            _ => None,
+        }
+    }
+
+    /// Hands out the description in the server's own form, which lives as long as `take` runs.
+    pub fn describe<T>(&self, take: impl FnOnce(&raw::RedisModuleCommandInfo) -> T) -> T {
+        let version = raw::RedisModuleCommandInfoVersion {
+            version: 1,
+            sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
+            sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
+            sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
+        };
+        let (last_key, step) = self.last_key_and_step();
+        // Here it is relative to the first key, unless it counts from the end.
+        let last_key = if last_key < 0 {
+            last_key
+        } else {
+            last_key.saturating_sub(1)
+        };
+        let mut keys = [
+            key_spec(
+                raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX,
+                last_key,
+                step,
+            ),
+            key_spec(
+                raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INVALID,
+                0,
+                0,
+            ),
+        ];
+        // The group's own list must outlive the list that points to it.
+        let mut group = list(self.repeated().unwrap_or_default(), ptr::null_mut());
+        let mut parameters = list(self.parameters, group.as_mut_ptr());
+        take(&raw::RedisModuleCommandInfo {
+            version: &version,
+            summary: self.summary.as_ptr(),
+            complexity: self.complexity.as_ptr(),
+            since: SINCE.as_ptr(),
+            history: ptr::null_mut(),
+            // The reply depends on the clock.
+            tips: c"nondeterministic_output".as_ptr(),
+            arity: self.arity(),
+            key_specs: keys.as_mut_ptr(),
+            args: parameters.as_mut_ptr(),
+        })
+    }
+}
+
+/// The version that brought the command.
+const SINCE: &CStr = c"1.0.0";
+
+fn length(length: usize) -> c_int {
+    length.try_into().unwrap_or(c_int::MAX)
+}
+
+/// Read and rewritten by what it held before. `INVALID` marks the end of a list.
+fn key_spec(
+    begin: raw::RedisModuleKeySpecBeginSearchType,
+    last_key: c_int,
+    step: c_int,
+) -> raw::RedisModuleCommandKeySpec {
+    raw::RedisModuleCommandKeySpec {
+        notes: ptr::null(),
+        flags: u64::from(
+            raw::REDISMODULE_CMD_KEY_RW
+                | raw::REDISMODULE_CMD_KEY_ACCESS
+                | raw::REDISMODULE_CMD_KEY_UPDATE,
+        ),
+        begin_search_type: begin,
+        bs: raw::RedisModuleCommandKeySpec__bindgen_ty_1 {
+            index: raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_1 { pos: 1 },
+        },
+        find_keys_type: raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE,
+        fk: raw::RedisModuleCommandKeySpec__bindgen_ty_2 {
+            range: raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
+                lastkey: last_key,
+                keystep: step,
+                limit: 0,
+            },
+        },
+    }
+}
+
+/// The parameters, and after them one without a name, which marks the end.
+fn list(
+    parameters: &[Parameter],
+    group: *mut raw::RedisModuleCommandArg,
+) -> Vec<raw::RedisModuleCommandArg> {
+    let end = argument(ptr::null(), ptr::null(), Kind::Integer, 0, ptr::null_mut());
+    let described = parameters.iter().map(|parameter| {
+        let summary = parameter.summary.map_or(ptr::null(), CStr::as_ptr);
+        let flags = match parameter.kind {
+            Kind::Repeated(_) => raw::REDISMODULE_CMD_ARG_MULTIPLE,
+            _ if parameter.optional => raw::REDISMODULE_CMD_ARG_OPTIONAL,
+            _ => raw::REDISMODULE_CMD_ARG_NONE,
+        };
+        argument(
+            parameter.name.as_ptr(),
+            summary,
+            parameter.kind,
+            flags,
+            group,
+        )
+    });
+    described.chain([end]).collect()
+}
+
+fn argument(
+    name: *const c_char,
+    summary: *const c_char,
+    kind: Kind,
+    flags: u32,
+    group: *mut raw::RedisModuleCommandArg,
+) -> raw::RedisModuleCommandArg {
+    let (type_, key_spec_index, subargs) = match kind {
+        Kind::Key => (
+            raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY,
+            0,
+            ptr::null_mut(),
+        ),
+        Kind::Integer => (
+            raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
+            -1,
+            ptr::null_mut(),
+        ),
+        Kind::Repeated(_) => (
+            raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK,
+            -1,
+            group,
+        ),
+    };
+    raw::RedisModuleCommandArg {
+        name,
+        type_,
+        key_spec_index,
+        token: ptr::null(),
+        summary,
+        since: ptr::null(),
+        flags: flags.cast_signed(),
+        deprecated_since: ptr::null(),
+        subargs,
+        display_text: ptr::null(),
+    }
+}
