@@ -22,4 +22,5 @@ mod mthrottle;
 mod operating;
 mod pthrottle;
 mod reply;
+mod scripts;
 mod state;

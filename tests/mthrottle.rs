@@ -249,3 +249,61 @@ fn many_groups_in_one_call() {
             .all(|group| *group == Value::Array([0, 5, 4, -1, 60].map(Value::Int).to_vec()))
     );
 }
+
+/// Against a model that counts tokens: with a leak of one an hour, none comes back during the test.
+#[test]
+fn any_sequence_of_calls_is_all_or_nothing() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let limits = [3, 10, 25, 60, 400, 1];
+    let mut left = limits;
+    // A full period generator with a fixed seed: the same calls in every run.
+    let mut state: u64 = 42;
+    let mut random = |below: usize| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    let mut seen = [0, 0];
+    for _ in 0..1_000 {
+        let mut groups: Vec<(usize, i64)> = Vec::new();
+        for _ in 0..=random(4) {
+            let (key, quantity) = (random(limits.len()), random(4) as i64 - 1);
+            if groups.iter().all(|&(other, _)| other != key) {
+                groups.push((key, quantity.max(0)));
+            }
+        }
+        let call: Vec<_> = groups
+            .iter()
+            .map(|&(key, quantity)| format!("key{key} {} 1 3600 {quantity}", limits[key] - 1))
+            .collect();
+        let limited = groups.iter().any(|&(key, quantity)| quantity > left[key]);
+        let expected: Vec<_> = groups
+            .iter()
+            .map(|&(key, quantity)| {
+                let bites = quantity > left[key];
+                left[key] -= if limited { 0 } else { quantity };
+                (i64::from(bites), limits[key], left[key], bites)
+            })
+            .collect();
+        let (was_limited, replies) = mthrottle(&mut connection, &call.join(" "));
+        let told: Vec<_> = replies
+            .iter()
+            .zip(&groups)
+            .map(
+                |(&[bites, limit, remaining, retry_after, _], &(key, quantity))| {
+                    (
+                        bites,
+                        limit,
+                        remaining,
+                        retry_after > 0 || quantity > limits[key],
+                    )
+                },
+            )
+            .collect();
+        assert_eq!((was_limited, told), (limited, expected), "{call:?}");
+        seen[usize::from(limited)] += 1;
+    }
+    assert!(seen[0] > 100 && seen[1] > 100, "{seen:?}");
+}

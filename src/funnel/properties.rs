@@ -89,6 +89,7 @@ struct Quota {
     max_burst: u64,
     count: u64,
     period: u64,
+    nanos_per_unit: NonZero<u64>,
 }
 
 impl Quota {
@@ -97,7 +98,13 @@ impl Quota {
             NonZero::new(self.count).unwrap(),
             NonZero::new(self.period).unwrap(),
         );
-        Funnel::new(Nanos(now), self.max_burst, count, period, Nanos::PER_SECOND)
+        Funnel::new(
+            Nanos(now),
+            self.max_burst,
+            count,
+            period,
+            self.nanos_per_unit,
+        )
     }
 
     fn stated_at(self, now: u64) -> statement::Funnel {
@@ -105,7 +112,7 @@ impl Quota {
             now: now.into(),
             limit: BigInt::from(self.max_burst) + 1,
             per_token: BigRational::new(
-                BigInt::from(self.period) * 1_000_000_000,
+                BigInt::from(self.period) * self.nanos_per_unit.get(),
                 self.count.into(),
             ),
         }
@@ -118,21 +125,26 @@ fn magnitude(least: u64) -> impl Strategy<Value = u64> {
 }
 
 fn quota() -> impl Strategy<Value = Quota> {
-    (magnitude(0), magnitude(1), magnitude(1)).prop_map(|(max_burst, count, period)| Quota {
+    quota_of(magnitude(0), magnitude(1), magnitude(1))
+}
+
+fn quota_of(
+    max_burst: impl Strategy<Value = u64>,
+    count: impl Strategy<Value = u64>,
+    period: impl Strategy<Value = u64>,
+) -> impl Strategy<Value = Quota> {
+    let unit = prop_oneof![Just(Nanos::PER_SECOND), Just(Nanos::PER_MILLISECOND)];
+    (max_burst, count, period, unit).prop_map(|(max_burst, count, period, nanos_per_unit)| Quota {
         max_burst,
         count,
         period,
+        nanos_per_unit,
     })
 }
 
 /// Quotas that make a funnel, at a `now` that leaves room for a history.
 fn valid_quota() -> impl Strategy<Value = (Quota, u64)> {
-    let usual = (0..1_000_u64, 1..100_000_u64, 1..100_000_u64);
-    let usual = usual.prop_map(|(max_burst, count, period)| Quota {
-        max_burst,
-        count,
-        period,
-    });
+    let usual = quota_of(0..1_000_u64, 1..100_000_u64, 1..100_000_u64);
     let now = prop_oneof![Just(1_800_000_000_000_000_000), 1..1_u64 << 62];
     (prop_oneof![quota(), usual], now).prop_filter("no such funnel", |&(quota, now)| {
         quota

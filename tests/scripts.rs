@@ -1,0 +1,75 @@
+//! What a newcomer types first.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::support::{eventually, free_port, module, run, throttle};
+
+/// On `redis-server`, whichever server the other tests run on.
+#[test]
+fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
+    module();
+    let port = free_port();
+    let temporary = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("run-{port}"));
+    std::fs::create_dir_all(&temporary).unwrap();
+    let script = || {
+        let mut command = Command::new("scripts/run");
+        command
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .env("PORT", port.to_string())
+            .env("TMPDIR", &temporary);
+        command
+    };
+    let mut process = script()
+        .args(["--maxmemory", "123mb"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
+    let text: Vec<_> = lines
+        .by_ref()
+        .take_while(|line| !line.contains("Ctrl-C ends the server"))
+        .collect();
+    let text = text.join("\n");
+    assert!(
+        text.contains(&format!("CL.THROTTLE is ready at 127.0.0.1:{port}")),
+        "{text}"
+    );
+    let first = "1) (integer) 0\n2) (integer) 3\n3) (integer) 2\n4) (integer) -1\n5) (integer) 1";
+    assert!(text.contains(first), "{text}");
+
+    let client = redis::Client::open(format!("redis://127.0.0.1:{port}/")).unwrap();
+    let mut connection = client.get_connection().unwrap();
+    assert_eq!(throttle(&mut connection, "other 2 1 60"), [0, 3, 2, -1, 60]);
+    let (_, limit): (String, String) = run(&mut connection, "CONFIG GET maxmemory").unwrap();
+    assert_eq!(limit, (123 << 20).to_string());
+    let (_, save): (String, String) = run(&mut connection, "CONFIG GET save").unwrap();
+    assert_eq!(save, "");
+
+    let second = script().output().unwrap();
+    assert!(!second.status.success());
+    assert!(
+        String::from_utf8(second.stderr)
+            .unwrap()
+            .contains(&format!("port {port} is taken"))
+    );
+
+    Command::new("kill")
+        .args(["-INT", &process.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(process.wait().unwrap().success());
+    let gone = eventually(Duration::from_secs(10), || {
+        client.get_connection().is_err().then_some(())
+    });
+    assert!(gone.is_some(), "the server stayed");
+    assert_eq!(
+        std::fs::read_dir(&temporary).unwrap().count(),
+        0,
+        "files stayed"
+    );
+    std::fs::remove_dir(temporary).unwrap();
+}
