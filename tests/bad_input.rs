@@ -65,7 +65,10 @@ fn a_wrong_number_of_arguments_is_the_servers_own_arity_error() {
         "key 1 1 1 1 1",
         "key 1 1 1 1 1 1",
     ] {
-        assert_eq!(error_of(&mut connection, arguments), arity, "{arguments}");
+        let text = error_of(&mut connection, arguments);
+        // Redis 6.2 names a module's command as the caller spelt it.
+        let text = text.replace("CL.THROTTLE", "cl.throttle");
+        assert_eq!(text, arity, "{arguments}");
     }
 }
 

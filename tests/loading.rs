@@ -1,8 +1,11 @@
 //! Loading the module, and what the server then says of it.
 
+use std::path::Path;
+use std::process::{Command, Stdio};
+
 use redis::Value;
 
-use crate::support::{Server, module, run, throttle};
+use crate::support::{Server, module, module_command, run, throttle};
 
 #[test]
 fn one_line_in_the_log_names_the_version() {
@@ -51,7 +54,7 @@ fn the_command_is_registered_with_its_flags_and_its_key() {
 
 #[test]
 fn it_can_be_unloaded_and_loaded_again() {
-    let server = Server::start_with(&["--enable-module-command", "yes"]);
+    let server = Server::start_with(module_command());
     let mut connection = server.connect();
     throttle(&mut connection, "key 4 1 60 2");
     run::<()>(&mut connection, "MODULE UNLOAD redis-cell").unwrap();
@@ -67,7 +70,7 @@ fn it_can_be_unloaded_and_loaded_again() {
 
 #[test]
 fn loading_it_twice_is_refused_and_harmless() {
-    let server = Server::start_with(&["--enable-module-command", "yes"]);
+    let server = Server::start_with(module_command());
     let mut connection = server.connect();
     run::<()>(
         &mut connection,
@@ -75,4 +78,38 @@ fn loading_it_twice_is_refused_and_harmless() {
     )
     .unwrap_err();
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
+}
+
+#[test]
+fn a_server_that_is_too_old_refuses_it_and_logs_what_it_needs() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/servers");
+    let output = Command::new(script)
+        .arg("--too-old")
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    let servers = String::from_utf8(output.stdout).unwrap();
+    assert!(!servers.is_empty(), "there is no server that is too old");
+    for executable in servers.lines() {
+        let server = Server::start_executable(Path::new(executable), &[]);
+        let mut connection = server.connect();
+        let load = format!("MODULE LOAD {}", module().display());
+        run::<()>(&mut connection, &load).unwrap_err();
+
+        let log = server.log();
+        let lines: Vec<&str> = log
+            .lines()
+            .filter_map(|line| line.split_once("<redis-cell> "))
+            .map(|(_, line)| line)
+            .collect();
+        let needs = format!(
+            "redis-cell {} needs Redis 6.2.2 or Valkey 7.2 or later: RedisModule_SetAbsExpire is missing",
+            env!("CARGO_PKG_VERSION")
+        );
+        assert_eq!(lines, [needs], "{executable}");
+
+        // The server goes on without it.
+        let error = run::<Value>(&mut connection, "CL.THROTTLE key 4 1 60").unwrap_err();
+        assert!(error.to_string().contains("unknown command"), "{error}");
+    }
 }

@@ -231,6 +231,21 @@ pub fn executable() -> PathBuf {
     std::env::var_os("SERVER").map_or_else(|| "redis-server".into(), PathBuf::from)
 }
 
+/// Whether the server under test is a Redis 6.2: the oldest, and the only one that lacks what a test then names.
+pub fn is_redis_6_2() -> bool {
+    let output = Command::new(executable()).arg("--version").output();
+    String::from_utf8_lossy(&output.unwrap().stdout).contains("Redis server v=6.2.")
+}
+
+/// The setting with which clients may load and unload modules. Redis 6.2 has none: there they always may.
+pub fn module_command() -> &'static [&'static str] {
+    if is_redis_6_2() {
+        &[]
+    } else {
+        &["--enable-module-command", "yes"]
+    }
+}
+
 /// The module as users get it, built when the first test asks for it, so that it is never an old one.
 pub fn module() -> PathBuf {
     static MODULE: OnceLock<PathBuf> = OnceLock::new();
