@@ -175,6 +175,8 @@ impl Server {
                 "",
             ])
             .args(&self.arguments)
+            // No server starts in a locale that the machine has not got.
+            .env("LC_ALL", "C")
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log);
