@@ -390,7 +390,7 @@ unsafe extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, _for_crash_report:
 }
 
 impl Command {
-    /// Registers the command, and describes it where the server has a place for that, as it has from Redis 7 on.
+    /// Registers the command, and describes it to a server that has a place for that: Redis 7 and later.
     fn register(&self, context: &Context) -> bool {
         let (last_key, key_step) = self.last_key_and_step();
         // SAFETY: the context is live, the server copies the strings, and calls `entry` as `run` asks for.
@@ -405,14 +405,24 @@ impl Command {
                 key_step,
             )
         };
-        // SAFETY: written once, by `Export_RedisModule_Init`.
-        match unsafe { (raw::RedisModule_GetCommand, raw::RedisModule_SetCommandInfo) } {
-            (Some(get), Some(set)) if created == OK => self.describe(|info| {
-                // SAFETY: the command has just been created, and the server copies all that `info` points to.
-                unsafe { set(get(context.0, self.name.as_ptr()), info) == OK }
-            }),
-            _ => created == OK,
+        if created != OK {
+            return false;
         }
+        // SAFETY: written once, by `Export_RedisModule_Init`; none on a server that is older than the function.
+        let (get, set_info, set_categories) = unsafe {
+            (
+                raw::RedisModule_GetCommand,
+                raw::RedisModule_SetCommandInfo,
+                raw::RedisModule_SetCommandACLCategories,
+            )
+        };
+        let Some(get) = get else { return true };
+        // SAFETY: the command has just been created.
+        let command = unsafe { get(context.0, self.name.as_ptr()) };
+        // SAFETY: the server copies all that `info` points to.
+        set_info.is_none_or(|set| self.describe(|info| unsafe { set(command, info) } == OK))
+            // SAFETY: as above.
+            && set_categories.is_none_or(|set| unsafe { set(command, c"write fast".as_ptr()) } == OK)
     }
 }
 

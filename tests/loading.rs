@@ -103,10 +103,13 @@ fn a_server_that_is_too_old_refuses_it_and_logs_what_it_needs() {
             .map(|(_, line)| line)
             .collect();
         let needs = format!(
-            "redis-cell {} needs Redis 6.2.2 or Valkey 7.2 or later: RedisModule_SetAbsExpire is missing",
+            "redis-cell {} needs Redis 6.2.2 or Valkey 7.2 or later: RedisModule_",
             env!("CARGO_PKG_VERSION")
         );
-        assert_eq!(lines, [needs], "{executable}");
+        assert!(
+            lines.len() == 1 && lines[0].starts_with(&needs),
+            "{lines:?}"
+        );
 
         // The server goes on without it.
         let error = run::<Value>(&mut connection, "CL.THROTTLE key 4 1 60").unwrap_err();

@@ -137,7 +137,9 @@ fn an_incomplete_group_is_an_error() {
     let mut connection = server.connect();
     let arity = "ERR wrong number of arguments for 'cl.mthrottle' command";
     for arguments in ["", "a", "a 4 1 60"] {
-        assert_eq!(error(&mut connection, arguments), arity, "{arguments}");
+        // Redis 6.2 names a module's command as the caller spelt it.
+        let text = error(&mut connection, arguments).replace("CL.MTHROTTLE", "cl.mthrottle");
+        assert_eq!(text, arity, "{arguments}");
     }
     for (arguments, expected) in [
         ("a 4 1 60 1 b", "ERR max_burst is missing (group 2)"),

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use redis::{Connection, Value};
+use redis::Value;
 
-use crate::support::{Server, run};
+use crate::support::{Server, is_redis_6_2, run};
 
 /// A reply of names and values, on either protocol.
 fn map(value: &Value) -> HashMap<String, Value> {
@@ -16,17 +16,12 @@ fn text(value: &Value) -> String {
     redis::from_redis_value_ref(value).unwrap()
 }
 
-/// Redis 6.2 has no COMMAND DOCS, and modules cannot describe their commands there.
-fn describes_commands(connection: &mut Connection) -> bool {
-    let redis = run::<String>(connection, "INFO server").unwrap();
-    !redis.contains("redis_version:6.")
-}
-
 #[test]
 fn command_docs_explain_the_command_and_every_argument() {
     let server = Server::start();
     let mut connection = server.connect();
-    if !describes_commands(&mut connection) {
+    // Redis 6.2 has no COMMAND DOCS.
+    if is_redis_6_2() {
         return;
     }
     for (command, unit) in [
@@ -90,7 +85,8 @@ fn key_specs_say_that_keys_are_read_and_updated() {
     let mut connection = server.connect();
     let keys = run::<Vec<String>>(&mut connection, "COMMAND GETKEYS CL.PTHROTTLE a 1 2 3").unwrap();
     assert_eq!(keys, ["a"]);
-    if !describes_commands(&mut connection) {
+    // Redis 6.2 knows a command's keys, but not what it does with them.
+    if is_redis_6_2() {
         return;
     }
     let keys: Vec<(String, Vec<String>)> = run(
@@ -204,4 +200,25 @@ fn notifications_are_off_by_default() {
         .set_read_timeout(Some(Duration::from_secs(10)))
         .unwrap();
     assert_eq!(subscriber.get_message().unwrap().get_channel_name(), "last");
+}
+
+/// Before Redis 7.2 a module cannot say so, and the command is granted by name: `+cl.throttle`.
+#[test]
+fn acl_categories_write_and_fast_include_the_commands() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let old = is_redis_6_2()
+        || run::<String>(&mut connection, "INFO server")
+            .unwrap()
+            .contains("redis_version:7.0.");
+    for category in ["write", "fast"] {
+        let commands: Vec<String> = run(&mut connection, &format!("ACL CAT {category}")).unwrap();
+        for command in ["cl.throttle", "cl.pthrottle", "cl.mthrottle"] {
+            assert_eq!(
+                commands.iter().any(|listed| listed == command),
+                !old,
+                "{command} in {category}"
+            );
+        }
+    }
 }

@@ -89,7 +89,9 @@ fn errors_are_those_of_cl_throttle() {
                 run::<redis::Value>(&mut connection, &format!("{name} {arguments}")).unwrap_err();
             format!("{} {}", error.code().unwrap(), error.detail().unwrap())
         };
-        let expected = error_of("CL.THROTTLE").replace("cl.throttle", "cl.pthrottle");
+        let expected = error_of("CL.THROTTLE")
+            .replace("cl.throttle", "cl.pthrottle")
+            .replace("CL.THROTTLE", "CL.PTHROTTLE");
         assert_eq!(error_of("CL.PTHROTTLE"), expected, "{arguments}");
     }
     // The fastest rate is one token per nanosecond, whatever the period's unit.
