@@ -24,8 +24,9 @@
 //!   a call is allowed if its "allow at" is not after now; if it is, the time between them is retry_after
 //! ```
 //!
-//! Everything is whole nanoseconds. How long a number of tokens takes to leak is rounded down, once per call, so
-//! that a call's rounding is under one nanosecond and in the caller's favour.
+//! Everything is whole nanoseconds, multiplied in 64 bits where the product fits, as it nearly always does, and in 128
+//! where it does not. How long a number of tokens takes to leak is rounded down, once per call, so that a call's
+//! rounding is under one nanosecond and in the caller's favour.
 //!
 //! The GCRA is from ITU-T I.371 (and the ATM Forum's traffic management specification), there "virtual scheduling".
 
@@ -175,21 +176,29 @@ impl Funnel {
         let Some(room) = self.tolerance.0.checked_sub(backlog.0) else {
             return 0;
         };
-        let tokens = u128::from(room)
-            .saturating_add(1)
-            .saturating_mul(u128::from(self.count.get()))
-            .saturating_sub(1)
-            / self.period;
-        u64::try_from(tokens).map_or(self.limit, |tokens| tokens.min(self.limit))
+        let (room, count) = (room.saturating_add(1), self.count.get());
+        let short = NonZero::<u64>::try_from(self.period).ok();
+        let tokens = match short.zip(room.checked_mul(count)) {
+            Some((period, product)) => product.saturating_sub(1) / period,
+            None => {
+                let product = u128::from(room).saturating_mul(count.into());
+                u64::try_from(product.saturating_sub(1) / self.period).unwrap_or(u64::MAX)
+            }
+        };
+        tokens.min(self.limit)
     }
 }
 
 /// `floor(tokens * period / count)`; none if it does not fit in 63 bits.
 fn time_to_leak(tokens: u64, count: NonZero<u64>, period: NonZero<u128>) -> Option<Nanos> {
-    // A product beyond 128 bits is, divided by a count of 63 bits, a span beyond 63 bits.
-    let span = u128::from(tokens).checked_mul(period.get())? / NonZero::<u128>::from(count);
-    u64::try_from(span)
-        .ok()
-        .filter(|&span| u128::from(span) <= LAST)
-        .map(Nanos)
+    let short = u64::try_from(period.get()).ok();
+    let span = match short.and_then(|period| tokens.checked_mul(period)) {
+        Some(product) => product / count,
+        None => {
+            // A product beyond 128 bits is, divided by a count of 63 bits, a span beyond 63 bits.
+            let product = u128::from(tokens).checked_mul(period.get())?;
+            u64::try_from(product / NonZero::<u128>::from(count)).ok()?
+        }
+    };
+    (u128::from(span) <= LAST).then_some(Nanos(span))
 }
