@@ -5,6 +5,7 @@
 //! `state.rs` and fails by `error.rs`. `redis.rs` stands between them and the server.
 
 mod counts;
+mod decimal;
 mod docs;
 mod error;
 mod funnel;

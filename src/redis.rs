@@ -4,11 +4,13 @@
 //! and the commands registered there. Every SAFETY line below rests on that.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_longlong};
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::{ptr, slice};
 
 use redis_module::raw;
 
 use crate::counts::{Counts, Outcome};
+use crate::decimal::Decimal;
 use crate::docs::Parameter;
 use crate::error::Error;
 
@@ -18,6 +20,9 @@ const API_VERSION: c_int = 1;
 const READ: c_int = 1 << 0;
 const WRITE: c_int = 1 << 1;
 const KEYTYPE_EMPTY: c_int = 0;
+
+/// The word `PXAT`, which every allowed call replicates: one string for as long as the module is loaded.
+static PXAT: AtomicPtr<raw::RedisModuleString> = AtomicPtr::new(ptr::null_mut());
 
 /// Names the functions of the API that the module calls: `RedisModule_OnLoad` refuses a server that lacks one, and
 /// [`api!`] takes no other.
@@ -43,6 +48,8 @@ macro_rules! required {
 required! {
     RedisModule_CloseKey
     RedisModule_CreateCommand
+    RedisModule_CreateString
+    RedisModule_FreeString
     RedisModule_InfoAddFieldCString
     RedisModule_InfoAddFieldULongLong
     RedisModule_InfoAddSection
@@ -61,8 +68,8 @@ required! {
     RedisModule_SignalModifiedKey
     RedisModule_StringDMA
     RedisModule_StringPtrLen
+    RedisModule_StringSet
     RedisModule_StringToLongLong
-    RedisModule_StringTruncate
     RedisModule_WrongArity
 }
 
@@ -261,28 +268,32 @@ impl Key<'_> {
 
     /// Makes the key a string of these bytes that expires at `expire_at` ms since the epoch, here and, as that very
     /// effect, in the AOF and on replicas.
-    pub fn set(&mut self, bytes: &[u8], expire_at: i64) {
-        // SAFETY: the handle is open for writing and holds a string or nothing. The buffer has the length that was
-        // just given to it, and nobody else holds it. The strings live until the server has copied them.
+    pub fn set(&mut self, bytes: &[u8], expire_at: u64) {
+        let expiry = Decimal::new(expire_at);
+        // SAFETY: the handle is open for writing and holds a string or nothing. The buffer has the length of the bytes,
+        // and nobody else holds it. The strings live until the server has copied or retained them.
         unsafe {
             let mut length = 0;
-            let mut buffer = api!(RedisModule_StringDMA)(self.handle, &mut length, WRITE);
-            if length != bytes.len() {
-                api!(RedisModule_StringTruncate)(self.handle, bytes.len());
-                buffer = api!(RedisModule_StringDMA)(self.handle, &mut length, WRITE);
+            let buffer = api!(RedisModule_StringDMA)(self.handle, &mut length, WRITE);
+            if length == bytes.len() {
+                ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), length);
+            } else {
+                let string = new_string(bytes);
+                api!(RedisModule_StringSet)(self.handle, string);
+                free_string(string);
             }
-            ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), bytes.len());
-            api!(RedisModule_SetAbsExpire)(self.handle, expire_at);
+            api!(RedisModule_SetAbsExpire)(self.handle, expire_at.cast_signed());
             api!(RedisModule_SignalModifiedKey)(self.context.0, self.name.0);
             api!(RedisModule_Replicate)(
                 self.context.0,
                 c"SET".as_ptr(),
-                c"sbcl".as_ptr(),
+                c"sbsb".as_ptr(),
                 self.name.0,
                 bytes.as_ptr().cast::<c_char>(),
                 bytes.len(),
-                c"PXAT".as_ptr(),
-                expire_at,
+                PXAT.load(Ordering::Relaxed),
+                expiry.as_bytes().as_ptr().cast::<c_char>(),
+                expiry.as_bytes().len(),
             );
         }
     }
@@ -349,6 +360,8 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     }
     // SAFETY: as above; `info` is what the server expects.
     unsafe { api!(RedisModule_RegisterInfoFunc)(context.0, Some(info)) };
+    // SAFETY: as above.
+    PXAT.store(unsafe { new_string(b"PXAT") }, Ordering::Relaxed);
     context.log(c"notice", format!("redis-cell {} is ready", crate::VERSION));
     OK
 }
@@ -424,6 +437,35 @@ impl Command {
             // SAFETY: as above.
             && set_categories.is_none_or(|set| unsafe { set(command, c"write fast".as_ptr()) } == OK)
     }
+}
+
+/// Called by the server when it unloads the module, which it does only between calls.
+///
+/// # Safety
+/// The module has loaded.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case, reason = "the server looks it up by this name")]
+pub unsafe extern "C" fn RedisModule_OnUnload(_context: *mut raw::RedisModuleCtx) -> c_int {
+    let pxat = PXAT.swap(ptr::null_mut(), Ordering::Relaxed);
+    // SAFETY: the string is from `new_string`, and nobody uses it any more.
+    unsafe { free_string(pxat) }
+    OK
+}
+
+/// A string of the server's that no call owns.
+///
+/// # Safety
+/// The module has loaded.
+unsafe fn new_string(bytes: &[u8]) -> *mut raw::RedisModuleString {
+    // SAFETY: the server copies the bytes.
+    unsafe { api!(RedisModule_CreateString)(ptr::null_mut(), bytes.as_ptr().cast(), bytes.len()) }
+}
+
+/// # Safety
+/// The string is from `new_string` and is not used again.
+unsafe fn free_string(string: *mut raw::RedisModuleString) {
+    // SAFETY: as promised by the caller. Whoever else uses the string has retained it.
+    unsafe { api!(RedisModule_FreeString)(ptr::null_mut(), string) }
 }
 
 /// For texts of our own, in which there is no NUL.
