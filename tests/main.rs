@@ -17,6 +17,7 @@ mod support;
 
 mod bad_input;
 mod contexts;
+mod cost;
 mod loading;
 mod mthrottle;
 mod operating;
