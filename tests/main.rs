@@ -16,6 +16,7 @@
 mod support;
 
 mod bad_input;
+mod clients;
 mod contexts;
 mod cost;
 mod loading;

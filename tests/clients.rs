@@ -1,0 +1,235 @@
+//! The examples in tests/clients do what a user who copies them expects, with the clients as Debian packages them.
+
+mod redis_cell_rs;
+mod redis_rs;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use ::redis_cell_rs::{AllowedDetails, BlockedDetails, Cmd, Key, Policy, Verdict};
+use redis::RedisResult;
+
+use crate::support::Server;
+
+/// What the examples print: three at once and one a minute, and a last call that asks for four.
+const ANSWERS: &str = "\
+200 X-RateLimit-Limit: 3, X-RateLimit-Remaining: 2, X-RateLimit-Reset: 60
+200 X-RateLimit-Limit: 3, X-RateLimit-Remaining: 1, X-RateLimit-Reset: 120
+200 X-RateLimit-Limit: 3, X-RateLimit-Remaining: 0, X-RateLimit-Reset: 180
+429 X-RateLimit-Limit: 3, X-RateLimit-Remaining: 0, X-RateLimit-Reset: 180, Retry-After: 60
+429 X-RateLimit-Limit: 3, X-RateLimit-Remaining: 0, X-RateLimit-Reset: 180
+";
+
+#[test]
+fn redis_py() {
+    let server = Server::start();
+    assert_eq!(output(python("redis_py.py", &server)), ANSWERS);
+}
+
+#[test]
+fn node_redis() {
+    let server = Server::start();
+    assert_eq!(output(node("node_redis.js", &server)), ANSWERS);
+}
+
+#[test]
+fn redis_rs() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    for (quantity, expected) in [1, 1, 1, 1, 4].into_iter().zip(ANSWERS.lines()) {
+        let answer = redis_rs::throttle(&mut connection, "user123", (2, 1, 60), quantity);
+        assert_eq!(line(answer.unwrap()), expected);
+    }
+}
+
+#[test]
+fn redis_cell_rs() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let policy = Policy::from_tokens_per_minute(1).max_burst(2);
+    let mut throttle = |policy: Policy| -> RedisResult<_> {
+        redis_cell_rs::throttle(&mut connection, "user123", &policy)
+    };
+    for expected in ANSWERS.lines().take(4) {
+        assert_eq!(line(throttle(policy).unwrap()), expected);
+    }
+    // The crate has no place for a call that will never be allowed, of which brandur's redis-cell says the same.
+    let error = throttle(policy.apply_tokens(4)).unwrap_err();
+    assert!(error.to_string().contains("retry_after"), "{error}");
+}
+
+#[test]
+fn redis_cell_rs_verdicts_are_right_for_every_kind_of_key() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let policy = Policy::new(4, 1, Duration::from_secs(60), 2);
+    for key in [
+        Key::from("str"),
+        Key::from("string".to_string()),
+        Key::from(7_usize),
+        Key::from(-7_isize),
+        Key::pair("user123", "/api"),
+        Key::triple("a", "b", "c"),
+    ] {
+        let mut verdict = || -> Verdict {
+            redis::Cmd::from(Cmd::new(&key, &policy))
+                .query(&mut connection)
+                .unwrap()
+        };
+        for (left, reset) in [(3, 120), (1, 240)] {
+            assert!(
+                matches!(
+                    verdict(),
+                    Verdict::Allowed(AllowedDetails { total: 5, remaining, reset_after, .. })
+                        if (remaining, reset_after) == (left, reset)
+                ),
+                "{key}"
+            );
+        }
+        let blocked = verdict();
+        assert!(
+            matches!(
+                blocked,
+                Verdict::Blocked(BlockedDetails {
+                    total: 5,
+                    remaining: 1,
+                    reset_after: 240,
+                    retry_after: 60,
+                    ..
+                })
+            ),
+            "{key}: {blocked:?}"
+        );
+    }
+}
+
+#[test]
+fn an_http_server_answers_200_and_429_with_headers() {
+    let server = Server::start();
+    let http = Http::start(python("http_server.py", &server));
+    for expected in ANSWERS.lines().take(4) {
+        let (status, headers, body) = http.get();
+        let limits: Vec<_> = headers
+            .into_iter()
+            .filter(|header| header.starts_with("X-RateLimit-") || header.starts_with("Retry-"))
+            .collect();
+        assert_eq!(format!("{status} {}", limits.join(", ")), expected);
+        assert_eq!(
+            body,
+            if status == 200 {
+                "Hello\n"
+            } else {
+                "Too many requests\n"
+            }
+        );
+    }
+}
+
+/// An answer as the examples print it.
+fn line<T: std::fmt::Display>((status, headers): (u16, Vec<(&str, T)>)) -> String {
+    let headers: Vec<_> = headers
+        .into_iter()
+        .map(|(name, value)| format!("{name}: {value}"))
+        .collect();
+    format!("{status} {}", headers.join(", "))
+}
+
+/// Debian's own Python, which is the one that sees Debian's packages.
+fn python(example: &str, server: &Server) -> Command {
+    let program = "/usr/bin/python3";
+    let mut check = Command::new(program);
+    check.args(["-c", "import redis"]);
+    assert_installed("python3-redis", check);
+    let mut command = Command::new(program);
+    command.arg("-B").arg(path(example));
+    command.env("REDIS_PORT", server.port.to_string());
+    command
+}
+
+/// `NODE_PATH` is where Debian puts packages, for a Node.js that is not Debian's.
+fn node(example: &str, server: &Server) -> Command {
+    let new = || {
+        let mut command = Command::new("node");
+        command.env("NODE_PATH", "/usr/share/nodejs");
+        command
+    };
+    let mut check = new();
+    check.args(["-e", "require('redis')"]);
+    assert_installed("nodejs and node-redis", check);
+    let mut command = new();
+    command.arg(path(example));
+    command.env("REDIS_PORT", server.port.to_string());
+    command
+}
+
+fn path(example: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "tests/clients", example]
+        .iter()
+        .collect()
+}
+
+fn assert_installed(packages: &str, mut check: Command) {
+    let there = check.output().is_ok_and(|output| output.status.success());
+    assert!(there, "{packages} is not installed: see scripts/test");
+}
+
+fn output(mut command: Command) -> String {
+    let output = command.stderr(Stdio::inherit()).output().unwrap();
+    assert!(output.status.success(), "{:?}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The HTTP example, on a free port, gone when dropped.
+struct Http {
+    process: Child,
+    address: String,
+}
+
+impl Http {
+    fn start(mut command: Command) -> Self {
+        let mut process = command
+            .env("HTTP_PORT", "0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut url = String::new();
+        BufReader::new(process.stdout.take().unwrap())
+            .read_line(&mut url)
+            .unwrap();
+        let address = url
+            .trim()
+            .trim_start_matches("http://")
+            .trim_end_matches('/');
+        Self {
+            process,
+            address: address.to_string(),
+        }
+    }
+
+    /// The status, the headers and the body.
+    fn get(&self) -> (u16, Vec<String>, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let mut lines = head.lines();
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap();
+        (
+            status.parse().unwrap(),
+            lines.map(ToString::to_string).collect(),
+            body.to_string(),
+        )
+    }
+}
+
+impl Drop for Http {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,29 @@
+//! Rate limiting with redis-cell-rs, which has types for the limit and for the answer.
+
+use redis::{ConnectionLike, RedisResult};
+use redis_cell_rs::{Cmd, Key, Policy, Verdict};
+
+/// Makes a call, and returns the status and the headers to answer an HTTP request with.
+pub fn throttle(
+    connection: &mut impl ConnectionLike,
+    key: &str,
+    policy: &Policy,
+) -> RedisResult<(u16, Vec<(&'static str, u64)>)> {
+    let key = Key::from(key);
+    let verdict: Verdict = redis::Cmd::from(Cmd::new(&key, policy)).query(connection)?;
+    let headers = |total: usize, remaining: usize, reset_after: u64| {
+        vec![
+            ("X-RateLimit-Limit", total as u64),
+            ("X-RateLimit-Remaining", remaining as u64),
+            ("X-RateLimit-Reset", reset_after),
+        ]
+    };
+    Ok(match verdict {
+        Verdict::Allowed(of) => (200, headers(of.total, of.remaining, of.reset_after)),
+        Verdict::Blocked(of) => {
+            let mut headers = headers(of.total, of.remaining, of.reset_after);
+            headers.push(("Retry-After", of.retry_after));
+            (429, headers)
+        }
+    })
+}
