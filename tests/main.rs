@@ -22,6 +22,7 @@ mod cost;
 mod loading;
 mod mthrottle;
 mod operating;
+mod package;
 mod pthrottle;
 mod reply;
 mod scripts;

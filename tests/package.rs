@@ -1,0 +1,180 @@
+//! What scripts/package makes can be checked, installed, used and removed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::{Server, throttle};
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Where the library is told to be, and the package puts it.
+const MODULES: &str = "/usr/lib/redis/modules";
+
+#[test]
+fn the_archive_holds_the_library_and_the_line_that_loads_it() {
+    let release = Release::new("archive");
+    let archive = release.file(".tar.gz");
+    let files = output(Command::new("tar").arg("-tf").arg(&archive));
+    assert_eq!(
+        files,
+        "libredis_cell.so\nLICENSE\nREADME.md\nredis-cell.conf\n"
+    );
+
+    let folder = &release.folder;
+    output(
+        Command::new("tar")
+            .arg("-xf")
+            .arg(&archive)
+            .arg("-C")
+            .arg(folder),
+    );
+    // As a user does: the path is where the library is.
+    let settings = folder.join("redis-cell.conf");
+    let line = fs::read_to_string(&settings).unwrap();
+    assert!(line.contains(MODULES), "{line}");
+    fs::write(&settings, line.replace(MODULES, folder.to_str().unwrap())).unwrap();
+    assert_answers(&["--include", settings.to_str().unwrap()]);
+}
+
+#[test]
+fn the_debian_package_is_installed_used_and_removed() {
+    let release = Release::new("debian");
+    let package = release.file(".deb");
+    let root = release.folder.join("root");
+    let within = |path: &str| root.join(path.trim_start_matches('/'));
+    let library = within(MODULES).join("libredis_cell.so");
+    let settings = within("/etc/redis/redis.conf");
+    let line = format!("loadmodule {MODULES}/libredis_cell.so");
+
+    let said = dpkg(&root, "--install", package.to_str().unwrap());
+    assert!(said.contains(&line), "{said}");
+    let readme = within("/usr/share/doc/redis-cell/README.Debian");
+    assert!(fs::read_to_string(readme).unwrap().contains(&line));
+    assert!(!settings.exists(), "a server's settings are its owner's");
+    assert_answers(&["--loadmodule", library.to_str().unwrap()]);
+
+    let said = dpkg(&root, "--install", package.to_str().unwrap());
+    let restart = format!("goes on with version {VERSION} until it is restarted");
+    assert!(said.contains(&restart), "{said}");
+
+    fs::create_dir_all(settings.parent().unwrap()).unwrap();
+    fs::write(&settings, format!("port 6379\n{line}\n")).unwrap();
+    let said = dpkg(&root, "--remove", "redis-cell");
+    assert!(said.contains("will not start again"), "{said}");
+    assert!(!library.exists());
+}
+
+#[test]
+fn the_debian_package_depends_on_what_this_machine_has() {
+    let release = Release::new("depends");
+    let mut depends = Command::new("dpkg-deb");
+    depends.arg("--field").arg(release.file(".deb"));
+    let depends = output(depends.arg("Depends"));
+    assert!(depends.starts_with("libc6 (>= 2."), "{depends}");
+    for dependency in depends.trim().split(", ") {
+        let (name, least) = dependency
+            .trim_end_matches(')')
+            .split_once(" (>= ")
+            .unwrap_or((dependency, "0"));
+        let mut installed = Command::new("dpkg-query");
+        let installed = output(installed.args(["--show", "--showformat=${Version}", name]));
+        output(Command::new("dpkg").args(["--compare-versions", &installed, "ge", least]));
+    }
+}
+
+#[test]
+fn a_release_made_again_has_the_same_bytes() {
+    let (one, two) = (Release::new("one"), Release::new("two"));
+    for suffix in [".tar.gz", ".deb"] {
+        let same = fs::read(one.file(suffix)).unwrap() == fs::read(two.file(suffix)).unwrap();
+        assert!(same, "{suffix}");
+    }
+}
+
+/// A server with these settings has the module, in this version.
+fn assert_answers(settings: &[&str]) {
+    let server = Server::start_bare(settings);
+    let reply = throttle(&mut server.connect(), "key 15 30 60");
+    assert_eq!(reply, [0, 16, 15, -1, 2]);
+    let ready = format!("redis-cell {VERSION} is ready");
+    assert!(server.log().contains(&ready), "{}", server.log());
+}
+
+/// A release in a folder of its own, gone when dropped.
+struct Release {
+    folder: PathBuf,
+}
+
+impl Release {
+    fn new(name: &str) -> Self {
+        let name = format!("release-{}-{name}", std::process::id());
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/package");
+        output(Command::new(script).arg(&folder));
+        Self { folder }
+    }
+
+    /// The only file of this kind, after making sure that its sum is right.
+    fn file(&self, suffix: &str) -> PathBuf {
+        let files: Vec<PathBuf> = fs::read_dir(&self.folder)
+            .unwrap()
+            .map(|file| file.unwrap().path())
+            .filter(|path| path.to_str().unwrap().ends_with(suffix))
+            .collect();
+        let [file] = &files[..] else {
+            panic!("{files:?}");
+        };
+        let name = file.file_name().unwrap().to_str().unwrap();
+        assert!(name.starts_with("redis-cell") && name.contains(VERSION));
+        let sum = format!("{name}.sha256");
+        let mut check = Command::new("sha256sum");
+        output(check.args(["--check", &sum]).current_dir(&self.folder));
+        file.clone()
+    }
+}
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Debian's own installer, on a system that is only a folder: it needs no root, and does nothing to this machine.
+fn dpkg(root: &Path, action: &str, argument: &str) -> String {
+    let state = root.join("var/lib/dpkg");
+    for folder in ["info", "updates"] {
+        fs::create_dir_all(state.join(folder)).unwrap();
+    }
+    fs::File::options()
+        .append(true)
+        .create(true)
+        .open(state.join("status"))
+        .unwrap();
+    let path = std::env::var("PATH").unwrap();
+    output(
+        Command::new("dpkg")
+            .arg("--instdir")
+            .arg(root)
+            .arg("--admindir")
+            .arg(&state)
+            .arg("--log=/dev/null")
+            // Nothing else is installed there, and the package's own scripts run outside of it.
+            .args([
+                "--force-depends",
+                "--force-not-root",
+                "--force-script-chrootless",
+            ])
+            .args([action, argument])
+            // dpkg asks for administrators' programs, which a user's path may lack.
+            .env("PATH", format!("{path}:/usr/sbin:/sbin")),
+    )
+}
+
+/// All that a command says, which has to succeed.
+fn output(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8(said).unwrap();
+    assert!(output.status.success(), "{command:?}: {said}");
+    said
+}
