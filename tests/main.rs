@@ -20,6 +20,7 @@ mod clients;
 mod contexts;
 mod cost;
 mod loading;
+mod moving;
 mod mthrottle;
 mod operating;
 mod package;
