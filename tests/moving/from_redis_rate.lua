@@ -1,6 +1,6 @@
--- Carries a limiter of redis_rate (Go) or redis-gcra (Ruby) over to CL.THROTTLE:
+-- Carries a limiter of redis_rate, the Go library, over to CL.THROTTLE:
 --     redis-cli --eval from_redis_rate.lua rate:user123 user123
--- What they store is CL.THROTTLE's moment, but in seconds since 2017. A double holds it to the microsecond.
+-- What it stores is CL.THROTTLE's moment, but in seconds since 2017. A double holds it to the microsecond.
 local moment = redis.call('GET', KEYS[1])
 if not moment then
     return 0
