@@ -4,7 +4,7 @@ use std::fs;
 
 use redis::Script;
 
-use crate::support::{Server, command, module, now, run, throttle};
+use crate::support::{Server, command, module, module_command, now, run, throttle};
 
 #[test]
 fn an_aof_of_brandurs_redis_cell_is_loaded() {
@@ -52,7 +52,7 @@ fn a_limiter_of_redis_rate_goes_on_where_it_was() {
 
 #[test]
 fn the_library_is_swapped_in_a_transaction_without_an_unknown_command_in_between() {
-    let server = Server::start_with(&["--enable-module-command", "yes"]);
+    let server = Server::start_with(module_command());
     let mut connection = server.connect();
     throttle(&mut connection, "key 4 1 60");
     let new = server.folder.join("libredis_cell.so");
