@@ -25,6 +25,7 @@ mod mthrottle;
 mod operating;
 mod package;
 mod pthrottle;
+mod readme;
 mod reply;
 mod scripts;
 mod state;
