@@ -2,6 +2,11 @@
 //!
 //! `SERVER` names the server's executable (`redis-server` unless set); the module is the release build.
 
+pub mod clock;
+pub mod ledger;
+pub mod load;
+
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::net::TcpListener;
@@ -70,6 +75,7 @@ pub struct Server {
     pub folder: PathBuf,
     executable: PathBuf,
     arguments: Vec<String>,
+    environment: Vec<(&'static str, PathBuf)>,
     process: Option<Child>,
 }
 
@@ -94,6 +100,14 @@ impl Server {
 
     /// Any server, without the module, ready to answer.
     pub fn start_executable(executable: &Path, arguments: &[&str]) -> Self {
+        Self::start_in(&[], executable, arguments)
+    }
+
+    fn start_in(
+        environment: &[(&'static str, PathBuf)],
+        executable: &Path,
+        arguments: &[&str],
+    ) -> Self {
         // Another process may take the port between our look and the server's.
         for _ in 0..5 {
             let mut server = Self {
@@ -101,6 +115,7 @@ impl Server {
                 folder: new_folder(),
                 executable: executable.to_path_buf(),
                 arguments: arguments.iter().map(ToString::to_string).collect(),
+                environment: environment.to_vec(),
                 process: None,
             };
             if server.launch() {
@@ -177,6 +192,7 @@ impl Server {
             .args(&self.arguments)
             // No server starts in a locale that the machine has not got.
             .env("LC_ALL", "C")
+            .envs(self.environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log);
@@ -212,6 +228,57 @@ fn connect(client: &Client) -> Connection {
         .set_read_timeout(Some(Duration::from_secs(30)))
         .unwrap();
     connection
+}
+
+/// Every limiter of the database by its key: its text, and when it expires in ms since the epoch (-1 for never).
+pub type Snapshot = BTreeMap<Vec<u8>, (Vec<u8>, i64)>;
+
+/// Reads every string in the database.
+pub fn snapshot(connection: &mut impl redis::ConnectionLike) -> Snapshot {
+    // Redis 6.2 has no PEXPIRETIME: there, time plus time to live, if the clock has not moved on between the two.
+    let rows: Vec<(Vec<u8>, Vec<u8>, i64)> = redis::Script::new(
+        "local function now()
+             local time = redis.call('TIME')
+             return time[1] * 1000 + math.floor(time[2] / 1000)
+         end
+         local function expires_at(key)
+             local answer = redis.pcall('PEXPIRETIME', key)
+             if type(answer) == 'number' then return answer end
+             while true do
+                 local before, ttl = now(), redis.call('PTTL', key)
+                 if ttl < 0 then return ttl end
+                 if now() == before then return before + ttl end
+             end
+         end
+         local rows = {}
+         for _, key in ipairs(redis.call('KEYS', '*')) do
+             if redis.call('TYPE', key).ok == 'string' then
+                 local text = redis.call('GET', key)
+                 if text then table.insert(rows, {key, text, expires_at(key)}) end
+             end
+         end
+         return rows",
+    )
+    .invoke(connection)
+    .unwrap();
+    rows.into_iter()
+        .map(|(key, text, expires_at)| (key, (text, expires_at)))
+        .collect()
+}
+
+/// One field of `INFO`.
+pub fn info(connection: &mut impl redis::ConnectionLike, field: &str) -> String {
+    let info: String = run(connection, "INFO all").unwrap();
+    info.lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
+        .unwrap_or_else(|| panic!("no {field} in {info}"))
+        .to_string()
+}
+
+/// Waits until it holds, for as long as a slow machine may need.
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    eventually(Duration::from_secs(30), || holds().then_some(()))
+        .unwrap_or_else(|| panic!("never happened: {what}"));
 }
 
 /// Asks until there is an answer or the time is over.

@@ -1,0 +1,55 @@
+/* Preloaded into a server, this makes its wall clock read what a test has written: nanoseconds since the epoch, at the
+ * start of the file that CLOCK names. The monotonic clock, by which servers run their timers, stays the machine's. */
+
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+static const volatile int64_t *wall;
+
+__attribute__((constructor)) static void open_clock(void) {
+    const char *path = getenv("CLOCK");
+    int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (file < 0) return;
+    void *page = mmap(NULL, sizeof *wall, PROT_READ, MAP_SHARED, file, 0);
+    if (page != MAP_FAILED) wall = page;
+    close(file);
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    if (!wall || (clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE))
+        return (int)syscall(SYS_clock_gettime, clock, now);
+    int64_t ns = *wall;
+    now->tv_sec = ns / 1000000000;
+    now->tv_nsec = ns % 1000000000;
+    return 0;
+}
+
+int gettimeofday(struct timeval *restrict now, void *restrict zone) {
+    (void)zone;
+    struct timespec precise;
+    clock_gettime(CLOCK_REALTIME, &precise);
+    now->tv_sec = precise.tv_sec;
+    now->tv_usec = precise.tv_nsec / 1000;
+    return 0;
+}
+
+time_t time(time_t *seconds) {
+    struct timespec precise;
+    clock_gettime(CLOCK_REALTIME, &precise);
+    if (seconds) *seconds = precise.tv_sec;
+    return precise.tv_sec;
+}
+
+/* Valkey loads a module such that it sees libc before it sees us. It must not: it has to read the same clock. */
+void *dlopen(const char *path, int flags) {
+    void *(*original)(const char *, int) = (void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen");
+    return original(path, flags & ~RTLD_DEEPBIND);
+}

@@ -1,0 +1,73 @@
+//! A limiter whose state tells how many tokens were ever taken from it, to the token.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use redis::{ConnectionLike, RedisResult};
+
+use super::{Server, Snapshot, run, throttle};
+
+/// One token a minute: none that leaks during a test makes up for one that was taken.
+const FUNNEL: &str = "1000000 1 60";
+const INCREMENT: i64 = 60_000_000_000;
+
+pub struct Ledger {
+    key: String,
+    /// The TAT before the first token was taken.
+    start: i64,
+    acknowledged: AtomicI64,
+}
+
+impl Ledger {
+    /// Takes the first token of a new limiter.
+    fn open(connection: &mut impl ConnectionLike, key: &str) -> Self {
+        assert_eq!(throttle(connection, &format!("{key} {FUNNEL}"))[0], 0);
+        let tat: i64 = run(connection, &format!("GET {key}")).unwrap();
+        Self {
+            key: key.into(),
+            start: tat - INCREMENT,
+            acknowledged: AtomicI64::new(1),
+        }
+    }
+
+    /// One for each of so many clients.
+    pub fn open_some(server: &Server, count: usize) -> Vec<Self> {
+        let mut connection = server.connect();
+        (0..count)
+            .map(|number| Self::open(&mut connection, &format!("ledger/{number}")))
+            .collect()
+    }
+
+    /// Takes one token, which counts once the server has acknowledged it.
+    pub fn take(&self, connection: &mut impl ConnectionLike) -> RedisResult<()> {
+        let reply: [i64; 5] = run(connection, &format!("CL.THROTTLE {} {FUNNEL}", self.key))?;
+        assert_eq!(reply[0], 0);
+        self.acknowledged.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// The tokens whose taking a server has acknowledged.
+    pub fn acknowledged(&self) -> i64 {
+        self.acknowledged.load(Ordering::SeqCst)
+    }
+
+    /// Tokens that were taken without an answer, since the server was gone, count as well from now on.
+    pub fn settle(&self, taken: i64) {
+        self.acknowledged.store(taken, Ordering::SeqCst);
+    }
+
+    /// The tokens taken by this state, which has to be exactly one that the limiter once had, its expiry included.
+    pub fn taken(&self, snapshot: &Snapshot) -> i64 {
+        let (text, expires_at) = snapshot
+            .get(self.key.as_bytes())
+            .unwrap_or_else(|| panic!("{} is gone", self.key));
+        let tat: i64 = str::from_utf8(text).unwrap().parse().unwrap();
+        assert_eq!(
+            (tat - self.start) % INCREMENT,
+            0,
+            "{} holds {tat}",
+            self.key
+        );
+        assert_eq!(*expires_at, (tat + 999_999) / 1_000_000, "{}", self.key);
+        (tat - self.start) / INCREMENT
+    }
+}

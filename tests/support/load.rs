@@ -1,0 +1,105 @@
+//! Clients that call while something happens to the server.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use redis::{Connection, Value};
+
+use super::{Snapshot, command, run, snapshot, throttle};
+
+/// Runs `client` in threads, each until the function that it is given says false, while `body` runs. Returns what both
+/// returned.
+pub fn under_load<T, R: Send>(
+    clients: usize,
+    client: impl Fn(usize, &dyn Fn() -> bool) -> R + Sync,
+    body: impl FnOnce() -> T,
+) -> (T, Vec<R>) {
+    /// Set when dropped, so that a body that panics ends the threads as well.
+    struct Over<'a>(&'a AtomicBool);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    let over = AtomicBool::new(false);
+    let (client, over) = (&client, &over);
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..clients)
+            .map(|number| scope.spawn(move || client(number, &|| !over.load(Ordering::Relaxed))))
+            .collect();
+        let answer = {
+            let _over = Over(over);
+            body()
+        };
+        let answers = threads.into_iter().map(|thread| thread.join().unwrap());
+        (answer, answers.collect())
+    })
+}
+
+pub const MISTAKES: [&str; 4] = [
+    "CL.THROTTLE new 4 1 0",
+    "CL.THROTTLE new 4 1 x",
+    "CL.THROTTLE list 4 1 60",
+    "CL.THROTTLE text 4 1 60",
+];
+
+/// Keys that are no limiters.
+pub fn spoil(connection: &mut Connection) {
+    run::<()>(connection, "RPUSH list 1").unwrap();
+    run::<()>(connection, "SET text hello").unwrap();
+}
+
+/// One of the ways to call: the turn picks which. Keys that expire within the test start with `short`.
+pub fn mixed_call(connection: &mut Connection, client: usize, turn: usize) {
+    let new = format!("new/{client}/{turn}");
+    let short = format!("short/{client}/{turn}");
+    let own = format!("own/{client}");
+    let shared = format!("shared/{}", turn % 50);
+    match turn % 9 {
+        0 => throttle(connection, &format!("{new} 4 1 60"))[0],
+        1 => throttle(connection, &format!("{own} 1000000 7 60 3"))[0],
+        2 => throttle(connection, "full 0 1 3600")[0],
+        3 => throttle(connection, &format!("{shared} 99 1 60 0"))[0],
+        4 => {
+            // Errors where the keys are there to err on.
+            let _ = run::<Value>(connection, MISTAKES[turn % 4]);
+            0
+        }
+        5 => redis::pipe()
+            .atomic()
+            .add_command(command(&format!("CL.THROTTLE {shared} 99 7 60")))
+            .add_command(command("CL.THROTTLE full 0 1 3600"))
+            .add_command(command(&format!("CL.THROTTLE {short} 99 1000 1 99")))
+            .add_command(command(&format!("CL.THROTTLE {own} 1000000 7 60")))
+            .query::<[[i64; 5]; 4]>(connection)
+            .unwrap()[0][0],
+        6 => redis::Script::new(
+            "redis.call('CL.THROTTLE', KEYS[2], 0, 1, 3600)
+             redis.call('CL.THROTTLE', KEYS[3], 1000000, 7, 60)
+             return redis.call('CL.THROTTLE', KEYS[1], 999, 1, 60, 3)",
+        )
+        .key(&shared)
+        .key("full")
+        .key(&own)
+        .invoke::<[i64; 5]>(connection)
+        .unwrap()[0],
+        7 => {
+            let mut pipeline = redis::pipe();
+            for other in 0..20 {
+                pipeline.add_command(command(&format!("CL.THROTTLE shared/{other} 49 1 60")));
+            }
+            pipeline.query::<Vec<[i64; 5]>>(connection).unwrap()[0][0]
+        }
+        // Gone at once, and a million of them a second.
+        _ => throttle(connection, &format!("{short} 15 1000000 1"))[0],
+    };
+}
+
+/// Every limiter that [`mixed_call`] leaves for longer than a test.
+pub fn lasting(connection: &mut Connection) -> Snapshot {
+    let mut snapshot = snapshot(connection);
+    snapshot.retain(|key, _| !key.starts_with(b"short"));
+    assert!(snapshot.len() > 100, "only {} keys", snapshot.len());
+    snapshot
+}
