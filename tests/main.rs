@@ -17,6 +17,7 @@ mod support;
 
 mod bad_input;
 mod clients;
+mod clock;
 mod contexts;
 mod cost;
 mod loading;
