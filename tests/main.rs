@@ -27,6 +27,7 @@ mod operating;
 mod package;
 mod pthrottle;
 mod readme;
+mod replication;
 mod reply;
 mod scripts;
 mod state;

@@ -1,0 +1,211 @@
+//! Replicas hold what the primary holds, to the byte and the millisecond, with the module or without it.
+
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::support::ledger::Ledger;
+use crate::support::load::{MISTAKES, lasting, mixed_call, spoil, under_load};
+use crate::support::{Server, info, run, snapshot, throttle, wait_until};
+
+/// Nothing but writes in the stream, and no waiting for a second replica to join in.
+const SETTINGS: [&str; 4] = [
+    "--repl-ping-replica-period",
+    "3600",
+    "--repl-diskless-sync-delay",
+    "0",
+];
+
+#[test]
+fn under_mixed_load_replicas_equal_the_primary_and_need_no_module() {
+    let primary = Server::start_with(&SETTINGS);
+    let mut connection = primary.connect();
+    spoil(&mut connection);
+    let replicas = [Server::start(), Server::start_bare(&[])];
+
+    let ((), _) = under_load(
+        4,
+        |number, more| {
+            let mut connection = primary.connect();
+            for turn in (0..).take_while(|_| more()) {
+                mixed_call(&mut connection, number, turn);
+            }
+        },
+        || {
+            // The first synchronisation, too, is under load.
+            for replica in &replicas {
+                replicate(replica, &primary);
+            }
+            sleep(Duration::from_millis(700));
+        },
+    );
+
+    let lasting = |server: &Server| lasting(&mut server.connect());
+    let expected = lasting(&primary);
+    for replica in &replicas {
+        catch_up(replica, &primary);
+        let actual = lasting(replica);
+        for (key, state) in &expected {
+            assert_eq!(actual.get(key), Some(state), "{:?}", str::from_utf8(key));
+        }
+        assert_eq!(actual.len(), expected.len());
+    }
+}
+
+#[test]
+fn calls_that_take_nothing_are_not_replicated() {
+    let primary = Server::start_with(&SETTINGS);
+    let mut connection = primary.connect();
+    spoil(&mut connection);
+    let replica = Server::start();
+    replicate(&replica, &primary);
+    throttle(&mut connection, "full 0 1 3600");
+    catch_up(&replica, &primary);
+
+    let offset = info(&mut connection, "master_repl_offset");
+    for _ in 0..1_000 {
+        assert_eq!(throttle(&mut connection, "full 0 1 3600")[0], 1);
+    }
+    for _ in 0..100 {
+        throttle(&mut connection, "full 4 1 3600 0");
+        throttle(&mut connection, "new 4 1 3600 0");
+        throttle(&mut connection, "new 4 1 3600 6");
+        for mistake in MISTAKES {
+            run::<Value>(&mut connection, mistake).unwrap_err();
+        }
+    }
+    assert_eq!(info(&mut connection, "master_repl_offset"), offset);
+    throttle(&mut connection, "new 4 1 3600");
+    assert_ne!(info(&mut connection, "master_repl_offset"), offset);
+}
+
+#[test]
+fn a_replica_refuses_calls_as_it_refuses_any_write() {
+    let primary = Server::start_with(&SETTINGS);
+    let replica = Server::start();
+    replicate(&replica, &primary);
+    let error = run::<Value>(&mut replica.connect(), "CL.THROTTLE key 4 1 60").unwrap_err();
+    assert_eq!(error.code(), Some("READONLY"), "{error}");
+}
+
+/// No token is lost or taken twice when the roles are swapped while clients call.
+#[test]
+fn a_failover_under_load_lets_through_what_one_server_would_have() {
+    let servers = [Server::start_with(&SETTINGS), Server::start_with(&SETTINGS)];
+    replicate(&servers[1], &servers[0]);
+    let limit = 5_000;
+    let let_through = AtomicI64::new(0);
+
+    let ((), switches) = under_load(
+        4,
+        |_, _| {
+            let mut at = 0;
+            let mut switches = 0;
+            let mut connection = servers[at].connect();
+            loop {
+                let call = format!("CL.THROTTLE key {} 1 1000000", limit - 1);
+                match run::<[i64; 5]>(&mut connection, &call) {
+                    Ok([0, ..]) => let_through.fetch_add(1, Ordering::SeqCst),
+                    Ok(_) => return switches,
+                    // A replica, by now.
+                    Err(error) => {
+                        assert_eq!(error.code(), Some("READONLY"), "{error}");
+                        at = 1 - at;
+                        switches += 1;
+                        connection = servers[at].connect();
+                        continue;
+                    }
+                };
+            }
+        },
+        || {
+            wait_until("load", || let_through.load(Ordering::SeqCst) > limit / 5);
+            let failover = format!("FAILOVER TO 127.0.0.1 {}", servers[1].port);
+            run::<()>(&mut servers[0].connect(), &failover).unwrap();
+            wait_until("promotion", || role(&servers[1]) == "master");
+            assert!(
+                let_through.load(Ordering::SeqCst) < limit,
+                "over before the failover"
+            );
+        },
+    );
+    assert!(
+        switches.iter().all(|&switches| switches > 0),
+        "{switches:?}"
+    );
+    assert_eq!(let_through.into_inner(), limit);
+}
+
+#[test]
+fn a_replica_promoted_after_a_crash_goes_on_from_what_it_was_sent() {
+    let mut primary = Server::start_with(&SETTINGS);
+    let replica = Server::start_with(&SETTINGS);
+    replicate(&replica, &primary);
+    let ledgers = Ledger::open_some(&primary, 4);
+    let client = primary.client();
+
+    // What the replica has confirmed to hold, by the primary's WAIT.
+    let confirmed: [AtomicI64; 4] = Default::default();
+    let calls = AtomicUsize::new(0);
+    under_load(
+        4,
+        |number, _| {
+            let mut connection = client.get_connection().unwrap();
+            let ledger = &ledgers[number];
+            while ledger.take(&mut connection).is_ok() {
+                if calls.fetch_add(1, Ordering::Relaxed) % 2 == 0
+                    && run::<i64>(&mut connection, "WAIT 1 5000")
+                        .is_ok_and(|replicas| replicas == 1)
+                {
+                    confirmed[number].store(ledger.acknowledged(), Ordering::SeqCst);
+                }
+            }
+        },
+        || {
+            wait_until("load", || calls.load(Ordering::Relaxed) > 400);
+            primary.kill();
+        },
+    );
+    wait_until("the replica has read all", || {
+        info(&mut replica.connect(), "master_link_status") == "down"
+    });
+    let mut connection = replica.connect();
+    run::<()>(&mut connection, "REPLICAOF NO ONE").unwrap();
+    let state = snapshot(&mut connection);
+    for (ledger, confirmed) in ledgers.iter().zip(confirmed) {
+        let (taken, confirmed) = (ledger.taken(&state), confirmed.into_inner());
+        assert!(
+            confirmed > 1 && (confirmed..=ledger.acknowledged() + 1).contains(&taken),
+            "{taken} taken, {confirmed} confirmed"
+        );
+        ledger.take(&mut connection).unwrap();
+        assert_eq!(ledger.taken(&snapshot(&mut connection)), taken + 1);
+    }
+}
+
+fn role(server: &Server) -> String {
+    info(&mut server.connect(), "role")
+}
+
+/// Makes it a replica, and waits until it has loaded the primary's data.
+pub fn replicate(replica: &Server, primary: &Server) {
+    let mut connection = replica.connect();
+    run::<()>(
+        &mut connection,
+        &format!("REPLICAOF 127.0.0.1 {}", primary.port),
+    )
+    .unwrap();
+    wait_until("synchronisation", || {
+        info(&mut connection, "master_link_status") == "up"
+    });
+}
+
+/// Waits until the replica has run all that the primary has sent.
+pub fn catch_up(replica: &Server, primary: &Server) {
+    let (mut replica, mut primary) = (replica.connect(), primary.connect());
+    wait_until("equal offsets", || {
+        info(&mut replica, "master_repl_offset") == info(&mut primary, "master_repl_offset")
+    });
+}
