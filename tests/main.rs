@@ -25,6 +25,7 @@ mod moving;
 mod mthrottle;
 mod operating;
 mod package;
+mod persistence;
 mod pthrottle;
 mod readme;
 mod replication;

@@ -1,0 +1,295 @@
+//! What a restart brings back, from the append-only file and from snapshots, after a crash as well.
+
+use std::fs;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use redis::{Connection, Value};
+
+use crate::support::ledger::Ledger;
+use crate::support::load::{lasting, mixed_call, under_load};
+use crate::support::{Server, info, run, snapshot, throttle, wait_until};
+
+const AOF: [&str; 4] = ["--appendonly", "yes", "--auto-aof-rewrite-percentage", "0"];
+const CLIENTS: usize = 4;
+
+#[test]
+fn with_appendfsync_always_no_acknowledged_call_is_lost_in_20_crashes() {
+    let mut server = Server::start_with(&[&AOF[..], &["--appendfsync", "always"]].concat());
+    let ledgers = Ledger::open_some(&server, CLIENTS);
+    for crash in 0..20 {
+        let before = acknowledged(&ledgers);
+        crash_under_load(&mut server, &ledgers, |server| {
+            // Half of the crashes are in the middle of a rewrite, or just after it.
+            if crash % 2 == 0 {
+                run::<()>(&mut server.connect(), "BGREWRITEAOF").unwrap();
+            }
+            sleep(Duration::from_millis(20 + crash * 5));
+        });
+        let state = snapshot(&mut server.connect());
+        for (ledger, before) in ledgers.iter().zip(before) {
+            let (taken, acknowledged) = (ledger.taken(&state), ledger.acknowledged());
+            assert!(acknowledged > before, "no load");
+            assert!(
+                (acknowledged..=acknowledged + 1).contains(&taken),
+                "{taken} taken, {acknowledged} acknowledged"
+            );
+            ledger.settle(taken);
+        }
+    }
+}
+
+/// At most its last second is lost, and what is there is one of the states that were.
+#[test]
+fn with_appendfsync_everysec_a_crash_leaves_states_that_were() {
+    let mut server = Server::start_with(&[&AOF[..], &["--appendfsync", "everysec"]].concat());
+    let ledgers = Ledger::open_some(&server, CLIENTS);
+    for crash in 0..4 {
+        let before = acknowledged(&ledgers);
+        crash_under_load(&mut server, &ledgers, |server| {
+            if crash % 2 == 0 {
+                run::<()>(&mut server.connect(), "BGREWRITEAOF").unwrap();
+            }
+            sleep(Duration::from_millis(100));
+        });
+        let state = snapshot(&mut server.connect());
+        for (ledger, before) in ledgers.iter().zip(before) {
+            let taken = ledger.taken(&state);
+            assert!(
+                (before..=ledger.acknowledged() + 1).contains(&taken),
+                "{taken} taken"
+            );
+            ledger.settle(taken);
+        }
+    }
+}
+
+#[test]
+fn a_rewrite_under_load_keeps_every_state_and_expiry() {
+    for preamble in ["yes", "no"] {
+        let mut server =
+            Server::start_with(&[&AOF[..], &["--aof-use-rdb-preamble", preamble]].concat());
+        under_load(
+            CLIENTS,
+            |number, more| {
+                let mut connection = server.connect();
+                for turn in (0..).take_while(|_| more()) {
+                    mixed_call(&mut connection, number, turn);
+                }
+            },
+            || {
+                let mut connection = server.connect();
+                for _ in 0..2 {
+                    sleep(Duration::from_millis(100));
+                    rewrite(&mut connection);
+                }
+            },
+        );
+        let before = lasting(&mut server.connect());
+        server.restart();
+        let after = lasting(&mut server.connect());
+        assert!(after == before, "not the same after a restart");
+    }
+}
+
+#[test]
+fn the_append_only_file_holds_effects_and_no_calls() {
+    let server = Server::start_with(&[&AOF[..], &["--aof-use-rdb-preamble", "no"]].concat());
+    let mut connection = server.connect();
+    for turn in 0..500 {
+        mixed_call(&mut connection, 0, turn);
+    }
+    let mut effects = 0;
+    for words in commands(&server.folder) {
+        let words: Vec<&str> = words
+            .iter()
+            .map(|word| str::from_utf8(word).unwrap())
+            .collect();
+        match words[..] {
+            ["SELECT", "0"] | ["MULTI"] | ["EXEC"] => {}
+            // What has expired, the server deletes.
+            ["DEL" | "UNLINK", key] => assert!(key.starts_with("short"), "{words:?}"),
+            ["SET", _, tat, "PXAT", ms] => {
+                let (tat, ms): (i64, i64) = (tat.parse().unwrap(), ms.parse().unwrap());
+                assert_eq!(ms, (tat + 999_999) / 1_000_000, "{words:?}");
+                effects += 1;
+            }
+            _ => panic!("{words:?}"),
+        }
+    }
+    assert!(effects > 500, "only {effects} effects");
+}
+
+#[test]
+fn a_snapshot_restores_every_state_and_expiry() {
+    let mut server = Server::start();
+    let mut connection = server.connect();
+    for turn in 0..2_000 {
+        mixed_call(&mut connection, 0, turn);
+    }
+    run::<()>(&mut connection, "SAVE").unwrap();
+    let before = lasting(&mut connection);
+    server.restart();
+    assert!(
+        lasting(&mut server.connect()) == before,
+        "not the same after a restart"
+    );
+}
+
+#[test]
+fn a_background_snapshot_under_load_holds_the_states_of_one_moment() {
+    let mut server = Server::start();
+    let ledgers = Ledger::open_some(&server, CLIENTS);
+    let (before, after) = crash_under_load(&mut server, &ledgers, |server| {
+        let mut connection = server.connect();
+        sleep(Duration::from_millis(100));
+        let before = acknowledged(&ledgers);
+        run::<()>(&mut connection, "BGSAVE").unwrap();
+        let after = acknowledged(&ledgers);
+        wait_until("the snapshot is done", || {
+            info(&mut connection, "rdb_bgsave_in_progress") == "0"
+        });
+        (before, after)
+    });
+    let state = snapshot(&mut server.connect());
+    for (ledger, (before, after)) in ledgers.iter().zip(before.into_iter().zip(after)) {
+        let taken = ledger.taken(&state);
+        assert!(
+            (before..=after + 1).contains(&taken),
+            "{taken}, not {before} to {after}"
+        );
+        assert!(before > 1 && ledger.acknowledged() > taken, "no load");
+    }
+}
+
+#[test]
+fn save_points_count_allowed_calls_and_nothing_else() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let changes = || info(&mut server.connect(), "rdb_changes_since_last_save");
+    for _ in 0..7 {
+        assert_eq!(throttle(&mut connection, "key 6 1 3600")[0], 0);
+    }
+    assert_eq!(changes(), "7");
+    for _ in 0..100 {
+        assert_eq!(throttle(&mut connection, "key 6 1 3600")[0], 1);
+        throttle(&mut connection, "new 4 1 3600 0");
+        run::<Value>(&mut connection, "CL.THROTTLE new 4 1 0").unwrap_err();
+    }
+    assert_eq!(changes(), "7");
+}
+
+/// redis-cell logs the call itself, which takes its tokens again, at the time of loading, as it does there.
+#[test]
+fn an_append_only_file_of_redis_cell_loads() {
+    let mut server = Server::start_with(&AOF);
+    server.kill();
+    let _ = fs::remove_dir_all(server.folder.join("appendonlydir"));
+    let mut file = String::new();
+    for line in [
+        "SELECT 0",
+        "cl.throttle key 4 1 3600",
+        "CL.THROTTLE key 4 1 3600 2",
+        "CL.THROTTLE other 15 30 86400 5",
+        "CL.THROTTLE other 15 30 86400",
+    ] {
+        file += &format!("*{}\r\n", line.split(' ').count());
+        for word in line.split(' ') {
+            file += &format!("${}\r\n{word}\r\n", word.len());
+        }
+    }
+    fs::write(server.folder.join("appendonly.aof"), file).unwrap();
+    server.restart();
+    let mut connection = server.connect();
+    assert_eq!(throttle(&mut connection, "key 4 1 3600 0")[..3], [0, 5, 2]);
+    assert_eq!(
+        throttle(&mut connection, "other 15 30 86400 0")[..3],
+        [0, 16, 10]
+    );
+
+    // Rewritten, it holds states and no calls: a further restart moves nothing.
+    rewrite(&mut connection);
+    let before = snapshot(&mut connection);
+    assert_eq!(before.len(), 2);
+    server.restart();
+    assert_eq!(snapshot(&mut server.connect()), before);
+}
+
+/// Every client calls a limiter of its own until `body` is over and the server is killed; then starts it again.
+fn crash_under_load<T>(
+    server: &mut Server,
+    ledgers: &[Ledger],
+    body: impl FnOnce(&Server) -> T,
+) -> T {
+    let client = server.client();
+    let (answer, _) = under_load(
+        CLIENTS,
+        |number, _| {
+            let mut connection = client.get_connection().unwrap();
+            while ledgers[number].take(&mut connection).is_ok() {}
+        },
+        || {
+            let answer = body(server);
+            server.kill();
+            answer
+        },
+    );
+    server.restart();
+    answer
+}
+
+/// Rewrites the append-only file, and waits for it.
+fn rewrite(connection: &mut Connection) {
+    run::<()>(connection, "BGREWRITEAOF").unwrap();
+    wait_until("the rewrite is done", || {
+        info(connection, "aof_rewrite_in_progress") == "0"
+            && info(connection, "aof_rewrite_scheduled") == "0"
+    });
+    assert_eq!(info(connection, "aof_last_bgrewrite_status"), "ok");
+}
+
+fn acknowledged(ledgers: &[Ledger]) -> Vec<i64> {
+    ledgers.iter().map(Ledger::acknowledged).collect()
+}
+
+/// Every command in the server's append-only file, or files from Redis 7 on.
+fn commands(folder: &Path) -> Vec<Vec<Vec<u8>>> {
+    let files = folder.join("appendonlydir");
+    let mut paths = vec![folder.join("appendonly.aof")];
+    if files.exists() {
+        paths = fs::read_dir(files)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        paths.retain(|path| path.extension().is_some_and(|extension| extension == "aof"));
+    }
+    let mut commands = Vec::new();
+    for path in paths {
+        let file = fs::read(&path).unwrap();
+        let mut rest = file.as_slice();
+        while !rest.is_empty() {
+            let words = number(&mut rest, b'*');
+            commands.push(
+                (0..words)
+                    .map(|_| {
+                        let length = number(&mut rest, b'$');
+                        let word = rest[..length].to_vec();
+                        rest = &rest[length + 2..];
+                        word
+                    })
+                    .collect(),
+            );
+        }
+    }
+    commands
+}
+
+/// Reads a line with this mark and a number.
+fn number(rest: &mut &[u8], mark: u8) -> usize {
+    let end = rest.iter().position(|&byte| byte == b'\r').unwrap();
+    assert_eq!(rest[0], mark);
+    let number = str::from_utf8(&rest[1..end]).unwrap().parse().unwrap();
+    *rest = &rest[end + 2..];
+    number
+}
