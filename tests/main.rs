@@ -21,6 +21,7 @@ mod clock;
 mod contexts;
 mod cost;
 mod loading;
+mod memory;
 mod moving;
 mod mthrottle;
 mod operating;
