@@ -33,3 +33,4 @@ mod replication;
 mod reply;
 mod scripts;
 mod state;
+mod upgrade;

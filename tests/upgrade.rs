@@ -1,0 +1,205 @@
+//! To this module, from it, and from one load of it to the next.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
+use std::{fs, thread};
+
+use crate::support::load::under_load;
+use crate::support::{Server, module, module_command, now, run, snapshot, throttle, wait_until};
+
+const MINUTE: i64 = 60_000_000_000;
+
+#[test]
+fn state_written_by_redis_cell_goes_on_to_the_nanosecond() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    for spent in 1..5 {
+        let key = format!("key/{spent}");
+        let tat = now() + spent * MINUTE + 123;
+        // As it does there: whole milliseconds, rounded down.
+        let ttl = (tat - now()) / 1_000_000;
+        run::<()>(&mut connection, &format!("SET {key} {tat} PX {ttl}")).unwrap();
+        assert_eq!(
+            throttle(&mut connection, &format!("{key} 4 1 60"))[..3],
+            [0, 5, 4 - spent]
+        );
+        let state = snapshot(&mut connection);
+        let new = tat + MINUTE;
+        assert_eq!(
+            state[key.as_bytes()],
+            (new.to_string().into_bytes(), (new + 999_999) / 1_000_000)
+        );
+    }
+}
+
+/// It parses the string as an `i64`, and takes it for the TAT in nanoseconds.
+#[test]
+fn redis_cell_could_read_the_state_that_is_written_here() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let mut expected = Vec::new();
+    for (funnel, increment) in [
+        ("4 1 60", MINUTE),
+        ("0 7 3600", 514_285_714_285),
+        ("9 3 100000000", 33_333_333_333_333_333),
+    ] {
+        let key = funnel.replace(' ', "/");
+        let before = now() + increment;
+        throttle(&mut connection, &format!("{key} {funnel}"));
+        expected.push((key, before..=now() + increment));
+    }
+    let state = snapshot(&mut connection);
+    for (key, range) in expected {
+        let (text, expires_at) = &state[key.as_bytes()];
+        assert!(
+            text.iter().all(u8::is_ascii_digit) && text[0] != b'0',
+            "{text:?}"
+        );
+        let tat: i64 = str::from_utf8(text).unwrap().parse().unwrap();
+        assert!(range.contains(&tat), "{tat} is not in {range:?}");
+        assert!(*expires_at >= tat / 1_000_000);
+    }
+}
+
+/// Like this one's, a redis-cell primary's replica need not be of its version: it may send states or calls.
+#[test]
+fn a_replica_of_a_redis_cell_primary_takes_its_calls() {
+    let replica = Server::start();
+    let primary = RedisCell::listen();
+    let mut connection = replica.connect();
+    run::<()>(
+        &mut connection,
+        &format!("REPLICAOF 127.0.0.1 {}", primary.port),
+    )
+    .unwrap();
+    let mut stream = primary.accept(&[
+        "SELECT 0",
+        "cl.throttle key 4 1 3600",
+        "CL.THROTTLE key 4 1 3600 2",
+        "CL.THROTTLE key 4 1 3600 5",
+        "CL.THROTTLE other 15 30 86400 5",
+    ]);
+    wait_until("the calls have arrived", || {
+        snapshot(&mut connection).len() == 2
+    });
+    run::<()>(&mut connection, "REPLICAOF NO ONE").unwrap();
+    assert_eq!(throttle(&mut connection, "key 4 1 3600")[..3], [0, 5, 1]);
+    assert_eq!(
+        throttle(&mut connection, "other 15 30 86400 0")[..3],
+        [0, 16, 11]
+    );
+    let _ = stream.flush();
+}
+
+#[test]
+fn unloading_and_loading_under_load_never_miscounts() {
+    let server = Server::start_with(module_command());
+    let limit = 20_000;
+    let let_through = AtomicI64::new(0);
+    let unknown = AtomicUsize::new(0);
+    let loads = under_load(
+        4,
+        |_, more| {
+            let mut connection = server.connect();
+            loop {
+                let call = format!("CL.THROTTLE key {} 1 3600", limit - 1);
+                match run::<[i64; 5]>(&mut connection, &call) {
+                    Ok([0, ..]) => let_through.fetch_add(1, Ordering::SeqCst),
+                    Ok(reply) => return assert_eq!(reply[..3], [1, limit, 0]),
+                    Err(error) => {
+                        assert!(error.to_string().contains("unknown command"), "{error}");
+                        // In the end it is loaded.
+                        assert!(more(), "{error}");
+                        unknown.fetch_add(1, Ordering::Relaxed);
+                        continue;
+                    }
+                };
+            }
+        },
+        || {
+            let mut connection = server.connect();
+            let load = format!("MODULE LOAD {}", module().display());
+            let mut loads = 0;
+            while loads < 1_000 && let_through.load(Ordering::SeqCst) < limit / 2 {
+                run::<()>(&mut connection, "MODULE UNLOAD redis-cell").unwrap();
+                run::<()>(&mut connection, &load).unwrap();
+                loads += 1;
+                sleep(Duration::from_millis(5));
+            }
+            loads
+        },
+    )
+    .0;
+    assert!(loads > 1 && unknown.into_inner() > 0, "{loads} loads");
+    assert_eq!(let_through.into_inner(), limit);
+}
+
+/// A primary, as far as a replica can tell, that sends the calls themselves as redis-cell's does.
+struct RedisCell {
+    listener: TcpListener,
+    port: u16,
+}
+
+impl RedisCell {
+    fn listen() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        Self { listener, port }
+    }
+
+    /// Answers a replica's handshake with an empty data set, and then sends it these commands.
+    fn accept(&self, commands: &[&str]) -> TcpStream {
+        let (mut stream, _) = self.listener.accept().unwrap();
+        let mut requests = BufReader::new(stream.try_clone().unwrap());
+        loop {
+            let request = request(&mut requests);
+            match request[0].as_str() {
+                "PING" => stream.write_all(b"+PONG\r\n").unwrap(),
+                "PSYNC" => break,
+                _ => stream.write_all(b"+OK\r\n").unwrap(),
+            }
+        }
+        let id = "0123456789".repeat(4);
+        let data = empty_data_set();
+        let mut answer = format!("+FULLRESYNC {id} 0\r\n${}\r\n", data.len()).into_bytes();
+        answer.extend(data);
+        stream.write_all(&answer).unwrap();
+        for command in commands {
+            let words: Vec<&str> = command.split(' ').collect();
+            let mut text = format!("*{}\r\n", words.len());
+            for word in words {
+                text += &format!("${}\r\n{word}\r\n", word.len());
+            }
+            stream.write_all(text.as_bytes()).unwrap();
+        }
+        // What the replica reports from now on is of no interest, but has to be read.
+        thread::spawn(move || requests.read_to_end(&mut Vec::new()));
+        stream
+    }
+}
+
+/// A request of the replica's: an array of strings.
+fn request(requests: &mut impl BufRead) -> Vec<String> {
+    let mut line = || {
+        let mut line = String::new();
+        requests.read_line(&mut line).unwrap();
+        line.trim_end().to_string()
+    };
+    let words: usize = line().trim_start_matches('*').parse().unwrap();
+    (0..words)
+        .map(|_| {
+            line();
+            line()
+        })
+        .collect()
+}
+
+/// As the server under test saves it.
+fn empty_data_set() -> Vec<u8> {
+    let server = Server::start_bare(&[]);
+    run::<()>(&mut server.connect(), "SAVE").unwrap();
+    fs::read(server.folder.join("dump.rdb")).unwrap()
+}
