@@ -18,6 +18,7 @@ mod support;
 mod bad_input;
 mod clients;
 mod clock;
+mod cluster;
 mod contexts;
 mod cost;
 mod loading;

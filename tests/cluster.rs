@@ -1,0 +1,358 @@
+//! A limiter is one key: a cluster finds it, moves it and fails over with it.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
+
+use redis::cluster::{ClusterClient, ClusterConnection};
+use redis::{RedisResult, Value};
+
+use crate::support::load::under_load;
+use crate::support::{Server, command, eventually, info, run, snapshot, throttle, wait_until};
+
+const PRIMARIES: usize = 3;
+const SLOTS: usize = 16_384;
+
+#[test]
+fn each_limiter_is_on_the_node_of_its_slot() {
+    let cluster = Cluster::start();
+    let mut connection = cluster.connect();
+    let keys = 200;
+    for number in 0..keys {
+        let key = format!("user{number}");
+        let limited: Vec<i64> = (0..3)
+            .map(|_| throttle(&mut connection, &format!("{key} 1 1 3600"))[0])
+            .collect();
+        assert_eq!(limited, [0, 0, 1], "{key}");
+        let owner = cluster.owner(&key);
+        for (node, server) in cluster.primaries().iter().enumerate() {
+            let answer = run::<Value>(
+                &mut server.connect(),
+                &format!("CL.THROTTLE {key} 1 1 3600 0"),
+            );
+            if node == owner {
+                answer.unwrap();
+            } else {
+                assert_eq!(answer.unwrap_err().code(), Some("MOVED"));
+            }
+        }
+    }
+    let held: Vec<usize> = cluster
+        .primaries()
+        .iter()
+        .map(|server| run(&mut server.connect(), "DBSIZE").unwrap())
+        .collect();
+    assert_eq!(held.iter().sum::<usize>(), keys);
+    assert!(held.iter().all(|&held| held > keys / 6), "{held:?}");
+}
+
+#[test]
+fn limiters_with_one_hash_tag_are_on_one_node_for_scripts_and_transactions() {
+    let cluster = Cluster::start();
+    let script = "return {redis.call('CL.THROTTLE', KEYS[1], 9, 1, 3600)[3],
+                          redis.call('CL.THROTTLE', KEYS[2], 99, 1, 86400)[3]}";
+    for user in ["{ann}", "{bob}", "{cid}"] {
+        let keys = [format!("{user}:hour"), format!("{user}:day")];
+        let mut connection = cluster.nodes[cluster.owner(&keys[0])].connect();
+        let left: [i64; 2] = redis::Script::new(script)
+            .key(&keys)
+            .invoke(&mut connection)
+            .unwrap();
+        assert_eq!(left, [9, 99]);
+        let replies: [[i64; 5]; 2] = redis::pipe()
+            .atomic()
+            .add_command(command(&format!("CL.THROTTLE {} 9 1 3600", keys[0])))
+            .add_command(command(&format!("CL.THROTTLE {} 99 1 86400", keys[1])))
+            .query(&mut connection)
+            .unwrap();
+        assert_eq!([replies[0][2], replies[1][2]], [8, 98]);
+    }
+    let mut connection = cluster.nodes[cluster.owner("hour")].connect();
+    redis::Script::new(script)
+        .key(&["hour", "day"])
+        .invoke::<Value>(&mut connection)
+        .unwrap_err();
+}
+
+#[test]
+fn a_slot_that_moves_under_load_lets_through_what_one_server_would_have() {
+    let cluster = Cluster::start();
+    move_under_load(&cluster, |cluster, slot, from, to| {
+        let node = |node: usize| &cluster.nodes[node];
+        let (from_id, to_id) = (id(node(from)), id(node(to)));
+        let (mut source, mut target) = (node(from).connect(), node(to).connect());
+        run::<()>(
+            &mut target,
+            &format!("CLUSTER SETSLOT {slot} IMPORTING {from_id}"),
+        )
+        .unwrap();
+        run::<()>(
+            &mut source,
+            &format!("CLUSTER SETSLOT {slot} MIGRATING {to_id}"),
+        )
+        .unwrap();
+        let mut moved = 0;
+        loop {
+            let keys: Vec<String> =
+                run(&mut source, &format!("CLUSTER GETKEYSINSLOT {slot} 2")).unwrap();
+            if keys.is_empty() {
+                break;
+            }
+            redis::cmd("MIGRATE")
+                .arg(&[
+                    "127.0.0.1",
+                    &node(to).port.to_string(),
+                    "",
+                    "0",
+                    "5000",
+                    "KEYS",
+                ])
+                .arg(&keys)
+                .exec(&mut source)
+                .unwrap();
+            moved += keys.len();
+            // Some calls are now answered here, and some there.
+            sleep(Duration::from_millis(5));
+        }
+        assert!(moved > 0);
+        for node in [to, from] {
+            let set = format!("CLUSTER SETSLOT {slot} NODE {to_id}");
+            run::<()>(&mut cluster.nodes[node].connect(), &set).unwrap();
+        }
+    });
+}
+
+/// Valkey 9 moves slots by itself, and asks the modules beforehand.
+#[test]
+fn a_slot_that_the_servers_move_under_load_lets_through_what_one_server_would_have() {
+    let cluster = Cluster::start();
+    let [known]: [Value; 1] = run(
+        &mut cluster.nodes[0].connect(),
+        "COMMAND INFO CLUSTER|MIGRATESLOTS",
+    )
+    .unwrap();
+    let version: String = run(&mut cluster.nodes[0].connect(), "INFO server").unwrap();
+    assert_eq!(
+        known != Value::Nil,
+        version.contains("valkey_version:9"),
+        "{version}"
+    );
+    if known == Value::Nil {
+        return;
+    }
+    move_under_load(&cluster, |cluster, slot, from, to| {
+        let mut source = cluster.nodes[from].connect();
+        let target = id(&cluster.nodes[to]);
+        run::<()>(
+            &mut source,
+            &format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {target}"),
+        )
+        .unwrap();
+        wait_until("the slot has moved", || {
+            let migrations: Value = run(&mut source, "CLUSTER GETSLOTMIGRATIONS").unwrap();
+            let migrations = format!("{migrations:?}");
+            assert!(!migrations.contains("failed"), "{migrations}");
+            migrations.contains("success")
+        });
+    });
+}
+
+#[test]
+fn when_a_primary_is_killed_its_replica_goes_on_limiting() {
+    let mut cluster = Cluster::start();
+    let mut connection = cluster.connect();
+    let key = "user123";
+    let call = format!("CL.THROTTLE {key} 9 1 3600");
+    for left in [9, 8, 7, 6] {
+        assert_eq!(run::<[i64; 5]>(&mut connection, &call).unwrap()[2], left);
+    }
+    let owner = cluster.owner(key);
+    let mut primary = cluster.nodes[owner].connect();
+    // WAIT is for the writes of its own connection.
+    assert_eq!(run::<[i64; 5]>(&mut primary, &call).unwrap()[2], 5);
+    assert_eq!(run::<i64>(&mut primary, "WAIT 1 10000").unwrap(), 1);
+    let state = snapshot(&mut primary);
+    cluster.nodes[owner].kill();
+
+    let replica = &cluster.nodes[PRIMARIES + owner];
+    wait_until("the replica takes over", || {
+        info(&mut replica.connect(), "role") == "master"
+    });
+    assert_eq!(snapshot(&mut replica.connect()), state);
+    let survivor = &cluster.nodes[(owner + 1) % PRIMARIES];
+    wait_until("the cluster knows", || {
+        let nodes: String = run(&mut survivor.connect(), "CLUSTER NODES").unwrap();
+        nodes.lines().any(|line| {
+            line.contains(&format!(":{}@", replica.port))
+                && line.contains("master")
+                && line.contains('-')
+        }) && is_ok(survivor)
+            && is_ok(replica)
+    });
+    let mut connection = cluster.connect();
+    for left in [4, 3, 2, 1, 0] {
+        assert_eq!(
+            run::<[i64; 5]>(&mut connection, &call).unwrap()[..3],
+            [0, 10, left]
+        );
+    }
+    assert_eq!(
+        run::<[i64; 5]>(&mut connection, &call).unwrap()[..3],
+        [1, 10, 0]
+    );
+}
+
+/// Four clients empty 20 limiters of one slot, which changes its node meanwhile by `change(cluster, slot, from, to)`.
+fn move_under_load(cluster: &Cluster, change: impl FnOnce(&Cluster, usize, usize, usize)) {
+    let limit = 400;
+    let let_through: [AtomicI64; 20] = Default::default();
+    let total = || {
+        let_through
+            .iter()
+            .map(|key| key.load(Ordering::SeqCst))
+            .sum::<i64>()
+    };
+    let all = limit * 20;
+    let slot = cluster.slot("{tag}");
+    let from = cluster.owner("{tag}");
+    let to = (from + 1) % PRIMARIES;
+    under_load(
+        4,
+        |_, _| {
+            let mut connection = cluster.connect();
+            let mut open: Vec<usize> = (0..let_through.len()).collect();
+            while !open.is_empty() {
+                open.retain(|&number| {
+                    let call = format!("{{tag}}{number} {} 1 1000000", limit - 1);
+                    let passed = throttle(&mut connection, &call)[0] == 0;
+                    if passed {
+                        let_through[number].fetch_add(1, Ordering::SeqCst);
+                    }
+                    passed
+                });
+            }
+        },
+        || {
+            wait_until("load", || total() > all / 10);
+            change(cluster, slot, from, to);
+            assert!(total() < all, "over before the slot had moved");
+        },
+    );
+    for key in let_through {
+        assert_eq!(key.into_inner(), limit);
+    }
+    assert_eq!(cluster.owner("{tag}"), to);
+    assert_eq!(
+        run::<i64>(&mut cluster.nodes[from].connect(), "DBSIZE").unwrap(),
+        0
+    );
+    assert_eq!(
+        run::<i64>(&mut cluster.nodes[to].connect(), "DBSIZE").unwrap(),
+        20
+    );
+}
+
+/// Three primaries, and behind each of them a replica.
+struct Cluster {
+    nodes: Vec<Server>,
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let settings = [
+            "--cluster-enabled",
+            "yes",
+            "--cluster-node-timeout",
+            "2000",
+            "--repl-diskless-sync-delay",
+            "0",
+        ];
+        let nodes: Vec<Server> = (0..2 * PRIMARIES)
+            .map(|_| Server::start_with(&settings))
+            .collect();
+        for (number, node) in nodes.iter().enumerate() {
+            let mut connection = node.connect();
+            run::<()>(
+                &mut connection,
+                &format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1),
+            )
+            .unwrap();
+            if number < PRIMARIES {
+                let slots = SLOTS * number / PRIMARIES..SLOTS * (number + 1) / PRIMARIES;
+                redis::cmd("CLUSTER")
+                    .arg("ADDSLOTS")
+                    .arg(slots.collect::<Vec<_>>())
+                    .exec(&mut connection)
+                    .unwrap();
+            }
+            for other in &nodes[..number] {
+                run::<()>(
+                    &mut connection,
+                    &format!("CLUSTER MEET 127.0.0.1 {}", other.port),
+                )
+                .unwrap();
+            }
+        }
+        for replica in PRIMARIES..nodes.len() {
+            let primary = id(&nodes[replica - PRIMARIES]);
+            wait_until("the replica knows its primary", || {
+                run::<()>(
+                    &mut nodes[replica].connect(),
+                    &format!("CLUSTER REPLICATE {primary}"),
+                )
+                .is_ok()
+            });
+        }
+        wait_until("the cluster is there", || {
+            nodes.iter().all(|node| {
+                let view: String = run(&mut node.connect(), "CLUSTER NODES").unwrap();
+                is_ok(node)
+                    && view.matches("connected").count() == nodes.len()
+                    && view.matches("slave").count() == PRIMARIES
+            }) && nodes[PRIMARIES..]
+                .iter()
+                .all(|node| info(&mut node.connect(), "master_link_status") == "up")
+        });
+        Self { nodes }
+    }
+
+    fn primaries(&self) -> &[Server] {
+        &self.nodes[..PRIMARIES]
+    }
+
+    fn connect(&self) -> ClusterConnection {
+        let addresses = self
+            .nodes
+            .iter()
+            .map(|node| format!("redis://127.0.0.1:{}/", node.port));
+        let client = ClusterClient::new(addresses.collect::<Vec<_>>()).unwrap();
+        eventually(Duration::from_secs(30), || client.get_connection().ok()).unwrap()
+    }
+
+    fn slot(&self, key: &str) -> usize {
+        run(
+            &mut self.nodes[0].connect(),
+            &format!("CLUSTER KEYSLOT {key}"),
+        )
+        .unwrap()
+    }
+
+    /// The primary that answers for this key.
+    fn owner(&self, key: &str) -> usize {
+        let look = format!("EXISTS {key}");
+        let answers = |node: &Server| -> RedisResult<bool> { run(&mut node.connect(), &look) };
+        self.primaries()
+            .iter()
+            .position(|node| answers(node).is_ok())
+            .unwrap()
+    }
+}
+
+fn id(node: &Server) -> String {
+    run(&mut node.connect(), "CLUSTER MYID").unwrap()
+}
+
+fn is_ok(node: &Server) -> bool {
+    let info: String = run(&mut node.connect(), "CLUSTER INFO").unwrap();
+    info.contains("cluster_state:ok")
+}
