@@ -20,6 +20,10 @@ const API_VERSION: c_int = 1;
 const READ: c_int = 1 << 0;
 const WRITE: c_int = 1 << 1;
 const KEYTYPE_EMPTY: c_int = 0;
+/// Of valkeymodule.h. Without it, a server from Valkey 9 on refuses `CLUSTER MIGRATESLOTS`.
+const VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
+/// Redis 8.0.0, in the form of `RedisModule_GetServerVersion`.
+const REDIS_8: c_int = 0x0008_0000;
 
 /// The word `PXAT`, which every allowed call replicates: one string for as long as the module is loaded.
 static PXAT: AtomicPtr<raw::RedisModuleString> = AtomicPtr::new(ptr::null_mut());
@@ -49,7 +53,10 @@ required! {
     RedisModule_CloseKey
     RedisModule_CreateCommand
     RedisModule_CreateString
+    RedisModule_FreeServerInfo
     RedisModule_FreeString
+    RedisModule_GetServerInfo
+    RedisModule_GetServerVersion
     RedisModule_InfoAddFieldCString
     RedisModule_InfoAddFieldULongLong
     RedisModule_InfoAddSection
@@ -63,6 +70,7 @@ required! {
     RedisModule_ReplyWithArray
     RedisModule_ReplyWithError
     RedisModule_ReplyWithLongLong
+    RedisModule_ServerInfoGetFieldC
     RedisModule_SetAbsExpire
     RedisModule_SetModuleOptions
     RedisModule_SignalModifiedKey
@@ -192,6 +200,18 @@ impl Context {
                 Error::WrongArity => api!(RedisModule_WrongArity)(self.0),
                 _ => api!(RedisModule_ReplyWithError)(self.0, c_string(error.to_string()).as_ptr()),
             };
+        }
+    }
+
+    /// Whether the server is a Valkey, which counts its versions on from Redis 7.2 in its own way.
+    fn is_valkey(&self) -> bool {
+        // SAFETY: the context is live; the field's text lives until the information is freed.
+        unsafe {
+            let info = api!(RedisModule_GetServerInfo)(self.0, c"server".as_ptr());
+            let name = api!(RedisModule_ServerInfoGetFieldC)(info, c"server_name".as_ptr());
+            let is_valkey = !name.is_null() && CStr::from_ptr(name) == c"valkey";
+            api!(RedisModule_FreeServerInfo)(self.0, info);
+            is_valkey
         }
     }
 
@@ -341,11 +361,14 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
         return ERR;
     }
     // A limited call must not look like a write to WATCH and client-side caches, so a write signals itself; and there
-    // is no state outside the keyspace that a replica's asynchronous loading could tear.
-    let options = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
+    // is no state outside the keyspace that a replica's asynchronous loading or the move of a slot could tear.
+    let mut options = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
         | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
+    if context.is_valkey() {
+        options |= VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION;
+    }
     // SAFETY: the context is live, and `first_missing` has seen every function.
-    unsafe { api!(RedisModule_SetModuleOptions)(context.0, options as c_int) }
+    unsafe { api!(RedisModule_SetModuleOptions)(context.0, options.cast_signed()) }
     for command in &crate::COMMANDS {
         if !command.register(&context) {
             context.log(
@@ -439,13 +462,24 @@ impl Command {
     }
 }
 
-/// Called by the server when it unloads the module, which it does only between calls.
+/// Called by the server when it is to unload the module, which it does only between calls.
 ///
 /// # Safety
-/// The module has loaded.
+/// The module has loaded, and `context` is live.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "the server looks it up by this name")]
-pub unsafe extern "C" fn RedisModule_OnUnload(_context: *mut raw::RedisModuleCtx) -> c_int {
+pub unsafe extern "C" fn RedisModule_OnUnload(context: *mut raw::RedisModuleCtx) -> c_int {
+    let context = Context(context);
+    // From 8.0 on, Redis remembers the last command of each client, and would go on to call it after it has freed it.
+    // SAFETY: the module has loaded.
+    if unsafe { api!(RedisModule_GetServerVersion)() } >= REDIS_8 && !context.is_valkey() {
+        context.log(
+            c"warning",
+            "redis-cell stays: Redis 8 crashes when a client calls an unloaded command again"
+                .into(),
+        );
+        return ERR;
+    }
     let pxat = PXAT.swap(ptr::null_mut(), Ordering::Relaxed);
     // SAFETY: the string is from `new_string`, and nobody uses it any more.
     unsafe { free_string(pxat) }

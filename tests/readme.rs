@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::{Server, module, module_command, run};
+use crate::support::{Server, can_unload, module, module_command, run};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -62,10 +62,14 @@ fn sessions_are_what_redis_cli_shows() {
                 None => expected.push(line),
             }
         }
-        let server = Server::start_with(module_command());
-        if commands.starts_with("MODULE LOAD") {
-            run::<()>(&mut server.connect(), "MODULE UNLOAD redis-cell").unwrap();
+        if commands.contains("MODULE UNLOAD") && !can_unload() {
+            continue;
         }
+        let server = if commands.starts_with("MODULE LOAD") {
+            Server::start_bare(module_command())
+        } else {
+            Server::start_with(module_command())
+        };
         let mut client = Command::new("redis-cli");
         client.args(["-p", &server.port.to_string(), "--no-raw"]);
         client
