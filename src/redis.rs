@@ -383,9 +383,33 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     }
     // SAFETY: as above; `info` is what the server expects.
     unsafe { api!(RedisModule_RegisterInfoFunc)(context.0, Some(info)) };
-    // SAFETY: as above.
+    // SAFETY: `first_missing` has seen every function.
     PXAT.store(unsafe { new_string(b"PXAT") }, Ordering::Relaxed);
     context.log(c"notice", format!("redis-cell {} is ready", crate::VERSION));
+    OK
+}
+
+/// Called by the server when it is to unload the module, which it does only between calls.
+///
+/// # Safety
+/// The module has loaded, and `context` is live.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case, reason = "the server looks it up by this name")]
+pub unsafe extern "C" fn RedisModule_OnUnload(context: *mut raw::RedisModuleCtx) -> c_int {
+    let context = Context(context);
+    // From 8.0 on, Redis remembers the last command of each client, and would go on to call it after it has freed it.
+    // SAFETY: the module has loaded.
+    if unsafe { api!(RedisModule_GetServerVersion)() } >= REDIS_8 && !context.is_valkey() {
+        context.log(
+            c"warning",
+            "redis-cell stays: Redis 8 crashes when a client calls an unloaded command again"
+                .into(),
+        );
+        return ERR;
+    }
+    let pxat = PXAT.swap(ptr::null_mut(), Ordering::Relaxed);
+    // SAFETY: the string is from `new_string`, and nobody uses it any more.
+    unsafe { free_string(pxat) }
     OK
 }
 
@@ -460,30 +484,6 @@ impl Command {
             // SAFETY: as above.
             && set_categories.is_none_or(|set| unsafe { set(command, c"write fast".as_ptr()) } == OK)
     }
-}
-
-/// Called by the server when it is to unload the module, which it does only between calls.
-///
-/// # Safety
-/// The module has loaded, and `context` is live.
-#[unsafe(no_mangle)]
-#[allow(non_snake_case, reason = "the server looks it up by this name")]
-pub unsafe extern "C" fn RedisModule_OnUnload(context: *mut raw::RedisModuleCtx) -> c_int {
-    let context = Context(context);
-    // From 8.0 on, Redis remembers the last command of each client, and would go on to call it after it has freed it.
-    // SAFETY: the module has loaded.
-    if unsafe { api!(RedisModule_GetServerVersion)() } >= REDIS_8 && !context.is_valkey() {
-        context.log(
-            c"warning",
-            "redis-cell stays: Redis 8 crashes when a client calls an unloaded command again"
-                .into(),
-        );
-        return ERR;
-    }
-    let pxat = PXAT.swap(ptr::null_mut(), Ordering::Relaxed);
-    // SAFETY: the string is from `new_string`, and nobody uses it any more.
-    unsafe { free_string(pxat) }
-    OK
 }
 
 /// A string of the server's that no call owns.

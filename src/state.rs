@@ -14,6 +14,8 @@ pub struct State<'a> {
 
 impl<'a> State<'a> {
     /// Errors: `WrongType` and `NotAState` if the key holds anything but a TAT.
+    // As for `Request::parse`.
+    #[inline(always)]
     pub fn open(context: &'a Context, name: &'a Argument) -> Result<Self, Error> {
         let key = context.open_key(name);
         let tat = match key.value() {
