@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::error::Error;
+use crate::error::Refusal;
 
 /// How a call ended that was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Counts {
         }
     }
 
-    pub fn count(&self, result: &Result<Outcome, Error>) {
+    pub fn count(&self, result: &Result<Outcome, Refusal>) {
         let counter = match result {
             Ok(Outcome::Allowed) => &self.allowed,
             Ok(Outcome::Limited) => &self.limited,

@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 /// Why a call was refused. A refused call has changed nothing.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Error {
     /// The server words this reply itself, so that it is the same as for its own commands.
     #[error("ERR wrong number of arguments")]
@@ -27,13 +27,13 @@ pub enum Error {
     Missing(&'static str),
     #[error("ERR key is the same as in group {0}")]
     SameKey(usize),
-    /// Of several limits in one call, the one it is about: 1, 2, …
-    #[error("{0} (group {1})")]
-    InGroup(Box<Error>, usize),
 }
 
-impl Error {
-    pub fn in_group(self, group: usize) -> Self {
-        Self::InGroup(self.into(), group)
-    }
+/// An error, and in a call of several limits the one it is about: 1, 2, …
+#[derive(Debug, Error)]
+pub enum Refusal {
+    #[error(transparent)]
+    Call(#[from] Error),
+    #[error("{0} (group {1})")]
+    Group(Error, usize),
 }

@@ -1,11 +1,11 @@
 //! Several limits in one decision, top to bottom: arguments, funnels, states, replies.
 
 use crate::counts::Outcome;
-use crate::error::Error;
+use crate::error::{Error, Refusal};
 use crate::funnel::Nanos;
-use crate::redis::{Argument, Context};
+use crate::redis::{Argument, Context, now};
 use crate::state::State;
-use crate::throttle::{Request, now, reply, settle};
+use crate::throttle::{Request, reply, settle};
 
 /// The arguments of one limit, by name.
 const GROUP: [&str; 5] = ["key", "max_burst", "count", "period", "quantity"];
@@ -17,10 +17,10 @@ const GROUP: [&str; 5] = ["key", "max_burst", "count", "period", "quantity"];
 ///
 /// Replies with 0 if all allow or 1 if not, followed by five integers for each limit, in order, as `CL.THROTTLE`
 /// would reply. Where the whole is limited, a limit that had room shows what it holds, with nothing taken.
-pub fn cl_mthrottle(context: &Context, arguments: &[Argument]) -> Result<Outcome, Error> {
+pub fn cl_mthrottle(context: &Context, arguments: &[Argument]) -> Result<Outcome, Refusal> {
     let arguments = match arguments {
         [_, arguments @ ..] if arguments.len() >= GROUP.len() => arguments,
-        _ => return Err(Error::WrongArity),
+        _ => return Err(Error::WrongArity.into()),
     };
     let now = now();
     let requests = in_groups(arguments.chunks(GROUP.len()), |group| match group {
@@ -63,16 +63,16 @@ pub fn cl_mthrottle(context: &Context, arguments: &[Argument]) -> Result<Outcome
 fn in_groups<G, T>(
     groups: impl IntoIterator<Item = G>,
     mut each: impl FnMut(G) -> Result<T, Error>,
-) -> Result<Vec<T>, Error> {
+) -> Result<Vec<T>, Refusal> {
     groups
         .into_iter()
         .zip(1..)
-        .map(|(group, number)| each(group).map_err(|error| error.in_group(number)))
+        .map(|(group, number)| each(group).map_err(|error| Refusal::Group(error, number)))
         .collect()
 }
 
 /// One key cannot be two limits of one call: what the first takes, the second would not see.
-fn refuse_same_keys(requests: &[Request]) -> Result<(), Error> {
+fn refuse_same_keys(requests: &[Request]) -> Result<(), Refusal> {
     // Sorted, so that no number of groups makes this slow.
     let mut keys: Vec<_> = requests
         .iter()
@@ -85,7 +85,7 @@ fn refuse_same_keys(requests: &[Request]) -> Result<(), Error> {
         _ => None,
     });
     match same.min() {
-        Some((second, first)) => Err(Error::SameKey(first).in_group(second)),
+        Some((second, first)) => Err(Refusal::Group(Error::SameKey(first), second)),
         None => Ok(()),
     }
 }

@@ -1,12 +1,11 @@
 //! One limit, top to bottom: arguments, funnel, state, reply.
 
 use std::num::NonZero;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::counts::Outcome;
-use crate::error::Error;
+use crate::error::{Error, Refusal};
 use crate::funnel::{Funnel, Nanos, Verdict};
-use crate::redis::{Argument, Context};
+use crate::redis::{Argument, Context, now};
 use crate::state::State;
 
 /// `CL.THROTTLE key max_burst count period [quantity]`
@@ -17,15 +16,15 @@ use crate::state::State;
 /// Replies with five integers: 0 if allowed or 1 if limited; the tokens that the funnel holds; those that are left;
 /// the seconds to wait before the same call is allowed, or -1 if it was or never will be; the seconds until the funnel
 /// is empty. Seconds are rounded up.
-pub fn cl_throttle(context: &Context, arguments: &[Argument]) -> Result<Outcome, Error> {
-    throttle(context, arguments, Nanos::PER_SECOND)
+pub fn cl_throttle(context: &Context, arguments: &[Argument]) -> Result<Outcome, Refusal> {
+    Ok(throttle(context, arguments, Nanos::PER_SECOND)?)
 }
 
 /// `CL.PTHROTTLE key max_burst count period [quantity]`
 ///
 /// `CL.THROTTLE` with milliseconds for seconds, in the arguments and in the reply.
-pub fn cl_pthrottle(context: &Context, arguments: &[Argument]) -> Result<Outcome, Error> {
-    throttle(context, arguments, Nanos::PER_MILLISECOND)
+pub fn cl_pthrottle(context: &Context, arguments: &[Argument]) -> Result<Outcome, Refusal> {
+    Ok(throttle(context, arguments, Nanos::PER_MILLISECOND)?)
 }
 
 fn throttle(
@@ -92,18 +91,6 @@ fn one_or_more(argument: &Argument, name: &'static str) -> Result<NonZero<u64>, 
         .ok()
         .and_then(NonZero::new)
         .ok_or(Error::NotPositive(name))
-}
-
-/// The system's wall clock. One that stands before 1970 or after 2262 counts as standing there.
-pub fn now() -> Nanos {
-    let since_epoch = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    Nanos(
-        u64::try_from(since_epoch.as_nanos())
-            .unwrap_or(u64::MAX)
-            .min(i64::MAX.cast_unsigned()),
-    )
 }
 
 /// Stores what the verdict says and tells whoever listens to keyspace notifications.
