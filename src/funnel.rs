@@ -124,6 +124,7 @@ impl Funnel {
     }
 
     /// Decides a call of `quantity` tokens on the stored `tat`; none stands for an empty funnel.
+    #[inline(always)]
     pub fn decide(&self, tat: Option<Nanos>, quantity: u64) -> Verdict {
         let backlog = Nanos(tat.map_or(0, |tat| tat.0.saturating_sub(self.now.0)));
 
@@ -149,6 +150,7 @@ impl Funnel {
         }
     }
 
+    #[inline(always)]
     fn limited(&self, backlog: Nanos, retry_after: Option<Nanos>) -> Verdict {
         Verdict {
             limited: true,
@@ -172,6 +174,7 @@ impl Funnel {
     ///
     /// `floor(r * period / count) <= room` is `r * period < (room + 1) * count` in whole numbers, so the largest such
     /// `r` is `((room + 1) * count - 1) / period`, rounded down.
+    #[inline(always)]
     fn remaining(&self, backlog: Nanos) -> u64 {
         let Some(room) = self.tolerance.0.checked_sub(backlog.0) else {
             return 0;
@@ -190,6 +193,7 @@ impl Funnel {
 }
 
 /// `floor(tokens * period / count)`; none if it does not fit in 63 bits.
+#[inline(always)]
 fn time_to_leak(tokens: u64, count: NonZero<u64>, period: NonZero<u128>) -> Option<Nanos> {
     let short = u64::try_from(period.get()).ok();
     let span = match short.and_then(|period| tokens.checked_mul(period)) {

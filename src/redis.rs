@@ -136,11 +136,12 @@ pub(crate) use handler;
 ///
 /// # Safety
 /// `context` and the `count` strings at `arguments` live as long as the call.
+#[inline(always)]
 pub unsafe fn run(
     context: *mut raw::RedisModuleCtx,
     arguments: *mut *mut raw::RedisModuleString,
     count: c_int,
-    call: fn(&Context, &[Argument]) -> Result<Outcome, Refusal>,
+    call: impl Fn(&Context, &[Argument]) -> Result<Outcome, Refusal>,
     counts: &Counts,
 ) -> c_int {
     let context = Context(context);
@@ -213,6 +214,7 @@ impl Context {
         }
     }
 
+    #[cold]
     fn reply_error(&self, refusal: &Refusal) {
         // SAFETY: the context is live, and the server copies the text.
         unsafe {
@@ -269,11 +271,17 @@ impl Argument {
     }
 
     /// The integer that it spells, by the server's own rules: none if it is not one or not in 64 bits.
+    #[inline(always)]
     pub fn integer(&self) -> Option<i64> {
-        // The usual argument has neither sign nor leading zero, and is then read for a third of the server's price.
-        if let text @ [b'1'..=b'9', ..] = self.bytes() {
-            return decimal::parse(text).map(u64::cast_signed);
+        // The usual argument has neither sign nor leading zero, and is read here for a third of the server's price.
+        match self.bytes() {
+            text @ [b'1'..=b'9', ..] if text.len() <= decimal::SHORT => decimal::parse_short(text),
+            _ => self.any_integer(),
         }
+    }
+
+    #[cold]
+    fn any_integer(&self) -> Option<i64> {
         let mut integer: c_longlong = 0;
         // SAFETY: the string is live, and `integer` is written before this returns.
         let status = unsafe { api!(RedisModule_StringToLongLong)(self.0, &mut integer) };

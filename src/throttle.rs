@@ -80,11 +80,13 @@ impl<'a> Request<'a> {
     }
 }
 
+#[inline(always)]
 fn zero_or_more(argument: &Argument, name: &'static str) -> Result<u64, Error> {
     let integer = argument.integer().ok_or(Error::NotAnInteger(name))?;
     u64::try_from(integer).map_err(|_| Error::Negative(name))
 }
 
+#[inline(always)]
 fn one_or_more(argument: &Argument, name: &'static str) -> Result<NonZero<u64>, Error> {
     let integer = argument.integer().ok_or(Error::NotAnInteger(name))?;
     u64::try_from(integer)
@@ -94,6 +96,7 @@ fn one_or_more(argument: &Argument, name: &'static str) -> Result<NonZero<u64>, 
 }
 
 /// Stores what the verdict says and tells whoever listens to keyspace notifications.
+#[inline(always)]
 pub fn settle(context: &Context, key: &Argument, state: &mut State, verdict: &Verdict) {
     if let Some(tat) = verdict.new_tat {
         state.store(tat);
@@ -104,6 +107,7 @@ pub fn settle(context: &Context, key: &Argument, state: &mut State, verdict: &Ve
 }
 
 /// The five integers.
+#[inline(always)]
 pub fn reply(context: &Context, verdict: &Verdict, nanos_per_unit: NonZero<u64>) {
     let units = |span: Nanos| span.round_up(nanos_per_unit).cast_signed();
     context.reply_array(5);
