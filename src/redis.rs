@@ -1,9 +1,9 @@
 //! A thin safe face on the module API: the only file with `unsafe`, and no more of the API than the others use.
 //!
-//! The server runs one command at a time on one thread, and calls into the module only through `RedisModule_OnLoad`
-//! and the commands registered there. Every SAFETY line below rests on that.
+//! The server runs one command at a time on one thread, and calls into the module only through `RedisModule_OnLoad`,
+//! what is registered there, and `RedisModule_OnUnload`. Every SAFETY line below rests on that.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_long, c_longlong};
+use std::ffi::{CStr, CString, c_char, c_int, c_long, c_longlong, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::{ptr, slice};
 
@@ -21,7 +21,7 @@ const API_VERSION: c_int = 1;
 const READ: c_int = 1 << 0;
 const WRITE: c_int = 1 << 1;
 const KEYTYPE_EMPTY: c_int = 0;
-/// Of valkeymodule.h. Without it, a server from Valkey 9 on refuses `CLUSTER MIGRATESLOTS`.
+/// Of valkeymodule.h. Without it, Valkey 9 refuses to move slots by itself (`CLUSTER MIGRATESLOTS`).
 const VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
 /// Redis 8.0.0, in the form of `RedisModule_GetServerVersion`.
 const REDIS_8: c_int = 0x0008_0000;
@@ -54,10 +54,8 @@ required! {
     RedisModule_CloseKey
     RedisModule_CreateCommand
     RedisModule_CreateString
-    RedisModule_FreeServerInfo
     RedisModule_FreeString
     RedisModule_GetNotifyKeyspaceEvents
-    RedisModule_GetServerInfo
     RedisModule_GetServerVersion
     RedisModule_InfoAddFieldCString
     RedisModule_InfoAddFieldULongLong
@@ -72,7 +70,6 @@ required! {
     RedisModule_ReplyWithArray
     RedisModule_ReplyWithError
     RedisModule_ReplyWithLongLong
-    RedisModule_ServerInfoGetFieldC
     RedisModule_SetAbsExpire
     RedisModule_SetModuleOptions
     RedisModule_SignalModifiedKey
@@ -224,18 +221,6 @@ impl Context {
                     api!(RedisModule_ReplyWithError)(self.0, c_string(refusal.to_string()).as_ptr())
                 }
             };
-        }
-    }
-
-    /// Whether the server is a Valkey, which counts its versions on from Redis 7.2 in its own way.
-    fn is_valkey(&self) -> bool {
-        // SAFETY: the context is live; the field's text lives until the information is freed.
-        unsafe {
-            let info = api!(RedisModule_GetServerInfo)(self.0, c"server".as_ptr());
-            let name = api!(RedisModule_ServerInfoGetFieldC)(info, c"server_name".as_ptr());
-            let is_valkey = !name.is_null() && CStr::from_ptr(name) == c"valkey";
-            api!(RedisModule_FreeServerInfo)(self.0, info);
-            is_valkey
         }
     }
 
@@ -398,7 +383,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     // is no state outside the keyspace that a replica's asynchronous loading or the move of a slot could tear.
     let mut options = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
         | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
-    if context.is_valkey() {
+    if is_valkey() {
         options |= VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION;
     }
     // SAFETY: the context is live, and `first_missing` has seen every function.
@@ -423,28 +408,42 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     OK
 }
 
-/// Called by the server when it is to unload the module, which it does only between calls.
+/// Called by the server before it unloads the module, which an error keeps loaded.
+///
+/// Redis 8 remembers the last command of each client, and runs it again without looking it up, even when it has been
+/// freed with its module: the next `CL.THROTTLE` of such a client would be a crash.
 ///
 /// # Safety
 /// The module has loaded, and `context` is live.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "the server looks it up by this name")]
 pub unsafe extern "C" fn RedisModule_OnUnload(context: *mut raw::RedisModuleCtx) -> c_int {
-    let context = Context(context);
-    // From 8.0 on, Redis remembers the last command of each client, and would go on to call it after it has freed it.
     // SAFETY: the module has loaded.
-    if unsafe { api!(RedisModule_GetServerVersion)() } >= REDIS_8 && !context.is_valkey() {
-        context.log(
-            c"warning",
-            "redis-cell stays: Redis 8 crashes when a client calls an unloaded command again"
-                .into(),
+    if unsafe { api!(RedisModule_GetServerVersion)() } >= REDIS_8 && !is_valkey() {
+        let line = format!(
+            "redis-cell {} stays loaded: Redis 8 crashes when a client calls a command that has been unloaded. \
+             Restart the server without it instead",
+            crate::VERSION
         );
+        Context(context).log(c"warning", line);
         return ERR;
     }
     let pxat = PXAT.swap(ptr::null_mut(), Ordering::Relaxed);
     // SAFETY: the string is from `new_string`, and nobody uses it any more.
     unsafe { free_string(pxat) }
     OK
+}
+
+/// Whether the server is a Valkey: only there, the API goes by that name as well.
+fn is_valkey() -> bool {
+    let mut function: *mut c_void = ptr::null_mut();
+    // SAFETY: written by `Export_RedisModule_Init`, before this is called; it writes one pointer where it is told to.
+    unsafe {
+        raw::RedisModule_GetApi.is_some_and(|get_api| {
+            let name = c"ValkeyModule_SetModuleOptions";
+            get_api(name.as_ptr(), (&raw mut function).cast()) == OK
+        })
+    }
 }
 
 /// The module's part of `INFO`: its version, and how the calls of each command ended.

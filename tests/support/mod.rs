@@ -314,9 +314,9 @@ pub fn is_redis_6_2() -> bool {
     is_server("Redis", "6.2")
 }
 
-/// Redis 8 goes on to call what it has freed with an unloaded module, so that ours refuses to go.
-pub fn can_unload() -> bool {
-    !is_server("Redis", "8.0")
+/// The only one on which the module cannot be unloaded.
+pub fn is_redis_8() -> bool {
+    is_server("Redis", "8")
 }
 
 /// The setting with which clients may load and unload modules. Redis 6.2 has none: there they always may.
