@@ -5,7 +5,9 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -52,4 +54,20 @@ time_t time(time_t *seconds) {
 void *dlopen(const char *path, int flags) {
     void *(*original)(const char *, int) = (void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen");
     return original(path, flags & ~RTLD_DEEPBIND);
+}
+
+/* Valkey 9 counts the processor's ticks between two looks at the wall clock, if /proc/cpuinfo says that they are even:
+ * then it would go on between two of the test's moments. */
+static FILE *open_unless_cpuinfo(const char *name, const char *path, const char *mode) {
+    if (!strcmp(path, "/proc/cpuinfo")) return NULL;
+    FILE *(*original)(const char *, const char *) = (FILE * (*)(const char *, const char *)) dlsym(RTLD_NEXT, name);
+    return original(path, mode);
+}
+
+FILE *fopen(const char *restrict path, const char *restrict mode) {
+    return open_unless_cpuinfo("fopen", path, mode);
+}
+
+FILE *fopen64(const char *restrict path, const char *restrict mode) {
+    return open_unless_cpuinfo("fopen64", path, mode);
 }

@@ -74,16 +74,16 @@ pub fn mixed_call(connection: &mut Connection, client: usize, turn: usize) {
             .add_command(command(&format!("CL.THROTTLE {own} 1000000 7 60")))
             .query::<[[i64; 5]; 4]>(connection)
             .unwrap()[0][0],
-        6 => redis::Script::new(
-            "redis.call('CL.THROTTLE', KEYS[2], 0, 1, 3600)
-             redis.call('CL.THROTTLE', KEYS[3], 1000000, 7, 60)
-             return redis.call('CL.THROTTLE', KEYS[1], 999, 1, 60, 3)",
-        )
-        .key(&shared)
-        .key("full")
-        .key(&own)
-        .invoke::<[i64; 5]>(connection)
-        .unwrap()[0],
+        6 => {
+            let script = "redis.call('CL.THROTTLE', KEYS[2], 0, 1, 3600)
+                          redis.call('CL.THROTTLE', KEYS[3], 1000000, 7, 60)
+                          return redis.call('CL.THROTTLE', KEYS[1], 999, 1, 60, 3)";
+            redis::cmd("EVAL")
+                .arg(script)
+                .arg(&["3", &shared, "full", &own])
+                .query::<[i64; 5]>(connection)
+                .unwrap()[0]
+        }
         7 => {
             let mut pipeline = redis::pipe();
             for other in 0..20 {
