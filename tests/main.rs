@@ -21,6 +21,7 @@ mod clock;
 mod cluster;
 mod contexts;
 mod cost;
+mod fuzz;
 mod loading;
 mod memory;
 mod moving;

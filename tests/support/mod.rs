@@ -5,6 +5,8 @@
 pub mod clock;
 pub mod ledger;
 pub mod load;
+pub mod model;
+pub mod random;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,0 +1,933 @@
+//! Hostile calls, and everything that clients do to the keys between them: the server stays up, and every reply, every
+//! key, its expiry, the dirty counter and the replicated bytes are what a second statement of the rule says.
+//!
+//! `FUZZ_SEED` and `FUZZ_CALLS` choose another run than the one of `cargo test`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use redis::{Connection, RedisResult, Value};
+
+use crate::support::model::{Asked, Refused, Told};
+use crate::support::random::Random;
+use crate::support::{Server, now, run};
+
+type Bytes = Vec<u8>;
+type Command = Vec<Bytes>;
+
+const SECOND: i128 = 1_000_000_000;
+const MILLISECOND: i128 = 1_000_000;
+const COMMANDS_PER_LOOK: usize = 7;
+/// What is sent before the first reply is read.
+const VISITS_PER_PIPELINE: usize = 32;
+const NAMES: [&str; 4] = ["max_burst", "count", "period", "quantity"];
+
+#[test]
+fn hostile_calls_get_the_right_answer_and_change_nothing_else() {
+    let setting = |name, default| {
+        std::env::var(name).map_or(default, |value| value.parse::<u64>().expect(name))
+    };
+    let seed = setting("FUZZ_SEED", 1);
+    let calls = setting("FUZZ_CALLS", 200_000);
+
+    // The AOF holds what replicas are sent, and INFO tells its length call by call.
+    let server = Server::start_with(&[
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        "no",
+        "--auto-aof-rewrite-percentage",
+        "0",
+        "--hz",
+        "1",
+    ]);
+    let mut connection = server.connect();
+    connection
+        .set_read_timeout(Some(Duration::from_secs(300)))
+        .unwrap();
+    // The first write also replicates a SELECT.
+    run::<()>(&mut connection, "SET first 1").unwrap();
+    let mut fuzz = Fuzz {
+        random: Random::new(seed),
+        // Redis 6.2 only tells how long a key still has.
+        time_left: run::<Value>(&mut connection, "PEXPIRETIME first").is_err(),
+        made: 0,
+        outcomes: BTreeMap::new(),
+    };
+    while fuzz.made < calls {
+        let visits: Vec<Visit> = (0..VISITS_PER_PIPELINE).map(|_| fuzz.visit()).collect();
+        let packed: Bytes = visits.iter().flat_map(Visit::packed).collect();
+        let mut check = || -> RedisResult<()> {
+            connection.send_packed_command(&packed)?;
+            for visit in &visits {
+                let answers = visit.answers(&mut connection)?;
+                if let Err(wrong) = fuzz.check(visit, &answers) {
+                    panic!("seed {seed}, after {} calls: {wrong}\n{visit:?}", fuzz.made);
+                }
+            }
+            Ok(())
+        };
+        check().unwrap_or_else(|error| panic!("seed {seed}: {error}\n{}", server.log()));
+    }
+    println!("seed {seed}, {} calls: {:#?}", fuzz.made, fuzz.outcomes);
+
+    // A run that seldom gets somewhere shows little about it.
+    let mut expected = vec![
+        ALLOWED.to_string(),
+        LOOKED.to_string(),
+        LIMITED.to_string(),
+        NEVER.to_string(),
+        arity("cl.throttle"),
+        arity("cl.mthrottle"),
+        in_group(1, WRONG_TYPE.into()),
+        in_group(2, SAME_KEY.into()),
+        WRONG_TYPE.to_string(),
+        NOT_A_STATE.to_string(),
+        TOO_FAST.to_string(),
+        TOO_LARGE.to_string(),
+    ];
+    for name in NAMES {
+        expected.push(not_an_integer(name));
+        expected.push(below_least(name));
+    }
+    for outcome in expected {
+        let times = fuzz.outcomes.get(&outcome).copied().unwrap_or(0);
+        assert!(times * 1000 >= fuzz.made, "{outcome}: only {times} times");
+    }
+    let blurred = fuzz.outcomes.get(BLURRED).copied().unwrap_or(0);
+    assert!(blurred * 10 <= fuzz.made, "{blurred} effects went unseen");
+}
+
+const ALLOWED: &str = "allowed and stored";
+const LOOKED: &str = "allowed, nothing to store";
+const LIMITED: &str = "limited for now";
+const NEVER: &str = "limited for ever";
+const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+const NOT_A_STATE: &str = "ERR the key holds no rate limiter state";
+const TOO_FAST: &str = "ERR count and period allow more than one token per nanosecond";
+const TOO_LARGE: &str =
+    "ERR max_burst, count and period make a funnel that leaks beyond the year 2262";
+/// Not an outcome of its own: some key expired between the looks, and its DEL was replicated, too.
+const BLURRED: &str = "(a key expired meanwhile)";
+
+const SAME_KEY: &str = "ERR key is the same as in group 1";
+
+fn arity(name: &str) -> String {
+    format!("ERR wrong number of arguments for '{name}' command")
+}
+
+fn in_group(number: usize, error: String) -> String {
+    format!("{error} (group {number})")
+}
+
+fn not_an_integer(name: &str) -> String {
+    format!("ERR {name} is not an integer or out of range")
+}
+
+fn below_least(name: &str) -> String {
+    format!("ERR {name} must be {} or more", least(name))
+}
+
+fn least(name: &str) -> i128 {
+    i128::from(name == "count" || name == "period")
+}
+
+/// Something is done to a key, and then it is called a few times, with a look before and after each call.
+struct Visit {
+    key: Bytes,
+    place: Place,
+    commands: Vec<(Role, Command)>,
+}
+
+/// How the calls of a visit are made.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Place {
+    Plain,
+    Lua,
+    Transaction,
+    /// After WATCH, and before a transaction that shows whether the key was touched.
+    Watched,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Role {
+    /// Its reply says nothing of the module.
+    Other,
+    /// One of the commands of a look.
+    Look,
+    Call,
+    Multi,
+    Exec,
+}
+
+/// The key and the server at one moment.
+#[derive(Debug)]
+struct Look {
+    /// None if there is no key, or if it is not a string.
+    value: Option<Text>,
+    dump: Option<Text>,
+    /// In milliseconds since the epoch; below 0 if it does not expire.
+    expires_at: i128,
+    /// By PTTL, so not exactly.
+    time_left: bool,
+    /// Of the database, when the look began and when it ended.
+    keys: (i64, i64),
+    time: i128,
+    dirty: i64,
+    replicated: i64,
+}
+
+/// Bytes that print as such.
+#[derive(Clone, PartialEq)]
+struct Text(Bytes);
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = &self.0[..self.0.len().min(200)];
+        write!(f, "\"{}\"", shown.escape_ascii())
+    }
+}
+
+impl fmt::Debug for Visit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:?}:", self.place)?;
+        for (role, command) in &self.commands {
+            if *role != Role::Look {
+                let words: Vec<Text> = command.iter().cloned().map(Text).collect();
+                writeln!(f, "{words:?}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Visit {
+    fn push(&mut self, role: Role, command: Command) {
+        self.commands.push((role, command));
+    }
+
+    /// All commands as the server reads them.
+    fn packed(&self) -> Bytes {
+        let mut packed = Bytes::new();
+        for (role, command) in &self.commands {
+            let mut whole = redis::Cmd::new();
+            if self.place == Place::Lua && *role == Role::Call {
+                whole.arg(&["EVAL", "return redis.pcall(unpack(ARGV))", "0"]);
+            }
+            whole.arg(command);
+            whole.write_packed_command(&mut packed);
+        }
+        packed
+    }
+
+    /// The replies, those of a transaction in their places. A transaction that is discarded has none but its error.
+    fn answers(&self, connection: &mut Connection) -> RedisResult<Vec<(Role, Value)>> {
+        let mut answers = Vec::new();
+        let mut queued: Option<Vec<Role>> = None;
+        for &(role, _) in &self.commands {
+            let reply = connection.recv_response()?;
+            match (&mut queued, role, reply) {
+                (_, Role::Multi, _) => queued = Some(Vec::new()),
+                (Some(roles), Role::Exec, Value::Array(replies)) => {
+                    answers.extend(roles.drain(..).zip(replies));
+                    queued = None;
+                }
+                (_, Role::Exec, reply) => {
+                    answers.push((Role::Exec, reply));
+                    queued = None;
+                }
+                (Some(roles), role, _) => roles.push(role),
+                (None, role, reply) => answers.push((role, reply)),
+            }
+        }
+        Ok(answers)
+    }
+
+    fn calls(&self) -> impl Iterator<Item = &Command> {
+        self.commands
+            .iter()
+            .filter(|(role, _)| *role == Role::Call)
+            .map(|(_, command)| command)
+    }
+}
+
+impl Look {
+    fn read(replies: &[(Role, Value)], time_left: bool) -> Option<Self> {
+        let bytes = |index: usize| match &replies.get(index)?.1 {
+            Value::BulkString(bytes) => Some(bytes.clone()),
+            _ => None,
+        };
+        let integer = |index: usize| match replies.get(index)?.1 {
+            Value::Int(integer) => Some(integer),
+            _ => None,
+        };
+        let (seconds, microseconds): (i128, i128) =
+            redis::from_redis_value_ref(&replies.get(4)?.1).ok()?;
+        let time = seconds * SECOND + microseconds * 1000;
+        let info = String::from_utf8(bytes(5)?).ok()?;
+        let field = |name: &str| -> Option<i64> {
+            info.lines()
+                .find_map(|line| line.strip_prefix(name))?
+                .parse()
+                .ok()
+        };
+        let expiry = i128::from(integer(2)?);
+        // A key that expires during the look is seen as gone.
+        let gone = expiry == -2;
+        Some(Self {
+            value: bytes(0).filter(|_| !gone).map(Text),
+            dump: bytes(1).filter(|_| !gone).map(Text),
+            expires_at: if expiry >= 0 && time_left {
+                expiry + time / MILLISECOND
+            } else {
+                expiry
+            },
+            time_left,
+            keys: (integer(3)?, integer(6)?),
+            time,
+            dirty: field("rdb_changes_since_last_save:")?,
+            replicated: field("aof_current_size:")? + field("aof_buffer_length:")?,
+        })
+    }
+}
+
+struct Fuzz {
+    random: Random,
+    /// Expiries are told by PTTL.
+    time_left: bool,
+    made: u64,
+    outcomes: BTreeMap<String, u64>,
+}
+
+/// What is sent.
+impl Fuzz {
+    fn visit(&mut self) -> Visit {
+        let places = [Place::Plain, Place::Lua, Place::Transaction, Place::Watched];
+        let mut visit = Visit {
+            key: self.key(),
+            place: self.random.pick(&places),
+            commands: Vec::new(),
+        };
+        for _ in 0..self.random.below(3) {
+            let change = self.change(&visit.key);
+            visit.push(Role::Other, change);
+        }
+        self.look(&mut visit);
+        if visit.place == Place::Watched {
+            let watch = vec![b"WATCH".to_vec(), visit.key.clone()];
+            visit.push(Role::Other, watch);
+        }
+        if visit.place == Place::Transaction {
+            visit.push(Role::Multi, words(&["MULTI"]));
+        }
+        let mut call = self.call(&visit.key);
+        for _ in 0..=self.random.below(6) {
+            visit.push(Role::Call, call.clone());
+            self.look(&mut visit);
+            // The same call again finds what the one before has left.
+            if self.random.one_in(3) {
+                call = self.call(&visit.key);
+            }
+        }
+        match visit.place {
+            Place::Plain | Place::Lua => {}
+            Place::Transaction => visit.push(Role::Exec, words(&["EXEC"])),
+            Place::Watched => {
+                visit.push(Role::Multi, words(&["MULTI"]));
+                visit.push(Role::Exec, words(&["EXEC"]));
+            }
+        }
+        self.look(&mut visit);
+        visit
+    }
+
+    fn look(&self, visit: &mut Visit) {
+        let expiry = if self.time_left {
+            "PTTL"
+        } else {
+            "PEXPIRETIME"
+        };
+        for name in ["GET", "DUMP", expiry] {
+            let command = vec![name.into(), visit.key.clone()];
+            visit.push(Role::Look, command);
+        }
+        visit.push(Role::Look, words(&["DBSIZE"]));
+        visit.push(Role::Look, words(&["TIME"]));
+        visit.push(Role::Look, words(&["INFO", "persistence"]));
+        visit.push(Role::Look, words(&["DBSIZE"]));
+    }
+
+    fn key(&mut self) -> Bytes {
+        let long = [b'k'; 300];
+        let keys: [&[u8]; 8] = [
+            b"",
+            b"a",
+            b"b",
+            b"\0",
+            b"a\0b",
+            b"\xff\xfe",
+            b"{tag}c",
+            &long,
+        ];
+        self.random.pick(&keys).to_vec()
+    }
+
+    fn call(&mut self, key: &[u8]) -> Command {
+        let names = ["CL.THROTTLE", "cl.throttle", "cl.Pthrottle", "cl.Mthrottle"];
+        let name = self.random.pick(&names);
+        let mut call = words(&[name]);
+        call.extend(self.group(key));
+        if name == "cl.Mthrottle" {
+            while self.random.one_in(6) {
+                call.extend(self.group(key));
+            }
+        } else if self.random.one_in(3) {
+            call.pop();
+        }
+        if self.random.one_in(16) {
+            // Of a second group, at most a part: what its key holds is not looked at.
+            call.resize(1 + self.random.below(10), b"1".to_vec());
+        }
+        call
+    }
+
+    /// A key and four integers.
+    fn group(&mut self, key: &[u8]) -> Command {
+        let mut group = vec![key.to_vec()];
+        let usual = self.random.one_in(2);
+        for name in NAMES {
+            let integer = match usual {
+                true => {
+                    least(name) as i64
+                        + self.random.of_any_length() % self.random.pick(&[3, 30, 3000])
+                }
+                false if self.random.one_in(4) => self.integer(),
+                false => self.integer().max(least(name) as i64),
+            };
+            group.push(integer.to_string().into());
+        }
+        if self.random.one_in(5) {
+            let position = 1 + self.random.below(4);
+            group[position] = match self.random.below(3) {
+                0 => (-self.random.of_any_length()).to_string().into(),
+                1 => b"0".to_vec(),
+                _ => self.junk(),
+            };
+        }
+        group
+    }
+
+    fn integer(&mut self) -> i64 {
+        let edges = [
+            0,
+            1 << 31,
+            1 << 32,
+            1 << 53,
+            1_000_000_000,
+            // The seconds that are left to the last moment that fits.
+            (i64::MAX - now()) / SECOND as i64,
+            i64::MAX / SECOND as i64,
+            i64::MAX,
+            i64::MIN,
+        ];
+        match self.random.below(8) {
+            0..3 => self.random.below(20) as i64,
+            3..6 => self.random.of_any_length(),
+            6 => -self.random.of_any_length(),
+            _ => {
+                let offset = self.random.below(5) as i64 - 2;
+                self.random.pick(&edges).saturating_add(offset)
+            }
+        }
+    }
+
+    /// Bytes that are, most of them, no integer.
+    fn junk(&mut self) -> Bytes {
+        let texts: [&[u8]; 22] = [
+            b"",
+            b"x",
+            b"+1",
+            b" 1",
+            b"1 ",
+            b"1.0",
+            b"1e3",
+            b"0x1",
+            b"01",
+            b"-0",
+            b"-1",
+            b"--1",
+            b"-",
+            b"1\0",
+            b"\0",
+            b"\xff",
+            b"nan",
+            b"9223372036854775808",
+            b"-9223372036854775809",
+            b"18446744073709551616",
+            b"99999999999999999999999",
+            "\u{661}".as_bytes(),
+        ];
+        match self.random.below(60) {
+            0 => vec![b'1'; 10_000],
+            1..10 => (0..self.random.below(30))
+                .map(|_| self.random.bits() as u8)
+                .collect(),
+            _ => self.random.pick(&texts).to_vec(),
+        }
+    }
+
+    /// What a string may hold: a TAT near or far, before or after now, other integers, other bytes.
+    fn value(&mut self) -> Bytes {
+        let far = self.random.of_any_length();
+        let tat = match self.random.below(8) {
+            0..4 => now().saturating_add(far),
+            4 => now().saturating_sub(far),
+            5 => self.integer(),
+            _ => return self.junk(),
+        };
+        match self.random.below(6) {
+            0 => format!("{tat:019}").into(),
+            1 => format!("0{tat}").into(),
+            _ => tat.to_string().into(),
+        }
+    }
+
+    /// What somebody else does to a key.
+    fn change(&mut self, key: &[u8]) -> Command {
+        let value = self.value();
+        let other = self.key();
+        let small = self.random.below(3000).to_string().into_bytes();
+        let integer = self.integer().to_string().into_bytes();
+        let many: Vec<Bytes> = (0..600).map(|item| item.to_string().into()).collect();
+        let many: Vec<&[u8]> = many.iter().map(Vec::as_slice).collect();
+        let with = |name: &str, words: &[&[u8]]| -> Command {
+            let words = [name.as_bytes(), key]
+                .into_iter()
+                .chain(words.iter().copied());
+            words.map(<[u8]>::to_vec).collect()
+        };
+        match self.random.below(40) {
+            0..8 => with("SET", &[&value]),
+            8 => with("SET", &[&value, b"PX", &small]),
+            9 => with("SET", &[&value, b"EX", &small]),
+            10 => with("SET", &[&value, b"KEEPTTL"]),
+            11 => with("INCR", &[]),
+            12 => with("DECRBY", &[&integer]),
+            13 => with("INCRBYFLOAT", &[b"0.5"]),
+            14 => with(
+                "APPEND",
+                &[self.random.pick(&["0", "7", "x", ""]).as_bytes()],
+            ),
+            15 => with("SETRANGE", &[&small, b"1"]),
+            16 => with("SETRANGE", &[b"0", b"9"]),
+            17 => with("SETBIT", &[&small, b"1"]),
+            18 => with("PFADD", &[&value]),
+            19 => with("EXPIRE", &[&integer]),
+            20 => with("PEXPIRE", &[&small]),
+            21 => with("PEXPIRE", &[self.random.pick(&["1", "0", "-1"]).as_bytes()]),
+            22 => with("PERSIST", &[]),
+            23 => with("RENAME", &[&other]),
+            24 => with("COPY", &[&other, b"REPLACE"]),
+            25 => with("DEL", &[]),
+            26 => with("UNLINK", &[]),
+            27 => with("GETDEL", &[]),
+            28 => with("GETEX", &[b"PX", &small]),
+            29 => words(&[self.random.pick(&["FLUSHALL", "FLUSHDB", "PING", "DBSIZE"])]),
+            // Every type, in its encodings for few and for many items.
+            30 => with("RPUSH", &[&value]),
+            31 => with("RPUSH", &many),
+            32 => with("HSET", &[b"field", &value]),
+            33 => with("HSET", &many),
+            34 => with("SADD", &[&small]),
+            35 => with("SADD", &[&value]),
+            36 => with("SADD", &many),
+            37 => with("ZADD", &[&small, &value]),
+            38 => with("XADD", &[b"*", b"field", &value]),
+            _ => with("GETSET", &[&value]),
+        }
+    }
+}
+
+fn words(words: &[&str]) -> Command {
+    words.iter().map(|&word| word.into()).collect()
+}
+
+/// What is found.
+impl Fuzz {
+    fn check(&mut self, visit: &Visit, answers: &[(Role, Value)]) -> Result<(), String> {
+        let mut looks = Vec::new();
+        let mut replies = Vec::new();
+        let mut exec = None;
+        let mut rest = answers;
+        while let [(role, reply), ..] = rest {
+            let used = if *role == Role::Look {
+                COMMANDS_PER_LOOK
+            } else {
+                1
+            };
+            match role {
+                Role::Look => {
+                    let look = Look::read(rest, self.time_left);
+                    looks.push(look.ok_or_else(|| format!("{:?}", &rest[..COMMANDS_PER_LOOK]))?);
+                }
+                Role::Call => replies.push(reply),
+                Role::Exec => exec = Some(reply),
+                Role::Other | Role::Multi => {}
+            }
+            rest = &rest[used..];
+        }
+        let [.., before_last, last] = looks.as_slice() else {
+            return Err("nothing was seen".into());
+        };
+        let first = &looks[0];
+        // A server that knows how many arguments there are to be does not even begin such a transaction.
+        if visit.place == Place::Transaction && exec.is_some() {
+            let known = visit
+                .calls()
+                .any(|call| expected(call, 0, Ok(None)) == Err(arity(&name_and_unit(call).0)));
+            return match known && unchanged(first, last) {
+                true => Ok(()),
+                false => Err(format!(
+                    "the transaction failed: {exec:?}\n{first:?}\n{last:?}"
+                )),
+            };
+        }
+
+        let mut bytes_of_all = 0;
+        let expired = |look: &Look| look.expired_by(last.time);
+        let mut blurred = last.keys.1 != before_last.keys.0 || looks.iter().any(expired);
+        for ((call, reply), looks) in visit.calls().zip(replies).zip(looks.windows(2)) {
+            let [before, after] = looks else { continue };
+            // In a transaction, the server's clock may stand still.
+            let times = match visit.place {
+                Place::Transaction => (first.time, last.time),
+                _ => (before.time, after.time),
+            };
+            // The machine's is set right by a few microseconds now and then, also backwards.
+            let times = (times.0 - MILLISECOND, times.1 + MILLISECOND);
+            let wrong = |what: String| {
+                let call: Vec<Text> = call.iter().cloned().map(Text).collect();
+                format!("{what}\n{reply:?} to {call:?}\n{before:?}\n{after:?}")
+            };
+            let call = Call {
+                in_lua: visit.place == Place::Lua,
+                call,
+                reply,
+                before,
+                after,
+                times,
+            };
+            let (outcome, tat) = call.explain().map_err(wrong)?;
+            *self.outcomes.entry(outcome).or_default() += 1;
+            self.made += 1;
+
+            let keys = i64::from(after.dump.is_some()) - i64::from(before.dump.is_some());
+            let gone = tat.is_some() && after.dump.is_none();
+            if gone || after.keys.1 - before.keys.0 != keys || before.expired_by(times.1) {
+                *self.outcomes.entry(BLURRED.into()).or_default() += 1;
+                blurred = true;
+                continue;
+            }
+            if after.dirty - before.dirty != i64::from(tat.is_some()) {
+                return Err(wrong("dirty".into()));
+            }
+            let bytes = tat.map_or(0, |tat| replicated_bytes(&visit.key, tat));
+            let replicated = after.replicated - before.replicated;
+            // Redis 6.2 also puts it around a script that has written nothing.
+            let nothing = replicated == AROUND && visit.place == Place::Lua && self.time_left;
+            if visit.place != Place::Transaction && !nothing && !is_replicated(replicated, bytes) {
+                return Err(wrong(format!(
+                    "{replicated} bytes replicated instead of {bytes}"
+                )));
+            }
+            bytes_of_all += bytes;
+        }
+        let replicated = last.replicated - first.replicated;
+        if visit.place == Place::Transaction && !blurred && !is_replicated(replicated, bytes_of_all)
+        {
+            return Err(format!(
+                "the transaction replicated {replicated} bytes instead of {bytes_of_all}"
+            ));
+        }
+        let touched = exec == Some(&Value::Nil);
+        if visit.place == Place::Watched && !blurred && touched != (bytes_of_all > 0) {
+            return Err(format!("WATCH saw a change: {touched}"));
+        }
+        Ok(())
+    }
+}
+
+impl Look {
+    /// Whether its key may have expired by then.
+    fn expired_by(&self, time: i128) -> bool {
+        self.expires_at >= 0 && self.expires_at * MILLISECOND <= time + 2 * MILLISECOND
+    }
+
+    fn expires_at(&self, milliseconds: i128) -> bool {
+        // The time left is told a little later than the time.
+        let slack = if self.time_left { 1000 } else { 0 };
+        (self.expires_at < 0) == (milliseconds < 0)
+            && (self.expires_at - milliseconds).abs() <= slack
+    }
+
+    fn found(&self) -> Found {
+        match (&self.value, &self.dump) {
+            (Some(value), _) => std::str::from_utf8(&value.0)
+                .ok()
+                .filter(|text| text.len() <= 19 && text.bytes().all(|byte| byte.is_ascii_digit()))
+                .and_then(|text| text.parse::<i64>().ok())
+                .map(|tat| Some(tat.into()))
+                .ok_or(NOT_A_STATE),
+            (None, Some(_)) => Err(WRONG_TYPE),
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+/// What a call finds in its key: a TAT, nothing, or something else.
+type Found = Result<Option<i128>, &'static str>;
+
+/// Whether the key is the same as before, or has just expired.
+fn unchanged(before: &Look, after: &Look) -> bool {
+    let same = before.value == after.value
+        && before.dump == after.dump
+        && before.expires_at(after.expires_at);
+    same || (after.dump.is_none() && before.expired_by(after.time))
+}
+
+fn expiry(tat: i128) -> i128 {
+    (tat + MILLISECOND - 1) / MILLISECOND
+}
+
+fn replicated_bytes(key: &[u8], tat: i128) -> i64 {
+    let mut set = redis::cmd("SET");
+    set.arg(key)
+        .arg(tat.to_string())
+        .arg("PXAT")
+        .arg(expiry(tat).to_string());
+    set.get_packed_command().len() as i64
+}
+
+/// What MULTI and EXEC take.
+const AROUND: i64 = "*1\r\n$5\r\nMULTI\r\n*1\r\n$4\r\nEXEC\r\n".len() as i64;
+
+/// Some servers put a transaction of a single write, or a script, between MULTI and EXEC, others do not.
+fn is_replicated(bytes: i64, expected: i64) -> bool {
+    bytes == expected || (expected > 0 && bytes == expected + AROUND)
+}
+
+/// What a call has to get that is made now and finds this.
+fn expected(call: &[Bytes], now: i128, found: Found) -> Result<Told, String> {
+    let (name, unit) = name_and_unit(call);
+    if name != "cl.mthrottle" {
+        return match call.len() {
+            5 | 6 => asked(&call[2..], now, unit)?.told(found?).map_err(text),
+            _ => Err(arity(&name)),
+        };
+    }
+    if call.len() < 6 {
+        return Err(arity(&name));
+    }
+    // Its groups, if there are several, are all about the one key.
+    let mut first = None;
+    for (group, number) in call[1..].chunks(5).zip(1..) {
+        let missing = ["key", "max_burst", "count", "period", "quantity"].get(group.len());
+        let asked = match missing {
+            Some(missing) => Err(format!("ERR {missing} is missing")),
+            None => asked(&group[1..], now, unit),
+        };
+        let asked = asked.map_err(|error| in_group(number, error))?;
+        first = first.or(Some(asked));
+    }
+    if call.len() > 6 {
+        return Err(in_group(2, SAME_KEY.into()));
+    }
+    let found = found.map_err(|error| in_group(1, error.into()))?;
+    first.ok_or("no group")?.told(found).map_err(text)
+}
+
+/// Its name in small letters, and the nanoseconds of its unit.
+fn name_and_unit(call: &[Bytes]) -> (String, i128) {
+    let name = String::from_utf8_lossy(&call[0]).to_lowercase();
+    let unit = if name == "cl.pthrottle" {
+        MILLISECOND
+    } else {
+        SECOND
+    };
+    (name, unit)
+}
+
+/// The three or four integers of a limit, if they make one.
+fn asked(arguments: &[Bytes], now: i128, unit: i128) -> Result<Asked, String> {
+    let mut integers = [1; 4];
+    for ((integer, argument), name) in integers.iter_mut().zip(arguments).zip(NAMES) {
+        // The server takes an integer only in the form that it would itself write.
+        *integer = std::str::from_utf8(argument)
+            .ok()
+            .and_then(|text| text.parse::<i64>().ok())
+            .filter(|integer| integer.to_string().as_bytes() == argument)
+            .ok_or_else(|| not_an_integer(name))?
+            .into();
+        if *integer < least(name) {
+            return Err(below_least(name));
+        }
+    }
+    let [max_burst, count, period, quantity] = integers;
+    let period = period * unit;
+    let asked = Asked {
+        now,
+        max_burst,
+        count,
+        period,
+        quantity,
+    };
+    asked.funnel().map_err(text)?;
+    Ok(asked)
+}
+
+/// The five integers, also those of the only group.
+fn integers(reply: &Value) -> Option<[i128; 5]> {
+    let Value::Array(items) = reply else {
+        return None;
+    };
+    if let [Value::Int(limited), group @ Value::Array(_)] = items.as_slice() {
+        return integers(group).filter(|group| group[0] == i128::from(*limited));
+    }
+    let integers = items.iter().map(|item| match item {
+        Value::Int(integer) => Some(i128::from(*integer)),
+        _ => None,
+    });
+    integers.collect::<Option<Vec<_>>>()?.try_into().ok()
+}
+
+/// A call that was made between two times.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    in_lua: bool,
+    call: &'a [Bytes],
+    reply: &'a Value,
+    before: &'a Look,
+    after: &'a Look,
+    times: (i128, i128),
+}
+
+impl Call<'_> {
+    /// What came of it, and the TAT that it stored; or what is wrong.
+    fn explain(&self) -> Result<(String, Option<i128>), String> {
+        let explained = self.explain_by(self.before.found());
+        if explained.is_err() && self.before.expired_by(self.times.1) {
+            return self.explain_by(Ok(None));
+        }
+        explained
+    }
+
+    fn explain_by(&self, found: Found) -> Result<(String, Option<i128>), String> {
+        let expected = |now| expected(self.call, now, found);
+        let (mut earliest, mut latest) = self.times;
+        if let Value::ServerError(error) = self.reply {
+            let mut error = format!("{} {}", error.code(), error.details().unwrap_or_default());
+            // Redis 6.2 names the command as the caller wrote it. A script has words of its own, where the server
+            // knows how many arguments there are to be.
+            let name = name_and_unit(self.call).0;
+            if error.to_lowercase() == arity(&name).to_lowercase()
+                || (self.in_lua && error.starts_with("ERR Wrong number of args calling "))
+            {
+                error = arity(&name);
+            }
+            let known = [earliest, latest]
+                .iter()
+                .any(|&now| expected(now) == Err(error.clone()));
+            return match known && unchanged(self.before, self.after) {
+                true => Ok((error, None)),
+                false => Err(format!("instead of {:?}", expected(earliest))),
+            };
+        }
+        let reply = integers(self.reply).ok_or("not five integers")?;
+
+        // Between the two times, a call that is limited may become one that is allowed.
+        let (first, last) = (expected(earliest)?, expected(latest)?);
+        if let (true, Some(wait), false) = (first.limited, first.retry_after, last.limited) {
+            match reply[0] {
+                1 => latest = earliest + wait - 1,
+                _ => earliest += wait,
+            }
+        }
+        // What was stored tells exactly when the call was made, if the funnel was empty, or else that it was not.
+        let stored = self.after.value.as_ref();
+        let stored =
+            stored.and_then(|value| std::str::from_utf8(&value.0).ok()?.parse::<i128>().ok());
+        let tat = found?.unwrap_or(0);
+        if let (Some(new_tat), Some(stored)) = (expected(latest)?.new_tat, stored) {
+            let made = stored - (new_tat - tat.max(latest));
+            if (earliest..=latest).contains(&made) {
+                latest = made;
+                if made > tat {
+                    earliest = made;
+                }
+            }
+        }
+
+        let (first, last) = (expected(earliest)?, expected(latest)?);
+        // Lua's numbers have 53 bits.
+        let shown = |integer: i128| match self.in_lua {
+            true => integer as f64 as i128,
+            false => integer,
+        };
+        let unit = name_and_unit(self.call).1;
+        let bounds = in_units(first, unit).into_iter().zip(in_units(last, unit));
+        for ((first, last), reply) in bounds.zip(reply) {
+            if !(shown(first.min(last))..=shown(first.max(last))).contains(&reply) {
+                return Err(format!("{reply} instead of {first} to {last}"));
+            }
+        }
+        let (Some(first_tat), Some(last_tat)) = (first.new_tat, last.new_tat) else {
+            let outcome = match (first.limited, first.retry_after) {
+                (false, _) => LOOKED,
+                (true, Some(_)) => LIMITED,
+                (true, None) => NEVER,
+            };
+            return match unchanged(self.before, self.after) {
+                true => Ok((outcome.into(), None)),
+                false => Err(format!("changed the key, but was {outcome}")),
+            };
+        };
+        match stored {
+            Some(tat)
+                if (first_tat..=last_tat).contains(&tat)
+                    && self.after.value == Some(Text(tat.to_string().into()))
+                    && self.after.expires_at(expiry(tat)) =>
+            {
+                Ok((ALLOWED.into(), Some(tat)))
+            }
+            // Gone before it could be seen.
+            None if self.after.dump.is_none()
+                && expiry(first_tat) * MILLISECOND <= self.times.1 =>
+            {
+                Ok((ALLOWED.into(), Some(first_tat)))
+            }
+            _ => Err(format!(
+                "{stored:?} is stored instead of {first_tat} to {last_tat}"
+            )),
+        }
+    }
+}
+
+fn text(refused: Refused) -> String {
+    match refused {
+        Refused::TooFast => TOO_FAST.into(),
+        Refused::TooLarge => TOO_LARGE.into(),
+    }
+}
+
+/// As a reply has it.
+fn in_units(told: Told, unit: i128) -> [i128; 5] {
+    let units = |span: i128| (span + unit - 1) / unit;
+    [
+        told.limited.into(),
+        told.limit,
+        told.remaining,
+        told.retry_after.map_or(-1, units),
+        units(told.reset_after),
+    ]
+}

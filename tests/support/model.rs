@@ -1,0 +1,89 @@
+//! The rule a second time, to hold the module against: written down as README states it, in 128 bits, and searching
+//! where the module computes. Spans and moments are nanoseconds.
+
+/// What a caller asks, and when.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    pub now: i128,
+    pub max_burst: i128,
+    pub count: i128,
+    pub period: i128,
+    pub quantity: i128,
+}
+
+/// What it has to be told, and the state that has to be left behind, if it changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Told {
+    pub limited: bool,
+    pub limit: i128,
+    pub remaining: i128,
+    pub retry_after: Option<i128>,
+    pub reset_after: i128,
+    pub new_tat: Option<i128>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    TooFast,
+    TooLarge,
+}
+
+const LAST: i128 = i64::MAX as i128;
+
+impl Asked {
+    pub fn limit(&self) -> i128 {
+        self.max_burst + 1
+    }
+
+    /// How long these tokens take to leak. What does not fit in 128 bits is longer than any span that counts.
+    fn span(&self, tokens: i128) -> i128 {
+        tokens
+            .checked_mul(self.period)
+            .map_or(i128::MAX / 4, |product| product / self.count)
+    }
+
+    /// Whether there is such a funnel at all.
+    pub fn funnel(&self) -> Result<(), Refused> {
+        if self.count > self.period {
+            return Err(Refused::TooFast);
+        }
+        if self.limit() > LAST || self.now + self.span(self.limit()) > LAST {
+            return Err(Refused::TooLarge);
+        }
+        Ok(())
+    }
+
+    /// What a caller is told who finds this state; none is an empty funnel.
+    pub fn told(&self, tat: Option<i128>) -> Result<Told, Refused> {
+        self.funnel()?;
+        let tolerance = self.span(self.limit());
+        let base = tat.map_or(self.now, |tat| tat.max(self.now));
+        let new_tat = base + self.span(self.quantity);
+        let wait = new_tat - tolerance - self.now;
+        let never = self.quantity > self.limit();
+        let limited = never || wait > 0;
+        let reset_after = if limited { base } else { new_tat } - self.now;
+        Ok(Told {
+            limited,
+            limit: self.limit(),
+            remaining: self.most_tokens_within(tolerance - reset_after),
+            retry_after: (limited && !never).then_some(wait),
+            reset_after,
+            new_tat: (!limited && new_tat > base).then_some(new_tat),
+        })
+    }
+
+    /// The largest number of tokens, at most the limit, that leak within `room`, found by halving.
+    fn most_tokens_within(&self, room: i128) -> i128 {
+        let (mut fits, mut fits_not) = (0, self.limit() + 1);
+        while fits_not - fits > 1 {
+            let middle = (fits + fits_not) / 2;
+            if self.span(middle) <= room {
+                fits = middle;
+            } else {
+                fits_not = middle;
+            }
+        }
+        fits
+    }
+}
