@@ -15,6 +15,7 @@
 
 mod support;
 
+mod access;
 mod bad_input;
 mod clients;
 mod clock;

@@ -1,0 +1,154 @@
+//! Who may call, and where: users without the permission, replicas and clusters that are down are refused as with any
+//! command that reads and writes its keys, and nothing has changed.
+
+use redis::{Connection, RedisResult, Value};
+
+use crate::support::{Server, info, is_redis_6_2, run};
+
+const CALLS: [&str; 3] = [
+    "CL.THROTTLE key 4 1 60",
+    "CL.PTHROTTLE key 4 1 60",
+    "CL.MTHROTTLE key 4 1 60 1",
+];
+
+/// A connection of a user who has these permissions and no other.
+fn user(server: &Server, permissions: &str) -> Connection {
+    let mut connection = server.connect();
+    run::<()>(
+        &mut connection,
+        &format!("ACL SETUSER somebody reset on nopass {permissions}"),
+    )
+    .unwrap();
+    run::<()>(&mut connection, "AUTH somebody x").unwrap();
+    connection
+}
+
+/// The code of the error that the call gets, after making sure that it left nothing behind.
+fn refusal(server: &Server, connection: &mut Connection, call: &str) -> Option<String> {
+    let answer: RedisResult<Value> = run(connection, call);
+    let error = answer.err()?;
+    assert_eq!(
+        info(&mut server.connect(), "rdb_changes_since_last_save"),
+        "0",
+        "{call}: {error}"
+    );
+    error.code().map(String::from)
+}
+
+#[test]
+fn a_user_without_the_command_or_the_key_is_refused() {
+    let server = Server::start();
+    for call in CALLS {
+        let name = call.split(' ').next().unwrap();
+        for permissions in [
+            "~* -@all +@read".to_string(),
+            format!("~* +@all -{name}"),
+            format!("~other +{name}"),
+            format!("+{name}"),
+        ] {
+            let mut connection = user(&server, &permissions);
+            let code = refusal(&server, &mut connection, call);
+            assert_eq!(code.as_deref(), Some("NOPERM"), "{call} with {permissions}");
+        }
+    }
+    for call in CALLS {
+        let name = call.split(' ').next().unwrap();
+        run::<Value>(&mut user(&server, &format!("~k* +{name}")), call).unwrap();
+    }
+}
+
+#[test]
+fn a_user_without_the_command_is_refused_in_a_script_as_well() {
+    let server = Server::start();
+    let script = "return redis.call('CL.THROTTLE', KEYS[1], 4, 1, 60)";
+    let call = |connection: &mut Connection| -> RedisResult<[i64; 5]> {
+        redis::cmd("EVAL")
+            .arg(script)
+            .arg(1)
+            .arg("key")
+            .query(connection)
+    };
+    call(&mut user(&server, "~* +eval")).unwrap_err();
+    assert_eq!(
+        info(&mut server.connect(), "rdb_changes_since_last_save"),
+        "0"
+    );
+    call(&mut user(&server, "~* +eval +cl.throttle")).unwrap();
+}
+
+/// Redis 6.2 and 7.0 leave the commands of modules out of every category.
+#[test]
+fn the_categories_write_and_fast_grant_and_withdraw_the_commands() {
+    let server = Server::start();
+    let version = info(&mut server.connect(), "redis_version");
+    let old = version.starts_with("6.2.") || version.starts_with("7.0.");
+    for call in CALLS {
+        for (permissions, granted) in [
+            ("~* +@write", !old),
+            ("~* +@fast", !old),
+            ("~* +@all -@write", old),
+            ("~* +@all -@fast", old),
+            ("~* +@read +@slow +@string", false),
+        ] {
+            let answer = run::<Value>(&mut user(&server, permissions), call);
+            assert_eq!(
+                answer.is_ok(),
+                granted,
+                "{call} with {permissions}: {answer:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_key_has_to_be_granted_for_reading_and_writing_as_for_incr() {
+    // Redis 6.2 knows no other permission than for both.
+    if is_redis_6_2() {
+        return;
+    }
+    let server = Server::start();
+    for (permissions, granted) in [
+        ("~key", true),
+        ("%RW~key", true),
+        ("%RW~k*", true),
+        ("%R~key", false),
+        ("%W~key", false),
+        // What is granted for one pattern adds up, what is granted for two patterns does not, nor by two selectors.
+        ("%R~key %W~key", true),
+        ("%R~k* %W~key", false),
+        ("(+@all %R~key) (+@all %W~key)", false),
+        ("(+@all %RW~key)", true),
+    ] {
+        let mut connection = user(&server, &format!("+@all {permissions}"));
+        for call in ["INCR key"].into_iter().chain(CALLS) {
+            let answer = run::<Value>(&mut connection, call);
+            assert_eq!(
+                answer.is_ok(),
+                granted,
+                "{call} with {permissions}: {answer:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_read_only_replica_refuses() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    // Of a primary that is not there: a replica it is all the same.
+    run::<()>(&mut connection, "REPLICAOF 127.0.0.1 1").unwrap();
+    for call in CALLS {
+        let code = refusal(&server, &mut connection, call);
+        assert_eq!(code.as_deref(), Some("READONLY"), "{call}");
+    }
+}
+
+#[test]
+fn a_cluster_that_is_down_refuses() {
+    let server = Server::start_with(&["--cluster-enabled", "yes"]);
+    let mut connection = server.connect();
+    for call in CALLS {
+        let code = refusal(&server, &mut connection, call);
+        assert_eq!(code.as_deref(), Some("CLUSTERDOWN"), "{call}");
+    }
+}
