@@ -23,6 +23,7 @@ mod cluster;
 mod contexts;
 mod cost;
 mod fuzz;
+mod load;
 mod loading;
 mod memory;
 mod moving;

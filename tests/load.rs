@@ -1,0 +1,284 @@
+//! 50 clients at once: the server's memory and its time per call stay as they were, and a limiter lets through exactly
+//! its burst and its rate.
+//!
+//! `SOAK_SECONDS` and `FAIRNESS_SECONDS` (for each rate) make the runs longer.
+
+use std::fs;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use redis::{Connection, Value};
+
+use crate::replication::{catch_up, replicate};
+use crate::support::load::under_load;
+use crate::support::{Server, command, info, run, wait_until};
+
+const CLIENTS: usize = 50;
+
+fn seconds(setting: &str, default: u64) -> Duration {
+    let seconds = std::env::var(setting).map_or(default, |text| text.parse().expect(setting));
+    Duration::from_secs(seconds)
+}
+
+#[test]
+fn under_a_long_mixed_load_memory_and_time_per_call_stay_as_they_were() {
+    // Slower than any call may be; also slower than what it takes to run again on a machine full of other tests.
+    let server = Server::start_with(&["--slowlog-log-slower-than", "50000"]);
+    let duration = seconds("SOAK_SECONDS", 10);
+    let mut connection = server.connect();
+    run::<()>(&mut connection, "RPUSH list 1").unwrap();
+    run::<()>(&mut connection, "SET text hello").unwrap();
+
+    let (samples, calls) = under_load(
+        CLIENTS,
+        |number, running| {
+            let mut connection = server.connect();
+            let mut turn = number;
+            while running() {
+                mixed_calls(&mut connection, number, turn);
+                turn += 1;
+            }
+            turn - number
+        },
+        || {
+            let start = Instant::now();
+            let mut samples = Vec::new();
+            while start.elapsed() < duration {
+                sleep(duration / 40);
+                samples.push(Sample::take(&server, &mut connection));
+            }
+            samples
+        },
+    );
+
+    // The first fifth warms up: connections, the keys of one second, the allocator.
+    let (early, late) = samples[8..].split_at(16);
+    let highest =
+        |samples: &[Sample], of: fn(&Sample) -> i64| samples.iter().map(of).max().unwrap();
+    let memory = [early, late].map(|samples| highest(samples, |sample| sample.memory));
+    let resident = [early, late].map(|samples| highest(samples, |sample| sample.resident));
+    let nanoseconds = [early, late].map(|samples| {
+        let (first, last) = (&samples[0], &samples[samples.len() - 1]);
+        (last.microseconds - first.microseconds) * 1000 / (last.calls - first.calls)
+    });
+    println!(
+        "{} calls in {duration:?}; early and late: {memory:?} bytes, {resident:?} resident, {nanoseconds:?} ns per call",
+        samples[samples.len() - 1].calls
+    );
+    assert!(calls.iter().all(|&calls| calls > 0), "{calls:?}");
+    assert!(memory[1] < memory[0] + memory[0] / 20, "{memory:?} bytes");
+    assert!(
+        resident[1] < resident[0] + (4 << 20),
+        "{resident:?} bytes resident"
+    );
+    assert!(
+        nanoseconds[1] < nanoseconds[0] * 2,
+        "{nanoseconds:?} ns per call"
+    );
+    let slow: Vec<(i64, i64, i64, Vec<String>, String, String)> =
+        run(&mut connection, "SLOWLOG GET 100").unwrap();
+    assert!(
+        !format!("{slow:?}").to_lowercase().contains("throttle"),
+        "{slow:?}"
+    );
+}
+
+/// What the server uses, and what it spent on calls.
+struct Sample {
+    memory: i64,
+    resident: i64,
+    calls: i64,
+    microseconds: i64,
+}
+
+impl Sample {
+    fn take(server: &Server, connection: &mut Connection) -> Self {
+        let statm = fs::read_to_string(format!("/proc/{}/statm", server.pid())).unwrap();
+        let pages: i64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
+        // calls=3,usec=7,...
+        let stats = info(connection, "cmdstat_cl.throttle");
+        let field = |name: &str| -> i64 {
+            let text = stats.split(',').find_map(|field| field.strip_prefix(name));
+            text.unwrap().parse().unwrap()
+        };
+        Self {
+            memory: info(connection, "used_memory").parse().unwrap(),
+            resident: pages * 4096,
+            calls: field("calls="),
+            microseconds: field("usec="),
+        }
+    }
+}
+
+/// Every way to call, on keys that stay, keys that expire, and keys that are no limiters.
+fn mixed_calls(connection: &mut Connection, client: usize, turn: usize) {
+    let own = format!("own/{client}");
+    let short = format!("short/{client}/{}", turn % 1000);
+    let mut pipeline = redis::pipe();
+    for line in [
+        format!("CL.THROTTLE {own} 100 1000 1 3"),
+        format!("CL.THROTTLE {short} 4 10 1"),
+        format!("CL.THROTTLE shared/{} 99 1 60", turn % 100),
+        format!("CL.THROTTLE shared/{} 99 1 60 0", turn % 100),
+        format!("CL.PTHROTTLE {own} 100 1 1"),
+        format!("CL.MTHROTTLE {own} 100 1000 1 1 {short} 4 10 1 1"),
+    ] {
+        pipeline.add_command(command(&line));
+    }
+    match turn % 4 {
+        0 => drop(pipeline.query::<Vec<Value>>(connection).unwrap()),
+        1 => drop(pipeline.atomic().query::<Vec<Value>>(connection).unwrap()),
+        2 => {
+            let script = "redis.call('CL.THROTTLE', KEYS[1], 9, 1, 1) return redis.call('CL.THROTTLE', KEYS[2], 9, 1, 1)";
+            let mut eval = redis::cmd("EVAL");
+            eval.arg(script).arg(2).arg(own).arg(short);
+            eval.exec(connection).unwrap();
+        }
+        _ => {
+            for mistake in [
+                "list 4 1 60",
+                "text 4 1 60",
+                "own 4 1 x",
+                "own 4 1 0",
+                "own",
+            ] {
+                run::<Value>(connection, &format!("CL.THROTTLE {mistake}")).unwrap_err();
+            }
+        }
+    }
+}
+
+#[test]
+fn fifty_clients_get_exactly_the_burst_and_the_rate() {
+    let server = Server::start();
+    for rate in [1, 100, 10_000, 100_000] {
+        let limiter = Limiter::open(&server, rate);
+        let ((), tokens) = under_load(
+            CLIENTS,
+            |_, running| limiter.take_while(running, &mut [server.connect()]),
+            || sleep(seconds("FAIRNESS_SECONDS", 2)),
+        );
+        limiter.check(&server, tokens.iter().sum());
+    }
+}
+
+#[test]
+fn fifty_clients_get_exactly_the_burst_and_the_rate_through_a_promotion() {
+    for rate in [100, 10_000] {
+        let servers = [Server::start(), Server::start()];
+        replicate(&servers[1], &servers[0]);
+        let limiter = Limiter::open(&servers[0], rate);
+        catch_up(&servers[1], &servers[0]);
+        let time = seconds("FAIRNESS_SECONDS", 2) / 2;
+        let ((), tokens) = under_load(
+            CLIENTS,
+            |_, running| {
+                limiter.take_while(running, &mut [servers[0].connect(), servers[1].connect()])
+            },
+            || {
+                sleep(time);
+                let failover = format!("FAILOVER TO 127.0.0.1 {}", servers[1].port);
+                run::<()>(&mut servers[0].connect(), &failover).unwrap();
+                wait_until("promotion", || {
+                    info(&mut servers[1].connect(), "role") == "master"
+                });
+                sleep(time);
+            },
+        );
+        limiter.check(&servers[1], tokens.iter().sum());
+    }
+}
+
+/// A limiter that all clients share. It holds what leaks in five seconds: so it is never empty, and time lost, while the
+/// clients connect or the roles are swapped.
+struct Limiter {
+    rate: i64,
+    limit: i64,
+    /// When the first tokens were taken.
+    start: i64,
+}
+
+impl Limiter {
+    /// One of which half is taken.
+    fn open(server: &Server, rate: i64) -> Self {
+        let limit = rate * 5;
+        let mut connection = server.connect();
+        run::<()>(&mut connection, "DEL key").unwrap();
+        let call = format!("CL.THROTTLE key {} {rate} 1 {}", limit - 1, limit / 2);
+        assert_eq!(run::<[i64; 5]>(&mut connection, &call).unwrap()[0], 0);
+        let tat: i64 = run(&mut connection, "GET key").unwrap();
+        let start = tat - limit / 2 * 1_000_000_000 / rate;
+        Self { rate, limit, start }
+    }
+
+    /// As fast as it can, on the first of these servers that is no replica; returns the tokens that it got.
+    fn take_while(&self, running: &dyn Fn() -> bool, servers: &mut [Connection]) -> i64 {
+        let mut got = 0;
+        let mut at = 0;
+        while running() {
+            // Single calls would not come near a high rate.
+            let calls = if self.rate < 10_000 { 1 } else { 200 };
+            match self.take(calls).query::<i64>(&mut servers[at]) {
+                Ok(tokens) => got += tokens,
+                Err(error) => {
+                    assert!(error.to_string().contains("read"), "{error}");
+                    at = (at + 1) % servers.len();
+                }
+            }
+        }
+        got
+    }
+
+    /// This many calls in a row, which return the tokens that they got.
+    fn take(&self, calls: usize) -> redis::Cmd {
+        let script = "local got = 0
+            for _ = 1, ARGV[1] do
+                got = got + 1 - redis.call('CL.THROTTLE', KEYS[1], ARGV[2], ARGV[3], 1)[1]
+            end
+            return got";
+        let mut eval = redis::cmd("EVAL");
+        eval.arg(script).arg(1).arg("key");
+        eval.arg(calls).arg(self.limit - 1).arg(self.rate);
+        eval
+    }
+
+    /// That what was let through, by the clients' count, is burst + rate * time to the token.
+    fn check(&self, server: &Server, clients_got: i64) {
+        let mut connection = server.connect();
+        let mut got = self.limit / 2 + clients_got;
+        // Takes what is left, so that the limiter is full at a known time.
+        let calls = 1000;
+        let (before, after) = loop {
+            let mut pipeline = redis::pipe();
+            pipeline
+                .cmd("TIME")
+                .add_command(self.take(calls))
+                .cmd("TIME");
+            let ([before, after], tokens) = {
+                let (before, tokens, after): ((i64, i64), i64, (i64, i64)) =
+                    pipeline.query(&mut connection).unwrap();
+                let time = |(seconds, microseconds)| seconds * 1_000_000_000 + microseconds * 1000;
+                ([before, after].map(time), tokens)
+            };
+            got += tokens;
+            if tokens < calls as i64 {
+                break (before, after + 1000);
+            }
+        };
+        let most =
+            |now: i64| self.limit as f64 + (now - self.start) as f64 * self.rate as f64 / 1e9;
+        println!(
+            "{} a second for {:.6} s: {got} tokens let through, burst + rate * time is {:.2} to {:.2}",
+            self.rate,
+            (after - self.start) as f64 / 1e9,
+            most(before),
+            most(after),
+        );
+        // By its state: all the time that has passed, and the whole burst, were given out once.
+        let tat: i64 = run(&mut connection, "GET key").unwrap();
+        assert_eq!((tat - self.start) * self.rate / 1_000_000_000, got);
+        // By the clock.
+        assert!(got as f64 <= most(after), "{got} tokens");
+        assert!(got as f64 > most(before) - 1.0, "{got} tokens");
+    }
+}
