@@ -55,7 +55,7 @@ fn a_call_costs_little_more_than_a_set() {
 /// A server under callgrind.
 struct Callgrind {
     connection: Connection,
-    _server: Server,
+    server: Server,
     /// Where callgrind writes.
     folder: PathBuf,
     files: u32,
@@ -87,7 +87,7 @@ impl Callgrind {
         );
         Self {
             connection: server.connect(),
-            _server: server,
+            server: server,
             folder,
             files: 0,
         }
@@ -113,7 +113,10 @@ impl Callgrind {
         run::<Value>(&mut self.connection, "TIME").unwrap();
         self.files += 1;
         let file = self.folder.join(format!("counts.{}", self.files));
-        let text = fs::read_to_string(file).unwrap();
+        let text = fs::read_to_string(&file).unwrap_or_else(|error| {
+            let there: Vec<_> = fs::read_dir(&self.folder).unwrap().collect();
+            panic!("{error}: {} of {there:?}\n{}", file.display(), self.server.log())
+        });
         let total = text.lines().find_map(|line| line.strip_prefix("totals: "));
         total.unwrap().parse().unwrap()
     }

@@ -155,7 +155,7 @@ fn a_replica_promoted_after_a_crash_goes_on_from_what_it_was_sent() {
             let mut connection = client.get_connection().unwrap();
             let ledger = &ledgers[number];
             while ledger.take(&mut connection).is_ok() {
-                if calls.fetch_add(1, Ordering::Relaxed) % 2 == 0
+                if calls.fetch_add(1, Ordering::Relaxed).is_multiple_of(2)
                     && run::<i64>(&mut connection, "WAIT 1 5000")
                         .is_ok_and(|replicas| replicas == 1)
                 {
@@ -190,7 +190,7 @@ fn role(server: &Server) -> String {
 }
 
 /// Makes it a replica, and waits until it has loaded the primary's data.
-fn replicate(replica: &Server, primary: &Server) {
+pub fn replicate(replica: &Server, primary: &Server) {
     let mut connection = replica.connect();
     run::<()>(
         &mut connection,
@@ -205,7 +205,7 @@ fn replicate(replica: &Server, primary: &Server) {
 }
 
 /// Waits until the replica has run all that the primary has sent.
-fn catch_up(replica: &Server, primary: &Server) {
+pub fn catch_up(replica: &Server, primary: &Server) {
     let (mut replica, mut primary) = (replica.connect(), primary.connect());
     wait_until("equal offsets", || {
         info(&mut replica, "master_repl_offset") == info(&mut primary, "master_repl_offset")
