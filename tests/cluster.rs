@@ -226,7 +226,7 @@ fn move_under_load(cluster: &Cluster, change: impl FnOnce(&Cluster, usize, usize
                     let call = format!("{{tag}}{number} {} 1 1000000", limit - 1);
                     let passed = throttle(&mut connection, &call)[0] == 0;
                     if passed {
-                        let_through[number].fetch_add(1, Ordering::SeqCst);
+                        assert!(let_through[number].fetch_add(1, Ordering::SeqCst) < limit);
                     }
                     passed
                 });

@@ -107,7 +107,7 @@ fn a_failover_under_load_lets_through_what_one_server_would_have() {
             loop {
                 let call = format!("CL.THROTTLE key {} 1 1000000", limit - 1);
                 match run::<[i64; 5]>(&mut connection, &call) {
-                    Ok([0, ..]) => let_through.fetch_add(1, Ordering::SeqCst),
+                    Ok([0, ..]) => assert!(let_through.fetch_add(1, Ordering::SeqCst) < limit),
                     Ok(_) => return switches,
                     // A replica, by now.
                     Err(error) => {
@@ -115,9 +115,8 @@ fn a_failover_under_load_lets_through_what_one_server_would_have() {
                         at = 1 - at;
                         switches += 1;
                         connection = servers[at].connect();
-                        continue;
                     }
-                };
+                }
             }
         },
         || {
