@@ -204,7 +204,7 @@ fn when_a_primary_is_killed_its_replica_goes_on_limiting() {
 
 /// Four clients empty 20 limiters of one slot, which changes its node meanwhile by `change(cluster, slot, from, to)`.
 fn move_under_load(cluster: &Cluster, change: impl FnOnce(&Cluster, usize, usize, usize)) {
-    let limit = 400;
+    let limit = 600;
     let let_through: [AtomicI64; 20] = Default::default();
     let total = || {
         let_through

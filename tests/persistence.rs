@@ -143,13 +143,15 @@ fn a_background_snapshot_under_load_holds_the_states_of_one_moment() {
     let ledgers = Ledger::open_some(&server, CLIENTS);
     let (before, after) = crash_under_load(&mut server, &ledgers, |server| {
         let mut connection = server.connect();
-        sleep(Duration::from_millis(100));
+        let before = acknowledged(&ledgers);
+        wait_for_load(&ledgers, &before);
         let before = acknowledged(&ledgers);
         run::<()>(&mut connection, "BGSAVE").unwrap();
         let after = acknowledged(&ledgers);
         wait_until("the snapshot is done", || {
             info(&mut connection, "rdb_bgsave_in_progress") == "0"
         });
+        wait_for_load(&ledgers, &after);
         (before, after)
     });
     let state = snapshot(&mut server.connect());
@@ -229,12 +231,14 @@ fn crash_under_load<T>(
             let mut connection = client.get_connection().unwrap();
             // A process that rewrites the file for the server outlives it, on Redis 6.2 by seconds and with the
             // clients' connections open.
-            let timeout = Some(Duration::from_millis(500));
+            let timeout = Some(Duration::from_secs(1));
             connection.set_read_timeout(timeout).unwrap();
             while ledgers[number].take(&mut connection).is_ok() {}
         },
         || {
+            let before = acknowledged(ledgers);
             let answer = body(server);
+            wait_for_load(ledgers, &before);
             server.kill();
             answer
         },
@@ -251,6 +255,16 @@ fn rewrite(connection: &mut Connection) {
             && info(connection, "aof_rewrite_scheduled") == "0"
     });
     assert_eq!(info(connection, "aof_last_bgrewrite_status"), "ok");
+}
+
+/// Waits until every client has made some more calls than these.
+fn wait_for_load(ledgers: &[Ledger], calls: &[i64]) {
+    wait_until("load", || {
+        let more = acknowledged(ledgers);
+        more.iter()
+            .zip(calls)
+            .all(|(more, calls)| *more > calls + 2)
+    });
 }
 
 fn acknowledged(ledgers: &[Ledger]) -> Vec<i64> {
