@@ -229,10 +229,6 @@ fn crash_under_load<T>(
         CLIENTS,
         |number, _| {
             let mut connection = client.get_connection().unwrap();
-            // A process that rewrites the file for the server outlives it, on Redis 6.2 by seconds and with the
-            // clients' connections open.
-            let timeout = Some(Duration::from_secs(1));
-            connection.set_read_timeout(timeout).unwrap();
             while ledgers[number].take(&mut connection).is_ok() {}
         },
         || {
