@@ -1,6 +1,10 @@
-//! What a call costs: instructions inside the server's function `call`, counted by callgrind, in units of the server's
-//! own `SET key value PX ms`. Unlike times they are the same on every run, to one in a hundred: the server's hash tables
+//! What a call costs.
+//!
+//! In time: instructions inside the server's function `call`, counted by callgrind, in units of the server's own
+//! `SET key value PX ms`. Unlike seconds they are the same on every run, to one in a hundred: the server's hash tables
 //! are laid out by chance.
+//!
+//! In memory: bytes of a key.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -50,6 +54,29 @@ fn a_call_costs_little_more_than_a_set() {
     assert!(allowed < 1.25, "{figures}");
     assert!(limited < 0.64, "{figures}");
     assert!(new < 1.45, "{figures}");
+}
+
+/// A native string of 19 bytes that is not an integer takes as much. What the server then gives to a string that is
+/// rewritten in place depends on the server: nothing, or its header of 16 bytes.
+#[test]
+fn a_new_key_is_as_small_as_a_string_and_a_rewritten_one_hardly_larger() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let mut bytes = |name: &str| -> i64 {
+        run(&mut connection, &format!("MEMORY USAGE {name}:0000000")).unwrap()
+    };
+    let mut calls = server.connect();
+    run::<()>(
+        &mut calls,
+        "SET plain:0000000 180000000000000000x PX 1000000",
+    )
+    .unwrap();
+    let plain = bytes("plain");
+    run::<Value>(&mut calls, "CL.THROTTLE fresh:0000000 15 30 60").unwrap();
+    assert_eq!(bytes("fresh"), plain);
+    run::<Value>(&mut calls, "CL.THROTTLE fresh:0000000 15 30 60").unwrap();
+    let rewritten = bytes("fresh");
+    assert!(rewritten <= plain + 16, "{rewritten} bytes, was {plain}");
 }
 
 /// A server under callgrind.
