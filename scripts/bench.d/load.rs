@@ -1,0 +1,238 @@
+//! The load for scripts/bench: calls on many connections from one thread, each connection sending its next batch when the
+//! last one is answered.
+//!
+//! ```text
+//! load PORT CONNECTIONS PIPELINE (SECONDSs | CALLS) KEYS (random | FIRST) COMMAND... [; COMMAND...]
+//! ```
+//!
+//! One call is one command, or several in a row; `KEY` in their words is a key of 13 bytes, one of KEYS by chance, or each
+//! in turn from the FIRST on. Prints the number of calls and of those that were limited (an array that starts with 1), the
+//! seconds they took, and the microseconds to the answer of the median batch, of 99 and of 99.9 in 100.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsRawFd, RawFd};
+use std::process::exit;
+use std::time::{Duration, Instant};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [port, connections, pipeline, length, keys, order, words @ ..] = &arguments[..] else {
+        panic!("see the head of load.rs");
+    };
+    let number = |text: &str| text.parse::<u64>().unwrap();
+    let (seconds, calls) = match length.strip_suffix('s') {
+        Some(seconds) => (seconds.parse().unwrap(), u64::MAX),
+        None => (f64::MAX, number(length)),
+    };
+    let end = (seconds < f64::MAX).then(|| Instant::now() + Duration::from_secs_f64(seconds));
+    let mut source = Source {
+        call: encode(words),
+        replies: 1 + words.iter().filter(|word| *word == ";").count(),
+        keys: number(keys),
+        next: order.parse().ok(),
+        chance: 0x9e37_79b9_7f4a_7c15,
+    };
+    let mut connections: Vec<_> = (0..number(connections))
+        .map(|_| Connection::open(number(port) as u16))
+        .collect();
+
+    let start = Instant::now();
+    let mut left = calls;
+    let mut done = 0;
+    let mut limited = 0;
+    let mut waits: Vec<u32> = Vec::new();
+    loop {
+        for connection in &mut connections {
+            if connection.waiting == 0 && left > 0 && end.is_none_or(|end| Instant::now() < end) {
+                connection.calls = number(pipeline).min(left);
+                left -= connection.calls;
+                connection.send(&mut source);
+            }
+        }
+        if connections.iter().all(|connection| connection.waiting == 0) {
+            break;
+        }
+        let readable = poll(&connections);
+        for (connection, readable) in connections.iter_mut().zip(readable) {
+            if readable && connection.receive(&mut limited) {
+                done += connection.calls;
+                waits.push(connection.sent.elapsed().as_nanos().min(u32::MAX.into()) as u32);
+            }
+        }
+    }
+    let took = start.elapsed().as_secs_f64();
+
+    waits.sort_unstable();
+    let microseconds = |share: f64| {
+        let place = (waits.len() as f64 * share) as usize;
+        f64::from(waits[place.min(waits.len() - 1)]) / 1000.0
+    };
+    println!(
+        "{done} {limited} {took:.6} {:.1} {:.1} {:.1}",
+        microseconds(0.5),
+        microseconds(0.99),
+        microseconds(0.999)
+    );
+}
+
+/// Where calls come from.
+struct Source {
+    /// The text of a call between its keys.
+    call: Vec<Vec<u8>>,
+    replies: usize,
+    keys: u64,
+    /// The next key, or none if they are drawn by chance.
+    next: Option<u64>,
+    chance: u64,
+}
+
+impl Source {
+    fn write(&mut self, output: &mut Vec<u8>) {
+        let key = match &mut self.next {
+            Some(next) => {
+                *next += 1;
+                *next - 1
+            }
+            None => {
+                self.chance ^= self.chance << 13;
+                self.chance ^= self.chance >> 7;
+                self.chance ^= self.chance << 17;
+                self.chance % self.keys
+            }
+        };
+        let mut text = *b"key:000000000";
+        let mut rest = key;
+        for digit in text[4..].iter_mut().rev() {
+            *digit = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        for (number, part) in self.call.iter().enumerate() {
+            if number > 0 {
+                output.extend(text);
+            }
+            output.extend(part);
+        }
+    }
+}
+
+/// A call as the server reads it, cut at its keys.
+fn encode(words: &[String]) -> Vec<Vec<u8>> {
+    let mut text = String::new();
+    for command in words.split(|word| word == ";") {
+        text += &format!("*{}\r\n", command.len());
+        for word in command {
+            let length = word.replace("KEY", "key:000000000").len();
+            text += &format!("${length}\r\n{word}\r\n");
+        }
+    }
+    text.split("KEY").map(|part| part.into()).collect()
+}
+
+struct Connection {
+    stream: TcpStream,
+    output: Vec<u8>,
+    input: Vec<u8>,
+    /// Calls of the batch, and replies to it that are still to come.
+    calls: u64,
+    waiting: usize,
+    sent: Instant,
+}
+
+impl Connection {
+    fn open(port: u16) -> Self {
+        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self {
+            stream,
+            output: Vec::new(),
+            input: Vec::new(),
+            calls: 0,
+            waiting: 0,
+            sent: Instant::now(),
+        }
+    }
+
+    fn send(&mut self, source: &mut Source) {
+        self.output.clear();
+        for _ in 0..self.calls {
+            source.write(&mut self.output);
+        }
+        self.waiting = self.calls as usize * source.replies;
+        self.sent = Instant::now();
+        self.stream.write_all(&self.output).unwrap();
+    }
+
+    /// Reads what has come. True if the batch is complete with it.
+    fn receive(&mut self, limited: &mut u64) -> bool {
+        let mut buffer = [0; 65536];
+        let length = self.stream.read(&mut buffer).unwrap();
+        assert!(length > 0, "the server closed the connection");
+        self.input.extend(&buffer[..length]);
+        let mut rest = &self.input[..];
+        while let Some(length) = reply_length(rest) {
+            if rest[0] == b'*' && rest[4..].starts_with(b":1\r\n") {
+                *limited += 1;
+            }
+            rest = &rest[length..];
+            self.waiting -= 1;
+        }
+        let consumed = self.input.len() - rest.len();
+        self.input.drain(..consumed);
+        self.waiting == 0
+    }
+}
+
+/// The bytes of the reply at the start of the input; none if not all of it is there. An error ends the program.
+fn reply_length(input: &[u8]) -> Option<usize> {
+    let line = input.iter().position(|&byte| byte == b'\n')? + 1;
+    let text = || std::str::from_utf8(&input[1..line - 2]).unwrap();
+    let number = || text().parse::<i64>().unwrap();
+    match input[0] {
+        b'-' => {
+            eprintln!("the server replied: {}", text());
+            exit(1);
+        }
+        b'$' if number() >= 0 => {
+            let length = line + number() as usize + 2;
+            (input.len() >= length).then_some(length)
+        }
+        b'*' => {
+            let mut length = line;
+            for _ in 0..number() {
+                length += reply_length(&input[length..])?;
+            }
+            Some(length)
+        }
+        _ => Some(line),
+    }
+}
+
+/// `struct pollfd` of the C library.
+#[repr(C)]
+struct PollFd {
+    fd: RawFd,
+    events: i16,
+    happened: i16,
+}
+
+/// Waits, and says which connections have something to read. The standard library cannot; the C library, which every
+/// program is linked to, can.
+fn poll(connections: &[Connection]) -> Vec<bool> {
+    unsafe extern "C" {
+        fn poll(fds: *mut PollFd, count: u64, timeout: i32) -> i32;
+    }
+    const POLLIN: i16 = 1;
+    let mut fds: Vec<_> = connections
+        .iter()
+        .map(|connection| PollFd {
+            fd: connection.stream.as_raw_fd(),
+            events: POLLIN,
+            happened: 0,
+        })
+        .collect();
+    // SAFETY: `fds` are live, and as many as said.
+    let ready = unsafe { poll(fds.as_mut_ptr(), fds.len() as u64, -1) };
+    assert!(ready > 0, "{}", std::io::Error::last_os_error());
+    fds.iter().map(|fd| fd.happened != 0).collect()
+}
