@@ -661,14 +661,17 @@ impl Fuzz {
 impl Look {
     /// Whether its key may have expired by then.
     fn expired_by(&self, time: i128) -> bool {
-        self.expires_at >= 0 && self.expires_at * MILLISECOND <= time + 2 * MILLISECOND
+        self.expires_at >= 0 && (self.expires_at - 2 - self.slack()) * MILLISECOND <= time
     }
 
     fn expires_at(&self, milliseconds: i128) -> bool {
-        // The time left is told a little later than the time.
-        let slack = if self.time_left { 1000 } else { 0 };
         (self.expires_at < 0) == (milliseconds < 0)
-            && (self.expires_at - milliseconds).abs() <= slack
+            && (self.expires_at - milliseconds).abs() <= self.slack()
+    }
+
+    /// The time left is told a little earlier than the time.
+    fn slack(&self) -> i128 {
+        if self.time_left { 1000 } else { 0 }
     }
 
     fn found(&self) -> Found {
