@@ -14,6 +14,11 @@ mod redis;
 mod state;
 mod throttle;
 
+/// The rule against a second statement of it, on what the fuzzer has found.
+#[cfg(test)]
+#[path = "../tests/fuzz/check.rs"]
+mod check;
+
 use std::ffi::{CStr, c_int};
 
 use docs::Parameter;

@@ -4,6 +4,7 @@
 //! what is registered there, and `RedisModule_OnUnload`. Every SAFETY line below rests on that.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_longlong, c_void};
+use std::panic::{self, PanicHookInfo};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::{ptr, slice};
 
@@ -379,6 +380,10 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
         );
         return ERR;
     }
+    // A panic is a defect of ours, and ends the server, which then reports a crash: this is to say where it began.
+    panic::set_hook(Box::new(|panic| {
+        Context(ptr::null_mut()).log(c"warning", last_words(panic));
+    }));
     // A limited call must not look like a write to WATCH and client-side caches, so a write signals itself; and there
     // is no state outside the keyspace that a replica's asynchronous loading or the move of a slot could tear.
     let mut options = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
@@ -535,7 +540,28 @@ unsafe fn free_string(string: *mut raw::RedisModuleString) {
     unsafe { api!(RedisModule_FreeString)(ptr::null_mut(), string) }
 }
 
+/// A panic's place and message, in one line.
+fn last_words(panic: &PanicHookInfo) -> String {
+    format!("redis-cell {} {panic}", crate::VERSION).replace('\n', " ")
+}
+
 /// For texts of our own, in which there is no NUL.
 fn c_string(text: String) -> CString {
     CString::new(text).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[allow(clippy::panic, clippy::unwrap_used, reason = "it is about panics")]
+#[test]
+fn a_panic_is_told_in_one_line_with_its_place() {
+    static LINE: std::sync::Mutex<String> = std::sync::Mutex::new(String::new());
+    panic::set_hook(Box::new(|panic| *LINE.lock().unwrap() = last_words(panic)));
+    panic::catch_unwind(|| panic!("two\nlines")).unwrap_err();
+    drop(panic::take_hook());
+    let line = LINE.lock().unwrap();
+    let begin = format!("redis-cell {} panicked at src/redis.rs:", crate::VERSION);
+    assert!(
+        line.starts_with(&begin) && line.ends_with(": two lines"),
+        "{line}"
+    );
 }

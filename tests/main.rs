@@ -30,6 +30,7 @@ mod moving;
 mod mthrottle;
 mod operating;
 mod package;
+mod panics;
 mod persistence;
 mod pthrottle;
 mod readme;

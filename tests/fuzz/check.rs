@@ -1,0 +1,134 @@
+//! One input of the fuzzer: the rule, and numbers as text, against a second statement of each.
+//!
+//! cargo-fuzz runs it on what it comes up with, `cargo test` on the inputs that were worth keeping.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::indexing_slicing,
+    reason = "it fails by panicking"
+)]
+
+use std::num::NonZero;
+
+use crate::decimal::{self, Decimal};
+use crate::error::Error;
+use crate::funnel::{Funnel, Nanos, Verdict};
+
+#[path = "../support/model.rs"]
+mod model;
+
+use model::{Asked, Refused, Told};
+
+pub fn check(bytes: &[u8]) {
+    let mut input = Input(bytes);
+    let flags = input.byte();
+    let now = input.moment();
+    let tat = match flags % 4 {
+        0 => None,
+        1 => Some(input.moment()),
+        2 => Some(now.saturating_add(input.moment()).min(i64::MAX as u64)),
+        _ => Some(now.saturating_sub(input.moment())),
+    };
+    let unit = [
+        Nanos::PER_SECOND,
+        Nanos::PER_MILLISECOND,
+        NonZero::<u64>::MIN,
+    ][usize::from(flags / 4 % 3)];
+    let [max_burst, count, period, quantity] = [(); 4].map(|()| input.integer());
+    if let (Some(count), Some(period)) = (NonZero::new(count), NonZero::new(period)) {
+        rule(now, tat, max_burst, count, period, unit, quantity);
+    }
+    assert_eq!(
+        Decimal::new(quantity).as_bytes(),
+        quantity.to_string().as_bytes()
+    );
+    text(input.0);
+    let digits: Vec<u8> = input.0.iter().map(|byte| b'0' + byte % 10).collect();
+    text(&digits);
+}
+
+fn rule(
+    now: u64,
+    tat: Option<u64>,
+    max_burst: u64,
+    count: NonZero<u64>,
+    period: NonZero<u64>,
+    unit: NonZero<u64>,
+    quantity: u64,
+) {
+    let asked = Asked {
+        now: now.into(),
+        max_burst: max_burst.into(),
+        count: count.get().into(),
+        period: i128::from(period.get()) * i128::from(unit.get()),
+        quantity: quantity.into(),
+    };
+    let expected = asked
+        .told(tat.map(i128::from))
+        .map_err(|refused| match refused {
+            Refused::TooFast => Error::TooFast,
+            Refused::TooLarge => Error::TooLarge,
+        });
+    let decided = Funnel::new(Nanos(now), max_burst, count, period, unit)
+        .map(|funnel| funnel.decide(tat.map(Nanos), quantity));
+    assert_eq!(decided.map(told), expected, "{asked:?} on {tat:?}");
+}
+
+fn told(verdict: Verdict) -> Told {
+    let span = |nanos: Nanos| i128::from(nanos.0);
+    Told {
+        limited: verdict.limited,
+        limit: verdict.limit.into(),
+        remaining: verdict.remaining.into(),
+        retry_after: verdict.retry_after.map(span),
+        reset_after: span(verdict.reset_after),
+        new_tat: verdict.new_tat.map(span),
+    }
+}
+
+fn text(bytes: &[u8]) {
+    let expected = std::str::from_utf8(bytes)
+        .ok()
+        .filter(|text| {
+            (1..=19).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+        })
+        .and_then(|text| text.parse::<i64>().ok())
+        .map(|number| number as u64);
+    assert_eq!(decimal::parse(bytes), expected, "{}", bytes.escape_ascii());
+}
+
+/// Takes integers off the front of the bytes, zeros when they are used up.
+struct Input<'a>(&'a [u8]);
+
+impl Input<'_> {
+    fn byte(&mut self) -> u8 {
+        let (first, rest) = self.0.split_first().unwrap_or((&0, &[]));
+        self.0 = rest;
+        *first
+    }
+
+    /// One byte tells how many follow, so that small integers are as likely as large ones.
+    fn integer(&mut self) -> u64 {
+        let length = self.byte() % 9;
+        (0..length).fold(0, |integer, _| integer << 8 | u64::from(self.byte()))
+    }
+
+    fn moment(&mut self) -> u64 {
+        self.integer() >> 1
+    }
+}
+
+#[cfg(test)]
+#[test]
+fn what_the_fuzzer_has_found_holds() {
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fuzz/corpus/core");
+    let inputs: Vec<_> = std::fs::read_dir(corpus).unwrap().collect();
+    assert!(inputs.len() > 50, "only {} inputs", inputs.len());
+    for input in inputs {
+        check(&std::fs::read(input.unwrap().path()).unwrap());
+    }
+}

@@ -1,0 +1,12 @@
+#![no_main]
+
+#[path = "check.rs"]
+mod check;
+#[path = "../../src/decimal.rs"]
+mod decimal;
+#[path = "../../src/error.rs"]
+mod error;
+#[path = "../../src/funnel.rs"]
+mod funnel;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| check::check(bytes));
