@@ -142,7 +142,11 @@ impl Callgrind {
         let file = self.folder.join(format!("counts.{}", self.files));
         let text = fs::read_to_string(&file).unwrap_or_else(|error| {
             let there: Vec<_> = fs::read_dir(&self.folder).unwrap().collect();
-            panic!("{error}: {} of {there:?}\n{}", file.display(), self.server.log())
+            panic!(
+                "{error}: {} of {there:?}\n{}",
+                file.display(),
+                self.server.log()
+            )
         });
         let total = text.lines().find_map(|line| line.strip_prefix("totals: "));
         total.unwrap().parse().unwrap()
