@@ -2,7 +2,9 @@
 
 use redis::{Connection, Value};
 
-use crate::support::{Server, run, throttle};
+use crate::persistence::commands;
+use crate::support::random::Random;
+use crate::support::{Server, run, throttle, wait_until};
 
 /// Whether the call was limited, and what it says of each group.
 fn mthrottle(connection: &mut Connection, arguments: &str) -> (bool, Vec<[i64; 5]>) {
@@ -259,19 +261,12 @@ fn any_sequence_of_calls_is_all_or_nothing() {
     let mut connection = server.connect();
     let limits = [3, 10, 25, 60, 400, 1];
     let mut left = limits;
-    // A full period generator with a fixed seed: the same calls in every run.
-    let mut state: u64 = 42;
-    let mut random = |below: usize| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % below
-    };
+    let mut random = Random::new(42);
     let mut seen = [0, 0];
     for _ in 0..1_000 {
         let mut groups: Vec<(usize, i64)> = Vec::new();
-        for _ in 0..=random(4) {
-            let (key, quantity) = (random(limits.len()), random(4) as i64 - 1);
+        for _ in 0..=random.below(4) {
+            let (key, quantity) = (random.below(limits.len()), random.below(4) as i64 - 1);
             if groups.iter().all(|&(other, _)| other != key) {
                 groups.push((key, quantity.max(0)));
             }
@@ -308,4 +303,63 @@ fn any_sequence_of_calls_is_all_or_nothing() {
         seen[usize::from(limited)] += 1;
     }
     assert!(seen[0] > 100 && seen[1] > 100, "{seen:?}");
+}
+
+#[test]
+fn replicas_and_files_get_all_limits_of_a_call_as_one_transaction() {
+    let server = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut connection = server.connect();
+    mthrottle(&mut connection, "a 4 1 60 5 b 4 1 60 1 c 4 1 60 0");
+    // Limited as a whole, and an error: nothing.
+    assert!(mthrottle(&mut connection, "b 4 1 60 1 a 4 1 60 1").0);
+    error(&mut connection, "b 4 1 60 1 b 4 1 60 1");
+    let words: Vec<Vec<String>> = commands(&server.folder)
+        .into_iter()
+        .map(|command| {
+            command
+                .into_iter()
+                .map(|word| String::from_utf8(word).unwrap())
+                .collect()
+        })
+        .collect();
+    let words: Vec<Vec<&str>> = words
+        .iter()
+        .map(|words| words.iter().map(String::as_str).collect())
+        .collect();
+    let of =
+        |key: &'static str| -> i64 { run(&mut server.connect(), &format!("GET {key}")).unwrap() };
+    let (a, b) = (of("a"), of("b"));
+    let set = |key: &str, tat: i64| format!("SET {key} {tat} PXAT {}", (tat + 999_999) / 1_000_000);
+    let words: Vec<String> = words
+        .iter()
+        .map(|words| words.join(" "))
+        .filter(|words| words != "SELECT 0")
+        .collect();
+    assert_eq!(words, ["MULTI", &set("a", a), &set("b", b), "EXEC"]);
+}
+
+#[test]
+fn in_a_cluster_the_keys_share_a_hash_tag() {
+    let server = Server::start_with(&["--cluster-enabled", "yes"]);
+    let mut connection = server.connect();
+    let mut slots = redis::cmd("CLUSTER");
+    slots.arg("ADDSLOTS");
+    (0..16_384).for_each(|slot| {
+        slots.arg(slot);
+    });
+    slots.exec(&mut connection).unwrap();
+    wait_until("a cluster of one", || {
+        run::<String>(&mut connection, "CLUSTER INFO")
+            .unwrap()
+            .contains("cluster_state:ok")
+    });
+    assert!(
+        !mthrottle(
+            &mut connection,
+            "{user1}:second 4 1 60 1 {user1}:day 4 1 60 1"
+        )
+        .0
+    );
+    let refused = error(&mut connection, "user1 4 1 60 1 user2 4 1 60 1");
+    assert!(refused.starts_with("CROSSSLOT"), "{refused}");
 }

@@ -268,7 +268,7 @@ fn acknowledged(ledgers: &[Ledger]) -> Vec<i64> {
 }
 
 /// Every command in the server's append-only file, or files from Redis 7 on.
-fn commands(folder: &Path) -> Vec<Vec<Vec<u8>>> {
+pub fn commands(folder: &Path) -> Vec<Vec<Vec<u8>>> {
     let files = folder.join("appendonlydir");
     let mut paths = vec![folder.join("appendonly.aof")];
     if files.exists() {

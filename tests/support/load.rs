@@ -56,7 +56,7 @@ pub fn mixed_call(connection: &mut Connection, client: usize, turn: usize) {
     let short = format!("short/{client}/{turn}");
     let own = format!("own/{client}");
     let shared = format!("shared/{}", turn % 50);
-    match turn % 9 {
+    match turn % 11 {
         0 => throttle(connection, &format!("{new} 4 1 60"))[0],
         1 => throttle(connection, &format!("{own} 1000000 7 60 3"))[0],
         2 => throttle(connection, "full 0 1 3600")[0],
@@ -90,6 +90,15 @@ pub fn mixed_call(connection: &mut Connection, client: usize, turn: usize) {
                 pipeline.add_command(command(&format!("CL.THROTTLE shared/{other} 49 1 60")));
             }
             pipeline.query::<Vec<[i64; 5]>>(connection).unwrap()[0][0]
+        }
+        8 => {
+            run::<[i64; 5]>(connection, &format!("CL.PTHROTTLE {own} 1000000 7 60000")).unwrap()[0]
+        }
+        9 => {
+            let call =
+                format!("CL.MTHROTTLE {own} 1000000 7 60 2 {shared} 99 7 60 1 {new}/m 4 1 60 1");
+            let reply: Vec<Value> = run(connection, &call).unwrap();
+            redis::from_redis_value_ref(&reply[0]).unwrap()
         }
         // Gone at once, and a million of them a second.
         _ => throttle(connection, &format!("{short} 15 1000000 1"))[0],
