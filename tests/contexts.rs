@@ -69,6 +69,23 @@ fn lua_gets_a_table_of_integers_and_errors_as_errors() {
     );
 }
 
+/// Lua's numbers, not ours: the decision is exact all the same.
+#[test]
+fn lua_rounds_integers_beyond_53_bits() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let call = "CL.THROTTLE key 9007199254740992 1000000000 1 9007199254740994";
+    assert_eq!(
+        run::<[i64; 5]>(&mut connection, call).unwrap()[..2],
+        [1, 9_007_199_254_740_993]
+    );
+    let script = redis::Script::new(
+        "return redis.call('CL.THROTTLE', KEYS[1], '9007199254740992', 1000000000, 1, '9007199254740993')",
+    );
+    let reply: [i64; 5] = script.key("key").invoke(&mut connection).unwrap();
+    assert_eq!(reply[..2], [0, 9_007_199_254_740_992]);
+}
+
 #[test]
 fn functions_call_it_like_lua() {
     let server = Server::start();

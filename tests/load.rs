@@ -67,7 +67,7 @@ fn under_a_long_mixed_load_memory_and_time_per_call_stay_as_they_were() {
     );
     assert!(calls.iter().all(|&calls| calls > 0), "{calls:?}");
     // The keys that are alive come and go; a leak grows with the calls.
-    assert!(memory[1] < memory[0] + (1 << 20), "{memory:?} bytes");
+    assert!(memory[1] < memory[0] + (512 << 10), "{memory:?} bytes");
     assert!(
         resident[1] < resident[0] + (4 << 20),
         "{resident:?} bytes resident"
@@ -103,7 +103,8 @@ impl Sample {
             text.unwrap().parse().unwrap()
         };
         Self {
-            memory: info(connection, "used_memory").parse().unwrap(),
+            // Also what the module allocates, where the server's allocator is everybody's.
+            memory: info(connection, "allocator_allocated").parse().unwrap(),
             resident: pages * 4096,
             calls: field("calls="),
             microseconds: field("usec="),
