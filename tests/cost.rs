@@ -121,7 +121,7 @@ impl Callgrind {
         );
         Self {
             connection: server.connect(),
-            server: server,
+            server,
             folder,
             files: 0,
         }
