@@ -10,7 +10,12 @@ struct Snapshot {
     key: Option<Vec<u8>>,
     expires: i64,
     changes: String,
-    replication: String,
+    /// The append-only file gets what replicas get.
+    propagated: String,
+}
+
+fn server() -> Server {
+    Server::start_with(&["--appendonly", "yes"])
 }
 
 impl Snapshot {
@@ -22,14 +27,13 @@ impl Snapshot {
                 .to_string()
         };
         let persistence: String = run(connection, "INFO persistence").unwrap();
-        let replication: String = run(connection, "INFO replication").unwrap();
         // Whether there is an expiry; PTTL itself moves with time.
         let ttl: i64 = run(connection, "PTTL key").unwrap();
         Self {
             key: run(connection, "DUMP key").unwrap(),
             expires: ttl.min(0),
             changes: field(&persistence, "rdb_changes_since_last_save:"),
-            replication: field(&replication, "master_repl_offset:"),
+            propagated: field(&persistence, "aof_current_size:"),
         }
     }
 }
@@ -54,7 +58,7 @@ fn error_of(connection: &mut Connection, arguments: &str) -> String {
 
 #[test]
 fn a_wrong_number_of_arguments_is_the_servers_own_arity_error() {
-    let server = Server::start();
+    let server = server();
     let mut connection = server.connect();
     let arity = "ERR wrong number of arguments for 'cl.throttle' command";
     for arguments in [
@@ -74,7 +78,7 @@ fn a_wrong_number_of_arguments_is_the_servers_own_arity_error() {
 
 #[test]
 fn an_argument_that_is_not_a_64_bit_integer_is_named() {
-    let server = Server::start();
+    let server = server();
     let mut connection = server.connect();
     throttle(&mut connection, "key 15 30 60");
     let wrong: [&[u8]; 15] = [
@@ -111,7 +115,7 @@ fn an_argument_that_is_not_a_64_bit_integer_is_named() {
 
 #[test]
 fn an_argument_below_its_least_value_is_named() {
-    let server = Server::start();
+    let server = server();
     let mut connection = server.connect();
     for (arguments, expected) in [
         ("key -1 30 60", "ERR max_burst must be 0 or more"),
@@ -139,7 +143,7 @@ fn an_argument_below_its_least_value_is_named() {
 
 #[test]
 fn more_than_one_token_per_nanosecond_is_refused() {
-    let server = Server::start();
+    let server = server();
     let mut connection = server.connect();
     for arguments in [
         "key 15 1000000001 1",
@@ -160,7 +164,7 @@ fn more_than_one_token_per_nanosecond_is_refused() {
 
 #[test]
 fn a_funnel_that_outlasts_the_clock_is_refused() {
-    let server = Server::start();
+    let server = server();
     let mut connection = server.connect();
     for arguments in [
         "key 9223372036854775807 30 60",
@@ -188,7 +192,7 @@ fn a_funnel_that_outlasts_the_clock_is_refused() {
 
 #[test]
 fn arguments_are_checked_before_the_key_is_opened() {
-    let server = Server::start();
+    let server = server();
     let mut connection = server.connect();
     run::<()>(&mut connection, "RPUSH key 1").unwrap();
     assert_eq!(
@@ -203,7 +207,7 @@ fn arguments_are_checked_before_the_key_is_opened() {
 
 #[test]
 fn a_key_of_another_type_is_the_servers_own_wrongtype_error() {
-    let server = Server::start();
+    let server = server();
     let mut connection = server.connect();
     for make in [
         "RPUSH key a",
@@ -229,7 +233,7 @@ fn a_key_of_another_type_is_the_servers_own_wrongtype_error() {
 
 #[test]
 fn a_string_that_is_no_tat_is_refused_and_left_alone() {
-    let server = Server::start();
+    let server = server();
     let mut connection = server.connect();
     let not_a_tat: [&[u8]; 16] = [
         b"",

@@ -145,3 +145,20 @@ fn examples_for_clients_are_excerpts_of_what_the_tests_run() {
         }
     }
 }
+
+/// A cost in the README is one that `scripts/bench` has measured.
+#[test]
+fn costs_are_those_of_the_committed_results() {
+    let read = |file: &str| fs::read_to_string(Path::new(ROOT).join(file)).unwrap();
+    let (readme, results) = (read("README.md"), read("scripts/bench-results/README.md"));
+    let table = readme.split("| one check | instructions").nth(1).unwrap();
+    let rows: Vec<_> = table
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .collect();
+    assert!(rows.len() > 5);
+    for row in rows {
+        assert!(results.contains(row), "{row}");
+    }
+}
