@@ -28,6 +28,11 @@ fn the_archive_holds_the_library_and_the_line_that_loads_it() {
             .arg("-C")
             .arg(folder),
     );
+    let license = fs::read_to_string(folder.join("LICENSE")).unwrap();
+    assert!(
+        license.contains("BSD 3-Clause"),
+        "redis-module's notice is missing"
+    );
     // As a user does: the path is where the library is.
     let settings = folder.join("redis-cell.conf");
     let line = fs::read_to_string(&settings).unwrap();
