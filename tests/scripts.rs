@@ -14,8 +14,10 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
     let temporary = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("run-{port}"));
     std::fs::create_dir_all(&temporary).unwrap();
     let script = || {
-        let mut command = Command::new("scripts/run");
+        // Ctrl-C would be ignored if it is where the tests run, as in a shell's background.
+        let mut command = Command::new("env");
         command
+            .args(["--default-signal=INT", "scripts/run"])
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .env("PORT", port.to_string())
             .env("TMPDIR", &temporary);
