@@ -105,7 +105,7 @@ impl Callgrind {
         fs::create_dir_all(&folder).unwrap();
         // Each TIME makes callgrind write a file and count from 0 again.
         let script = format!(
-            "#!/bin/sh\nexec valgrind --tool=callgrind --collect-atstart=no --toggle-collect=call \
+            "#!/bin/sh\nexec valgrind --tool=callgrind --trace-children=yes --collect-atstart=no --toggle-collect=call \
              --dump-before=timeCommand '--callgrind-out-file={}/counts' '{}' \"$@\"\n",
             folder.display(),
             executable().display()
