@@ -21,34 +21,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redis::{Client, Connection, FromRedisValue, RedisResult};
 
-/// The five integers of a reply, by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Throttle {
-    pub limited: i64,
-    pub limit: i64,
-    pub remaining: i64,
-    pub retry_after: i64,
-    pub reset_after: i64,
-}
-
-impl From<[i64; 5]> for Throttle {
-    fn from([limited, limit, remaining, retry_after, reset_after]: [i64; 5]) -> Self {
-        Self {
-            limited,
-            limit,
-            remaining,
-            retry_after,
-            reset_after,
-        }
-    }
-}
-
-impl Throttle {
-    pub fn allowed(&self) -> bool {
-        self.limited == 0
-    }
-}
-
 /// Runs a command that is written as a user types it, words split at spaces.
 pub fn run<T: FromRedisValue>(
     connection: &mut impl redis::ConnectionLike,
