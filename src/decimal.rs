@@ -1,5 +1,5 @@
-//! Whole numbers as decimal text, eight digits at a time. A call reads and writes some sixty digits; one at a time, or
-//! by the machinery of `fmt`, they would cost more than the rule itself.
+//! Whole numbers as decimal text, the long ones eight digits at a time. A call reads and writes some sixty digits; one at
+//! a time, or by the machinery of `fmt`, they would cost more than the rule itself.
 
 use std::num::NonZero;
 
@@ -10,42 +10,67 @@ const MAX_DIGITS: usize = 19;
 const BLOCK: NonZero<u64> = NonZero::new(100_000_000).unwrap();
 
 /// The number that 1 to 19 digits spell, with no sign and no space, if it fits in 63 bits.
+#[inline(always)]
 pub fn parse(text: &[u8]) -> Option<u64> {
-    if text.is_empty() || text.len() > MAX_DIGITS {
-        return None;
-    }
-    // 19 digits fit in 64 bits, so nothing wraps.
-    let mut number: u64 = 0;
-    let mut rest = text;
-    while let Some((block, after)) = rest.split_first_chunk() {
-        number = number
-            .wrapping_mul(BLOCK.get())
-            .wrapping_add(parse_block(*block)?);
-        rest = after;
-    }
-    for &byte in rest {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
-        }
-        number = number.wrapping_mul(10).wrapping_add(digit.into());
-    }
+    let number = match text.len() {
+        MAX_DIGITS => parse_longest(text)?,
+        1..MAX_DIGITS => parse_one_by_one(text)?,
+        _ => return None,
+    };
     i64::try_from(number).ok().map(|_| number)
 }
 
-/// So many digits, and their sum in the loop below, fit in any integer with room to spare.
-pub const SHORT: usize = 9;
-
-/// The number that up to `SHORT` digits spell, one by one: for few of them that is quicker.
+/// The number that `MAX_DIGITS` digits spell, which are those of any moment from 2001 to 2262.
 #[inline(always)]
-pub fn parse_short(text: &[u8]) -> Option<i64> {
-    let mut number: i64 = 0;
+fn parse_longest(text: &[u8]) -> Option<u64> {
+    let (first, rest) = text.split_first_chunk()?;
+    let (second, _) = rest.split_first_chunk()?;
+    // The last block holds three digits, after five that the second has already.
+    let first = digits(first);
+    let second = digits(second);
+    let third = digits(text.last_chunk()?) & 0xffff_ff00_0000_0000;
+    if not_digits(first) | not_digits(second) | not_digits(third) != 0 {
+        return None;
+    }
+    let number = value(first)
+        .wrapping_mul(BLOCK.get())
+        .wrapping_add(value(second));
+    Some(
+        number
+            .wrapping_mul(1000)
+            .wrapping_add(value_of_last_four(third)),
+    )
+}
+
+/// For fewer digits than `MAX_DIGITS`: their number fits in 64 bits, so nothing wraps.
+#[cold]
+fn parse_one_by_one(text: &[u8]) -> Option<u64> {
+    let mut number: u64 = 0;
     for &byte in text {
-        let digit = byte.wrapping_sub(b'0');
+        let digit = u64::from(byte).wrapping_sub(u64::from(b'0'));
         if digit > 9 {
             return None;
         }
-        number = number.wrapping_mul(10).wrapping_add(digit.into());
+        number = number.wrapping_mul(10).wrapping_add(digit);
+    }
+    Some(number)
+}
+
+/// The number that 1 to 9 digits spell, of which the first is not 0. The usual argument of a call is such.
+#[inline(always)]
+pub fn parse_short(text: &[u8]) -> Option<u32> {
+    let (&first, rest) = text.split_first()?;
+    let first = u32::from(first).wrapping_sub(u32::from(b'1'));
+    if first > 8 || rest.len() > 8 {
+        return None;
+    }
+    let mut number = first.wrapping_add(1);
+    for &byte in rest {
+        let digit = u32::from(byte).wrapping_sub(u32::from(b'0'));
+        if digit > 9 {
+            return None;
+        }
+        number = number.wrapping_mul(10).wrapping_add(digit);
     }
     Some(number)
 }
@@ -80,20 +105,38 @@ impl Decimal {
     }
 }
 
+/// The digits of a block of text, the first in the lowest byte.
+#[inline(always)]
+fn digits(block: &[u8; 8]) -> u64 {
+    u64::from_le_bytes(*block) ^ 0x3030_3030_3030_3030
+}
+
+/// Not 0 if a byte is no digit.
+#[inline(always)]
+fn not_digits(digits: u64) -> u64 {
+    // A byte above 9 has, itself or with 6 added, something in its upper half; a carry comes only out of such a byte.
+    (digits | digits.wrapping_add(0x0606_0606_0606_0606)) & 0xf0f0_f0f0_f0f0_f0f0
+}
+
 /// The number that eight digits spell.
 ///
 /// Lanes of one word: eight digits become four numbers below 100, two below 10,000, one below 100,000,000, each step by
 /// one multiplication that adds every second lane to ten, a hundred or ten thousand times its neighbour.
-fn parse_block(block: [u8; 8]) -> Option<u64> {
-    let text = u64::from_le_bytes(block);
-    let digits = text ^ 0x3030_3030_3030_3030;
-    // A byte above 9 has, itself or with 6 added, something in its upper half; a carry comes only out of such a byte.
-    if (digits | digits.wrapping_add(0x0606_0606_0606_0606)) & 0xf0f0_f0f0_f0f0_f0f0 != 0 {
-        return None;
-    }
-    let pairs = (digits.wrapping_mul(10 << 8 | 1) >> 8) & 0x00ff_00ff_00ff_00ff;
-    let quads = (pairs.wrapping_mul(100 << 16 | 1) >> 16) & 0x0000_ffff_0000_ffff;
-    Some(quads.wrapping_mul(10_000 << 32 | 1) >> 32)
+#[inline(always)]
+fn value(digits: u64) -> u64 {
+    let quads = (pairs(digits).wrapping_mul(100 << 16 | 1) >> 16) & 0x0000_ffff_0000_ffff;
+    quads.wrapping_mul(10_000 << 32 | 1) >> 32
+}
+
+/// The number that the last four of eight digits spell.
+#[inline(always)]
+fn value_of_last_four(digits: u64) -> u64 {
+    pairs(digits).wrapping_mul(100 << 16 | 1) >> 48
+}
+
+#[inline(always)]
+fn pairs(digits: u64) -> u64 {
+    (digits.wrapping_mul(10 << 8 | 1) >> 8) & 0x00ff_00ff_00ff_00ff
 }
 
 /// The eight digits of a number below 100,000,000, by the same lanes in the other direction.
@@ -146,6 +189,20 @@ mod tests {
         assert_eq!(parse(b"0000000000000000007"), Some(7));
         assert_eq!(parse(b"00000000000000000007"), None, "20 digits");
         assert_eq!(parse(b""), None);
+    }
+
+    #[test]
+    fn a_short_number_is_read_or_left_to_the_server() {
+        for number in (0..1_000_000_000).step_by(997).chain(numbers()) {
+            let text = number.to_string();
+            let expected = (1..1_000_000_000).contains(&number).then_some(number);
+            assert_eq!(parse_short(text.as_bytes()).map(u64::from), expected);
+        }
+        for text in [
+            "", "01", "-1", "+1", " 1", "1 ", "1/", "1:", "/1", ":1", "1\0",
+        ] {
+            assert_eq!(parse_short(text.as_bytes()), None, "{text}");
+        }
     }
 
     #[test]

@@ -40,7 +40,7 @@ mod properties;
 mod tests;
 
 /// The last moment that can be stored: 2^63 - 1 ns after the epoch, in the year 2262.
-const LAST: u128 = i64::MAX as u128;
+const LAST: u64 = i64::MAX.cast_unsigned();
 
 /// A span of time, or a moment as the span since the Unix epoch, in whole nanoseconds: 0 to 2^63 - 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,7 +52,8 @@ impl Nanos {
 
     /// This span in a coarser unit, rounded up: who waits that long has waited long enough.
     pub fn round_up(self, per_unit: NonZero<u64>) -> u64 {
-        self.0.div_ceil(per_unit.get())
+        // Two spans of 63 bits add up in 64.
+        self.0.wrapping_add(per_unit.get().wrapping_sub(1)) / per_unit
     }
 }
 
@@ -107,13 +108,12 @@ impl Funnel {
         if u128::from(count.get()) > period.get() {
             return Err(Error::TooFast);
         }
-        let limit = max_burst
-            .checked_add(1)
-            .filter(|&limit| u128::from(limit) <= LAST)
-            .ok_or(Error::TooLarge)?;
-        let tolerance = time_to_leak(limit, count, period)
-            .filter(|tolerance| u128::from(now.0).saturating_add(u128::from(tolerance.0)) <= LAST)
-            .ok_or(Error::TooLarge)?;
+        let limit = max_burst.checked_add(1).ok_or(Error::TooLarge)?;
+        // No less than `limit`, at a token per nanosecond or slower: so that fits in 63 bits where this does.
+        let tolerance = time_to_leak(limit, count, period);
+        if now.0.saturating_add(tolerance.0) > LAST {
+            return Err(Error::TooLarge);
+        }
         Ok(Self {
             now,
             limit,
@@ -129,14 +129,20 @@ impl Funnel {
         let backlog = Nanos(tat.map_or(0, |tat| tat.0.saturating_sub(self.now.0)));
 
         // More than the funnel holds can never pass, however long the caller waits.
-        let increment = match self.increment(quantity) {
-            Some(increment) => increment,
-            None => return self.limited(backlog, None),
-        };
+        if quantity > self.limit {
+            return self.limited(backlog, self.remaining(backlog), None);
+        }
+        let increment = time_to_leak(quantity, self.count, self.period);
         let room = self.tolerance.0.saturating_sub(increment.0);
         let wait = backlog.0.saturating_sub(room);
         if wait > 0 {
-            return self.limited(backlog, Some(Nanos(wait)));
+            // Where there is no room for one, none remain.
+            let remaining = if quantity == 1 {
+                0
+            } else {
+                self.remaining(backlog)
+            };
+            return self.limited(backlog, remaining, Some(Nanos(wait)));
         }
 
         let reset_after = Nanos(backlog.0.saturating_add(increment.0));
@@ -151,23 +157,15 @@ impl Funnel {
     }
 
     #[inline(always)]
-    fn limited(&self, backlog: Nanos, retry_after: Option<Nanos>) -> Verdict {
+    fn limited(&self, backlog: Nanos, remaining: u64, retry_after: Option<Nanos>) -> Verdict {
         Verdict {
             limited: true,
             limit: self.limit,
-            remaining: self.remaining(backlog),
+            remaining,
             retry_after,
             reset_after: backlog,
             new_tat: None,
         }
-    }
-
-    /// The time that `quantity` tokens take to leak; none if the funnel does not hold that many.
-    fn increment(&self, quantity: u64) -> Option<Nanos> {
-        if quantity > self.limit {
-            return None;
-        }
-        time_to_leak(quantity, self.count, self.period)
     }
 
     /// The most tokens whose increment fits between a backlog and the tolerance.
@@ -192,17 +190,17 @@ impl Funnel {
     }
 }
 
-/// `floor(tokens * period / count)`; none if it does not fit in 63 bits.
+/// `floor(tokens * period / count)`, or 2^64 - 1 if it is more.
 #[inline(always)]
-fn time_to_leak(tokens: u64, count: NonZero<u64>, period: NonZero<u128>) -> Option<Nanos> {
+fn time_to_leak(tokens: u64, count: NonZero<u64>, period: NonZero<u128>) -> Nanos {
     let short = u64::try_from(period.get()).ok();
-    let span = match short.and_then(|period| tokens.checked_mul(period)) {
-        Some(product) => product / count,
+    match short.and_then(|period| tokens.checked_mul(period)) {
+        Some(product) => Nanos(product / count),
         None => {
-            // A product beyond 128 bits is, divided by a count of 63 bits, a span beyond 63 bits.
-            let product = u128::from(tokens).checked_mul(period.get())?;
-            u64::try_from(product / NonZero::<u128>::from(count)).ok()?
+            // A product beyond 128 bits is, divided by a count of 63 bits, a span beyond 64 bits.
+            let product = u128::from(tokens).saturating_mul(period.get());
+            let span = product / NonZero::<u128>::from(count);
+            Nanos(u64::try_from(span).unwrap_or(u64::MAX))
         }
-    };
-    (u128::from(span) <= LAST).then_some(Nanos(span))
+    }
 }

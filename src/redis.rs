@@ -154,19 +154,19 @@ pub unsafe fn run(
     OK
 }
 
-/// The system's wall clock. One that stands before 1970 or after 2262 counts as standing there.
+/// The system's wall clock. One that stands before 1970 or in 2262 or later counts as standing there.
 pub fn now() -> Nanos {
+    /// With any fraction it is still in 63 bits of nanoseconds.
+    const LAST_SECOND: i64 = i64::MAX / 1_000_000_000 - 1;
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     // SAFETY: this writes `time`, and fails only for a clock that does not exist.
     unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &mut time) };
-    let nanos = time
-        .tv_sec
-        .saturating_mul(1_000_000_000)
-        .saturating_add(time.tv_nsec);
-    Nanos(nanos.max(0).cast_unsigned())
+    let seconds = time.tv_sec.clamp(0, LAST_SECOND).cast_unsigned();
+    let nanos = time.tv_nsec.cast_unsigned();
+    Nanos(seconds.wrapping_mul(1_000_000_000).wrapping_add(nanos))
 }
 
 /// The server's context of one call.
@@ -259,11 +259,9 @@ impl Argument {
     /// The integer that it spells, by the server's own rules: none if it is not one or not in 64 bits.
     #[inline(always)]
     pub fn integer(&self) -> Option<i64> {
-        // The usual argument has neither sign nor leading zero, and is read here for a third of the server's price.
-        match self.bytes() {
-            text @ [b'1'..=b'9', ..] if text.len() <= decimal::SHORT => decimal::parse_short(text),
-            _ => self.any_integer(),
-        }
+        // The usual argument is short, and read here for a fourth of the server's price.
+        decimal::parse_short(self.bytes())
+            .map_or_else(|| self.any_integer(), |short| Some(short.into()))
     }
 
     #[cold]
@@ -308,6 +306,7 @@ impl Key<'_> {
 
     /// Makes the key a string of these bytes that expires at `expire_at` ms since the epoch, here and, as that very
     /// effect, in the AOF and on replicas.
+    #[inline(always)]
     pub fn set(&mut self, bytes: &[u8], expire_at: u64) {
         let expiry = Decimal::new(expire_at);
         // SAFETY: the handle is open for writing and holds a string or nothing. The buffer has the length of the bytes,

@@ -27,6 +27,7 @@ impl<'a> State<'a> {
     }
 
     /// Stores the TAT until it has passed: the key expires at the first whole millisecond that is not before it.
+    #[inline(always)]
     pub fn store(&mut self, tat: Nanos) {
         let expire_at = tat.round_up(Nanos::PER_MILLISECOND);
         self.key.set(Decimal::new(tat.0).as_bytes(), expire_at);

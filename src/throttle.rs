@@ -27,6 +27,7 @@ pub fn cl_pthrottle(context: &Context, arguments: &[Argument]) -> Result<Outcome
     Ok(throttle(context, arguments, Nanos::PER_MILLISECOND)?)
 }
 
+#[inline(always)]
 fn throttle(
     context: &Context,
     arguments: &[Argument],
