@@ -25,11 +25,58 @@ const NAMES: [&str; 4] = ["max_burst", "count", "period", "quantity"];
 
 #[test]
 fn hostile_calls_get_the_right_answer_and_change_nothing_else() {
+    let fuzz = run_visits(1, Fuzz::visit, Fuzz::check);
+
+    let mut expected = vec![
+        ALLOWED.to_string(),
+        LOOKED.to_string(),
+        LIMITED.to_string(),
+        NEVER.to_string(),
+        arity("cl.throttle"),
+        arity("cl.mthrottle"),
+        in_group(1, WRONG_TYPE.into()),
+        in_group(2, SAME_KEY.into()),
+        WRONG_TYPE.to_string(),
+        NOT_A_STATE.to_string(),
+        TOO_FAST.to_string(),
+        TOO_LARGE.to_string(),
+    ];
+    for name in NAMES {
+        expected.push(not_an_integer(name));
+        expected.push(below_least(name));
+    }
+    fuzz.has_seen(&expected);
+}
+
+#[test]
+fn hostile_groups_are_all_or_nothing() {
+    let fuzz = run_visits(10, Fuzz::visit_of_several, Fuzz::check_several);
+
+    fuzz.has_seen(&[
+        ALLOWED.to_string(),
+        LOOKED.to_string(),
+        LIMITED.to_string(),
+        in_group(1, WRONG_TYPE.into()),
+        in_group(2, WRONG_TYPE.into()),
+        in_group(1, NOT_A_STATE.into()),
+        in_group(2, NOT_A_STATE.into()),
+        in_group(2, SAME_KEY.into()),
+        in_group(3, SAME_KEY.into()),
+        in_group(2, "ERR quantity is missing".into()),
+    ]);
+}
+
+/// Makes `FUZZ_CALLS` calls, or one of so many of them.
+fn run_visits(
+    one_of: u64,
+    visit: fn(&mut Fuzz) -> Visit,
+    check: fn(&mut Fuzz, &Visit, &Seen) -> Result<(), String>,
+) -> Fuzz {
     let setting = |name, default| {
         std::env::var(name).map_or(default, |value| value.parse::<u64>().expect(name))
     };
     let seed = setting("FUZZ_SEED", 1);
-    let calls = setting("FUZZ_CALLS", 200_000);
+    let calls = setting("FUZZ_CALLS", 200_000) / one_of;
 
     // The AOF holds what replicas are sent, and INFO tells its length call by call.
     let server = Server::start_with(&[
@@ -59,13 +106,14 @@ fn hostile_calls_get_the_right_answer_and_change_nothing_else() {
         outcomes: BTreeMap::new(),
     };
     while fuzz.made < calls {
-        let visits: Vec<Visit> = (0..VISITS_PER_PIPELINE).map(|_| fuzz.visit()).collect();
+        let visits: Vec<Visit> = (0..VISITS_PER_PIPELINE).map(|_| visit(&mut fuzz)).collect();
         let packed: Bytes = visits.iter().flat_map(Visit::packed).collect();
         let mut check = || -> RedisResult<()> {
             connection.send_packed_command(&packed)?;
             for visit in &visits {
                 let answers = visit.answers(&mut connection)?;
-                if let Err(wrong) = fuzz.check(visit, &answers) {
+                let seen = Seen::read(&answers, fuzz.time_left);
+                if let Err(wrong) = seen.and_then(|seen| check(&mut fuzz, visit, &seen)) {
                     panic!("seed {seed}, after {} calls: {wrong}\n{visit:?}", fuzz.made);
                 }
             }
@@ -74,32 +122,7 @@ fn hostile_calls_get_the_right_answer_and_change_nothing_else() {
         check().unwrap_or_else(|error| panic!("seed {seed}: {error}\n{}", server.log()));
     }
     println!("seed {seed}, {} calls: {:#?}", fuzz.made, fuzz.outcomes);
-
-    // A run that seldom gets somewhere shows little about it.
-    let mut expected = vec![
-        ALLOWED.to_string(),
-        LOOKED.to_string(),
-        LIMITED.to_string(),
-        NEVER.to_string(),
-        arity("cl.throttle"),
-        arity("cl.mthrottle"),
-        in_group(1, WRONG_TYPE.into()),
-        in_group(2, SAME_KEY.into()),
-        WRONG_TYPE.to_string(),
-        NOT_A_STATE.to_string(),
-        TOO_FAST.to_string(),
-        TOO_LARGE.to_string(),
-    ];
-    for name in NAMES {
-        expected.push(not_an_integer(name));
-        expected.push(below_least(name));
-    }
-    for outcome in expected {
-        let times = fuzz.outcomes.get(&outcome).copied().unwrap_or(0);
-        assert!(times * 1000 >= fuzz.made, "{outcome}: only {times} times");
-    }
-    let blurred = fuzz.outcomes.get(BLURRED).copied().unwrap_or(0);
-    assert!(blurred * 4 <= fuzz.made, "{blurred} effects went unseen");
+    fuzz
 }
 
 const ALLOWED: &str = "allowed and stored";
@@ -136,9 +159,10 @@ fn least(name: &str) -> i128 {
     i128::from(name == "count" || name == "period")
 }
 
-/// Something is done to a key, and then it is called a few times, with a look before and after each call.
+/// Something is done to a key, and then it is called a few times, with a look before and after each call. Or to several
+/// keys, and then there is one call of all of them, with a look at each before and after it.
 struct Visit {
-    key: Bytes,
+    keys: Vec<Bytes>,
     place: Place,
     commands: Vec<(Role, Command)>,
 }
@@ -295,6 +319,42 @@ impl Look {
     }
 }
 
+/// What came of a visit.
+struct Seen<'a> {
+    looks: Vec<Look>,
+    replies: Vec<&'a Value>,
+    exec: Option<&'a Value>,
+}
+
+impl<'a> Seen<'a> {
+    fn read(answers: &'a [(Role, Value)], time_left: bool) -> Result<Self, String> {
+        let (mut looks, mut replies, mut exec) = (Vec::new(), Vec::new(), None);
+        let mut rest = answers;
+        while let [(role, reply), ..] = rest {
+            let used = if *role == Role::Look {
+                COMMANDS_PER_LOOK
+            } else {
+                1
+            };
+            match role {
+                Role::Look => {
+                    let look = Look::read(rest, time_left);
+                    looks.push(look.ok_or_else(|| format!("{:?}", &rest[..COMMANDS_PER_LOOK]))?);
+                }
+                Role::Call => replies.push(reply),
+                Role::Exec => exec = Some(reply),
+                Role::Other | Role::Multi => {}
+            }
+            rest = &rest[used..];
+        }
+        Ok(Self {
+            looks,
+            replies,
+            exec,
+        })
+    }
+}
+
 struct Fuzz {
     random: Random,
     /// Expiries are told by PTTL.
@@ -307,30 +367,31 @@ struct Fuzz {
 impl Fuzz {
     fn visit(&mut self) -> Visit {
         let places = [Place::Plain, Place::Lua, Place::Transaction, Place::Watched];
+        let key = self.key();
         let mut visit = Visit {
-            key: self.key(),
+            keys: vec![key.clone()],
             place: self.random.pick(&places),
             commands: Vec::new(),
         };
         for _ in 0..self.random.below(3) {
-            let change = self.change(&visit.key);
+            let change = self.change(&key);
             visit.push(Role::Other, change);
         }
         self.look(&mut visit);
         if visit.place == Place::Watched {
-            let watch = vec![b"WATCH".to_vec(), visit.key.clone()];
+            let watch = vec![b"WATCH".to_vec(), key.clone()];
             visit.push(Role::Other, watch);
         }
         if visit.place == Place::Transaction {
             visit.push(Role::Multi, words(&["MULTI"]));
         }
-        let mut call = self.call(&visit.key);
+        let mut call = self.call(&key);
         for _ in 0..=self.random.below(6) {
             visit.push(Role::Call, call.clone());
             self.look(&mut visit);
             // The same call again finds what the one before has left.
             if self.random.one_in(3) {
-                call = self.call(&visit.key);
+                call = self.call(&key);
             }
         }
         match visit.place {
@@ -345,20 +406,63 @@ impl Fuzz {
         visit
     }
 
+    fn visit_of_several(&mut self) -> Visit {
+        let mut visit = Visit {
+            keys: Vec::new(),
+            place: Place::Plain,
+            commands: Vec::new(),
+        };
+        let mut call = words(&["CL.MTHROTTLE"]);
+        // One group is enough for an error, and then the others show nothing.
+        let hostile = self.random.one_in(3);
+        for _ in 0..2 + self.random.below(3) {
+            let key = self.key();
+            // Nonsense is refused, too, so mostly it is as another visit has left it, or empty.
+            if self.random.one_in(6) {
+                let change = self.change(&key);
+                visit.push(Role::Other, change);
+            } else if self.random.one_in(4) {
+                visit.push(Role::Other, vec![b"DEL".to_vec(), key.clone()]);
+            }
+            if hostile {
+                call.extend(self.group(&key));
+            } else {
+                let [max_burst, period, quantity] =
+                    [30, 3000, 4].map(|most| self.random.below(most));
+                call.push(key.clone());
+                call.extend(
+                    [max_burst, 1, period + 1, quantity].map(|integer| integer.to_string().into()),
+                );
+            }
+            if !visit.keys.contains(&key) {
+                visit.keys.push(key);
+            }
+        }
+        if self.random.one_in(16) {
+            call.truncate(call.len() - 1 - self.random.below(5));
+        }
+        self.look(&mut visit);
+        visit.push(Role::Call, call);
+        self.look(&mut visit);
+        visit
+    }
+
+    /// At each key of the visit.
     fn look(&self, visit: &mut Visit) {
         let expiry = if self.time_left {
             "PTTL"
         } else {
             "PEXPIRETIME"
         };
-        for name in ["GET", "DUMP", expiry] {
-            let command = vec![name.into(), visit.key.clone()];
-            visit.push(Role::Look, command);
+        for key in visit.keys.clone() {
+            for name in ["GET", "DUMP", expiry] {
+                visit.push(Role::Look, vec![name.into(), key.clone()]);
+            }
+            visit.push(Role::Look, words(&["DBSIZE"]));
+            visit.push(Role::Look, words(&["TIME"]));
+            visit.push(Role::Look, words(&["INFO", "persistence"]));
+            visit.push(Role::Look, words(&["DBSIZE"]));
         }
-        visit.push(Role::Look, words(&["DBSIZE"]));
-        visit.push(Role::Look, words(&["TIME"]));
-        visit.push(Role::Look, words(&["INFO", "persistence"]));
-        visit.push(Role::Look, words(&["DBSIZE"]));
     }
 
     fn key(&mut self) -> Bytes {
@@ -558,28 +662,12 @@ fn words(words: &[&str]) -> Command {
 
 /// What is found.
 impl Fuzz {
-    fn check(&mut self, visit: &Visit, answers: &[(Role, Value)]) -> Result<(), String> {
-        let mut looks = Vec::new();
-        let mut replies = Vec::new();
-        let mut exec = None;
-        let mut rest = answers;
-        while let [(role, reply), ..] = rest {
-            let used = if *role == Role::Look {
-                COMMANDS_PER_LOOK
-            } else {
-                1
-            };
-            match role {
-                Role::Look => {
-                    let look = Look::read(rest, self.time_left);
-                    looks.push(look.ok_or_else(|| format!("{:?}", &rest[..COMMANDS_PER_LOOK]))?);
-                }
-                Role::Call => replies.push(reply),
-                Role::Exec => exec = Some(reply),
-                Role::Other | Role::Multi => {}
-            }
-            rest = &rest[used..];
-        }
+    fn check(&mut self, visit: &Visit, seen: &Seen) -> Result<(), String> {
+        let Seen {
+            looks,
+            replies,
+            exec,
+        } = seen;
         let [.., before_last, last] = looks.as_slice() else {
             return Err("nothing was seen".into());
         };
@@ -635,7 +723,7 @@ impl Fuzz {
             if after.dirty - before.dirty != i64::from(tat.is_some()) {
                 return Err(wrong("dirty".into()));
             }
-            let bytes = tat.map_or(0, |tat| replicated_bytes(&visit.key, tat));
+            let bytes = tat.map_or(0, |tat| replicated_bytes(&visit.keys[0], tat));
             let replicated = after.replicated - before.replicated;
             // Redis 6.2 also puts it around a script that has written nothing.
             let nothing = replicated == AROUND && visit.place == Place::Lua && self.time_left;
@@ -653,11 +741,128 @@ impl Fuzz {
                 "the transaction replicated {replicated} bytes instead of {bytes_of_all}"
             ));
         }
-        let touched = exec == Some(&Value::Nil);
+        let touched = *exec == Some(&Value::Nil);
         if visit.place == Place::Watched && !blurred && touched != (bytes_of_all > 0) {
             return Err(format!("WATCH saw a change: {touched}"));
         }
         Ok(())
+    }
+
+    /// One call of several keys, which are looked at before and after it.
+    fn check_several(&mut self, visit: &Visit, seen: &Seen) -> Result<(), String> {
+        let Seen { looks, replies, .. } = seen;
+        let (before, after) = looks.split_at(visit.keys.len());
+        let (Some(last_before), Some(first_after), Some(last_after)) =
+            (before.last(), after.first(), after.last())
+        else {
+            return Err("nothing was seen".into());
+        };
+        let (Some(call), &[reply]) = (visit.calls().next(), replies.as_slice()) else {
+            return Err("not one call".into());
+        };
+        let wrong = |what: String| format!("{what}\n{reply:?}\n{before:#?}\n{after:#?}");
+        self.made += 1;
+        if looks.iter().any(|look| look.expired_by(last_after.time)) {
+            *self.outcomes.entry(BLURRED.into()).or_default() += 1;
+            return Ok(());
+        }
+
+        let found = |key: &[u8]| {
+            let place = visit.keys.iter().position(|name| name == key);
+            place.map_or(Ok(None), |place| before[place].found())
+        };
+        let times = [
+            last_before.time - MILLISECOND,
+            first_after.time + MILLISECOND,
+        ];
+        let [first, last] = times.map(|now| expected_of_groups(call, now, found));
+        let mut stored = Vec::new();
+        let outcome = if let Value::ServerError(error) = reply {
+            let error = format!("{} {}", error.code(), error.details().unwrap_or_default());
+            if ![&first, &last].contains(&&Err(error.clone())) {
+                return Err(wrong(format!("instead of {first:?}")));
+            }
+            error
+        } else {
+            let (limited, groups) =
+                limited_and_groups(reply).ok_or_else(|| wrong("shape".into()))?;
+            let (first, last) = (first.map_err(&wrong)?, last.map_err(&wrong)?);
+            if groups.len() != first.len() {
+                return Err(wrong(format!("instead of {first:?}")));
+            }
+            let [any_first, any_last] =
+                [&first, &last].map(|told| told.iter().any(|told| told.limited));
+            // Became allowed in between: either is right.
+            if any_first != any_last {
+                *self.outcomes.entry(BLURRED.into()).or_default() += 1;
+                return Ok(());
+            }
+            if limited != any_first {
+                return Err(wrong(format!("limited: {limited}")));
+            }
+            for ((group, key), (first, last)) in groups
+                .iter()
+                .zip(call[1..].chunks(5))
+                .zip(first.iter().zip(&last))
+            {
+                let bounds = in_units(*first, SECOND)
+                    .into_iter()
+                    .zip(in_units(*last, SECOND));
+                if !bounds.zip(group).all(|((first, last), integer)| {
+                    (first.min(last)..=first.max(last)).contains(integer)
+                }) {
+                    return Err(wrong(format!("{group:?} instead of {first:?} to {last:?}")));
+                }
+                if let (Some(first), Some(last)) = (first.new_tat, last.new_tat) {
+                    stored.push((&key[0], first..=last));
+                }
+            }
+            match (limited, stored.len()) {
+                (true, _) => LIMITED,
+                (false, 0) => LOOKED,
+                _ => ALLOWED,
+            }
+            .to_string()
+        };
+
+        let mut bytes = 0;
+        for (key, (before, after)) in visit.keys.iter().zip(before.iter().zip(after)) {
+            let Some((_, bounds)) = stored.iter().find(|(name, _)| *name == key) else {
+                if unchanged(before, after) {
+                    continue;
+                }
+                return Err(wrong(format!("{:?} changed", Text(key.clone()))));
+            };
+            let tat = after
+                .found()
+                .ok()
+                .flatten()
+                .filter(|tat| bounds.contains(tat));
+            let tat =
+                tat.ok_or_else(|| wrong(format!("{:?} is not in {bounds:?}", Text(key.clone()))))?;
+            if after.value != Some(Text(tat.to_string().into())) || !after.expires_at(expiry(tat)) {
+                return Err(wrong(format!("state of {:?}", Text(key.clone()))));
+            }
+            bytes += replicated_bytes(key, tat);
+        }
+        if first_after.dirty - last_before.dirty != stored.len() as i64 {
+            return Err(wrong("dirty".into()));
+        }
+        if !is_replicated(first_after.replicated - last_before.replicated, bytes) {
+            return Err(wrong(format!("not {bytes} bytes replicated")));
+        }
+        *self.outcomes.entry(outcome).or_default() += 1;
+        Ok(())
+    }
+
+    /// A run that seldom gets somewhere shows little about it.
+    fn has_seen(&self, outcomes: &[String]) {
+        for outcome in outcomes {
+            let times = self.outcomes.get(outcome).copied().unwrap_or(0);
+            assert!(times * 1000 >= self.made, "{outcome}: only {times} times");
+        }
+        let blurred = self.outcomes.get(BLURRED).copied().unwrap_or(0);
+        assert!(blurred * 4 <= self.made, "{blurred} effects went unseen");
     }
 }
 
@@ -732,25 +937,55 @@ fn expected(call: &[Bytes], now: i128, found: Found) -> Result<Told, String> {
             _ => Err(arity(&name)),
         };
     }
+    let told = expected_of_groups(call, now, |_| found)?;
+    told.first().copied().ok_or("no group".into())
+}
+
+/// What each group of a `CL.MTHROTTLE` has to get that is made now and finds this in its keys.
+fn expected_of_groups(
+    call: &[Bytes],
+    now: i128,
+    found: impl Fn(&[u8]) -> Found,
+) -> Result<Vec<Told>, String> {
     if call.len() < 6 {
-        return Err(arity(&name));
+        return Err(arity("cl.mthrottle"));
     }
-    // Its groups, if there are several, are all about the one key.
-    let mut first = None;
-    for (group, number) in call[1..].chunks(5).zip(1..) {
+    let groups = call[1..].chunks(5);
+    let asked = groups.clone().zip(1..).map(|(group, number)| {
         let missing = ["key", "max_burst", "count", "period", "quantity"].get(group.len());
         let asked = match missing {
             Some(missing) => Err(format!("ERR {missing} is missing")),
-            None => asked(&group[1..], now, unit),
+            None => asked(&group[1..], now, SECOND),
         };
-        let asked = asked.map_err(|error| in_group(number, error))?;
-        first = first.or(Some(asked));
+        asked.map_err(|error| in_group(number, error))
+    });
+    let asked = asked.collect::<Result<Vec<Asked>, String>>()?;
+    let keys: Vec<&Bytes> = groups.map(|group| &group[0]).collect();
+    for (second, key) in keys.iter().enumerate() {
+        if let Some(first) = keys[..second].iter().position(|other| other == key) {
+            let error = format!("ERR key is the same as in group {}", first + 1);
+            return Err(in_group(second + 1, error));
+        }
     }
-    if call.len() > 6 {
-        return Err(in_group(2, SAME_KEY.into()));
+    let found = keys
+        .iter()
+        .zip(1..)
+        .map(|(key, number)| found(key).map_err(|error| in_group(number, error.into())));
+    let found = found.collect::<Result<Vec<_>, String>>()?;
+    let told = |asked: &[Asked]| -> Result<Vec<Told>, Refused> {
+        let each = asked.iter().zip(&found);
+        each.map(|(asked, found)| asked.told(*found)).collect()
+    };
+    let alone = told(&asked).map_err(text)?;
+    if !alone.iter().any(|told| told.limited) {
+        return Ok(alone);
     }
-    let found = found.map_err(|error| in_group(1, error.into()))?;
-    first.ok_or("no group")?.told(found).map_err(text)
+    // If one is limited, none takes anything.
+    let taking_none = asked.iter().zip(&alone).map(|(asked, alone)| Asked {
+        quantity: if alone.limited { asked.quantity } else { 0 },
+        ..*asked
+    });
+    told(&taking_none.collect::<Vec<_>>()).map_err(text)
 }
 
 /// Its name in small letters, and the nanoseconds of its unit.
@@ -794,12 +1029,29 @@ fn asked(arguments: &[Bytes], now: i128, unit: i128) -> Result<Asked, String> {
 
 /// The five integers, also those of the only group.
 fn integers(reply: &Value) -> Option<[i128; 5]> {
+    if let Some((limited, groups)) = limited_and_groups(reply) {
+        let [group] = groups.try_into().ok()?;
+        return Some(group).filter(|group| group[0] == i128::from(limited));
+    }
+    five(reply)
+}
+
+/// Of a `CL.MTHROTTLE`: whether the whole was limited, and each group's five integers.
+fn limited_and_groups(reply: &Value) -> Option<(bool, Vec<[i128; 5]>)> {
     let Value::Array(items) = reply else {
         return None;
     };
-    if let [Value::Int(limited), group @ Value::Array(_)] = items.as_slice() {
-        return integers(group).filter(|group| group[0] == i128::from(*limited));
-    }
+    let (Value::Int(limited @ 0..=1), groups) = items.split_first()? else {
+        return None;
+    };
+    let groups = groups.iter().map(five);
+    Some((*limited == 1, groups.collect::<Option<_>>()?))
+}
+
+fn five(reply: &Value) -> Option<[i128; 5]> {
+    let Value::Array(items) = reply else {
+        return None;
+    };
     let integers = items.iter().map(|item| match item {
         Value::Int(integer) => Some(i128::from(*integer)),
         _ => None,
