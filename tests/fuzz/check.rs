@@ -42,6 +42,7 @@ pub fn check(bytes: &[u8]) {
     if let (Some(count), Some(period)) = (NonZero::new(count), NonZero::new(period)) {
         rule(now, tat, max_burst, count, period, unit, quantity);
     }
+    assert_eq!(Nanos(now).round_up(unit), now.div_ceil(unit.get()));
     assert_eq!(
         Decimal::new(quantity).as_bytes(),
         quantity.to_string().as_bytes()
@@ -99,6 +100,9 @@ fn text(bytes: &[u8]) {
         .and_then(|text| text.parse::<i64>().ok())
         .map(|number| number as u64);
     assert_eq!(decimal::parse(bytes), expected, "{}", bytes.escape_ascii());
+    let short = expected.filter(|_| bytes.len() <= 9 && bytes[0] != b'0');
+    let parsed = decimal::parse_short(bytes).map(u64::from);
+    assert_eq!(parsed, short, "{}", bytes.escape_ascii());
 }
 
 /// Takes integers off the front of the bytes, zeros when they are used up.
