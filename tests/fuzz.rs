@@ -9,19 +9,18 @@ use std::time::Duration;
 
 use redis::{Connection, RedisResult, Value};
 
-use crate::support::model::{Asked, Refused, Told};
+use crate::support::expected::{
+    Found, MILLISECOND, NAMES, NOT_A_STATE, SAME_KEY, SECOND, TOO_FAST, TOO_LARGE, WRONG_TYPE,
+    arity, below_least, expected, expected_of_groups, in_group, in_units, integers,
+    limited_and_groups, name_and_unit, not_an_integer,
+};
+use crate::support::hostile::{Bytes, Command, Hostile, words};
 use crate::support::random::Random;
-use crate::support::{Server, now, run};
+use crate::support::{Server, run};
 
-type Bytes = Vec<u8>;
-type Command = Vec<Bytes>;
-
-const SECOND: i128 = 1_000_000_000;
-const MILLISECOND: i128 = 1_000_000;
 const COMMANDS_PER_LOOK: usize = 7;
 /// What is sent before the first reply is read.
 const VISITS_PER_PIPELINE: usize = 32;
-const NAMES: [&str; 4] = ["max_burst", "count", "period", "quantity"];
 
 #[test]
 fn hostile_calls_get_the_right_answer_and_change_nothing_else() {
@@ -99,7 +98,9 @@ fn run_visits(
     // The first write also replicates a SELECT.
     run::<()>(&mut connection, "SET first 1").unwrap();
     let mut fuzz = Fuzz {
-        random: Random::new(seed),
+        client: Hostile {
+            random: Random::new(seed),
+        },
         // Redis 6.2 only tells how long a key still has.
         time_left: run::<Value>(&mut connection, "PEXPIRETIME first").is_err(),
         made: 0,
@@ -129,35 +130,8 @@ const ALLOWED: &str = "allowed and stored";
 const LOOKED: &str = "allowed, nothing to store";
 const LIMITED: &str = "limited for now";
 const NEVER: &str = "limited for ever";
-const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
-const NOT_A_STATE: &str = "ERR the key holds no rate limiter state";
-const TOO_FAST: &str = "ERR count and period allow more than one token per nanosecond";
-const TOO_LARGE: &str =
-    "ERR max_burst, count and period make a funnel that leaks beyond the year 2262";
 /// Not an outcome of its own: some key expired between the looks, and its DEL was replicated, too.
 const BLURRED: &str = "(a key expired meanwhile)";
-
-const SAME_KEY: &str = "ERR key is the same as in group 1";
-
-fn arity(name: &str) -> String {
-    format!("ERR wrong number of arguments for '{name}' command")
-}
-
-fn in_group(number: usize, error: String) -> String {
-    format!("{error} (group {number})")
-}
-
-fn not_an_integer(name: &str) -> String {
-    format!("ERR {name} is not an integer or out of range")
-}
-
-fn below_least(name: &str) -> String {
-    format!("ERR {name} must be {} or more", least(name))
-}
-
-fn least(name: &str) -> i128 {
-    i128::from(name == "count" || name == "period")
-}
 
 /// Something is done to a key, and then it is called a few times, with a look before and after each call. Or to several
 /// keys, and then there is one call of all of them, with a look at each before and after it.
@@ -356,7 +330,7 @@ impl<'a> Seen<'a> {
 }
 
 struct Fuzz {
-    random: Random,
+    client: Hostile,
     /// Expiries are told by PTTL.
     time_left: bool,
     made: u64,
@@ -367,14 +341,14 @@ struct Fuzz {
 impl Fuzz {
     fn visit(&mut self) -> Visit {
         let places = [Place::Plain, Place::Lua, Place::Transaction, Place::Watched];
-        let key = self.key();
+        let key = self.client.key();
         let mut visit = Visit {
             keys: vec![key.clone()],
-            place: self.random.pick(&places),
+            place: self.client.random.pick(&places),
             commands: Vec::new(),
         };
-        for _ in 0..self.random.below(3) {
-            let change = self.change(&key);
+        for _ in 0..self.client.random.below(3) {
+            let change = self.client.change(&key);
             visit.push(Role::Other, change);
         }
         self.look(&mut visit);
@@ -385,13 +359,13 @@ impl Fuzz {
         if visit.place == Place::Transaction {
             visit.push(Role::Multi, words(&["MULTI"]));
         }
-        let mut call = self.call(&key);
-        for _ in 0..=self.random.below(6) {
+        let mut call = self.client.call(&key);
+        for _ in 0..=self.client.random.below(6) {
             visit.push(Role::Call, call.clone());
             self.look(&mut visit);
             // The same call again finds what the one before has left.
-            if self.random.one_in(3) {
-                call = self.call(&key);
+            if self.client.random.one_in(3) {
+                call = self.client.call(&key);
             }
         }
         match visit.place {
@@ -414,21 +388,21 @@ impl Fuzz {
         };
         let mut call = words(&["CL.MTHROTTLE"]);
         // One group is enough for an error, and then the others show nothing.
-        let hostile = self.random.one_in(3);
-        for _ in 0..2 + self.random.below(3) {
-            let key = self.key();
+        let hostile = self.client.random.one_in(3);
+        for _ in 0..2 + self.client.random.below(3) {
+            let key = self.client.key();
             // Nonsense is refused, too, so mostly it is as another visit has left it, or empty.
-            if self.random.one_in(6) {
-                let change = self.change(&key);
+            if self.client.random.one_in(6) {
+                let change = self.client.change(&key);
                 visit.push(Role::Other, change);
-            } else if self.random.one_in(4) {
+            } else if self.client.random.one_in(4) {
                 visit.push(Role::Other, vec![b"DEL".to_vec(), key.clone()]);
             }
             if hostile {
-                call.extend(self.group(&key));
+                call.extend(self.client.group(&key));
             } else {
                 let [max_burst, period, quantity] =
-                    [30, 3000, 4].map(|most| self.random.below(most));
+                    [30, 3000, 4].map(|most| self.client.random.below(most));
                 call.push(key.clone());
                 call.extend(
                     [max_burst, 1, period + 1, quantity].map(|integer| integer.to_string().into()),
@@ -438,8 +412,8 @@ impl Fuzz {
                 visit.keys.push(key);
             }
         }
-        if self.random.one_in(16) {
-            call.truncate(call.len() - 1 - self.random.below(5));
+        if self.client.random.one_in(16) {
+            call.truncate(call.len() - 1 - self.client.random.below(5));
         }
         self.look(&mut visit);
         visit.push(Role::Call, call);
@@ -464,200 +438,6 @@ impl Fuzz {
             visit.push(Role::Look, words(&["DBSIZE"]));
         }
     }
-
-    fn key(&mut self) -> Bytes {
-        let long = [b'k'; 300];
-        let keys: [&[u8]; 8] = [
-            b"",
-            b"a",
-            b"b",
-            b"\0",
-            b"a\0b",
-            b"\xff\xfe",
-            b"{tag}c",
-            &long,
-        ];
-        self.random.pick(&keys).to_vec()
-    }
-
-    fn call(&mut self, key: &[u8]) -> Command {
-        let names = ["CL.THROTTLE", "cl.throttle", "cl.Pthrottle", "cl.Mthrottle"];
-        let name = self.random.pick(&names);
-        let mut call = words(&[name]);
-        call.extend(self.group(key));
-        if name == "cl.Mthrottle" {
-            while self.random.one_in(6) {
-                call.extend(self.group(key));
-            }
-        } else if self.random.one_in(3) {
-            call.pop();
-        }
-        if self.random.one_in(16) {
-            // Of a second group, at most a part: what its key holds is not looked at.
-            call.resize(1 + self.random.below(10), b"1".to_vec());
-        }
-        call
-    }
-
-    /// A key and four integers.
-    fn group(&mut self, key: &[u8]) -> Command {
-        let mut group = vec![key.to_vec()];
-        let usual = self.random.one_in(2);
-        for name in NAMES {
-            let integer = match usual {
-                true => {
-                    least(name) as i64
-                        + self.random.of_any_length() % self.random.pick(&[3, 30, 3000])
-                }
-                false if self.random.one_in(4) => self.integer(),
-                false => self.integer().max(least(name) as i64),
-            };
-            group.push(integer.to_string().into());
-        }
-        if self.random.one_in(5) {
-            let position = 1 + self.random.below(4);
-            group[position] = match self.random.below(3) {
-                0 => (-self.random.of_any_length()).to_string().into(),
-                1 => b"0".to_vec(),
-                _ => self.junk(),
-            };
-        }
-        group
-    }
-
-    fn integer(&mut self) -> i64 {
-        let edges = [
-            0,
-            1 << 31,
-            1 << 32,
-            1 << 53,
-            1_000_000_000,
-            // The seconds that are left to the last moment that fits.
-            (i64::MAX - now()) / SECOND as i64,
-            i64::MAX / SECOND as i64,
-            i64::MAX,
-            i64::MIN,
-        ];
-        match self.random.below(8) {
-            0..3 => self.random.below(20) as i64,
-            3..6 => self.random.of_any_length(),
-            6 => -self.random.of_any_length(),
-            _ => {
-                let offset = self.random.below(5) as i64 - 2;
-                self.random.pick(&edges).saturating_add(offset)
-            }
-        }
-    }
-
-    /// Bytes that are, most of them, no integer.
-    fn junk(&mut self) -> Bytes {
-        let texts: [&[u8]; 22] = [
-            b"",
-            b"x",
-            b"+1",
-            b" 1",
-            b"1 ",
-            b"1.0",
-            b"1e3",
-            b"0x1",
-            b"01",
-            b"-0",
-            b"-1",
-            b"--1",
-            b"-",
-            b"1\0",
-            b"\0",
-            b"\xff",
-            b"nan",
-            b"9223372036854775808",
-            b"-9223372036854775809",
-            b"18446744073709551616",
-            b"99999999999999999999999",
-            "\u{661}".as_bytes(),
-        ];
-        match self.random.below(60) {
-            0 => vec![b'1'; 10_000],
-            1..10 => (0..self.random.below(30))
-                .map(|_| self.random.bits() as u8)
-                .collect(),
-            _ => self.random.pick(&texts).to_vec(),
-        }
-    }
-
-    /// What a string may hold: a TAT near or far, before or after now, other integers, other bytes.
-    fn value(&mut self) -> Bytes {
-        let far = self.random.of_any_length();
-        let tat = match self.random.below(8) {
-            0..4 => now().saturating_add(far),
-            4 => now().saturating_sub(far),
-            5 => self.integer(),
-            _ => return self.junk(),
-        };
-        match self.random.below(6) {
-            0 => format!("{tat:019}").into(),
-            1 => format!("0{tat}").into(),
-            _ => tat.to_string().into(),
-        }
-    }
-
-    /// What somebody else does to a key.
-    fn change(&mut self, key: &[u8]) -> Command {
-        let value = self.value();
-        let other = self.key();
-        let small = self.random.below(3000).to_string().into_bytes();
-        let integer = self.integer().to_string().into_bytes();
-        let many: Vec<Bytes> = (0..600).map(|item| item.to_string().into()).collect();
-        let many: Vec<&[u8]> = many.iter().map(Vec::as_slice).collect();
-        let with = |name: &str, words: &[&[u8]]| -> Command {
-            let words = [name.as_bytes(), key]
-                .into_iter()
-                .chain(words.iter().copied());
-            words.map(<[u8]>::to_vec).collect()
-        };
-        match self.random.below(40) {
-            0..8 => with("SET", &[&value]),
-            8 => with("SET", &[&value, b"PX", &small]),
-            9 => with("SET", &[&value, b"EX", &small]),
-            10 => with("SET", &[&value, b"KEEPTTL"]),
-            11 => with("INCR", &[]),
-            12 => with("DECRBY", &[&integer]),
-            13 => with("INCRBYFLOAT", &[b"0.5"]),
-            14 => with(
-                "APPEND",
-                &[self.random.pick(&["0", "7", "x", ""]).as_bytes()],
-            ),
-            15 => with("SETRANGE", &[&small, b"1"]),
-            16 => with("SETRANGE", &[b"0", b"9"]),
-            17 => with("SETBIT", &[&small, b"1"]),
-            18 => with("PFADD", &[&value]),
-            19 => with("EXPIRE", &[&integer]),
-            20 => with("PEXPIRE", &[&small]),
-            21 => with("PEXPIRE", &[self.random.pick(&["1", "0", "-1"]).as_bytes()]),
-            22 => with("PERSIST", &[]),
-            23 => with("RENAME", &[&other]),
-            24 => with("COPY", &[&other, b"REPLACE"]),
-            25 => with("DEL", &[]),
-            26 => with("UNLINK", &[]),
-            27 => with("GETDEL", &[]),
-            28 => with("GETEX", &[b"PX", &small]),
-            29 => words(&[self.random.pick(&["FLUSHALL", "FLUSHDB", "PING", "DBSIZE"])]),
-            // Every type, in its encodings for few and for many items.
-            30 => with("RPUSH", &[&value]),
-            31 => with("RPUSH", &many),
-            32 => with("HSET", &[b"field", &value]),
-            33 => with("HSET", &many),
-            34 => with("SADD", &[&small]),
-            35 => with("SADD", &[&value]),
-            36 => with("SADD", &many),
-            37 => with("ZADD", &[&small, &value]),
-            38 => with("XADD", &[b"*", b"field", &value]),
-            _ => with("GETSET", &[&value]),
-        }
-    }
-}
-
-fn words(words: &[&str]) -> Command {
-    words.iter().map(|&word| word.into()).collect()
 }
 
 /// What is found.
@@ -896,9 +676,6 @@ impl Look {
     }
 }
 
-/// What a call finds in its key: a TAT, nothing, or something else.
-type Found = Result<Option<i128>, &'static str>;
-
 /// Whether the key is the same as before, or has just expired.
 fn unchanged(before: &Look, after: &Look) -> bool {
     let same = before.value == after.value
@@ -928,139 +705,7 @@ fn is_replicated(bytes: i64, expected: i64) -> bool {
     bytes == expected || (expected > 0 && bytes == expected + AROUND)
 }
 
-/// What a call has to get that is made now and finds this.
-fn expected(call: &[Bytes], now: i128, found: Found) -> Result<Told, String> {
-    let (name, unit) = name_and_unit(call);
-    if name != "cl.mthrottle" {
-        return match call.len() {
-            5 | 6 => asked(&call[2..], now, unit)?.told(found?).map_err(text),
-            _ => Err(arity(&name)),
-        };
-    }
-    let told = expected_of_groups(call, now, |_| found)?;
-    told.first().copied().ok_or("no group".into())
-}
-
-/// What each group of a `CL.MTHROTTLE` has to get that is made now and finds this in its keys.
-fn expected_of_groups(
-    call: &[Bytes],
-    now: i128,
-    found: impl Fn(&[u8]) -> Found,
-) -> Result<Vec<Told>, String> {
-    if call.len() < 6 {
-        return Err(arity("cl.mthrottle"));
-    }
-    let groups = call[1..].chunks(5);
-    let asked = groups.clone().zip(1..).map(|(group, number)| {
-        let missing = ["key", "max_burst", "count", "period", "quantity"].get(group.len());
-        let asked = match missing {
-            Some(missing) => Err(format!("ERR {missing} is missing")),
-            None => asked(&group[1..], now, SECOND),
-        };
-        asked.map_err(|error| in_group(number, error))
-    });
-    let asked = asked.collect::<Result<Vec<Asked>, String>>()?;
-    let keys: Vec<&Bytes> = groups.map(|group| &group[0]).collect();
-    for (second, key) in keys.iter().enumerate() {
-        if let Some(first) = keys[..second].iter().position(|other| other == key) {
-            let error = format!("ERR key is the same as in group {}", first + 1);
-            return Err(in_group(second + 1, error));
-        }
-    }
-    let found = keys
-        .iter()
-        .zip(1..)
-        .map(|(key, number)| found(key).map_err(|error| in_group(number, error.into())));
-    let found = found.collect::<Result<Vec<_>, String>>()?;
-    let told = |asked: &[Asked]| -> Result<Vec<Told>, Refused> {
-        let each = asked.iter().zip(&found);
-        each.map(|(asked, found)| asked.told(*found)).collect()
-    };
-    let alone = told(&asked).map_err(text)?;
-    if !alone.iter().any(|told| told.limited) {
-        return Ok(alone);
-    }
-    // If one is limited, none takes anything.
-    let taking_none = asked.iter().zip(&alone).map(|(asked, alone)| Asked {
-        quantity: if alone.limited { asked.quantity } else { 0 },
-        ..*asked
-    });
-    told(&taking_none.collect::<Vec<_>>()).map_err(text)
-}
-
-/// Its name in small letters, and the nanoseconds of its unit.
-fn name_and_unit(call: &[Bytes]) -> (String, i128) {
-    let name = String::from_utf8_lossy(&call[0]).to_lowercase();
-    let unit = if name == "cl.pthrottle" {
-        MILLISECOND
-    } else {
-        SECOND
-    };
-    (name, unit)
-}
-
-/// The three or four integers of a limit, if they make one.
-fn asked(arguments: &[Bytes], now: i128, unit: i128) -> Result<Asked, String> {
-    let mut integers = [1; 4];
-    for ((integer, argument), name) in integers.iter_mut().zip(arguments).zip(NAMES) {
-        // The server takes an integer only in the form that it would itself write.
-        *integer = std::str::from_utf8(argument)
-            .ok()
-            .and_then(|text| text.parse::<i64>().ok())
-            .filter(|integer| integer.to_string().as_bytes() == argument)
-            .ok_or_else(|| not_an_integer(name))?
-            .into();
-        if *integer < least(name) {
-            return Err(below_least(name));
-        }
-    }
-    let [max_burst, count, period, quantity] = integers;
-    let period = period * unit;
-    let asked = Asked {
-        now,
-        max_burst,
-        count,
-        period,
-        quantity,
-    };
-    asked.funnel().map_err(text)?;
-    Ok(asked)
-}
-
-/// The five integers, also those of the only group.
-fn integers(reply: &Value) -> Option<[i128; 5]> {
-    if let Some((limited, groups)) = limited_and_groups(reply) {
-        let [group] = groups.try_into().ok()?;
-        return Some(group).filter(|group| group[0] == i128::from(limited));
-    }
-    five(reply)
-}
-
-/// Of a `CL.MTHROTTLE`: whether the whole was limited, and each group's five integers.
-fn limited_and_groups(reply: &Value) -> Option<(bool, Vec<[i128; 5]>)> {
-    let Value::Array(items) = reply else {
-        return None;
-    };
-    let (Value::Int(limited @ 0..=1), groups) = items.split_first()? else {
-        return None;
-    };
-    let groups = groups.iter().map(five);
-    Some((*limited == 1, groups.collect::<Option<_>>()?))
-}
-
-fn five(reply: &Value) -> Option<[i128; 5]> {
-    let Value::Array(items) = reply else {
-        return None;
-    };
-    let integers = items.iter().map(|item| match item {
-        Value::Int(integer) => Some(i128::from(*integer)),
-        _ => None,
-    });
-    integers.collect::<Option<Vec<_>>>()?.try_into().ok()
-}
-
 /// A call that was made between two times.
-#[derive(Clone, Copy)]
 struct Call<'a> {
     in_lua: bool,
     call: &'a [Bytes],
@@ -1169,23 +814,4 @@ impl Call<'_> {
             )),
         }
     }
-}
-
-fn text(refused: Refused) -> String {
-    match refused {
-        Refused::TooFast => TOO_FAST.into(),
-        Refused::TooLarge => TOO_LARGE.into(),
-    }
-}
-
-/// As a reply has it.
-fn in_units(told: Told, unit: i128) -> [i128; 5] {
-    let units = |span: i128| (span + unit - 1) / unit;
-    [
-        told.limited.into(),
-        told.limit,
-        told.remaining,
-        told.retry_after.map_or(-1, units),
-        units(told.reset_after),
-    ]
 }

@@ -3,6 +3,8 @@
 //! `SERVER` names the server's executable (`redis-server` unless set); the module is the release build.
 
 pub mod clock;
+pub mod expected;
+pub mod hostile;
 pub mod ledger;
 pub mod load;
 pub mod model;

@@ -1,0 +1,191 @@
+//! What the module has to say: the second statement of the rule, in the words of replies and errors.
+
+use redis::Value;
+
+use super::model::{Asked, Refused, Told};
+
+pub const SECOND: i128 = 1_000_000_000;
+pub const MILLISECOND: i128 = 1_000_000;
+
+/// A limit's integers.
+pub const NAMES: [&str; 4] = ["max_burst", "count", "period", "quantity"];
+
+pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+pub const NOT_A_STATE: &str = "ERR the key holds no rate limiter state";
+pub const TOO_FAST: &str = "ERR count and period allow more than one token per nanosecond";
+pub const TOO_LARGE: &str =
+    "ERR max_burst, count and period make a funnel that leaks beyond the year 2262";
+pub const SAME_KEY: &str = "ERR key is the same as in group 1";
+
+pub fn arity(name: &str) -> String {
+    format!("ERR wrong number of arguments for '{name}' command")
+}
+
+pub fn in_group(number: usize, error: String) -> String {
+    format!("{error} (group {number})")
+}
+
+pub fn not_an_integer(name: &str) -> String {
+    format!("ERR {name} is not an integer or out of range")
+}
+
+pub fn below_least(name: &str) -> String {
+    format!("ERR {name} must be {} or more", least(name))
+}
+
+pub fn least(name: &str) -> i128 {
+    i128::from(name == "count" || name == "period")
+}
+
+/// What a call finds in its key: a TAT, nothing, or something else.
+pub type Found = Result<Option<i128>, &'static str>;
+
+/// What a call has to get that is made now and finds this.
+pub fn expected(call: &[Vec<u8>], now: i128, found: Found) -> Result<Told, String> {
+    let (name, unit) = name_and_unit(call);
+    if name != "cl.mthrottle" {
+        return match call.len() {
+            5 | 6 => asked(&call[2..], now, unit)?.told(found?).map_err(text),
+            _ => Err(arity(&name)),
+        };
+    }
+    let told = expected_of_groups(call, now, |_| found)?;
+    told.first().copied().ok_or("no group".into())
+}
+
+/// What each group of a `CL.MTHROTTLE` has to get that is made now and finds this in its keys.
+pub fn expected_of_groups(
+    call: &[Vec<u8>],
+    now: i128,
+    found: impl Fn(&[u8]) -> Found,
+) -> Result<Vec<Told>, String> {
+    if call.len() < 6 {
+        return Err(arity("cl.mthrottle"));
+    }
+    let groups = call[1..].chunks(5);
+    let asked = groups.clone().zip(1..).map(|(group, number)| {
+        let missing = ["key", "max_burst", "count", "period", "quantity"].get(group.len());
+        let asked = match missing {
+            Some(missing) => Err(format!("ERR {missing} is missing")),
+            None => asked(&group[1..], now, SECOND),
+        };
+        asked.map_err(|error| in_group(number, error))
+    });
+    let asked = asked.collect::<Result<Vec<Asked>, String>>()?;
+    let keys: Vec<&Vec<u8>> = groups.map(|group| &group[0]).collect();
+    for (second, key) in keys.iter().enumerate() {
+        if let Some(first) = keys[..second].iter().position(|other| other == key) {
+            let error = format!("ERR key is the same as in group {}", first + 1);
+            return Err(in_group(second + 1, error));
+        }
+    }
+    let found = keys
+        .iter()
+        .zip(1..)
+        .map(|(key, number)| found(key).map_err(|error| in_group(number, error.into())));
+    let found = found.collect::<Result<Vec<_>, String>>()?;
+    let told = |asked: &[Asked]| -> Result<Vec<Told>, Refused> {
+        let each = asked.iter().zip(&found);
+        each.map(|(asked, found)| asked.told(*found)).collect()
+    };
+    let alone = told(&asked).map_err(text)?;
+    if !alone.iter().any(|told| told.limited) {
+        return Ok(alone);
+    }
+    // If one is limited, none takes anything.
+    let taking_none = asked.iter().zip(&alone).map(|(asked, alone)| Asked {
+        quantity: if alone.limited { asked.quantity } else { 0 },
+        ..*asked
+    });
+    told(&taking_none.collect::<Vec<_>>()).map_err(text)
+}
+
+/// Its name in small letters, and the nanoseconds of its unit.
+pub fn name_and_unit(call: &[Vec<u8>]) -> (String, i128) {
+    let name = String::from_utf8_lossy(&call[0]).to_lowercase();
+    let unit = if name == "cl.pthrottle" {
+        MILLISECOND
+    } else {
+        SECOND
+    };
+    (name, unit)
+}
+
+/// The three or four integers of a limit, if they make one.
+fn asked(arguments: &[Vec<u8>], now: i128, unit: i128) -> Result<Asked, String> {
+    let mut integers = [1; 4];
+    for ((integer, argument), name) in integers.iter_mut().zip(arguments).zip(NAMES) {
+        // The server takes an integer only in the form that it would itself write.
+        *integer = std::str::from_utf8(argument)
+            .ok()
+            .and_then(|text| text.parse::<i64>().ok())
+            .filter(|integer| integer.to_string().as_bytes() == argument)
+            .ok_or_else(|| not_an_integer(name))?
+            .into();
+        if *integer < least(name) {
+            return Err(below_least(name));
+        }
+    }
+    let [max_burst, count, period, quantity] = integers;
+    let period = period * unit;
+    let asked = Asked {
+        now,
+        max_burst,
+        count,
+        period,
+        quantity,
+    };
+    asked.funnel().map_err(text)?;
+    Ok(asked)
+}
+
+/// The five integers, also those of the only group.
+pub fn integers(reply: &Value) -> Option<[i128; 5]> {
+    if let Some((limited, groups)) = limited_and_groups(reply) {
+        let [group] = groups.try_into().ok()?;
+        return Some(group).filter(|group| group[0] == i128::from(limited));
+    }
+    five(reply)
+}
+
+/// Of a `CL.MTHROTTLE`: whether the whole was limited, and each group's five integers.
+pub fn limited_and_groups(reply: &Value) -> Option<(bool, Vec<[i128; 5]>)> {
+    let Value::Array(items) = reply else {
+        return None;
+    };
+    let (Value::Int(limited @ 0..=1), groups) = items.split_first()? else {
+        return None;
+    };
+    let groups = groups.iter().map(five);
+    Some((*limited == 1, groups.collect::<Option<_>>()?))
+}
+
+fn five(reply: &Value) -> Option<[i128; 5]> {
+    let Value::Array(items) = reply else {
+        return None;
+    };
+    let integers = items.iter().map(|item| match item {
+        Value::Int(integer) => Some(i128::from(*integer)),
+        _ => None,
+    });
+    integers.collect::<Option<Vec<_>>>()?.try_into().ok()
+}
+
+fn text(refused: Refused) -> String {
+    match refused {
+        Refused::TooFast => TOO_FAST.into(),
+        Refused::TooLarge => TOO_LARGE.into(),
+    }
+}
+
+/// As a reply has it.
+pub fn in_units(told: Told, unit: i128) -> [i128; 5] {
+    let units = |span: i128| (span + unit - 1) / unit;
+    [
+        told.limited.into(),
+        told.limit,
+        told.remaining,
+        told.retry_after.map_or(-1, units),
+        units(told.reset_after),
+    ]
+}

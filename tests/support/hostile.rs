@@ -1,0 +1,209 @@
+//! What a client may send that means no good: calls with any arguments, and everything else that is done to a key.
+
+use super::expected::{NAMES, SECOND, least};
+use super::now;
+use super::random::Random;
+
+pub type Bytes = Vec<u8>;
+pub type Command = Vec<Bytes>;
+
+/// A client whose seed decides what it sends.
+pub struct Hostile {
+    pub random: Random,
+}
+
+impl Hostile {
+    pub fn key(&mut self) -> Bytes {
+        let long = [b'k'; 300];
+        let keys: [&[u8]; 8] = [
+            b"",
+            b"a",
+            b"b",
+            b"\0",
+            b"a\0b",
+            b"\xff\xfe",
+            b"{tag}c",
+            &long,
+        ];
+        self.random.pick(&keys).to_vec()
+    }
+
+    pub fn call(&mut self, key: &[u8]) -> Command {
+        let names = ["CL.THROTTLE", "cl.throttle", "cl.Pthrottle", "cl.Mthrottle"];
+        let name = self.random.pick(&names);
+        let mut call = words(&[name]);
+        call.extend(self.group(key));
+        if name == "cl.Mthrottle" {
+            while self.random.one_in(6) {
+                call.extend(self.group(key));
+            }
+        } else if self.random.one_in(3) {
+            call.pop();
+        }
+        if self.random.one_in(16) {
+            // Of a second group, at most a part: what its key holds is not looked at.
+            call.resize(1 + self.random.below(10), b"1".to_vec());
+        }
+        call
+    }
+
+    /// A key and four integers.
+    pub fn group(&mut self, key: &[u8]) -> Command {
+        let mut group = vec![key.to_vec()];
+        let usual = self.random.one_in(2);
+        for name in NAMES {
+            let integer = match usual {
+                true => {
+                    least(name) as i64
+                        + self.random.of_any_length() % self.random.pick(&[3, 30, 3000])
+                }
+                false if self.random.one_in(4) => self.integer(),
+                false => self.integer().max(least(name) as i64),
+            };
+            group.push(integer.to_string().into());
+        }
+        if self.random.one_in(5) {
+            let position = 1 + self.random.below(4);
+            group[position] = match self.random.below(3) {
+                0 => (-self.random.of_any_length()).to_string().into(),
+                1 => b"0".to_vec(),
+                _ => self.junk(),
+            };
+        }
+        group
+    }
+
+    fn integer(&mut self) -> i64 {
+        let edges = [
+            0,
+            1 << 31,
+            1 << 32,
+            1 << 53,
+            1_000_000_000,
+            // The seconds that are left to the last moment that fits.
+            (i64::MAX - now()) / SECOND as i64,
+            i64::MAX / SECOND as i64,
+            i64::MAX,
+            i64::MIN,
+        ];
+        match self.random.below(8) {
+            0..3 => self.random.below(20) as i64,
+            3..6 => self.random.of_any_length(),
+            6 => -self.random.of_any_length(),
+            _ => {
+                let offset = self.random.below(5) as i64 - 2;
+                self.random.pick(&edges).saturating_add(offset)
+            }
+        }
+    }
+
+    /// Bytes that are, most of them, no integer.
+    fn junk(&mut self) -> Bytes {
+        let texts: [&[u8]; 22] = [
+            b"",
+            b"x",
+            b"+1",
+            b" 1",
+            b"1 ",
+            b"1.0",
+            b"1e3",
+            b"0x1",
+            b"01",
+            b"-0",
+            b"-1",
+            b"--1",
+            b"-",
+            b"1\0",
+            b"\0",
+            b"\xff",
+            b"nan",
+            b"9223372036854775808",
+            b"-9223372036854775809",
+            b"18446744073709551616",
+            b"99999999999999999999999",
+            "\u{661}".as_bytes(),
+        ];
+        match self.random.below(60) {
+            0 => vec![b'1'; 10_000],
+            1..10 => (0..self.random.below(30))
+                .map(|_| self.random.bits() as u8)
+                .collect(),
+            _ => self.random.pick(&texts).to_vec(),
+        }
+    }
+
+    /// What a string may hold: a TAT near or far, before or after now, other integers, other bytes.
+    fn value(&mut self) -> Bytes {
+        let far = self.random.of_any_length();
+        let tat = match self.random.below(8) {
+            0..4 => now().saturating_add(far),
+            4 => now().saturating_sub(far),
+            5 => self.integer(),
+            _ => return self.junk(),
+        };
+        match self.random.below(6) {
+            0 => format!("{tat:019}").into(),
+            1 => format!("0{tat}").into(),
+            _ => tat.to_string().into(),
+        }
+    }
+
+    /// What somebody else does to a key.
+    pub fn change(&mut self, key: &[u8]) -> Command {
+        let value = self.value();
+        let other = self.key();
+        let small = self.random.below(3000).to_string().into_bytes();
+        let integer = self.integer().to_string().into_bytes();
+        let many: Vec<Bytes> = (0..600).map(|item| item.to_string().into()).collect();
+        let many: Vec<&[u8]> = many.iter().map(Vec::as_slice).collect();
+        let with = |name: &str, words: &[&[u8]]| -> Command {
+            let words = [name.as_bytes(), key]
+                .into_iter()
+                .chain(words.iter().copied());
+            words.map(<[u8]>::to_vec).collect()
+        };
+        match self.random.below(40) {
+            0..8 => with("SET", &[&value]),
+            8 => with("SET", &[&value, b"PX", &small]),
+            9 => with("SET", &[&value, b"EX", &small]),
+            10 => with("SET", &[&value, b"KEEPTTL"]),
+            11 => with("INCR", &[]),
+            12 => with("DECRBY", &[&integer]),
+            13 => with("INCRBYFLOAT", &[b"0.5"]),
+            14 => with(
+                "APPEND",
+                &[self.random.pick(&["0", "7", "x", ""]).as_bytes()],
+            ),
+            15 => with("SETRANGE", &[&small, b"1"]),
+            16 => with("SETRANGE", &[b"0", b"9"]),
+            17 => with("SETBIT", &[&small, b"1"]),
+            18 => with("PFADD", &[&value]),
+            19 => with("EXPIRE", &[&integer]),
+            20 => with("PEXPIRE", &[&small]),
+            21 => with("PEXPIRE", &[self.random.pick(&["1", "0", "-1"]).as_bytes()]),
+            22 => with("PERSIST", &[]),
+            23 => with("RENAME", &[&other]),
+            24 => with("COPY", &[&other, b"REPLACE"]),
+            25 => with("DEL", &[]),
+            26 => with("UNLINK", &[]),
+            27 => with("GETDEL", &[]),
+            28 => with("GETEX", &[b"PX", &small]),
+            29 => words(&[self.random.pick(&["FLUSHALL", "FLUSHDB", "PING", "DBSIZE"])]),
+            // Every type, in its encodings for few and for many items.
+            30 => with("RPUSH", &[&value]),
+            31 => with("RPUSH", &many),
+            32 => with("HSET", &[b"field", &value]),
+            33 => with("HSET", &many),
+            34 => with("SADD", &[&small]),
+            35 => with("SADD", &[&value]),
+            36 => with("SADD", &many),
+            37 => with("ZADD", &[&small, &value]),
+            38 => with("XADD", &[b"*", b"field", &value]),
+            _ => with("GETSET", &[&value]),
+        }
+    }
+}
+
+pub fn words(words: &[&str]) -> Command {
+    words.iter().map(|&word| word.into()).collect()
+}
