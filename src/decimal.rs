@@ -47,11 +47,7 @@ fn parse_longest(text: &[u8]) -> Option<u64> {
 fn parse_one_by_one(text: &[u8]) -> Option<u64> {
     let mut number: u64 = 0;
     for &byte in text {
-        let digit = u64::from(byte).wrapping_sub(u64::from(b'0'));
-        if digit > 9 {
-            return None;
-        }
-        number = number.wrapping_mul(10).wrapping_add(digit);
+        number = number.wrapping_mul(10).wrapping_add(digit(byte)?.into());
     }
     Some(number)
 }
@@ -66,13 +62,15 @@ pub fn parse_short(text: &[u8]) -> Option<u32> {
     }
     let mut number = first.wrapping_add(1);
     for &byte in rest {
-        let digit = u32::from(byte).wrapping_sub(u32::from(b'0'));
-        if digit > 9 {
-            return None;
-        }
-        number = number.wrapping_mul(10).wrapping_add(digit);
+        number = number.wrapping_mul(10).wrapping_add(digit(byte)?);
     }
     Some(number)
+}
+
+#[inline(always)]
+fn digit(byte: u8) -> Option<u32> {
+    let digit = u32::from(byte).wrapping_sub(u32::from(b'0'));
+    (digit <= 9).then_some(digit)
 }
 
 /// The digits of a number.

@@ -3,7 +3,7 @@
 
 use redis::{Connection, RedisResult, Value};
 
-use crate::support::{Server, info, is_redis_6_2, run};
+use crate::support::{Server, has_acl_categories, info, is_redis_6_2, run};
 
 const CALLS: [&str; 3] = [
     "CL.THROTTLE key 4 1 60",
@@ -76,18 +76,16 @@ fn a_user_without_the_command_is_refused_in_a_script_as_well() {
     call(&mut user(&server, "~* +eval +cl.throttle")).unwrap();
 }
 
-/// Redis 6.2 and 7.0 leave the commands of modules out of every category.
 #[test]
 fn the_categories_write_and_fast_grant_and_withdraw_the_commands() {
     let server = Server::start();
-    let version = info(&mut server.connect(), "redis_version");
-    let old = version.starts_with("6.2.") || version.starts_with("7.0.");
+    let known = has_acl_categories();
     for call in CALLS {
         for (permissions, granted) in [
-            ("~* +@write", !old),
-            ("~* +@fast", !old),
-            ("~* +@all -@write", old),
-            ("~* +@all -@fast", old),
+            ("~* +@write", known),
+            ("~* +@fast", known),
+            ("~* +@all -@write", !known),
+            ("~* +@all -@fast", !known),
             ("~* +@read +@slow +@string", false),
         ] {
             let answer = run::<Value>(&mut user(&server, permissions), call);

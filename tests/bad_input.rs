@@ -2,7 +2,8 @@
 
 use redis::{Connection, Value};
 
-use crate::support::{Server, run, throttle};
+use crate::support::hostile::NOT_INTEGERS;
+use crate::support::{Server, info, run, throttle};
 
 /// All that an error must leave as it was.
 #[derive(Debug, PartialEq)]
@@ -20,20 +21,13 @@ fn server() -> Server {
 
 impl Snapshot {
     fn take(connection: &mut Connection) -> Self {
-        let field = |info: &str, name: &str| {
-            info.lines()
-                .find_map(|line| line.strip_prefix(name))
-                .unwrap_or_else(|| panic!("{info}"))
-                .to_string()
-        };
-        let persistence: String = run(connection, "INFO persistence").unwrap();
         // Whether there is an expiry; PTTL itself moves with time.
         let ttl: i64 = run(connection, "PTTL key").unwrap();
         Self {
             key: run(connection, "DUMP key").unwrap(),
             expires: ttl.min(0),
-            changes: field(&persistence, "rdb_changes_since_last_save:"),
-            propagated: field(&persistence, "aof_current_size:"),
+            changes: info(connection, "rdb_changes_since_last_save"),
+            propagated: info(connection, "aof_current_size"),
         }
     }
 }
@@ -81,24 +75,7 @@ fn an_argument_that_is_not_a_64_bit_integer_is_named() {
     let server = server();
     let mut connection = server.connect();
     throttle(&mut connection, "key 15 30 60");
-    let wrong: [&[u8]; 15] = [
-        b"",
-        b"x",
-        b"+1",
-        b" 1",
-        b"1 ",
-        b"1.0",
-        b"1e3",
-        b"0x1",
-        b"01",
-        b"--1",
-        b"-",
-        b"9223372036854775808",
-        b"-9223372036854775809",
-        b"1\0",
-        b"\xff",
-    ];
-    for argument in wrong {
+    for argument in NOT_INTEGERS {
         for (position, name) in [
             (1, "max_burst"),
             (2, "count"),

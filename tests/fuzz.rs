@@ -10,13 +10,13 @@ use std::time::Duration;
 use redis::{Connection, RedisResult, Value};
 
 use crate::support::expected::{
-    Found, MILLISECOND, NAMES, NOT_A_STATE, SAME_KEY, SECOND, TOO_FAST, TOO_LARGE, WRONG_TYPE,
-    arity, below_least, expected, expected_of_groups, in_group, in_units, integers,
-    limited_and_groups, name_and_unit, not_an_integer,
+    Found, MILLISECOND, NAMES, NOT_A_STATE, SECOND, TOO_FAST, TOO_LARGE, WRONG_TYPE, arity,
+    below_least, error_text, expected, expected_of_groups, in_group, in_units, integers,
+    limited_and_groups, name_and_unit, not_an_integer, same_key,
 };
 use crate::support::hostile::{Bytes, Command, Hostile, words};
 use crate::support::random::Random;
-use crate::support::{Server, run};
+use crate::support::{Server, run, setting};
 
 const COMMANDS_PER_LOOK: usize = 7;
 /// What is sent before the first reply is read.
@@ -34,7 +34,7 @@ fn hostile_calls_get_the_right_answer_and_change_nothing_else() {
         arity("cl.throttle"),
         arity("cl.mthrottle"),
         in_group(1, WRONG_TYPE.into()),
-        in_group(2, SAME_KEY.into()),
+        in_group(2, same_key(1)),
         WRONG_TYPE.to_string(),
         NOT_A_STATE.to_string(),
         TOO_FAST.to_string(),
@@ -59,8 +59,8 @@ fn hostile_groups_are_all_or_nothing() {
         in_group(2, WRONG_TYPE.into()),
         in_group(1, NOT_A_STATE.into()),
         in_group(2, NOT_A_STATE.into()),
-        in_group(2, SAME_KEY.into()),
-        in_group(3, SAME_KEY.into()),
+        in_group(2, same_key(1)),
+        in_group(3, same_key(1)),
     ]);
 }
 
@@ -70,9 +70,6 @@ fn run_visits(
     visit: fn(&mut Fuzz) -> Visit,
     check: fn(&mut Fuzz, &Visit, &Seen) -> Result<(), String>,
 ) -> Fuzz {
-    let setting = |name, default| {
-        std::env::var(name).map_or(default, |value| value.parse::<u64>().expect(name))
-    };
     let seed = setting("FUZZ_SEED", 1);
     let calls = setting("FUZZ_CALLS", 200_000) / one_of;
 
@@ -557,7 +554,7 @@ impl Fuzz {
         let [first, last] = times.map(|now| expected_of_groups(call, now, found));
         let mut stored = Vec::new();
         let outcome = if let Value::ServerError(error) = reply {
-            let error = format!("{} {}", error.code(), error.details().unwrap_or_default());
+            let error = error_text(error);
             if ![&first, &last].contains(&&Err(error.clone())) {
                 return Err(wrong(format!("instead of {first:?}")));
             }
@@ -584,14 +581,8 @@ impl Fuzz {
                 .zip(call[1..].chunks(5))
                 .zip(first.iter().zip(&last))
             {
-                let bounds = in_units(*first, SECOND)
-                    .into_iter()
-                    .zip(in_units(*last, SECOND));
-                if !bounds.zip(group).all(|((first, last), integer)| {
-                    (first.min(last)..=first.max(last)).contains(integer)
-                }) {
-                    return Err(wrong(format!("{group:?} instead of {first:?} to {last:?}")));
-                }
+                all_between(group, in_units(*first, SECOND), in_units(*last, SECOND))
+                    .map_err(&wrong)?;
                 if let (Some(first), Some(last)) = (first.new_tat, last.new_tat) {
                     stored.push((&key[0], first..=last));
                 }
@@ -704,6 +695,17 @@ fn is_replicated(bytes: i64, expected: i64) -> bool {
     bytes == expected || (expected > 0 && bytes == expected + AROUND)
 }
 
+/// Integers of which each may have grown or shrunk between two times.
+fn all_between(reply: &[i128; 5], first: [i128; 5], last: [i128; 5]) -> Result<(), String> {
+    let mut bounds = reply.iter().zip(first.into_iter().zip(last));
+    match bounds
+        .all(|(integer, (first, last))| (first.min(last)..=first.max(last)).contains(integer))
+    {
+        true => Ok(()),
+        false => Err(format!("{reply:?} instead of {first:?} to {last:?}")),
+    }
+}
+
 /// A call that was made between two times.
 struct Call<'a> {
     in_lua: bool,
@@ -728,7 +730,7 @@ impl Call<'_> {
         let expected = |now| expected(self.call, now, found);
         let (mut earliest, mut latest) = self.times;
         if let Value::ServerError(error) = self.reply {
-            let mut error = format!("{} {}", error.code(), error.details().unwrap_or_default());
+            let mut error = error_text(error);
             // Redis 6.2 names the command as the caller wrote it. A script has words of its own, where the server
             // knows how many arguments there are to be.
             let name = name_and_unit(self.call).0;
@@ -777,12 +779,8 @@ impl Call<'_> {
             false => integer,
         };
         let unit = name_and_unit(self.call).1;
-        let bounds = in_units(first, unit).into_iter().zip(in_units(last, unit));
-        for ((first, last), reply) in bounds.zip(reply) {
-            if !(shown(first.min(last))..=shown(first.max(last))).contains(&reply) {
-                return Err(format!("{reply} instead of {first} to {last}"));
-            }
-        }
+        let [earliest, latest] = [first, last].map(|told| in_units(told, unit).map(shown));
+        all_between(&reply, earliest, latest)?;
         let (Some(first_tat), Some(last_tat)) = (first.new_tat, last.new_tat) else {
             let outcome = match (first.limited, first.retry_after) {
                 (false, _) => LOOKED,

@@ -11,21 +11,16 @@ use redis::{Connection, Value};
 
 use crate::replication::{catch_up, replicate};
 use crate::support::load::under_load;
-use crate::support::{Server, command, info, run, wait_until};
+use crate::support::{Server, command, info, run, setting, wait_until};
 
 const CLIENTS: usize = 50;
-
-fn seconds(setting: &str, default: u64) -> Duration {
-    let seconds = std::env::var(setting).map_or(default, |text| text.parse().expect(setting));
-    Duration::from_secs(seconds)
-}
 
 #[test]
 fn under_a_long_mixed_load_memory_and_time_per_call_stay_as_they_were() {
     // Slower than any call may be; also slower than what it takes to run again on a machine full of other tests.
-    let threshold = std::env::var("SLOWLOG_MICROSECONDS").unwrap_or("50000".into());
+    let threshold = setting("SLOWLOG_MICROSECONDS", 50_000).to_string();
     let server = Server::start_with(&["--slowlog-log-slower-than", &threshold]);
-    let duration = seconds("SOAK_SECONDS", 10);
+    let duration = Duration::from_secs(setting("SOAK_SECONDS", 10));
 
     // The first load warms up: the server's own tables, the allocator.
     let _ = soak(&server, duration / 5);
@@ -151,6 +146,10 @@ fn mixed_calls(connection: &mut Connection, client: usize, turn: usize) {
     }
 }
 
+fn fairness_time() -> Duration {
+    Duration::from_secs(setting("FAIRNESS_SECONDS", 2))
+}
+
 #[test]
 fn fifty_clients_get_exactly_the_burst_and_the_rate() {
     let server = Server::start();
@@ -159,7 +158,7 @@ fn fifty_clients_get_exactly_the_burst_and_the_rate() {
         let ((), tokens) = under_load(
             CLIENTS,
             |_, running| limiter.take_while(running, &mut [server.connect()]),
-            || sleep(seconds("FAIRNESS_SECONDS", 2)),
+            || sleep(fairness_time()),
         );
         limiter.check(&server, tokens.iter().sum());
     }
@@ -172,7 +171,7 @@ fn fifty_clients_get_exactly_the_burst_and_the_rate_through_a_promotion() {
         replicate(&servers[1], &servers[0]);
         let limiter = Limiter::open(&servers[0], rate);
         catch_up(&servers[1], &servers[0]);
-        let time = seconds("FAIRNESS_SECONDS", 2) / 2;
+        let time = fairness_time() / 2;
         let ((), tokens) = under_load(
             CLIENTS,
             |_, running| {

@@ -2,6 +2,7 @@
 
 use redis::{Connection, Value};
 
+use crate::cluster::{SLOTS, add_slots, is_ok};
 use crate::persistence::commands;
 use crate::support::random::Random;
 use crate::support::{Server, run, throttle, wait_until};
@@ -313,24 +314,11 @@ fn replicas_and_files_get_all_limits_of_a_call_as_one_transaction() {
     // Limited as a whole, and an error: nothing.
     assert!(mthrottle(&mut connection, "b 4 1 60 1 a 4 1 60 1").0);
     error(&mut connection, "b 4 1 60 1 b 4 1 60 1");
-    let words: Vec<Vec<String>> = commands(&server.folder)
-        .into_iter()
-        .map(|command| {
-            command
-                .into_iter()
-                .map(|word| String::from_utf8(word).unwrap())
-                .collect()
-        })
-        .collect();
-    let words: Vec<Vec<&str>> = words
-        .iter()
-        .map(|words| words.iter().map(String::as_str).collect())
-        .collect();
     let of =
         |key: &'static str| -> i64 { run(&mut server.connect(), &format!("GET {key}")).unwrap() };
     let (a, b) = (of("a"), of("b"));
     let set = |key: &str, tat: i64| format!("SET {key} {tat} PXAT {}", (tat + 999_999) / 1_000_000);
-    let words: Vec<String> = words
+    let words: Vec<String> = commands(&server.folder)
         .iter()
         .map(|words| words.join(" "))
         .filter(|words| words != "SELECT 0")
@@ -342,17 +330,8 @@ fn replicas_and_files_get_all_limits_of_a_call_as_one_transaction() {
 fn in_a_cluster_the_keys_share_a_hash_tag() {
     let server = Server::start_with(&["--cluster-enabled", "yes"]);
     let mut connection = server.connect();
-    let mut slots = redis::cmd("CLUSTER");
-    slots.arg("ADDSLOTS");
-    (0..16_384).for_each(|slot| {
-        slots.arg(slot);
-    });
-    slots.exec(&mut connection).unwrap();
-    wait_until("a cluster of one", || {
-        run::<String>(&mut connection, "CLUSTER INFO")
-            .unwrap()
-            .contains("cluster_state:ok")
-    });
+    add_slots(&mut connection, 0..SLOTS);
+    wait_until("a cluster of one", || is_ok(&server));
     assert!(
         !mthrottle(
             &mut connection,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::support::{Server, is_redis_6_2, run};
+use crate::support::{Server, has_acl_categories, is_redis_6_2, run};
 
 /// A reply of names and values, on either protocol.
 fn map(value: &Value) -> HashMap<String, Value> {
@@ -207,16 +207,12 @@ fn notifications_are_off_by_default() {
 fn acl_categories_write_and_fast_include_the_commands() {
     let server = Server::start();
     let mut connection = server.connect();
-    let old = is_redis_6_2()
-        || run::<String>(&mut connection, "INFO server")
-            .unwrap()
-            .contains("redis_version:7.0.");
     for category in ["write", "fast"] {
         let commands: Vec<String> = run(&mut connection, &format!("ACL CAT {category}")).unwrap();
         for command in ["cl.throttle", "cl.pthrottle", "cl.mthrottle"] {
             assert_eq!(
                 commands.iter().any(|listed| listed == command),
-                !old,
+                has_acl_categories(),
                 "{command} in {category}"
             );
         }

@@ -102,10 +102,7 @@ fn the_append_only_file_holds_effects_and_no_calls() {
     }
     let mut effects = 0;
     for words in commands(&server.folder) {
-        let words: Vec<&str> = words
-            .iter()
-            .map(|word| str::from_utf8(word).unwrap())
-            .collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
         match words[..] {
             ["SELECT", "0"] | ["MULTI"] | ["EXEC"] => {}
             // What has expired, the server deletes.
@@ -268,7 +265,7 @@ fn acknowledged(ledgers: &[Ledger]) -> Vec<i64> {
 }
 
 /// Every command in the server's append-only file, or files from Redis 7 on.
-pub fn commands(folder: &Path) -> Vec<Vec<Vec<u8>>> {
+pub fn commands(folder: &Path) -> Vec<Vec<String>> {
     let files = folder.join("appendonlydir");
     let mut paths = vec![folder.join("appendonly.aof")];
     if files.exists() {
@@ -288,7 +285,7 @@ pub fn commands(folder: &Path) -> Vec<Vec<Vec<u8>>> {
                 (0..words)
                     .map(|_| {
                         let length = number(&mut rest, b'$');
-                        let word = rest[..length].to_vec();
+                        let word = str::from_utf8(&rest[..length]).unwrap().to_string();
                         rest = &rest[length + 2..];
                         word
                     })

@@ -1,6 +1,6 @@
 //! What the module has to say: the second statement of the rule, in the words of replies and errors.
 
-use redis::Value;
+use redis::{ServerError, Value};
 
 use super::model::{Asked, Refused, Told};
 
@@ -15,7 +15,6 @@ pub const NOT_A_STATE: &str = "ERR the key holds no rate limiter state";
 pub const TOO_FAST: &str = "ERR count and period allow more than one token per nanosecond";
 pub const TOO_LARGE: &str =
     "ERR max_burst, count and period make a funnel that leaks beyond the year 2262";
-pub const SAME_KEY: &str = "ERR key is the same as in group 1";
 
 pub fn arity(name: &str) -> String {
     format!("ERR wrong number of arguments for '{name}' command")
@@ -23,6 +22,10 @@ pub fn arity(name: &str) -> String {
 
 pub fn in_group(number: usize, error: String) -> String {
     format!("{error} (group {number})")
+}
+
+pub fn same_key(first: usize) -> String {
+    format!("ERR key is the same as in group {first}")
 }
 
 pub fn not_an_integer(name: &str) -> String {
@@ -75,8 +78,7 @@ pub fn expected_of_groups(
     let keys: Vec<&Vec<u8>> = groups.map(|group| &group[0]).collect();
     for (second, key) in keys.iter().enumerate() {
         if let Some(first) = keys[..second].iter().position(|other| other == key) {
-            let error = format!("ERR key is the same as in group {}", first + 1);
-            return Err(in_group(second + 1, error));
+            return Err(in_group(second + 1, same_key(first + 1)));
         }
     }
     let found = keys
@@ -169,6 +171,11 @@ fn five(reply: &Value) -> Option<[i128; 5]> {
         _ => None,
     });
     integers.collect::<Option<Vec<_>>>()?.try_into().ok()
+}
+
+/// An error as the server sent it.
+pub fn error_text(error: &ServerError) -> String {
+    format!("{} {}", error.code(), error.details().unwrap_or_default())
 }
 
 fn text(refused: Refused) -> String {

@@ -7,6 +7,31 @@ use super::random::Random;
 pub type Bytes = Vec<u8>;
 pub type Command = Vec<Bytes>;
 
+/// What the server does not take for a 64-bit integer, though some of it nearly is one.
+pub const NOT_INTEGERS: [&[u8]; 21] = [
+    b"",
+    b"x",
+    b"+1",
+    b" 1",
+    b"1 ",
+    b"1.0",
+    b"1e3",
+    b"0x1",
+    b"01",
+    b"-0",
+    b"--1",
+    b"-",
+    b"1\0",
+    b"\0",
+    b"\xff",
+    b"nan",
+    b"9223372036854775808",
+    b"-9223372036854775809",
+    b"18446744073709551616",
+    b"99999999999999999999999",
+    "\u{661}".as_bytes(),
+];
+
 /// A client whose seed decides what it sends.
 pub struct Hostile {
     pub random: Random,
@@ -99,36 +124,12 @@ impl Hostile {
 
     /// Bytes that are, most of them, no integer.
     fn junk(&mut self) -> Bytes {
-        let texts: [&[u8]; 22] = [
-            b"",
-            b"x",
-            b"+1",
-            b" 1",
-            b"1 ",
-            b"1.0",
-            b"1e3",
-            b"0x1",
-            b"01",
-            b"-0",
-            b"-1",
-            b"--1",
-            b"-",
-            b"1\0",
-            b"\0",
-            b"\xff",
-            b"nan",
-            b"9223372036854775808",
-            b"-9223372036854775809",
-            b"18446744073709551616",
-            b"99999999999999999999999",
-            "\u{661}".as_bytes(),
-        ];
         match self.random.below(60) {
             0 => vec![b'1'; 10_000],
             1..10 => (0..self.random.below(30))
                 .map(|_| self.random.bits() as u8)
                 .collect(),
-            _ => self.random.pick(&texts).to_vec(),
+            _ => self.random.pick(&NOT_INTEGERS).to_vec(),
         }
     }
 

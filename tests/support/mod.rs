@@ -23,6 +23,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redis::{Client, Connection, FromRedisValue, RedisResult};
 
+/// A number that the environment may set.
+pub fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect(name))
+}
+
 /// Runs a command that is written as a user types it, words split at spaces.
 pub fn run<T: FromRedisValue>(
     connection: &mut impl redis::ConnectionLike,
@@ -304,6 +309,11 @@ pub fn is_redis_6_2() -> bool {
 /// The only one on which the module cannot be unloaded.
 pub fn is_redis_8() -> bool {
     is_server("Redis", "8")
+}
+
+/// Redis 6.2 and 7.0 leave the commands of modules out of every ACL category.
+pub fn has_acl_categories() -> bool {
+    !is_redis_6_2() && !is_server("Redis", "7.0")
 }
 
 /// The setting with which clients may load and unload modules. Redis 6.2 has none: there they always may.
