@@ -3,26 +3,16 @@
 
 use std::num::NonZero;
 
-/// The digits of 2^63 - 1.
-const MAX_DIGITS: usize = 19;
+/// A moment has as many digits as 2^63 - 1. From 2001 on it has them by itself, before that with zeros in front.
+pub const MOMENT_DIGITS: usize = 19;
 
 /// Eight digits as a number of their own.
 const BLOCK: NonZero<u64> = NonZero::new(100_000_000).unwrap();
 
-/// The number that 1 to 19 digits spell, with no sign and no space, if it fits in 63 bits.
+/// The moment that exactly [`MOMENT_DIGITS`] digits spell, if it fits in 63 bits.
 #[inline(always)]
-pub fn parse(text: &[u8]) -> Option<u64> {
-    let number = match text.len() {
-        MAX_DIGITS => parse_longest(text)?,
-        1..MAX_DIGITS => parse_one_by_one(text)?,
-        _ => return None,
-    };
-    i64::try_from(number).ok().map(|_| number)
-}
-
-/// The number that `MAX_DIGITS` digits spell, which are those of any moment from 2001 to 2262.
-#[inline(always)]
-fn parse_longest(text: &[u8]) -> Option<u64> {
+pub fn parse_moment(text: &[u8]) -> Option<u64> {
+    let text: &[u8; MOMENT_DIGITS] = text.try_into().ok()?;
     let (first, rest) = text.split_first_chunk()?;
     let (second, _) = rest.split_first_chunk()?;
     // The last block holds three digits, after five that the second has already.
@@ -35,21 +25,23 @@ fn parse_longest(text: &[u8]) -> Option<u64> {
     let number = value(first)
         .wrapping_mul(BLOCK.get())
         .wrapping_add(value(second));
-    Some(
-        number
-            .wrapping_mul(1000)
-            .wrapping_add(value_of_last_four(third)),
-    )
+    let number = number
+        .wrapping_mul(1000)
+        .wrapping_add(value_of_last_four(third));
+    i64::try_from(number).ok().map(|_| number)
 }
 
-/// For fewer digits than `MAX_DIGITS`: their number fits in 64 bits, so nothing wraps.
-#[cold]
-fn parse_one_by_one(text: &[u8]) -> Option<u64> {
-    let mut number: u64 = 0;
-    for &byte in text {
-        number = number.wrapping_mul(10).wrapping_add(digit(byte)?.into());
-    }
-    Some(number)
+/// The digits of a moment: 0 to 2^63 - 1.
+#[inline(always)]
+pub fn format_moment(moment: u64) -> [u8; MOMENT_DIGITS] {
+    let upper = moment / BLOCK;
+    let mut text = [0; 24];
+    let (first, rest) = text.split_at_mut(8);
+    let (second, third) = rest.split_at_mut(8);
+    first.copy_from_slice(&format_block(upper / BLOCK));
+    second.copy_from_slice(&format_block(upper % BLOCK));
+    third.copy_from_slice(&format_block(moment % BLOCK));
+    text.last_chunk().copied().unwrap_or_default()
 }
 
 /// The number that 1 to 9 digits spell, of which the first is not 0. The usual argument of a call is such.
@@ -178,15 +170,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_what_the_standard_library_reads() {
+    fn a_moment_is_written_and_read_with_all_its_digits() {
         for number in (0..100_000_000).step_by(997).chain(numbers()) {
-            let text = number.to_string();
+            let text = format!("{number:019}");
             let expected = text.parse::<i64>().ok().map(i64::cast_unsigned);
-            assert_eq!(parse(text.as_bytes()), expected, "{text}");
+            assert_eq!(parse_moment(text.as_bytes()), expected, "{text}");
+            if expected.is_some() {
+                assert_eq!(format_moment(number), text.as_bytes());
+            }
         }
-        assert_eq!(parse(b"0000000000000000007"), Some(7));
-        assert_eq!(parse(b"00000000000000000007"), None, "20 digits");
-        assert_eq!(parse(b""), None);
+    }
+
+    #[test]
+    fn a_number_of_another_length_is_no_moment() {
+        for length in (0..40).filter(|&length| length != MOMENT_DIGITS) {
+            assert_eq!(parse_moment(&vec![b'1'; length]), None, "{length} digits");
+        }
     }
 
     #[test]
@@ -203,14 +202,16 @@ mod tests {
         }
     }
 
+    /// In one place, and in two places at once, as one must not make up for the other.
     #[test]
     fn no_byte_but_a_digit_is_read_wherever_it_stands() {
-        for length in 1..=MAX_DIGITS {
-            for place in 0..length {
+        for place in 0..MOMENT_DIGITS {
+            for other in 0..=place {
                 for byte in (0..=u8::MAX).filter(|byte| !byte.is_ascii_digit()) {
-                    let mut text = vec![b'1'; length];
+                    let mut text = [b'1'; MOMENT_DIGITS];
                     *text.get_mut(place).unwrap() = byte;
-                    assert_eq!(parse(&text), None, "{text:?}");
+                    *text.get_mut(other).unwrap() = byte;
+                    assert_eq!(parse_moment(&text), None, "{text:?}");
                 }
             }
         }

@@ -6,7 +6,8 @@
 //!   expects to be let through, and `max_burst` more at the same moment.
 //! * **rate**: `count` tokens per `period`, the pace at which room comes back. 30 per 60 s makes room for one token
 //!   every 2 s, not for 30 at the end of each minute.
-//! * **quantity**: the tokens that one call asks for, all or none; 0 asks how full the funnel is.
+//! * **quantity**: the tokens that one call asks for, all or none; 0 asks how full the funnel is, and a negative
+//!   quantity gives tokens back.
 //! * **remaining**: the most tokens that a next call, right now, would be allowed.
 //! * **retry_after**: how long a limited caller has to wait until the same call is allowed, if nobody else takes tokens.
 //! * **reset_after**: how long until the funnel is empty, so that the full burst is there again.
@@ -85,8 +86,18 @@ pub struct Verdict {
     pub retry_after: Option<Nanos>,
     /// How long until the funnel is empty.
     pub reset_after: Nanos,
-    /// The TAT to store; none if this call changes nothing.
-    pub new_tat: Option<Nanos>,
+    /// What becomes of the stored state.
+    pub change: Change,
+}
+
+/// What a call does to the stored state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    Nothing,
+    /// This is the new TAT.
+    Store(Nanos),
+    /// The funnel is empty again, which needs no state.
+    Delete,
 }
 
 impl Funnel {
@@ -125,9 +136,16 @@ impl Funnel {
 
     /// Decides a call of `quantity` tokens on the stored `tat`; none stands for an empty funnel.
     #[inline(always)]
-    pub fn decide(&self, tat: Option<Nanos>, quantity: u64) -> Verdict {
+    pub fn decide(&self, tat: Option<Nanos>, quantity: i64) -> Verdict {
         let backlog = Nanos(tat.map_or(0, |tat| tat.0.saturating_sub(self.now.0)));
+        match u64::try_from(quantity) {
+            Ok(quantity) => self.take(backlog, quantity),
+            Err(_) => self.give_back(tat.is_some(), backlog, quantity.unsigned_abs()),
+        }
+    }
 
+    #[inline(always)]
+    fn take(&self, backlog: Nanos, quantity: u64) -> Verdict {
         // More than the funnel holds can never pass, however long the caller waits.
         if quantity > self.limit {
             return self.limited(backlog, self.remaining(backlog), None);
@@ -152,8 +170,38 @@ impl Funnel {
             remaining: self.remaining(reset_after),
             retry_after: None,
             reset_after,
-            new_tat: (increment.0 > 0).then(|| Nanos(self.now.0.saturating_add(reset_after.0))),
+            change: if increment.0 > 0 {
+                self.store(reset_after)
+            } else {
+                Change::Nothing
+            },
         }
+    }
+
+    /// Never limited, and never more than an empty funnel. What was taken by one call and given back by another leaves
+    /// the TAT as it was, as both are rounded alike.
+    #[cold]
+    fn give_back(&self, stored: bool, backlog: Nanos, quantity: u64) -> Verdict {
+        let decrement = time_to_leak(quantity, self.count, self.period);
+        let reset_after = Nanos(backlog.0.saturating_sub(decrement.0));
+        Verdict {
+            limited: false,
+            limit: self.limit,
+            remaining: self.remaining(reset_after),
+            retry_after: None,
+            reset_after,
+            change: match (stored, reset_after) {
+                (false, _) => Change::Nothing,
+                (true, Nanos(0)) => Change::Delete,
+                (true, _) => self.store(reset_after),
+            },
+        }
+    }
+
+    /// The state of a funnel that will be empty in this time.
+    #[inline(always)]
+    fn store(&self, reset_after: Nanos) -> Change {
+        Change::Store(Nanos(self.now.0.saturating_add(reset_after.0)))
     }
 
     #[inline(always)]
@@ -164,7 +212,7 @@ impl Funnel {
             remaining,
             retry_after,
             reset_after: backlog,
-            new_tat: None,
+            change: Change::Nothing,
         }
     }
 

@@ -71,8 +71,10 @@ const COUNT: Parameter =
     Parameter::integer(c"count", c"Tokens that come back every period. 1 or more.");
 const SECONDS: Parameter = Parameter::integer(c"period", c"In seconds. 1 or more.");
 const MILLISECONDS: Parameter = Parameter::integer(c"period", c"In milliseconds. 1 or more.");
-const QUANTITY: Parameter =
-    Parameter::integer(c"quantity", c"Tokens to take. 0 looks without taking.");
+const QUANTITY: Parameter = Parameter::integer(
+    c"quantity",
+    c"Tokens to take. 0 looks without taking, fewer give back.",
+);
 
 const fn number(digits: &str) -> c_int {
     match c_int::from_str_radix(digits, 10) {

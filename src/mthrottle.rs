@@ -2,10 +2,10 @@
 
 use crate::counts::Outcome;
 use crate::error::{Error, Refusal};
-use crate::funnel::Nanos;
+use crate::funnel::{Change, Nanos, Verdict};
 use crate::redis::{Argument, Context, now};
-use crate::state::State;
-use crate::throttle::{Request, reply, settle};
+use crate::state;
+use crate::throttle::{Request, announce, reply};
 
 /// The arguments of one limit, by name.
 const GROUP: [&str; 5] = ["key", "max_burst", "count", "period", "quantity"];
@@ -13,6 +13,7 @@ const GROUP: [&str; 5] = ["key", "max_burst", "count", "period", "quantity"];
 /// `CL.MTHROTTLE key max_burst count period quantity [key max_burst count period quantity ...]`
 ///
 /// Decides several limits as one: if each allows its quantity, each takes it; if any is limited, none is touched.
+/// A negative quantity gives tokens back.
 /// Keys differ from each other; in a cluster they share a hash tag. Times are in seconds.
 ///
 /// Replies with 0 if all allow or 1 if not, followed by five integers for each limit, in order, as `CL.THROTTLE`
@@ -37,18 +38,32 @@ pub fn cl_mthrottle(context: &Context, arguments: &[Argument]) -> Result<Outcome
     })?;
     refuse_same_keys(&requests)?;
 
-    // Every key is read before any is written.
-    let mut limits = in_groups(&requests, |request| {
-        let state = State::open(context, request.key)?;
-        let verdict = request.funnel.decide(state.tat, request.quantity);
-        Ok((request, state, verdict))
+    // Every key is read before any is written, and closed before the next is opened: opening one may expire it, which may
+    // run other modules' code, and that code may delete the keys that are open.
+    let mut limits = in_groups(requests, |request| {
+        let tat = state::read(&context.open_key(request.key))?;
+        let verdict = request.funnel.decide(tat, request.quantity);
+        Ok((request, tat, verdict))
     })?;
     let limited = limits.iter().any(|(_, _, verdict)| verdict.limited);
-    for (request, state, verdict) in &mut limits {
-        if limited && !verdict.limited {
-            *verdict = request.funnel.decide(state.tat, 0);
+    for (request, tat, verdict) in &mut limits {
+        if !limited {
+            if verdict.change != Change::Nothing {
+                state::write(&mut context.open_key(request.key), verdict.change);
+            }
+        } else if !verdict.limited {
+            // Shown as it is, and not as one of the limits that refuse.
+            request.quantity = 0;
+            let look = request.funnel.decide(*tat, 0);
+            *verdict = Verdict {
+                limited: false,
+                retry_after: None,
+                ..look
+            };
         }
-        settle(context, request.key, state, verdict);
+    }
+    for (request, _, verdict) in &limits {
+        announce(context, request, verdict);
     }
 
     context.reply_array(limits.len().saturating_add(1));

@@ -5,7 +5,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_longlong, c_void};
 use std::panic::{self, PanicHookInfo};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::{ptr, slice};
 
 use redis_module::raw;
@@ -24,11 +24,11 @@ const WRITE: c_int = 1 << 1;
 const KEYTYPE_EMPTY: c_int = 0;
 /// Of valkeymodule.h. Without it, Valkey 9 refuses to move slots by itself (`CLUSTER MIGRATESLOTS`).
 const VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
-/// Redis 8.0.0, in the form of `RedisModule_GetServerVersion`.
-const REDIS_8: c_int = 0x0008_0000;
-
 /// The word `PXAT`, which every allowed call replicates: one string for as long as the module is loaded.
 static PXAT: AtomicPtr<raw::RedisModuleString> = AtomicPtr::new(ptr::null_mut());
+
+/// When the module was loaded, by [`Context::command_time`].
+static LOADED_AT: AtomicU64 = AtomicU64::new(0);
 
 /// Names the functions of the API that the module calls: `RedisModule_OnLoad` refuses a server that lacks one, and
 /// [`api!`] takes no other.
@@ -52,12 +52,15 @@ macro_rules! required {
 }
 
 required! {
+    RedisModule_Call
     RedisModule_CloseKey
     RedisModule_CreateCommand
     RedisModule_CreateString
+    RedisModule_DeleteKey
+    RedisModule_FreeServerInfo
     RedisModule_FreeString
     RedisModule_GetNotifyKeyspaceEvents
-    RedisModule_GetServerVersion
+    RedisModule_GetServerInfo
     RedisModule_InfoAddFieldCString
     RedisModule_InfoAddFieldULongLong
     RedisModule_InfoAddSection
@@ -71,6 +74,7 @@ required! {
     RedisModule_ReplyWithArray
     RedisModule_ReplyWithError
     RedisModule_ReplyWithLongLong
+    RedisModule_ServerInfoGetFieldUnsigned
     RedisModule_SetAbsExpire
     RedisModule_SetModuleOptions
     RedisModule_SignalModifiedKey
@@ -196,7 +200,8 @@ impl Context {
         unsafe { api!(RedisModule_ReplyWithLongLong)(self.0, integer) };
     }
 
-    /// Publishes an event about `key` to subscribers, where `notify-keyspace-events` has the class `d`.
+    /// Tells other modules of an event about `key`, and clients, where `notify-keyspace-events` has the class `d`.
+    /// No key may be open: what other modules do then is up to them.
     pub fn notify(&self, event: &CStr, key: &Argument) {
         // SAFETY: context and key are live, and the server copies the event's name.
         unsafe {
@@ -209,6 +214,26 @@ impl Context {
                     key.0,
                 );
             }
+        }
+    }
+
+    /// Whether the server has a command of this name: the operator may have renamed or disabled it.
+    fn has_command(&self, name: &CStr) -> bool {
+        // SAFETY: the context is live. The command takes arguments, so that without any it is looked up and not run, and
+        // there is no reply to be freed.
+        unsafe { api!(RedisModule_Call)(self.0, name.as_ptr(), c"".as_ptr()) };
+        std::io::Error::last_os_error().raw_os_error() != Some(libc::ENOENT)
+    }
+
+    /// The server's time in microseconds, which stands still while a command runs.
+    fn command_time(&self) -> u64 {
+        // SAFETY: the context is live, and so is the information until it is freed.
+        unsafe {
+            let server = api!(RedisModule_GetServerInfo)(self.0, c"server".as_ptr());
+            let field = c"server_time_usec".as_ptr();
+            let time = api!(RedisModule_ServerInfoGetFieldUnsigned)(server, field, ptr::null_mut());
+            api!(RedisModule_FreeServerInfo)(self.0, server);
+            time
         }
     }
 
@@ -282,7 +307,7 @@ pub struct Key<'a> {
 
 /// What a key holds.
 pub enum Value<'a> {
-    Nothing,
+    Absent,
     String(&'a [u8]),
     OtherType,
 }
@@ -298,7 +323,7 @@ impl Key<'_> {
             }
             // A key that is not there reads as an empty string.
             if length == 0 && api!(RedisModule_KeyType)(self.handle) == KEYTYPE_EMPTY {
-                return Value::Nothing;
+                return Value::Absent;
             }
             Value::String(slice::from_raw_parts(bytes.cast(), length))
         }
@@ -309,12 +334,12 @@ impl Key<'_> {
     #[inline(always)]
     pub fn set(&mut self, bytes: &[u8], expire_at: u64) {
         let expiry = Decimal::new(expire_at);
-        // SAFETY: the handle is open for writing and holds a string or nothing. The buffer has the length of the bytes,
+        // SAFETY: the handle is open for writing. The buffer, null where the key holds another type, has the length of the bytes,
         // and nobody else holds it. The strings live until the server has copied or retained them.
         unsafe {
             let mut length = 0;
             let buffer = api!(RedisModule_StringDMA)(self.handle, &mut length, WRITE);
-            if length == bytes.len() {
+            if !buffer.is_null() && length == bytes.len() {
                 ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), length);
             } else {
                 let string = new_string(bytes);
@@ -338,6 +363,24 @@ impl Key<'_> {
     }
 }
 
+impl Key<'_> {
+    /// Deletes the key, here and, as that very effect, in the AOF and on replicas.
+    #[cold]
+    pub fn delete(&mut self) {
+        // SAFETY: the handle is open for writing, and context and name are live.
+        unsafe {
+            api!(RedisModule_DeleteKey)(self.handle);
+            api!(RedisModule_SignalModifiedKey)(self.context.0, self.name.0);
+            api!(RedisModule_Replicate)(
+                self.context.0,
+                c"DEL".as_ptr(),
+                c"s".as_ptr(),
+                self.name.0,
+            );
+        }
+    }
+}
+
 impl Drop for Key<'_> {
     fn drop(&mut self) {
         // SAFETY: the handle is open and is not used again.
@@ -348,13 +391,13 @@ impl Drop for Key<'_> {
 /// Called by the server, Redis or Valkey, when it loads the module.
 ///
 /// # Safety
-/// `context` is live.
+/// `context` and the `count` strings at `arguments` are live.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "the server looks it up by this name")]
 pub unsafe extern "C" fn RedisModule_OnLoad(
     context: *mut raw::RedisModuleCtx,
-    _arguments: *mut *mut raw::RedisModuleString,
-    _count: c_int,
+    arguments: *mut *mut raw::RedisModuleString,
+    count: c_int,
 ) -> c_int {
     // SAFETY: the context is live, and this is the first that is called of the API: it looks up all the others.
     if unsafe {
@@ -378,6 +421,32 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
             ),
         );
         return ERR;
+    }
+    // SAFETY: as promised by the caller; an `Argument` is a string pointer and nothing else.
+    let argument = (count > 0).then(|| unsafe { &*arguments.cast::<Argument>() });
+    if let Some(argument) = argument {
+        context.log(
+            c"warning",
+            format!(
+                "redis-cell {} takes no arguments, but is given \"{}\"",
+                crate::VERSION,
+                argument.bytes().escape_ascii()
+            ),
+        );
+        return ERR;
+    }
+    for (name, spelling) in [(c"SET", "SET"), (c"DEL", "DEL")] {
+        if !context.has_command(name) {
+            context.log(
+                c"warning",
+                format!(
+                    "redis-cell {} needs the command {spelling}, with which it replicates and which is renamed or \
+                     disabled here: remove its rename-command from the settings",
+                    crate::VERSION
+                ),
+            );
+            return ERR;
+        }
     }
     // A panic is a defect of ours, and ends the server, which then reports a crash: this is to say where it began.
     panic::set_hook(Box::new(|panic| {
@@ -408,28 +477,29 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     unsafe { api!(RedisModule_RegisterInfoFunc)(context.0, Some(info)) };
     // SAFETY: `first_missing` has seen every function.
     PXAT.store(unsafe { new_string(b"PXAT") }, Ordering::Relaxed);
+    LOADED_AT.store(context.command_time(), Ordering::Relaxed);
     context.log(c"notice", format!("redis-cell {} is ready", crate::VERSION));
     OK
 }
 
 /// Called by the server before it unloads the module, which an error keeps loaded.
 ///
-/// Redis 8 remembers the last command of each client, and runs it again without looking it up, even when it has been
-/// freed with its module: the next `CL.THROTTLE` of such a client would be a crash.
+/// Every server keeps a pointer to the last command of each client, and follows it after an unload has freed the command:
+/// on `CLIENT LIST`, on Redis 8 at the client's next call. So the module stays, unless the server takes a load back, as
+/// it does for settings that no module knows: there has been no call yet, and Redis 8 ends if that is refused.
 ///
 /// # Safety
 /// The module has loaded, and `context` is live.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "the server looks it up by this name")]
 pub unsafe extern "C" fn RedisModule_OnUnload(context: *mut raw::RedisModuleCtx) -> c_int {
-    // SAFETY: the module has loaded.
-    if unsafe { api!(RedisModule_GetServerVersion)() } >= REDIS_8 && !is_valkey() {
+    let context = Context(context);
+    if context.command_time() != LOADED_AT.load(Ordering::Relaxed) {
         let line = format!(
-            "redis-cell {} stays loaded: Redis 8 crashes when a client calls a command that has been unloaded. \
-             Restart the server without it instead",
+            "redis-cell {} stays loaded until a restart: servers crash when a module goes whose commands clients have called",
             crate::VERSION
         );
-        Context(context).log(c"warning", line);
+        context.log(c"warning", line);
         return ERR;
     }
     let pxat = PXAT.swap(ptr::null_mut(), Ordering::Relaxed);

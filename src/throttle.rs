@@ -6,12 +6,12 @@ use crate::counts::Outcome;
 use crate::error::{Error, Refusal};
 use crate::funnel::{Funnel, Nanos, Verdict};
 use crate::redis::{Argument, Context, now};
-use crate::state::State;
+use crate::state;
 
 /// `CL.THROTTLE key max_burst count period [quantity]`
 ///
 /// Takes `quantity` tokens (1 unless given) from the funnel at `key`, which holds `max_burst + 1` and leaks `count`
-/// every `period` seconds, or none of them if it has not got that many.
+/// every `period` seconds, or none of them if it has not got that many. A negative quantity gives tokens back.
 ///
 /// Replies with five integers: 0 if allowed or 1 if limited; the tokens that the funnel holds; those that are left;
 /// the seconds to wait before the same call is allowed, or -1 if it was or never will be; the seconds until the funnel
@@ -42,9 +42,12 @@ fn throttle(
     };
     let request = Request::parse(key, quota, quantity, now(), nanos_per_unit)?;
 
-    let mut state = State::open(context, request.key)?;
-    let verdict = request.funnel.decide(state.tat, request.quantity);
-    settle(context, request.key, &mut state, &verdict);
+    let mut key = context.open_key(request.key);
+    let verdict = request.funnel.decide(state::read(&key)?, request.quantity);
+    state::write(&mut key, verdict.change);
+    // What is announced may run other modules' code, which may do anything to the key.
+    drop(key);
+    announce(context, &request, &verdict);
 
     reply(context, &verdict, nanos_per_unit);
     Ok(Outcome::of(verdict.limited))
@@ -54,7 +57,8 @@ fn throttle(
 pub struct Request<'a> {
     pub key: &'a Argument,
     pub funnel: Funnel,
-    pub quantity: u64,
+    /// Below 0 to give back.
+    pub quantity: i64,
 }
 
 impl<'a> Request<'a> {
@@ -71,7 +75,7 @@ impl<'a> Request<'a> {
         let max_burst = zero_or_more(max_burst, "max_burst")?;
         let count = one_or_more(count, "count")?;
         let period = one_or_more(period, "period")?;
-        let quantity = quantity.map_or(Ok(1), |quantity| zero_or_more(quantity, "quantity"))?;
+        let quantity = quantity.map_or(Ok(1), |quantity| integer(quantity, "quantity"))?;
         let funnel = Funnel::new(now, max_burst, count, period, nanos_per_unit)?;
         Ok(Self {
             key,
@@ -82,28 +86,30 @@ impl<'a> Request<'a> {
 }
 
 #[inline(always)]
+fn integer(argument: &Argument, name: &'static str) -> Result<i64, Error> {
+    argument.integer().ok_or(Error::NotAnInteger(name))
+}
+
+#[inline(always)]
 fn zero_or_more(argument: &Argument, name: &'static str) -> Result<u64, Error> {
-    let integer = argument.integer().ok_or(Error::NotAnInteger(name))?;
-    u64::try_from(integer).map_err(|_| Error::Negative(name))
+    u64::try_from(integer(argument, name)?).map_err(|_| Error::Negative(name))
 }
 
 #[inline(always)]
 fn one_or_more(argument: &Argument, name: &'static str) -> Result<NonZero<u64>, Error> {
-    let integer = argument.integer().ok_or(Error::NotAnInteger(name))?;
-    u64::try_from(integer)
+    u64::try_from(integer(argument, name)?)
         .ok()
         .and_then(NonZero::new)
         .ok_or(Error::NotPositive(name))
 }
 
-/// Stores what the verdict says and tells whoever listens to keyspace notifications.
+/// Tells whoever listens to keyspace notifications that tokens were taken or that a call was limited.
 #[inline(always)]
-pub fn settle(context: &Context, key: &Argument, state: &mut State, verdict: &Verdict) {
-    if let Some(tat) = verdict.new_tat {
-        state.store(tat);
-        context.notify(c"cl.throttle", key);
-    } else if verdict.limited {
-        context.notify(c"cl.limited", key);
+pub fn announce(context: &Context, request: &Request, verdict: &Verdict) {
+    if verdict.limited {
+        context.notify(c"cl.limited", request.key);
+    } else if request.quantity > 0 {
+        context.notify(c"cl.throttle", request.key);
     }
 }
 
