@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use redis::Value;
 
-use crate::support::{Server, is_redis_8, module, module_command, run, throttle};
+use crate::support::{Server, is_redis_6_2, module, module_command, run, throttle};
 
 #[test]
 fn one_line_in_the_log_names_the_version() {
@@ -53,23 +53,111 @@ fn the_command_is_registered_with_its_flags_and_its_key() {
 }
 
 #[test]
-fn it_can_be_unloaded_and_loaded_again_where_the_server_survives_that() {
+fn once_loaded_it_stays_and_says_what_to_do_instead() {
     let server = Server::start_with(module_command());
     let mut connection = server.connect();
     throttle(&mut connection, "key 4 1 60 2");
-    let unloaded = run::<()>(&mut connection, "MODULE UNLOAD redis-cell");
-    if is_redis_8() {
-        unloaded.unwrap_err();
-        assert!(server.log().contains("stays loaded"), "{}", server.log());
-        assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 2, -1, 180]);
-        return;
-    }
-    unloaded.unwrap();
-    let error = run::<Value>(&mut connection, "CL.THROTTLE key 4 1 60").unwrap_err();
-    assert!(error.to_string().contains("unknown command"), "{error}");
-    let load = format!("MODULE LOAD {}", module().display());
-    run::<()>(&mut connection, &load).unwrap();
+    run::<()>(&mut connection, "MODULE UNLOAD redis-cell").unwrap_err();
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("stays loaded"));
+    assert!(line.is_some_and(|line| line.contains("estart")), "{log}");
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 2, -1, 180]);
+}
+
+/// Servers keep a pointer to each client's last command, and read it after an unload has freed it.
+#[test]
+fn an_attempt_to_unload_it_does_no_harm_to_clients_that_have_called_it() {
+    let server = Server::start_with(module_command());
+    let (mut caller, mut other) = (server.connect(), server.connect());
+    throttle(&mut caller, "key 4 1 60 2");
+    let _ = run::<()>(&mut other, "MODULE UNLOAD redis-cell");
+    // What has been freed is now something else.
+    let mut sets = redis::pipe();
+    for turn in 0..5_000 {
+        sets.cmd("SET").arg(turn).arg("x".repeat(90 + turn % 431));
+    }
+    sets.exec(&mut other).unwrap();
+    run::<String>(&mut other, "CLIENT LIST").unwrap_or_else(|_| panic!("{}", server.log()));
+    assert_eq!(throttle(&mut caller, "key 4 1 60"), [0, 5, 2, -1, 180]);
+}
+
+#[test]
+fn a_load_with_settings_or_arguments_is_refused_and_a_later_one_works() {
+    let server = Server::start_bare(module_command());
+    let mut connection = server.connect();
+    let library = module();
+    let library = library.to_str().unwrap();
+    let many = vec![&b"argument"[..]; 1_000];
+    let mut loads: Vec<(&str, Vec<&[u8]>)> = vec![
+        ("LOAD", vec![b"max_burst", b"9"]),
+        ("LOAD", vec![b""]),
+        ("LOAD", vec![b"\xff\x00\n%s%n"]),
+        ("LOAD", many.clone()),
+    ];
+    // Redis 6.2 knows no settings of modules.
+    if !is_redis_6_2() {
+        loads.extend([
+            ("LOADEX", vec![&b"CONFIG"[..], b"redis-cell.foo", b"1"]),
+            ("LOADEX", vec![b"CONFIG", b"redis-cell.\xff\x00", b""]),
+            ("LOADEX", vec![b"CONFIG", b"", b""]),
+            ("LOADEX", vec![b"CONFIG", b"maxmemory", b"1"]),
+            ("LOADEX", vec![b"CONFIG", b"redis-cell.foo"]),
+            (
+                "LOADEX",
+                vec![b"CONFIG", b"redis-cell.foo", b"1", b"ARGS", b"a"],
+            ),
+            ("LOADEX", vec![b"ARGS", b""]),
+            ("LOADEX", [&[&b"ARGS"[..]], &many[..]].concat()),
+            ("LOADEX", many),
+        ]);
+    }
+    for (load, arguments) in loads {
+        let mut command = redis::cmd("MODULE");
+        command.arg(load).arg(library).arg(&arguments);
+        let refused = command.query::<()>(&mut connection).is_err();
+        assert!(refused, "{load} {arguments:?}");
+        let alive = run::<Value>(&mut connection, "CL.THROTTLE key 4 1 60");
+        let error = alive.unwrap_err().to_string();
+        let shown = &arguments[..arguments.len().min(4)];
+        assert!(
+            error.contains("unknown command"),
+            "{load} {shown:?}: {error}\n{}",
+            server.log()
+        );
+    }
+    run::<()>(&mut connection, &format!("MODULE LOAD {library}")).unwrap();
+    assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
+}
+
+#[test]
+fn an_argument_in_the_servers_settings_is_refused_and_named() {
+    let library = module();
+    let log = Server::refused(&["--loadmodule", library.to_str().unwrap(), "max_burst", "9"]);
+    let line = log.lines().find(|line| line.contains("<redis-cell>"));
+    assert!(line.is_some_and(|line| line.contains("max_burst")), "{log}");
+}
+
+/// What calls store is replicated as SET, and what they give back as DEL too: the server's own, by these names.
+#[test]
+fn a_server_that_cannot_replicate_what_it_stores_refuses_it_and_says_why() {
+    let library = module();
+    let library = library.to_str().unwrap();
+    for (name, new_name) in [("SET", ""), ("SET", "OTHER"), ("DEL", ""), ("DEL", "OTHER")] {
+        let rename = ["--rename-command", name, new_name];
+        let told = |log: String| {
+            let line = log.lines().find(|line| line.contains("renamed"));
+            assert!(line.is_some_and(|line| line.contains(name)), "{log}");
+        };
+        told(Server::refused(
+            &[&rename[..], &["--loadmodule", library]].concat(),
+        ));
+
+        let server = Server::start_bare(&[&rename[..], module_command()].concat());
+        let mut connection = server.connect();
+        run::<()>(&mut connection, &format!("MODULE LOAD {library}")).unwrap_err();
+        told(server.log());
+        run::<()>(&mut connection, "PING").unwrap();
+    }
 }
 
 #[test]

@@ -29,6 +29,7 @@ mod memory;
 mod moving;
 mod mthrottle;
 mod operating;
+mod other_modules;
 mod package;
 mod panics;
 mod persistence;

@@ -4,7 +4,7 @@ use std::fs;
 
 use redis::Script;
 
-use crate::support::{Server, command, is_redis_8, module, module_command, now, run, throttle};
+use crate::support::{Server, now, run, throttle};
 
 #[test]
 fn an_aof_of_brandurs_redis_cell_is_loaded() {
@@ -48,25 +48,4 @@ fn a_limiter_of_redis_rate_goes_on_where_it_was() {
     // The old key is none of ours, and is left to those who still use it.
     let old: String = run(&mut connection, "GET rate:key").unwrap();
     assert_eq!(old, moment.to_string());
-}
-
-#[test]
-fn the_library_is_swapped_in_a_transaction_without_an_unknown_command_in_between() {
-    if is_redis_8() {
-        return;
-    }
-    let server = Server::start_with(module_command());
-    let mut connection = server.connect();
-    throttle(&mut connection, "key 4 1 60");
-    let new = server.folder.join("libredis_cell.so");
-    fs::copy(module(), &new).unwrap();
-    let load = format!("MODULE LOAD {}", new.display());
-    redis::pipe()
-        .atomic()
-        .add_command(command("MODULE UNLOAD redis-cell"))
-        .add_command(command(&load))
-        .exec(&mut connection)
-        .unwrap();
-    assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 3, -1, 120]);
-    assert!(server.log().contains(new.to_str().unwrap()));
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::{Server, is_redis_8, module, module_command, run};
+use crate::support::{Server, module, module_command, run};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -61,9 +61,6 @@ fn sessions_are_what_redis_cli_shows() {
                 }
                 None => expected.push(line),
             }
-        }
-        if commands.contains("MODULE UNLOAD") && is_redis_8() {
-            continue;
         }
         let server = if commands.starts_with("MODULE LOAD") {
             Server::start_bare(module_command())

@@ -2,11 +2,10 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use super::{Server, executable, module, new_folder};
+use super::{Server, compiled, executable, module, new_folder};
 
 pub struct Clock {
     file: File,
@@ -45,21 +44,5 @@ impl Drop for Clock {
 /// `clock.c`, compiled.
 fn library() -> PathBuf {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY
-        .get_or_init(|| {
-            let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/clock.c");
-            let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-            let library = folder.join("clock.so");
-            // Moved into place: another run may be using the old one at this moment.
-            let new = folder.join(format!("clock-{}.so", std::process::id()));
-            let status = Command::new("cc")
-                .args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"])
-                .args([&new, &source])
-                .status()
-                .expect("cc, a C compiler, is not installed: see scripts/test");
-            assert!(status.success(), "clock.c does not compile");
-            fs::rename(&new, &library).unwrap();
-            library
-        })
-        .clone()
+    LIBRARY.get_or_init(|| compiled("clock")).clone()
 }

@@ -2,6 +2,7 @@
 //!
 //! `SERVER` names the server's executable (`redis-server` unless set); the module is the release build.
 
+pub mod callbacks;
 pub mod clock;
 pub mod expected;
 pub mod hostile;
@@ -84,6 +85,13 @@ impl Server {
         Self::start_in(&[], executable, arguments)
     }
 
+    /// What a server logs that does not start with these settings.
+    pub fn refused(arguments: &[&str]) -> String {
+        let mut server = Self::new(&[], &executable(), arguments);
+        assert!(!server.launch(), "it started:\n{}", server.log());
+        server.log()
+    }
+
     fn start_in(
         environment: &[(&'static str, PathBuf)],
         executable: &Path,
@@ -91,14 +99,7 @@ impl Server {
     ) -> Self {
         // Another process may take the port between our look and the server's.
         for _ in 0..5 {
-            let mut server = Self {
-                port: free_port(),
-                folder: new_folder(),
-                executable: executable.to_path_buf(),
-                arguments: arguments.iter().map(ToString::to_string).collect(),
-                environment: environment.to_vec(),
-                process: None,
-            };
+            let mut server = Self::new(environment, executable, arguments);
             if server.launch() {
                 return server;
             }
@@ -109,6 +110,17 @@ impl Server {
             );
         }
         panic!("no free port");
+    }
+
+    fn new(environment: &[(&'static str, PathBuf)], executable: &Path, arguments: &[&str]) -> Self {
+        Self {
+            port: free_port(),
+            folder: new_folder(),
+            executable: executable.to_path_buf(),
+            arguments: arguments.iter().map(ToString::to_string).collect(),
+            environment: environment.to_vec(),
+            process: None,
+        }
     }
 
     /// Starts the process again, on the same port and in the same folder.
@@ -306,11 +318,6 @@ pub fn is_redis_6_2() -> bool {
     is_server("Redis", "6.2")
 }
 
-/// The only one on which the module cannot be unloaded.
-pub fn is_redis_8() -> bool {
-    is_server("Redis", "8")
-}
-
 /// Redis 6.2 and 7.0 leave the commands of modules out of every ACL category.
 pub fn has_acl_categories() -> bool {
     !is_redis_6_2() && !is_server("Redis", "7.0")
@@ -322,6 +329,15 @@ pub fn module_command() -> &'static [&'static str] {
         &[]
     } else {
         &["--enable-module-command", "yes"]
+    }
+}
+
+/// The setting with which clients may call DEBUG. Redis 6.2 has none: there they always may.
+pub fn debug_command() -> &'static [&'static str] {
+    if is_redis_6_2() {
+        &[]
+    } else {
+        &["--enable-debug-command", "yes"]
     }
 }
 
@@ -341,6 +357,23 @@ pub fn module() -> PathBuf {
             target.join("release/libredis_cell.so")
         })
         .clone()
+}
+
+/// A file of C beside this one, compiled to a shared library.
+fn compiled(name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/support/{name}.c"));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let library = folder.join(format!("{name}.so"));
+    // Moved into place: another run may be using the old one at this moment.
+    let new = folder.join(format!("{name}-{}.so", std::process::id()));
+    let status = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"])
+        .args([&new, &source])
+        .status()
+        .expect("cc, a C compiler, is not installed: see scripts/test");
+    assert!(status.success(), "{name}.c does not compile");
+    fs::rename(&new, &library).unwrap();
+    library
 }
 
 /// A port that is free, as is the one 10,000 above it, which a cluster node takes as well.
