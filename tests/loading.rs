@@ -119,7 +119,7 @@ fn a_load_with_settings_or_arguments_is_refused_and_a_later_one_works() {
         let shown: Vec<_> = arguments
             .iter()
             .take(5)
-            .map(|word| word.escape_ascii())
+            .map(|word| word.escape_ascii().to_string())
             .collect();
         assert!(loaded.is_err(), "{load} {shown:?}");
         let alive = run::<Value>(&mut connection, "CL.THROTTLE key 4 1 60");
