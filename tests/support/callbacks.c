@@ -1,0 +1,173 @@
+// Another module on the same server: on an event of the keyspace it runs the commands that the test has given it. And it
+// counts the events, whatever notify-keyspace-events says.
+//
+// CB.DO event word...  on this event, run this command, in which % stands for the event's key
+// CB.COUNT event       how often it has happened since CB.CLEAR
+// CB.CLEAR             no commands, no counts
+// CB.DELETE key        DEL through an open key, as modules do it
+// CB.SET key text      SET through an open key, from a string of which the module holds more than one reference
+
+#include <stddef.h>
+#include <string.h>
+#include <strings.h>
+
+#define OK 0
+#define ERR 1
+#define WRITE 3
+// All but "loaded" (1 << 12), which is no time to run commands.
+#define EVENTS (0x7ffc & ~(1 << 12))
+#define RULES 16
+#define WORDS 8
+
+typedef void context, string, key, reply;
+
+static int (*get_api)(const char *, void *);
+static void (*set_attributes)(context *, const char *, int, int);
+static int (*create_command)(context *, const char *, int (*)(context *, string **, int), const char *, int, int, int);
+static int (*subscribe)(context *, int, int (*)(context *, int, const char *, string *));
+static reply *(*call)(context *, const char *, const char *, ...);
+static void (*free_reply)(reply *);
+static key *(*open_key)(context *, string *, int);
+static int (*delete_key)(key *);
+static int (*string_set)(key *, string *);
+static void (*close_key)(key *);
+static string *(*create_string)(context *, const char *, size_t);
+static void (*retain_string)(context *, string *);
+static void (*free_string)(context *, string *);
+static const char *(*text_of)(const string *, size_t *);
+static int (*reply_integer)(context *, long long);
+
+static struct {
+    char event[32];
+    char words[WORDS][600];
+    int count;
+} rules[RULES];
+static int rules_count;
+static struct {
+    char event[32];
+    long long count;
+} counts[64];
+static int counts_count;
+static int busy;
+
+static void keep(char *to, size_t size, const string *from) {
+    size_t length;
+    const char *text = text_of(from, &length);
+    if (length >= size) length = size - 1;
+    memcpy(to, text, length);
+    to[length] = 0;
+}
+
+static int happened(context *ctx, int class, const char *event, string *name) {
+    (void)class;
+    int i = 0;
+    while (i < counts_count && strcasecmp(counts[i].event, event)) i++;
+    if (i == counts_count && i < 64) {
+        strncpy(counts[i].event, event, sizeof counts[i].event - 1);
+        counts_count++;
+    }
+    if (i < 64) counts[i].count++;
+    // What our own commands cause is no reason for more of them.
+    if (busy) return OK;
+    busy = 1;
+    for (i = 0; i < rules_count; i++) {
+        if (strcasecmp(rules[i].event, event)) continue;
+        string *words[WORDS];
+        int count = rules[i].count;
+        for (int j = 1; j < count; j++) {
+            const char *word = rules[i].words[j];
+            words[j] = strcmp(word, "%") ? create_string(NULL, word, strlen(word)) : name;
+        }
+        reply *answer = call(ctx, rules[i].words[0], "v", words + 1, (size_t)(count - 1));
+        if (answer) free_reply(answer);
+        for (int j = 1; j < count; j++)
+            if (words[j] != name) free_string(NULL, words[j]);
+    }
+    busy = 0;
+    return OK;
+}
+
+static int cb_do(context *ctx, string **argv, int argc) {
+    if (argc < 3 || argc - 2 > WORDS || rules_count == RULES) return ERR;
+    keep(rules[rules_count].event, sizeof rules[0].event, argv[1]);
+    for (int j = 2; j < argc; j++) keep(rules[rules_count].words[j - 2], sizeof rules[0].words[0], argv[j]);
+    rules[rules_count].count = argc - 2;
+    return reply_integer(ctx, ++rules_count);
+}
+
+static int cb_count(context *ctx, string **argv, int argc) {
+    char event[32];
+    long long count = 0;
+    if (argc != 2) return ERR;
+    keep(event, sizeof event, argv[1]);
+    for (int i = 0; i < counts_count; i++)
+        if (!strcasecmp(counts[i].event, event)) count = counts[i].count;
+    return reply_integer(ctx, count);
+}
+
+static int cb_clear(context *ctx, string **argv, int argc) {
+    (void)argv, (void)argc;
+    rules_count = 0;
+    memset(counts, 0, sizeof counts);
+    counts_count = 0;
+    return reply_integer(ctx, 0);
+}
+
+static int cb_delete(context *ctx, string **argv, int argc) {
+    if (argc != 2) return ERR;
+    key *open = open_key(ctx, argv[1], WRITE);
+    int status = delete_key(open);
+    close_key(open);
+    return reply_integer(ctx, status);
+}
+
+static int cb_set(context *ctx, string **argv, int argc) {
+    if (argc != 3) return ERR;
+    size_t length;
+    const char *text = text_of(argv[2], &length);
+    string *value = create_string(NULL, text, length);
+    retain_string(NULL, value);
+    key *open = open_key(ctx, argv[1], WRITE);
+    int status = string_set(open, value);
+    close_key(open);
+    free_string(NULL, value);
+    free_string(NULL, value);
+    return reply_integer(ctx, status);
+}
+
+
+
+int RedisModule_OnLoad(context *ctx, string **argv, int argc) {
+    (void)argv, (void)argc;
+    // A context begins with the function that looks up all the others.
+    get_api = *(int (**)(const char *, void *))ctx;
+    struct {
+        const char *name;
+        void *function;
+    } functions[] = {
+        {"RedisModule_SetModuleAttribs", &set_attributes},
+        {"RedisModule_CreateCommand", &create_command},
+        {"RedisModule_SubscribeToKeyspaceEvents", &subscribe},
+        {"RedisModule_Call", &call},
+        {"RedisModule_FreeCallReply", &free_reply},
+        {"RedisModule_OpenKey", &open_key},
+        {"RedisModule_DeleteKey", &delete_key},
+        {"RedisModule_StringSet", &string_set},
+        {"RedisModule_CloseKey", &close_key},
+        {"RedisModule_CreateString", &create_string},
+        {"RedisModule_RetainString", &retain_string},
+        {"RedisModule_FreeString", &free_string},
+        {"RedisModule_StringPtrLen", &text_of},
+        {"RedisModule_ReplyWithLongLong", &reply_integer},
+    };
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
+        if (get_api(functions[i].name, functions[i].function) != OK) return ERR;
+    set_attributes(ctx, "callbacks", 1, 1);
+    if (create_command(ctx, "cb.do", cb_do, "", 0, 0, 0) != OK ||
+        create_command(ctx, "cb.count", cb_count, "", 0, 0, 0) != OK ||
+        create_command(ctx, "cb.clear", cb_clear, "", 0, 0, 0) != OK ||
+        create_command(ctx, "cb.delete", cb_delete, "write", 1, 1, 1) != OK ||
+        create_command(ctx, "cb.set", cb_set, "write", 1, 1, 1) != OK)
+        return ERR;
+    return subscribe(ctx, EVENTS, happened);
+}
