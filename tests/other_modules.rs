@@ -8,7 +8,7 @@ use crate::support::expected::{
     NOT_A_STATE, WRONG_TYPE, error_text, in_group, integers, limited_and_groups,
 };
 use crate::support::random::Random;
-use crate::support::{Server, is_redis_7_0, run, setting, throttle};
+use crate::support::{Server, run, setting, throttle};
 
 /// What a callback may do to a key.
 const HARM: [&str; 8] = [
@@ -148,15 +148,12 @@ fn whoever_is_told_of_a_call_may_delete_or_rewrite_its_keys() {
     }
 }
 
-/// `new` comes from within the call that makes the key a string. Redis 6.2 has no such event.
+/// `new` comes from within the call that makes the key a string; Redis 6.2 has no such event. Where the callback deletes
+/// the key, the server ends, as it does at its own `SET key value PX 1000`: to set the expiry, it wants the key there.
 #[test]
-fn whoever_is_told_of_a_new_key_may_delete_or_rewrite_it() {
+fn whoever_is_told_of_a_new_key_may_rewrite_it() {
     let (server, mut connection) = start(&[]);
-    for harm in HARM {
-        // There, the server's own SET does not survive it: its removeExpire asserts that the key is still there.
-        if is_redis_7_0() && ["DEL", "CB.DELETE", "UNLINK"].contains(&harm) {
-            continue;
-        }
+    for harm in &HARM[3..] {
         run::<()>(&mut connection, "CB.CLEAR").unwrap();
         for key in ["%", "one", "two"] {
             run::<()>(
@@ -178,8 +175,8 @@ fn whoever_is_told_of_a_new_key_may_delete_or_rewrite_it() {
 }
 
 #[test]
-fn modules_are_told_of_every_call_whatever_clients_are_told() {
-    for flags in ["", "Ed", "KEA"] {
+fn modules_are_told_of_every_call_where_the_setting_has_the_class() {
+    for (flags, told) in [("", [0, 0]), ("d", [2, 3]), ("Ed", [2, 3]), ("KEA", [2, 3])] {
         let (_server, mut connection) = start(&["--notify-keyspace-events", flags]);
         for line in [
             "CL.THROTTLE one 0 1 60",
@@ -193,7 +190,7 @@ fn modules_are_told_of_every_call_whatever_clients_are_told() {
             |event: &str| -> i64 { run(&mut connection, &format!("CB.COUNT {event}")).unwrap() };
         assert_eq!(
             [count("cl.throttle"), count("cl.limited")],
-            [2, 3],
+            told,
             "{flags:?}"
         );
     }
