@@ -1,4 +1,4 @@
-//! The rule by property, over thousands of random histories, against a second statement of it in big rationals.
+//! The rule by property, over thousands of random histories, against a second statement of it.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,78 +8,37 @@
     reason = "a test fails by panicking"
 )]
 
-use num_bigint::BigInt;
-use num_rational::BigRational;
 use proptest::prelude::*;
 
 use super::*;
 
-/// The rule as its contract states it, in numbers without bounds, and `remaining` by search instead of by formula.
-mod statement {
-    use super::*;
+#[path = "../../tests/support/model.rs"]
+mod model;
 
-    pub struct Funnel {
-        pub now: BigInt,
-        pub limit: BigInt,
-        /// Nanoseconds that one token takes to leak, exactly.
-        pub per_token: BigRational,
+use model::{Asked, Refused, Told};
+
+/// A verdict in the second statement's words.
+fn told(verdict: Verdict) -> Told {
+    let span = |nanos: Nanos| i128::from(nanos.0);
+    Told {
+        limited: verdict.limited,
+        limit: verdict.limit.into(),
+        remaining: verdict.remaining.into(),
+        retry_after: verdict.retry_after.map(span),
+        reset_after: span(verdict.reset_after),
+        change: match verdict.change {
+            Change::Nothing => model::Change::Nothing,
+            Change::Store(tat) => model::Change::Store(span(tat)),
+            Change::Delete => model::Change::Delete,
+        },
     }
+}
 
-    #[derive(Debug, PartialEq)]
-    pub struct Verdict {
-        pub limited: bool,
-        pub remaining: BigInt,
-        pub retry_after: BigInt,
-        pub reset_after: BigInt,
-        pub new_tat: Option<BigInt>,
-    }
-
-    impl Funnel {
-        pub fn time_to_leak(&self, tokens: &BigInt) -> BigInt {
-            (BigRational::from(tokens.clone()) * &self.per_token)
-                .floor()
-                .to_integer()
-        }
-
-        pub fn decide(&self, tat: Option<BigInt>, quantity: BigInt) -> Verdict {
-            let zero = BigInt::from(0);
-            let tat = tat.unwrap_or(self.now.clone());
-            let increment = self.time_to_leak(&quantity);
-            let tolerance = self.time_to_leak(&self.limit);
-            let base = tat.clone().max(self.now.clone());
-            let wait = &base + &increment - &tolerance - &self.now;
-            let limited = quantity > self.limit || wait > zero;
-            let reset_after = if limited {
-                (&tat - &self.now).max(zero.clone())
-            } else {
-                &base + &increment - &self.now
-            };
-            Verdict {
-                remaining: self.most_tokens_within(&tolerance - &reset_after),
-                retry_after: if !limited || quantity > self.limit {
-                    BigInt::from(-1)
-                } else {
-                    wait
-                },
-                new_tat: (!limited && increment > zero).then(|| &base + &increment),
-                limited,
-                reset_after,
-            }
-        }
-
-        /// The largest r from 0 to the limit whose tokens leak within `room`, else 0.
-        fn most_tokens_within(&self, room: BigInt) -> BigInt {
-            let (mut least, mut most) = (BigInt::from(0), self.limit.clone());
-            while least < most {
-                let middle: BigInt = (&least + &most + 1) / 2;
-                if self.time_to_leak(&middle) <= room {
-                    least = middle;
-                } else {
-                    most = middle - 1;
-                }
-            }
-            least
-        }
+fn after(tat: Option<Nanos>, verdict: &Verdict) -> Option<Nanos> {
+    match verdict.change {
+        Change::Nothing => tat,
+        Change::Store(tat) => Some(tat),
+        Change::Delete => None,
     }
 }
 
@@ -107,14 +66,13 @@ impl Quota {
         )
     }
 
-    fn stated_at(self, now: u64) -> statement::Funnel {
-        statement::Funnel {
+    fn stated_at(self, now: u64, quantity: i64) -> Asked {
+        Asked {
             now: now.into(),
-            limit: BigInt::from(self.max_burst) + 1,
-            per_token: BigRational::new(
-                BigInt::from(self.period) * self.nanos_per_unit.get(),
-                self.count.into(),
-            ),
+            max_burst: self.max_burst.into(),
+            count: self.count.into(),
+            period: i128::from(self.period) * i128::from(self.nanos_per_unit.get()),
+            quantity: quantity.into(),
         }
     }
 }
@@ -122,6 +80,14 @@ impl Quota {
 /// Integers of every magnitude alike, from `least` to 2^63 - 1.
 fn magnitude(least: u64) -> impl Strategy<Value = u64> {
     (any::<u64>(), 1..64_u32).prop_map(move |(bits, shift)| (bits >> shift).max(least))
+}
+
+fn any_quantity() -> impl Strategy<Value = i64> {
+    prop_oneof![
+        3 => magnitude(0).prop_map(u64::cast_signed),
+        3 => magnitude(0).prop_map(|tokens| -tokens.cast_signed()),
+        1 => Just(i64::MIN),
+    ]
 }
 
 fn quota() -> impl Strategy<Value = Quota> {
@@ -174,12 +140,12 @@ enum Pause {
 
 #[derive(Debug, Clone, Copy)]
 enum Quantity {
-    /// Thousandths of the limit.
-    Part(u64),
-    Few(u64),
+    /// Thousandths of the limit; below 0 they are given back.
+    Part(i64),
+    Few(i64),
     Remaining,
     OneMoreThanRemaining,
-    Any(u64),
+    Any(i64),
 }
 
 fn history() -> impl Strategy<Value = Vec<Step>> {
@@ -191,11 +157,11 @@ fn history() -> impl Strategy<Value = Vec<Step>> {
         2 => Just(Pause::AlmostRetryAfter),
     ];
     let quantity = prop_oneof![
-        2 => (0..1_100_u64).prop_map(Quantity::Part),
-        4 => (0..4_u64).prop_map(Quantity::Few),
+        2 => (-1_100..1_100_i64).prop_map(Quantity::Part),
+        4 => (-4..4_i64).prop_map(Quantity::Few),
         2 => Just(Quantity::Remaining),
         1 => Just(Quantity::OneMoreThanRemaining),
-        1 => magnitude(0).prop_map(Quantity::Any),
+        1 => any_quantity().prop_map(Quantity::Any),
     ];
     prop::collection::vec(
         (pause, quantity).prop_map(|(pause, quantity)| Step { pause, quantity }),
@@ -208,7 +174,7 @@ fn history() -> impl Strategy<Value = Vec<Step>> {
 struct Call {
     now: u64,
     tat: Option<Nanos>,
-    quantity: u64,
+    quantity: i64,
     verdict: Verdict,
 }
 
@@ -232,11 +198,11 @@ fn play(quota: Quota, start: u64, steps: &[Step]) -> Vec<Call> {
         let remaining = funnel.decide(tat, 0).remaining;
         let quantity = match step.quantity {
             Quantity::Part(thousandths) => {
-                (u128::from(funnel.limit) * u128::from(thousandths) / 1_000) as u64
+                (i128::from(funnel.limit) * i128::from(thousandths) / 1_000) as i64
             }
             Quantity::Few(tokens) | Quantity::Any(tokens) => tokens,
-            Quantity::Remaining => remaining,
-            Quantity::OneMoreThanRemaining => remaining + 1,
+            Quantity::Remaining => remaining.cast_signed(),
+            Quantity::OneMoreThanRemaining => remaining.cast_signed() + 1,
         };
         let verdict = funnel.decide(tat, quantity);
         calls.push(Call {
@@ -245,7 +211,7 @@ fn play(quota: Quota, start: u64, steps: &[Step]) -> Vec<Call> {
             quantity,
             verdict,
         });
-        tat = verdict.new_tat.or(tat);
+        tat = after(tat, &verdict);
         last = Some(verdict);
     }
     calls
@@ -257,60 +223,42 @@ proptest! {
     #[test]
     fn every_answer_is_that_of_the_second_statement((quota, start) in valid_quota(), steps in history()) {
         for Call { now, tat, quantity, verdict } in play(quota, start, &steps) {
-            let stated = quota.stated_at(now).decide(tat.map(|tat| tat.0.into()), quantity.into());
-            prop_assert_eq!(BigInt::from(verdict.limit), BigInt::from(quota.max_burst) + 1);
-            prop_assert_eq!(stated, statement::Verdict {
-                limited: verdict.limited,
-                remaining: verdict.remaining.into(),
-                retry_after: verdict.retry_after.map_or((-1).into(), |wait| wait.0.into()),
-                reset_after: verdict.reset_after.0.into(),
-                new_tat: verdict.new_tat.map(|tat| tat.0.into()),
-            });
+            let stated = quota.stated_at(now, quantity).told(tat.map(|tat| tat.0.into()));
+            prop_assert_eq!(Ok(told(verdict)), stated);
         }
     }
 
     #[test]
     fn any_stored_tat_is_answered_as_the_second_statement_does(
-        (quota, now) in valid_quota(), tat in magnitude(0), offset in -3_i64..4, quantity in magnitude(0),
+        (quota, now) in valid_quota(), tat in magnitude(0), offset in -3_i64..4, quantity in any_quantity(),
     ) {
         let funnel = quota.at(now).unwrap();
         let near_full = (now + funnel.tolerance.0).saturating_add_signed(offset);
         for tat in [tat, near_full] {
-            for quantity in [quantity, quantity % funnel.limit, 0, 1] {
+            for quantity in [quantity, quantity % funnel.limit.cast_signed(), 0, 1, -1] {
                 let verdict = funnel.decide(Some(Nanos(tat)), quantity);
-                let stated = quota.stated_at(now).decide(Some(tat.into()), quantity.into());
-                prop_assert_eq!(verdict.limited, stated.limited);
-                prop_assert_eq!(BigInt::from(verdict.remaining), stated.remaining);
-                prop_assert_eq!(BigInt::from(verdict.reset_after.0), stated.reset_after);
-                prop_assert_eq!(verdict.new_tat.map(|tat| BigInt::from(tat.0)), stated.new_tat);
-                prop_assert_eq!(
-                    verdict.retry_after.map_or(BigInt::from(-1), |wait| wait.0.into()), stated.retry_after
-                );
+                prop_assert_eq!(Ok(told(verdict)), quota.stated_at(now, quantity).told(Some(tat.into())));
             }
         }
     }
 
     #[test]
     fn a_funnel_is_refused_exactly_where_its_numbers_do_not_fit(quota in quota(), now in magnitude(0)) {
-        let stated = quota.stated_at(now);
-        let most = BigInt::from(i64::MAX);
-        let expected = if stated.per_token < BigRational::from(BigInt::from(1)) {
-            Err(Error::TooFast)
-        } else if stated.limit > most || &stated.now + stated.time_to_leak(&stated.limit) > most {
-            Err(Error::TooLarge)
-        } else {
-            Ok(())
-        };
+        let expected = quota.stated_at(now, 0).funnel().map_err(|refused| match refused {
+            Refused::TooFast => Error::TooFast,
+            Refused::TooLarge => Error::TooLarge,
+        });
         prop_assert_eq!(quota.at(now).map(|_| ()), expected);
     }
 
     #[test]
     fn remaining_tokens_pass_and_one_more_does_not((quota, start) in valid_quota(), steps in history()) {
         for Call { now, tat, verdict, .. } in play(quota, start, &steps) {
-            let (funnel, tat) = (quota.at(now).unwrap(), verdict.new_tat.or(tat));
+            let (funnel, tat) = (quota.at(now).unwrap(), after(tat, &verdict));
             prop_assert!(verdict.remaining <= verdict.limit);
-            prop_assert!(!funnel.decide(tat, verdict.remaining).limited);
-            prop_assert!(funnel.decide(tat, verdict.remaining + 1).limited);
+            // A TAT beyond the tolerance limits even a look; no history of one quota gets there.
+            prop_assert!(!funnel.decide(tat, verdict.remaining.cast_signed()).limited);
+            prop_assert!(funnel.decide(tat, verdict.remaining.cast_signed() + 1).limited);
         }
     }
 
@@ -318,7 +266,7 @@ proptest! {
     fn waiting_retry_after_passes_and_a_nanosecond_less_does_not((quota, start) in valid_quota(), steps in history()) {
         for Call { now, tat, quantity, verdict } in play(quota, start, &steps) {
             let Some(Nanos(wait)) = verdict.retry_after else {
-                prop_assert_eq!(verdict.limited, quantity > verdict.limit);
+                prop_assert_eq!(verdict.limited, i128::from(quantity) > i128::from(verdict.limit));
                 continue;
             };
             prop_assert!(verdict.limited && wait > 0);
@@ -333,7 +281,7 @@ proptest! {
     fn a_limited_call_changes_nothing((quota, start) in valid_quota(), steps in history()) {
         for Call { now, tat, verdict, .. } in play(quota, start, &steps) {
             if verdict.limited {
-                prop_assert_eq!(verdict.new_tat, None);
+                prop_assert_eq!(verdict.change, Change::Nothing);
                 let look = quota.at(now).unwrap().decide(tat, 0);
                 prop_assert_eq!((verdict.remaining, verdict.reset_after), (look.remaining, look.reset_after));
             }
@@ -348,12 +296,12 @@ proptest! {
             let funnel = quota.at(call.now).unwrap();
             for _ in 0..2 {
                 let look = funnel.decide(tat, 0);
-                prop_assert_eq!(look.new_tat, None);
-                tat = look.new_tat.or(tat);
+                prop_assert_eq!(look.change, Change::Nothing);
+                tat = after(tat, &look);
             }
             let verdict = funnel.decide(tat, call.quantity);
             prop_assert_eq!(verdict, call.verdict);
-            tat = verdict.new_tat.or(tat);
+            tat = after(tat, &verdict);
         }
     }
 
@@ -361,17 +309,48 @@ proptest! {
     /// many nanoseconds' worth of tokens.
     #[test]
     fn no_span_lets_more_through_than_burst_and_rate((quota, start) in valid_quota(), steps in history()) {
+        // What is given back may be taken once more, so this is said of histories that only take.
+        let steps: Vec<_> = steps.into_iter().filter(|step| !matches!(step.quantity,
+            Quantity::Part(..0) | Quantity::Few(..0) | Quantity::Any(..0))).collect();
         let taken: Vec<_> = play(quota, start, &steps).into_iter().filter(|call| !call.verdict.limited).collect();
-        let per_token = quota.stated_at(start).per_token;
+        let stated = quota.stated_at(start, 0);
         for first in 0..taken.len() {
-            let mut tokens = BigInt::from(0);
+            let mut tokens = 0_i128;
             for last in first..taken.len() {
-                tokens += taken[last].quantity;
-                let (span, calls) = (taken[last].now - taken[first].now, last - first + 1);
-                let most = BigRational::from(BigInt::from(quota.max_burst) + 1)
-                    + BigRational::from(BigInt::from(span) + calls) / &per_token;
-                prop_assert!(BigRational::from(tokens.clone()) <= most, "{} in {} ns", tokens, span);
+                tokens += i128::from(taken[last].quantity);
+                let span = i128::from(taken[last].now - taken[first].now);
+                let calls = (last - first + 1) as i128;
+                // Tokens beyond the burst, at their rate, take no longer than that. What does not fit would be too long.
+                let beyond = (tokens - stated.limit()).max(0).checked_mul(stated.period);
+                let most = (span + calls).checked_mul(stated.count);
+                prop_assert!(beyond.unwrap() <= most.unwrap(), "{} in {} ns", tokens, span);
             }
+        }
+    }
+
+    #[test]
+    fn a_call_and_its_refund_leave_the_tat_as_it_was((quota, start) in valid_quota(), steps in history()) {
+        for Call { now, tat, quantity, verdict } in play(quota, start, &steps) {
+            let Change::Store(taken) = verdict.change else { continue };
+            if quantity > 0 {
+                let refund = quota.at(now).unwrap().decide(Some(taken), -quantity);
+                prop_assert_eq!(after(Some(taken), &refund), tat.filter(|tat| tat.0 > now));
+            }
+        }
+    }
+
+    #[test]
+    fn a_refund_is_never_limited_and_makes_no_more_than_a_full_burst(
+        (quota, now) in valid_quota(), tat in magnitude(0), quantity in any_quantity(),
+    ) {
+        let funnel = quota.at(now).unwrap();
+        let quantity = quantity.min(-1);
+        for tat in [None, Some(Nanos(tat))] {
+            let verdict = funnel.decide(tat, quantity);
+            prop_assert!(!verdict.limited && verdict.retry_after.is_none());
+            let next = funnel.decide(after(tat, &verdict), verdict.limit.cast_signed());
+            prop_assert!(verdict.remaining <= verdict.limit && after(tat, &verdict).is_none_or(|tat| tat.0 > now));
+            prop_assert!(next.limited || next.remaining == 0);
         }
     }
 }

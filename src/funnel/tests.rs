@@ -32,16 +32,20 @@ impl Limiter {
     }
 
     /// A call at so many nanoseconds after the start.
-    fn take(&mut self, time: u64, quantity: u64) -> Verdict {
+    fn take(&mut self, time: u64, quantity: i64) -> Verdict {
         let verdict = funnel(START + time, self.max_burst, self.count, self.period)
             .unwrap()
             .decide(self.tat, quantity);
-        self.tat = verdict.new_tat.or(self.tat);
+        self.tat = match verdict.change {
+            Change::Nothing => self.tat,
+            Change::Store(tat) => Some(tat),
+            Change::Delete => None,
+        };
         verdict
     }
 
     /// The same, as (allowed, remaining, retry_after, reset_after).
-    fn answer(&mut self, time: u64, quantity: u64) -> (bool, u64, Option<u64>, u64) {
+    fn answer(&mut self, time: u64, quantity: i64) -> (bool, u64, Option<u64>, u64) {
         let verdict = self.take(time, quantity);
         (
             !verdict.limited,
@@ -232,10 +236,14 @@ fn a_tat_beyond_the_tolerance_limits_even_a_look() {
 #[test]
 fn a_quantity_beyond_the_limit_never_passes() {
     let funnel = funnel(START, 4, 1, 1).unwrap();
-    for quantity in [6, 7, MAX - 1, MAX] {
+    for quantity in [6, 7, i64::MAX - 1, i64::MAX] {
         for tat in [None, Some(Nanos(START + 3 * SECOND)), Some(Nanos(MAX))] {
             let verdict = funnel.decide(tat, quantity);
-            assert!(verdict.limited && verdict.retry_after.is_none() && verdict.new_tat.is_none());
+            assert!(
+                verdict.limited
+                    && verdict.retry_after.is_none()
+                    && verdict.change == Change::Nothing
+            );
         }
     }
 }
@@ -248,7 +256,7 @@ fn an_increment_under_a_nanosecond_does_not_exist() {
     assert!(funnel(START, 0, MAX, 9_223_372_037).is_ok());
     // Rounded down to no time at all, a token must not be free: what is taken is stored.
     let verdict = funnel(START, 0, 999_999_999, 1).unwrap().decide(None, 1);
-    assert_eq!(verdict.new_tat, Some(Nanos(START + 1)));
+    assert_eq!(verdict.change, Change::Store(Nanos(START + 1)));
 }
 
 #[test]
@@ -263,7 +271,7 @@ fn the_extremes_of_every_argument_are_exact_or_an_error() {
     assert_eq!(
         funnel(0, MAX - 1, 1_000_000_000, 1)
             .unwrap()
-            .decide(None, MAX)
+            .decide(None, i64::MAX)
             .reset_after,
         Nanos(MAX)
     );
@@ -297,8 +305,8 @@ fn the_extremes_of_every_argument_are_exact_or_an_error() {
         funnel(MAX - SECOND, 0, 1, 1)
             .unwrap()
             .decide(None, 1)
-            .new_tat,
-        Some(Nanos(MAX))
+            .change,
+        Change::Store(Nanos(MAX))
     );
 }
 
@@ -314,4 +322,37 @@ fn spans_round_up_exactly() {
     ] {
         assert_eq!(Nanos(nanos).round_up(Nanos::PER_SECOND), seconds);
     }
+}
+
+#[test]
+fn what_is_given_back_was_never_taken() {
+    let mut limiter = Limiter::new(15, 30, 60);
+    assert_eq!(limiter.answer(0, 5), (true, 11, None, 10 * SECOND));
+    assert_eq!(limiter.answer(0, -3), (true, 14, None, 4 * SECOND));
+    assert_eq!(limiter.tat, Some(Nanos(START + 4 * SECOND)));
+}
+
+#[test]
+fn a_funnel_that_gets_all_back_is_empty_and_gets_no_emptier() {
+    let funnel = funnel(START, 15, 30, 60).unwrap();
+    for quantity in [-5, -6, -1_000, i64::MIN] {
+        let verdict = funnel.decide(Some(Nanos(START + 10 * SECOND)), quantity);
+        assert_eq!((verdict.limited, verdict.remaining), (false, 16));
+        assert_eq!((verdict.retry_after, verdict.reset_after), (None, Nanos(0)));
+        assert_eq!(verdict.change, Change::Delete);
+        // What redis-cell leaves behind in the past.
+        let leftover = funnel.decide(Some(Nanos(START - SECOND)), quantity);
+        assert_eq!(leftover, verdict);
+        let fresh = funnel.decide(None, quantity);
+        assert_eq!((fresh.remaining, fresh.change), (16, Change::Nothing));
+    }
+}
+
+#[test]
+fn giving_back_shortens_even_a_tat_beyond_the_tolerance() {
+    let funnel = funnel(START, 4, 1, 1).unwrap();
+    let verdict = funnel.decide(Some(Nanos(START + 9 * SECOND)), -2);
+    assert_eq!((verdict.limited, verdict.remaining), (false, 0));
+    assert_eq!(verdict.reset_after, Nanos(7 * SECOND));
+    assert_eq!(verdict.change, Change::Store(Nanos(START + 7 * SECOND)));
 }

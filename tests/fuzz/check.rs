@@ -16,12 +16,12 @@ use std::num::NonZero;
 
 use crate::decimal::{self, Decimal};
 use crate::error::Error;
-use crate::funnel::{Funnel, Nanos, Verdict};
+use crate::funnel::{self, Funnel, Nanos, Verdict};
 
 #[path = "../support/model.rs"]
 mod model;
 
-use model::{Asked, Refused, Told};
+use model::{Asked, Change, Refused, Told};
 
 pub fn check(bytes: &[u8]) {
     let mut input = Input(bytes);
@@ -40,14 +40,25 @@ pub fn check(bytes: &[u8]) {
     ][usize::from(flags / 4 % 3)];
     let [max_burst, count, period, quantity] = [(); 4].map(|()| input.integer());
     if let (Some(count), Some(period)) = (NonZero::new(count), NonZero::new(period)) {
-        rule(now, tat, max_burst, count, period, unit, quantity);
+        rule(now, tat, max_burst, count, period, unit, quantity as i64);
     }
     assert_eq!(Nanos(now).round_up(unit), now.div_ceil(unit.get()));
     assert_eq!(
         Decimal::new(quantity).as_bytes(),
         quantity.to_string().as_bytes()
     );
+    assert_eq!(
+        decimal::state(quantity >> 1).as_slice(),
+        format!("{:019}", quantity >> 1).as_bytes()
+    );
     text(input.0);
+    let same_wrong_byte = |byte| {
+        // Checked as blocks, two of the same must not cancel out.
+        let mut text = *b"1111111111111111111";
+        (text[0], text[8]) = (byte, byte);
+        text
+    };
+    text(&same_wrong_byte(flags));
     let digits: Vec<u8> = input.0.iter().map(|byte| b'0' + byte % 10).collect();
     text(&digits);
 }
@@ -59,7 +70,7 @@ fn rule(
     count: NonZero<u64>,
     period: NonZero<u64>,
     unit: NonZero<u64>,
-    quantity: u64,
+    quantity: i64,
 ) {
     let asked = Asked {
         now: now.into(),
@@ -87,7 +98,11 @@ fn told(verdict: Verdict) -> Told {
         remaining: verdict.remaining.into(),
         retry_after: verdict.retry_after.map(span),
         reset_after: span(verdict.reset_after),
-        new_tat: verdict.new_tat.map(span),
+        change: match verdict.change {
+            funnel::Change::Nothing => Change::Nothing,
+            funnel::Change::Store(tat) => Change::Store(span(tat)),
+            funnel::Change::Delete => Change::Delete,
+        },
     }
 }
 
@@ -95,11 +110,12 @@ fn text(bytes: &[u8]) {
     let expected = std::str::from_utf8(bytes)
         .ok()
         .filter(|text| {
-            (1..=19).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+            (1..=30).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
         })
         .and_then(|text| text.parse::<i64>().ok())
         .map(|number| number as u64);
-    assert_eq!(decimal::parse(bytes), expected, "{}", bytes.escape_ascii());
+    let state = expected.filter(|_| bytes.len() == 19);
+    assert_eq!(decimal::parse(bytes), state, "{}", bytes.escape_ascii());
     let short = expected.filter(|_| bytes.len() <= 9 && bytes[0] != b'0');
     let parsed = decimal::parse_short(bytes).map(u64::from);
     assert_eq!(parsed, short, "{}", bytes.escape_ascii());

@@ -19,7 +19,14 @@ pub struct Told {
     pub remaining: i128,
     pub retry_after: Option<i128>,
     pub reset_after: i128,
-    pub new_tat: Option<i128>,
+    pub change: Change,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    Nothing,
+    Store(i128),
+    Delete,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +43,7 @@ impl Asked {
     }
 
     /// How long these tokens take to leak. What does not fit in 128 bits is longer than any span that counts.
-    fn span(&self, tokens: i128) -> i128 {
+    pub fn span(&self, tokens: i128) -> i128 {
         tokens
             .checked_mul(self.period)
             .map_or(i128::MAX / 4, |product| product / self.count)
@@ -58,6 +65,23 @@ impl Asked {
         self.funnel()?;
         let tolerance = self.span(self.limit());
         let base = tat.map_or(self.now, |tat| tat.max(self.now));
+        if self.quantity < 0 {
+            // Tokens that are given back are never refused, and never make more than an empty funnel.
+            let new_tat = base - self.span(-self.quantity);
+            let reset_after = (new_tat - self.now).max(0);
+            return Ok(Told {
+                limited: false,
+                limit: self.limit(),
+                remaining: self.most_tokens_within(tolerance - reset_after),
+                retry_after: None,
+                reset_after,
+                change: match tat {
+                    _ if new_tat > self.now => Change::Store(new_tat),
+                    Some(_) => Change::Delete,
+                    None => Change::Nothing,
+                },
+            });
+        }
         let new_tat = base + self.span(self.quantity);
         let wait = new_tat - tolerance - self.now;
         let never = self.quantity > self.limit();
@@ -69,7 +93,11 @@ impl Asked {
             remaining: self.most_tokens_within(tolerance - reset_after),
             retry_after: (limited && !never).then_some(wait),
             reset_after,
-            new_tat: (!limited && new_tat > base).then_some(new_tat),
+            change: if !limited && new_tat > base {
+                Change::Store(new_tat)
+            } else {
+                Change::Nothing
+            },
         })
     }
 
