@@ -104,11 +104,6 @@ fn an_argument_below_its_least_value_is_named() {
         ("key 15 -1 60", "ERR count must be 1 or more"),
         ("key 15 30 0", "ERR period must be 1 or more"),
         ("key 15 30 -1", "ERR period must be 1 or more"),
-        ("key 15 30 60 -1", "ERR quantity must be 0 or more"),
-        (
-            "key 15 30 60 -9223372036854775808",
-            "ERR quantity must be 0 or more",
-        ),
     ] {
         assert_eq!(
             error_of(&mut connection, arguments),
@@ -212,7 +207,10 @@ fn a_key_of_another_type_is_the_servers_own_wrongtype_error() {
 fn a_string_that_is_no_tat_is_refused_and_left_alone() {
     let server = server();
     let mut connection = server.connect();
-    let not_a_tat: [&[u8]; 16] = [
+    let not_a_tat: [&[u8]; 19] = [
+        b"5",
+        b"179000000000000000",
+        b"00000000000000000007",
         b"",
         b"hello",
         b"-5",

@@ -23,6 +23,7 @@ mod cluster;
 mod contexts;
 mod cost;
 mod fuzz;
+mod giving_back;
 mod load;
 mod loading;
 mod memory;

@@ -139,15 +139,13 @@ fn a_key_written_by_redis_cell_is_read_whatever_its_ttl() {
 }
 
 #[test]
-fn a_state_of_any_length_is_rewritten_whole() {
+fn a_state_with_zeros_in_front_is_rewritten_whole() {
     let server = Server::start();
     let mut connection = server.connect();
     for old in [
-        "0",
-        "7",
-        "1234567890",
+        "0000000000000000000",
         "0000000000000000001",
-        "999999999999999999",
+        "0999999999999999999",
     ] {
         run::<()>(&mut connection, &format!("SET key {old}")).unwrap();
         assert_eq!(

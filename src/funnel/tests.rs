@@ -136,7 +136,11 @@ fn a_call_passes_at_the_very_nanosecond_it_was_told() {
         (0, 1, YEAR),
     ] {
         let mut limiter = Limiter::new(max_burst, count, period);
-        assert!(!limiter.take(0, max_burst + 1).limited);
+        assert!(
+            !limiter
+                .take(0, i64::try_from(max_burst + 1).unwrap())
+                .limited
+        );
         let wait = limiter.take(0, 1).retry_after.unwrap().0;
         assert_eq!(limiter.answer(wait - 1, 1).2, Some(1));
         assert!(!limiter.take(wait, 1).limited);

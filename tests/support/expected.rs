@@ -33,11 +33,15 @@ pub fn not_an_integer(name: &str) -> String {
 }
 
 pub fn below_least(name: &str) -> String {
-    format!("ERR {name} must be {} or more", least(name))
+    format!(
+        "ERR {name} must be {} or more",
+        least(name).unwrap_or_default()
+    )
 }
 
-pub fn least(name: &str) -> i128 {
-    i128::from(name == "count" || name == "period")
+/// None for a quantity: below 0 it gives back.
+pub fn least(name: &str) -> Option<i128> {
+    (name != "quantity").then(|| i128::from(name == "count" || name == "period"))
 }
 
 /// What a call finds in its key: a TAT, nothing, or something else.
@@ -94,7 +98,7 @@ pub fn expected_of_groups(
     if !alone.iter().any(|told| told.limited) {
         return Ok(alone);
     }
-    // If one is limited, none takes anything.
+    // If one is limited, none takes anything or gives anything back.
     let taking_none = asked.iter().zip(&alone).map(|(asked, alone)| Asked {
         quantity: if alone.limited { asked.quantity } else { 0 },
         ..*asked
@@ -124,7 +128,7 @@ fn asked(arguments: &[Vec<u8>], now: i128, unit: i128) -> Result<Asked, String> 
             .filter(|integer| integer.to_string().as_bytes() == argument)
             .ok_or_else(|| not_an_integer(name))?
             .into();
-        if *integer < least(name) {
+        if least(name).is_some_and(|least| *integer < least) {
             return Err(below_least(name));
         }
     }

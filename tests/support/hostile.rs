@@ -79,11 +79,19 @@ impl Hostile {
         for name in NAMES {
             let integer = match usual {
                 true => {
-                    least(name) as i64
-                        + self.random.of_any_length() % self.random.pick(&[3, 30, 3000])
+                    let most = self.random.pick(&[3, 30, 3000]);
+                    let integer =
+                        least(name).unwrap_or(0) as i64 + self.random.of_any_length() % most;
+                    if least(name).is_none() && self.random.one_in(4) {
+                        -integer
+                    } else {
+                        integer
+                    }
                 }
                 false if self.random.one_in(4) => self.integer(),
-                false => self.integer().max(least(name) as i64),
+                false => self
+                    .integer()
+                    .max(least(name).map_or(i64::MIN, |least| least as i64)),
             };
             group.push(integer.to_string().into());
         }
@@ -144,6 +152,9 @@ impl Hostile {
         };
         match self.random.below(6) {
             0 => format!("{tat:019}").into(),
+            2 => (0..1 + self.random.below(30))
+                .map(|_| b'0' + self.random.below(10) as u8)
+                .collect(),
             1 => format!("0{tat}").into(),
             _ => tat.to_string().into(),
         }

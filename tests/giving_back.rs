@@ -1,0 +1,130 @@
+//! A negative quantity gives tokens back, as code written for redis-cell does.
+
+use redis::Value;
+
+use crate::persistence::commands;
+use crate::support::clock::Clock;
+use crate::support::{Server, info, now, run, throttle};
+
+const START: i64 = 1_790_000_000_123_456_789;
+
+#[test]
+fn the_replies_and_states_are_those_of_redis_cell() {
+    let (_clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    throttle(&mut connection, "key 15 30 60 5");
+    assert_eq!(
+        throttle(&mut connection, "key 15 30 60 -3"),
+        [0, 16, 14, -1, 4]
+    );
+    let tat: i64 = run(&mut connection, "GET key").unwrap();
+    assert_eq!(tat, START + 4_000_000_000);
+    // interledger-rs, for each packet that is not fulfilled.
+    throttle(&mut connection, "packets 999 999 60 700");
+    assert_eq!(
+        throttle(&mut connection, "packets 999 999 60 -500")[..3],
+        [0, 1000, 800]
+    );
+}
+
+#[test]
+fn a_funnel_that_is_empty_again_has_no_key() {
+    let (_clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    for quantity in [-5, -6, i64::MIN] {
+        throttle(&mut connection, "key 15 30 60 5");
+        let call = format!("key 15 30 60 {quantity}");
+        assert_eq!(throttle(&mut connection, &call), [0, 16, 16, -1, 0]);
+        assert!(!run::<bool>(&mut connection, "EXISTS key").unwrap());
+    }
+    // redis-cell leaves such a key in the past, without expiry.
+    for quantity in [-1, 0] {
+        run::<()>(&mut connection, &format!("SET key {}", START - 1)).unwrap();
+        let call = format!("key 15 30 60 {quantity}");
+        assert_eq!(throttle(&mut connection, &call), [0, 16, 16, -1, 0]);
+    }
+    assert!(
+        run::<bool>(&mut connection, "EXISTS key").unwrap(),
+        "a look leaves it alone"
+    );
+}
+
+#[test]
+fn files_and_replicas_get_the_effect() {
+    let server = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut connection = server.connect();
+    throttle(&mut connection, "key 4 1 3600 3");
+    throttle(&mut connection, "key 4 1 3600 -1");
+    let tat: i64 = run(&mut connection, "GET key").unwrap();
+    throttle(&mut connection, "key 4 1 3600 -5");
+    assert_eq!(info(&mut connection, "rdb_changes_since_last_save"), "3");
+    throttle(&mut connection, "key 4 1 3600 -5");
+    assert_eq!(info(&mut connection, "rdb_changes_since_last_save"), "3");
+    let words: Vec<String> = commands(&server.folder)
+        .iter()
+        .map(|words| words.join(" "))
+        .collect();
+    let words: Vec<_> = words.iter().filter(|words| *words != "SELECT 0").collect();
+    assert_eq!(words.len(), 3, "{words:?}");
+    assert_eq!(
+        *words[1],
+        format!("SET key {tat} PXAT {}", (tat + 999_999) / 1_000_000)
+    );
+    assert_eq!(words[2], "DEL key");
+}
+
+#[test]
+fn in_a_limited_whole_nothing_is_given_back() {
+    let (_clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    throttle(&mut connection, "a 4 1 60 3");
+    throttle(&mut connection, "b 0 1 60");
+    let five = |integers: [i64; 5]| Value::Array(integers.map(Value::Int).to_vec());
+    let reply: Value = run(&mut connection, "CL.MTHROTTLE a 4 1 60 -2 b 0 1 60 1").unwrap();
+    let a = five([0, 5, 2, -1, 180]);
+    assert_eq!(
+        reply,
+        Value::Array(vec![Value::Int(1), a, five([1, 1, 0, 60, 60])])
+    );
+    let reply: Value = run(&mut connection, "CL.MTHROTTLE a 4 1 60 -2 b 0 1 60 -1").unwrap();
+    let a = five([0, 5, 4, -1, 60]);
+    assert_eq!(
+        reply,
+        Value::Array(vec![Value::Int(0), a, five([0, 1, 1, -1, 0])])
+    );
+    assert!(!run::<bool>(&mut connection, "EXISTS b").unwrap());
+    let reply: [i64; 5] = run(&mut connection, "CL.PTHROTTLE a 4 1 60000 -1").unwrap();
+    assert_eq!(reply, [0, 5, 5, -1, 0]);
+}
+
+#[test]
+fn a_counter_is_refused_and_left_as_it_was() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    for _ in 0..5 {
+        run::<i64>(&mut connection, "INCR rate:u").unwrap();
+    }
+    for quantity in [-1, 0, 1] {
+        let call = format!("CL.THROTTLE rate:u 4 5 60 {quantity}");
+        let error = run::<Value>(&mut connection, &call).unwrap_err();
+        assert_eq!(error.detail(), Some("the key holds no rate limiter state"));
+    }
+    assert_eq!(run::<i64>(&mut connection, "INCR rate:u").unwrap(), 6);
+    // 18 digits and 20 are none either.
+    for text in [now() / 10, 123_456_789] {
+        run::<()>(&mut connection, &format!("SET rate:u {text}")).unwrap();
+        run::<Value>(&mut connection, "CL.THROTTLE rate:u 4 5 60").unwrap_err();
+    }
+}
+
+#[test]
+fn where_a_clock_is_not_set_the_state_has_zeros_in_front() {
+    let (_clock, server) = Clock::start(631_152_000_000_000_000);
+    let mut connection = server.connect();
+    throttle(&mut connection, "key 4 1 60");
+    assert_eq!(
+        run::<String>(&mut connection, "GET key").unwrap(),
+        "0631152060000000000"
+    );
+    assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 3, -1, 120]);
+}
