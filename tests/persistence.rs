@@ -192,6 +192,8 @@ fn an_append_only_file_of_redis_cell_loads() {
         "CL.THROTTLE key 4 1 3600 2",
         "CL.THROTTLE other 15 30 86400 5",
         "CL.THROTTLE other 15 30 86400",
+        "CL.THROTTLE packets 999 1 3600 900",
+        "CL.THROTTLE packets 999 1 3600 -500",
     ] {
         file += &format!("*{}\r\n", line.split(' ').count());
         for word in line.split(' ') {
@@ -207,10 +209,14 @@ fn an_append_only_file_of_redis_cell_loads() {
         [0, 16, 10]
     );
 
+    // As interledger-rs gives back.
+    let packets = throttle(&mut connection, "packets 999 1 3600 0");
+    assert_eq!(packets[..3], [0, 1000, 600]);
+
     // Rewritten, it holds states and no calls: a further restart moves nothing.
     rewrite(&mut connection);
     let before = snapshot(&mut connection);
-    assert_eq!(before.len(), 2);
+    assert_eq!(before.len(), 3);
     server.restart();
     assert_eq!(snapshot(&mut server.connect()), before);
 }

@@ -80,16 +80,22 @@ fn a_replica_of_a_redis_cell_primary_takes_its_calls() {
         "cl.throttle key 4 1 3600",
         "CL.THROTTLE key 4 1 3600 2",
         "CL.THROTTLE key 4 1 3600 5",
+        "CL.THROTTLE packets 999 1 3600 900",
+        "CL.THROTTLE packets 999 1 3600 -500",
         "CL.THROTTLE other 15 30 86400 5",
     ]);
     wait_until("the calls have arrived", || {
-        snapshot(&mut connection).len() == 2
+        snapshot(&mut connection).len() == 3
     });
     run::<()>(&mut connection, "REPLICAOF NO ONE").unwrap();
     assert_eq!(throttle(&mut connection, "key 4 1 3600")[..3], [0, 5, 1]);
     assert_eq!(
         throttle(&mut connection, "other 15 30 86400 0")[..3],
         [0, 16, 11]
+    );
+    assert_eq!(
+        throttle(&mut connection, "packets 999 1 3600 0")[..3],
+        [0, 1000, 600]
     );
     let _ = stream.flush();
 }
