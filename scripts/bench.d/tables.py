@@ -1,0 +1,95 @@
+"""The tables, in Markdown."""
+
+
+def table(heads, rows):
+    lines = ["| " + " | ".join(heads) + " |", "| --- |" + " ---: |" * (len(heads) - 1)]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def markdown(results):
+    """The tables; a figure that makes no sense for a contestant is left out."""
+    by_name, settings = results["contestants"], results["settings"]
+    connections, at_once = settings["pipelined"]
+    sizes = list(next(iter(results["growth"].values())))
+
+    def rows(*columns):
+        for name, figures in by_name.items():
+            if any(key in figures for key, _ in columns):
+                yield [name] + [form.format(figures[key]) if key in figures else "" for key, form in columns]
+
+    cost = table(
+        ["one check", "instructions", "× SET PX", "CPU, ns", "× SET PX", "± half of the spread"],
+        rows(
+            ("instructions", "{:,.0f}"),
+            ("instructions ratio", "{:.2f}"),
+            ("pipelined cpu", "{:,.0f}"),
+            ("pipelined ratio", "{:.2f}"),
+            ("half spread", "{:.2f}"),
+        ),
+    )
+    speed = table(
+        ["one check", "a second, pipelined", "a second, one by one", "p50, µs", "p99, µs", "p99.9, µs"],
+        rows(
+            ("pipelined calls", "{:,.0f}"),
+            ("single calls", "{:,.0f}"),
+            ("p50", "{:,.0f}"),
+            ("p99", "{:,.0f}"),
+            ("p99.9", "{:,.0f}"),
+        ),
+    )
+    weight = table(
+        ["one key", "bytes after 1 call", "after 10 calls", "bytes replicated per call"],
+        rows(("bytes after 1", "{:,.0f}"), ("bytes after 10", "{:,.0f}"), ("replicated", "{:,.0f}")),
+    )
+    growth = table(
+        ["CPU per call, ns, and bytes per key", *("1 key" if size == "1" else f"{int(size):,} keys" for size in sizes)],
+        [
+            [name]
+            + [
+                f"{figures[size]['cpu']:,.0f}" + (f", {figures[size]['bytes']:,.0f} B" if int(size) >= 1000 else "")
+                for size in sizes
+            ]
+            for name, figures in results["growth"].items()
+        ],
+    )
+    about = "\n".join(f"* {key}: {value}" for key, value in results["about"].items())
+    return f"""# What a check costs
+
+Made by `{results["about"]["command"]}`:
+
+{about}
+
+The server has a core of its own, and so has the load. Medians of {settings["rounds"]} interleaved rounds of {settings["seconds"]} s, on {settings["keys"]:,} keys
+of 13 bytes; ratios are to `SET key value PX ms` in the same round.
+
+## Cost
+
+Instructions are those inside the server's function `call`, by callgrind, on {settings["counted keys"]} keys. CPU is the server's, per call, with
+{at_once} calls at once on each of {connections} connections, the network included.
+
+{cost}
+
+![CPU of the server per check](cost.svg)
+
+## Speed
+
+Pipelined as above; one by one on {settings["one by one"][0]} connections, each of which waits for its answer. Latencies are those one by
+one, as the client sees them, the server being busy all the time.
+
+{speed}
+
+![Latency](latency.svg)
+
+## Memory and replication
+
+{weight}
+
+![Memory and replication](weight.svg)
+
+## Growth
+
+{growth}
+
+![Growth](growth.svg)
+"""
