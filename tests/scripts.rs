@@ -1,17 +1,59 @@
 //! What a newcomer types first.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::support::{eventually, free_port, module, run, throttle};
+
+/// The scripts find bash and sed, and nothing that could install, fetch, build or start anything.
+#[test]
+fn help_only_shows_the_usage_and_an_unknown_option_is_an_error() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let tools =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tools-{}", std::process::id()));
+    std::fs::create_dir_all(&tools).unwrap();
+    for tool in ["bash", "sed"] {
+        std::os::unix::fs::symlink(Path::new("/bin").join(tool), tools.join(tool)).unwrap();
+    }
+    let call = |script: &str, option: &str| {
+        let mut command = Command::new(root.join("scripts").join(script));
+        command.arg(option).env("PATH", &tools).output().unwrap()
+    };
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    for script in ["bench", "package", "run", "servers", "setup", "test"] {
+        let help = call(script, "--help");
+        let usage = text(help.stdout);
+        assert_eq!(
+            (help.status.code(), text(help.stderr).as_str()),
+            (Some(0), ""),
+            "{script}"
+        );
+        assert!(
+            usage.contains(&format!("scripts/{script}")),
+            "{script}: {usage}"
+        );
+        // Of scripts/run, all else is the server's.
+        if script != "run" {
+            let unknown = call(script, "--foo");
+            assert_eq!(
+                (unknown.status.code(), unknown.stdout),
+                (Some(2), vec![]),
+                "{script}"
+            );
+            assert_eq!(text(unknown.stderr), usage, "{script}");
+        }
+    }
+    std::fs::remove_dir_all(tools).unwrap();
+}
 
 /// On `redis-server`, whichever server the other tests run on.
 #[test]
 fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
     module();
     let port = free_port();
-    let temporary = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("run-{port}"));
+    let temporary = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("run-{port}"));
     std::fs::create_dir_all(&temporary).unwrap();
     let script = || {
         // Ctrl-C would be ignored if it is where the tests run, as in a shell's background.
