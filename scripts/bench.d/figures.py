@@ -45,7 +45,7 @@ def measure(scale):
     }
 
 def measure_time(scale):
-    """CPU of the server and throughput, with and without pipelining, and latency: what each of the interleaved rounds saw."""
+    """CPU of the server and throughput, with and without pipelining, and latency: a list of the rounds' figures."""
     rounds = {c.name: [] for c in CONTESTANTS}
     with servers() as by_module:
         for number in range(scale.rounds):
@@ -124,7 +124,7 @@ def inclusive(file, caller, callee):
     for line in lines:
         if match := re.match(r"(c?fn)=\((\d+)\)(?: (.*))?", line):
             kind, number, name = match.groups()
-            # Named where it is first met. A function that recurs, as `call` does in scripts, is numbered by depth: call'2.
+            # Named where it is first met. One that recurs, as `call` does in scripts, is numbered by depth: call'2.
             name = names.setdefault(number, name)
             current, called = (name, called) if kind == "fn" else (current, name)
         elif line.startswith("calls="):
