@@ -48,7 +48,7 @@ pub fn check(bytes: &[u8]) {
         quantity.to_string().as_bytes()
     );
     assert_eq!(
-        decimal::state(quantity >> 1).as_slice(),
+        decimal::format_moment(quantity >> 1).as_slice(),
         format!("{:019}", quantity >> 1).as_bytes()
     );
     text(input.0);
@@ -115,7 +115,7 @@ fn text(bytes: &[u8]) {
         .and_then(|text| text.parse::<i64>().ok())
         .map(|number| number as u64);
     let state = expected.filter(|_| bytes.len() == 19);
-    assert_eq!(decimal::parse(bytes), state, "{}", bytes.escape_ascii());
+    assert_eq!(decimal::parse_moment(bytes), state, "{}", bytes.escape_ascii());
     let short = expected.filter(|_| bytes.len() <= 9 && bytes[0] != b'0');
     let parsed = decimal::parse_short(bytes).map(u64::from);
     assert_eq!(parsed, short, "{}", bytes.escape_ascii());
