@@ -799,6 +799,19 @@ impl Call<'_> {
         let stored =
             stored.and_then(|value| std::str::from_utf8(&value.0).ok()?.parse::<i128>().ok());
         let tat = found?.unwrap_or(0);
+        // What was given back may have emptied it or not: what is stored tells.
+        if let (Change::Store(new), Change::Delete) =
+            (expected(earliest)?.change, expected(latest)?.change)
+        {
+            if stored == Some(new) {
+                latest = new - 1;
+            } else if expiry(new) * MILLISECOND <= self.times.1 && self.after.dump.is_none() {
+                // Deleted by the call, or expired since.
+                return Ok((ALLOWED.into(), Change::Store(new)));
+            } else {
+                earliest = new;
+            }
+        }
         if let (Some(expected), Some(stored)) = (new_tat(expected(latest)?), stored) {
             let made = stored - (expected - tat.max(latest));
             if (earliest..=latest).contains(&made) {
@@ -819,7 +832,6 @@ impl Call<'_> {
         let [earliest, latest] = [first, last].map(|told| in_units(told, unit).map(shown));
         all_between(&reply, earliest, latest)?;
         let (Some(first_tat), Some(last_tat)) = (new_tat(first), new_tat(last)) else {
-            // Either may be right where it became empty in between.
             if first.change == Change::Delete || last.change == Change::Delete {
                 return match self.after.dump {
                     None => Ok((EMPTIED.into(), Change::Delete)),
