@@ -119,6 +119,7 @@ fn a_key_has_to_be_granted_for_reading_and_writing_as_for_incr() {
     ] {
         let mut connection = user(&server, &format!("+@all {permissions}"));
         for call in ["INCR key"].into_iter().chain(CALLS) {
+            run::<()>(&mut server.connect(), "FLUSHALL").unwrap();
             let answer = run::<Value>(&mut connection, call);
             assert_eq!(
                 answer.is_ok(),

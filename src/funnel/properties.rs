@@ -12,10 +12,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-#[path = "../../tests/support/model.rs"]
-mod model;
-
-use model::{Asked, Refused, Told};
+use crate::model::{self, Asked, Refused, Told};
 
 /// A verdict in the second statement's words.
 fn told(verdict: Verdict) -> Told {

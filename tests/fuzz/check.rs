@@ -18,10 +18,7 @@ use crate::decimal::{self, Decimal};
 use crate::error::Error;
 use crate::funnel::{self, Funnel, Nanos, Verdict};
 
-#[path = "../support/model.rs"]
-mod model;
-
-use model::{Asked, Change, Refused, Told};
+use crate::model::{Asked, Change, Refused, Told};
 
 pub fn check(bytes: &[u8]) {
     let mut input = Input(bytes);
@@ -115,7 +112,12 @@ fn text(bytes: &[u8]) {
         .and_then(|text| text.parse::<i64>().ok())
         .map(|number| number as u64);
     let state = expected.filter(|_| bytes.len() == 19);
-    assert_eq!(decimal::parse_moment(bytes), state, "{}", bytes.escape_ascii());
+    assert_eq!(
+        decimal::parse_moment(bytes),
+        state,
+        "{}",
+        bytes.escape_ascii()
+    );
     let short = expected.filter(|_| bytes.len() <= 9 && bytes[0] != b'0');
     let parsed = decimal::parse_short(bytes).map(u64::from);
     assert_eq!(parsed, short, "{}", bytes.escape_ascii());

@@ -8,5 +8,7 @@ mod decimal;
 mod error;
 #[path = "../../src/funnel.rs"]
 mod funnel;
+#[path = "../support/model.rs"]
+mod model;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| check::check(bytes));

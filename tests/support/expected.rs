@@ -98,12 +98,24 @@ pub fn expected_of_groups(
     if !alone.iter().any(|told| told.limited) {
         return Ok(alone);
     }
-    // If one is limited, none takes anything or gives anything back.
-    let taking_none = asked.iter().zip(&alone).map(|(asked, alone)| Asked {
-        quantity: if alone.limited { asked.quantity } else { 0 },
+    // If one is limited, none takes anything or gives anything back, and the others are not shown as if they refused.
+    let looks = asked.iter().map(|asked| Asked {
+        quantity: 0,
         ..*asked
     });
-    told(&taking_none.collect::<Vec<_>>()).map_err(text)
+    let looks = told(&looks.collect::<Vec<_>>()).map_err(text)?;
+    let shown = alone
+        .iter()
+        .zip(looks)
+        .map(|(alone, look)| match alone.limited {
+            true => *alone,
+            false => Told {
+                limited: false,
+                retry_after: None,
+                ..look
+            },
+        });
+    Ok(shown.collect())
 }
 
 /// Its name in small letters, and the nanoseconds of its unit.
