@@ -159,6 +159,9 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
         "CL.THROTTLE one 0 1 0",
         "CL.MTHROTTLE two 0 1 60 1 one 0 1 60 1",
         "CL.MTHROTTLE two 0 1 60 1 three 0 1 60 1",
+        // Giving back is no news, neither by itself nor where it does not come to that.
+        "CL.THROTTLE three 0 1 60 -1",
+        "CL.MTHROTTLE one 0 1 60 1 two 0 1 60 -1",
         "CL.THROTTLE one 0 1 60 5",
     ] {
         let _ = run::<Value>(&mut connection, call);
@@ -180,6 +183,7 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
         ("cl.limited", "one"),
         ("cl.throttle", "two"),
         ("cl.throttle", "three"),
+        ("cl.limited", "one"),
         ("cl.limited", "one"),
     ] {
         let (event, key) = next();
