@@ -148,30 +148,21 @@ fn whoever_is_told_of_a_call_may_delete_or_rewrite_its_keys() {
     }
 }
 
-/// `new` comes from within the call that makes the key a string; Redis 6.2 has no such event. Where the callback deletes
-/// the key, the server ends, as it does at its own `SET key value PX 1000`: to set the expiry, it wants the key there.
+/// `new` comes from within the call that makes the key a string; Redis 6.2 has no such event. A callback that deletes the key
+/// there ends every server, and on Redis 8 one that rewrites it, as they do at the server's own `SET key value PX 1000`.
 #[test]
-fn whoever_is_told_of_a_new_key_may_rewrite_it() {
+fn whoever_is_told_of_a_new_key_may_let_it_expire() {
     let (server, mut connection) = start(&[]);
-    for harm in &HARM[3..] {
-        run::<()>(&mut connection, "CB.CLEAR").unwrap();
-        for key in ["%", "one", "two"] {
-            run::<()>(
-                &mut connection,
-                &format!("CB.DO new {}", harm_to(key, harm)),
-            )
-            .unwrap();
-        }
-        run::<()>(&mut connection, "FLUSHALL").unwrap();
-        let reply = call(&server, &mut connection, "CL.THROTTLE one 4 1 60").unwrap();
-        assert_eq!(integers(&reply), Some([0, 5, 4, -1, 60]), "{harm}");
-        run::<()>(&mut connection, "FLUSHALL").unwrap();
-        let line = "CL.MTHROTTLE one 4 1 60 1 two 4 1 60 1";
-        let reply = call(&server, &mut connection, line).unwrap();
-        let expected = (false, vec![[0, 5, 4, -1, 60]; 2]);
-        assert_eq!(limited_and_groups(&reply), Some(expected), "{harm}");
-        call(&server, &mut connection, "PING").unwrap();
+    for key in ["%", "one", "two"] {
+        run::<()>(&mut connection, &format!("CB.DO new PEXPIRE {key} 1")).unwrap();
     }
+    let reply = call(&server, &mut connection, "CL.THROTTLE one 4 1 60").unwrap();
+    assert_eq!(integers(&reply), Some([0, 5, 4, -1, 60]));
+    run::<()>(&mut connection, "FLUSHALL").unwrap();
+    let line = "CL.MTHROTTLE one 4 1 60 1 two 4 1 60 1";
+    let reply = call(&server, &mut connection, line).unwrap();
+    let expected = (false, vec![[0, 5, 4, -1, 60]; 2]);
+    assert_eq!(limited_and_groups(&reply), Some(expected));
 }
 
 #[test]
