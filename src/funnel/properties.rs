@@ -12,24 +12,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-use crate::model::{self, Asked, Refused, Told};
-
-/// A verdict in the second statement's words.
-fn told(verdict: Verdict) -> Told {
-    let span = |nanos: Nanos| i128::from(nanos.0);
-    Told {
-        limited: verdict.limited,
-        limit: verdict.limit.into(),
-        remaining: verdict.remaining.into(),
-        retry_after: verdict.retry_after.map(span),
-        reset_after: span(verdict.reset_after),
-        change: match verdict.change {
-            Change::Nothing => model::Change::Nothing,
-            Change::Store(tat) => model::Change::Store(span(tat)),
-            Change::Delete => model::Change::Delete,
-        },
-    }
-}
+use crate::check::told;
+use crate::model::{Asked, Refused};
 
 fn after(tat: Option<Nanos>, verdict: &Verdict) -> Option<Nanos> {
     match verdict.change {

@@ -87,7 +87,8 @@ fn rule(
     assert_eq!(decided.map(told), expected, "{asked:?} on {tat:?}");
 }
 
-fn told(verdict: Verdict) -> Told {
+/// A verdict in the second statement's words.
+pub fn told(verdict: Verdict) -> Told {
     let span = |nanos: Nanos| i128::from(nanos.0);
     Told {
         limited: verdict.limited,

@@ -318,14 +318,9 @@ pub fn is_redis_6_2() -> bool {
     is_server("Redis", "6.2")
 }
 
-/// The only one whose own SET ends it when a module deletes a key that it is told is new.
-pub fn is_redis_7_0() -> bool {
-    is_server("Redis", "7.0")
-}
-
 /// Redis 6.2 and 7.0 leave the commands of modules out of every ACL category.
 pub fn has_acl_categories() -> bool {
-    !is_redis_6_2() && !is_redis_7_0()
+    !is_redis_6_2() && !is_server("Redis", "7.0")
 }
 
 /// The setting with which clients may load and unload modules. Redis 6.2 has none: there they always may.
