@@ -13,11 +13,7 @@ pub enum Outcome {
 
 impl Outcome {
     pub fn of(limited: bool) -> Self {
-        if limited {
-            Self::Limited
-        } else {
-            Self::Allowed
-        }
+        if limited { Self::Limited } else { Self::Allowed }
     }
 }
 
@@ -31,11 +27,7 @@ pub struct Counts {
 
 impl Counts {
     pub const fn new() -> Self {
-        Self {
-            allowed: Counter::new(),
-            limited: Counter::new(),
-            errors: Counter::new(),
-        }
+        Self { allowed: Counter::new(), limited: Counter::new(), errors: Counter::new() }
     }
 
     pub fn count(&self, result: &Result<Outcome, Refusal>) {

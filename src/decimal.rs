@@ -22,12 +22,8 @@ pub fn parse_moment(text: &[u8]) -> Option<u64> {
     if not_digits(first) | not_digits(second) | not_digits(third) != 0 {
         return None;
     }
-    let number = value(first)
-        .wrapping_mul(BLOCK.get())
-        .wrapping_add(value(second));
-    let number = number
-        .wrapping_mul(1000)
-        .wrapping_add(value_of_last_four(third));
+    let number = value(first).wrapping_mul(BLOCK.get()).wrapping_add(value(second));
+    let number = number.wrapping_mul(1000).wrapping_add(value_of_last_four(third));
     i64::try_from(number).ok().map(|_| number)
 }
 
@@ -83,9 +79,7 @@ impl Decimal {
                 break;
             }
         }
-        let length = number
-            .checked_ilog10()
-            .map_or(1, |log| log.saturating_add(1) as usize);
+        let length = number.checked_ilog10().map_or(1, |log| log.saturating_add(1) as usize);
         Self { text, length }
     }
 
@@ -150,22 +144,17 @@ mod tests {
     /// Every power of ten and its neighbours, and the numbers that all blocks meet.
     fn numbers() -> impl Iterator<Item = u64> {
         let powers = (0..20).map(|power| 10_u64.pow(power));
-        powers
-            .flat_map(|power| [power.saturating_sub(1), power, power.saturating_add(1)])
-            .chain([
-                9_999_999_999_999_999_999,
-                i64::MAX.cast_unsigned(),
-                u64::MAX,
-            ])
+        powers.flat_map(|power| [power.saturating_sub(1), power, power.saturating_add(1)]).chain([
+            9_999_999_999_999_999_999,
+            i64::MAX.cast_unsigned(),
+            u64::MAX,
+        ])
     }
 
     #[test]
     fn what_is_written_is_what_fmt_writes() {
         for number in (0..100_000_000).step_by(997).chain(numbers()) {
-            assert_eq!(
-                Decimal::new(number).as_bytes(),
-                number.to_string().as_bytes()
-            );
+            assert_eq!(Decimal::new(number).as_bytes(), number.to_string().as_bytes());
         }
     }
 
@@ -195,9 +184,7 @@ mod tests {
             let expected = (1..1_000_000_000).contains(&number).then_some(number);
             assert_eq!(parse_short(text.as_bytes()).map(u64::from), expected);
         }
-        for text in [
-            "", "01", "-1", "+1", " 1", "1 ", "1/", "1:", "/1", ":1", "1\0",
-        ] {
+        for text in ["", "01", "-1", "+1", " 1", "1 ", "1/", "1:", "/1", ":1", "1\0"] {
             assert_eq!(parse_short(text.as_bytes()), None, "{text}");
         }
     }

@@ -26,54 +26,31 @@ enum Kind {
 
 impl Parameter {
     pub const fn key(name: &'static CStr, summary: &'static CStr) -> Self {
-        Self {
-            name,
-            summary: Some(summary),
-            kind: Kind::Key,
-            optional: false,
-        }
+        Self { name, summary: Some(summary), kind: Kind::Key, optional: false }
     }
 
     pub const fn integer(name: &'static CStr, summary: &'static CStr) -> Self {
-        Self {
-            name,
-            summary: Some(summary),
-            kind: Kind::Integer,
-            optional: false,
-        }
+        Self { name, summary: Some(summary), kind: Kind::Integer, optional: false }
     }
 
     pub const fn repeated(name: &'static CStr, group: &'static [Parameter]) -> Self {
-        Self {
-            name,
-            summary: None,
-            kind: Kind::Repeated(group),
-            optional: false,
-        }
+        Self { name, summary: None, kind: Kind::Repeated(group), optional: false }
     }
 
     pub const fn optional(self) -> Self {
-        Self {
-            optional: true,
-            ..self
-        }
+        Self { optional: true, ..self }
     }
 }
 
 impl Command {
     /// Last key and step from key to key, counted as `RedisModule_CreateCommand` does. The first key is argument 1.
     pub fn last_key_and_step(&self) -> (c_int, c_int) {
-        self.repeated()
-            .map_or((1, 1), |group| (-1, length(group.len())))
+        self.repeated().map_or((1, 1), |group| (-1, length(group.len())))
     }
 
     /// The fewest words of a call, as a negative number: more are allowed.
     fn arity(&self) -> c_int {
-        let needed = self
-            .parameters
-            .iter()
-            .filter(|parameter| !parameter.optional)
-            .count();
+        let needed = self.parameters.iter().filter(|parameter| !parameter.optional).count();
         let needed = self.repeated().map_or(needed, <[_]>::len);
         length(needed).saturating_add(1).saturating_neg()
     }
@@ -81,12 +58,7 @@ impl Command {
     /// The parameters that are given again and again, if there are such.
     fn repeated(&self) -> Option<&'static [Parameter]> {
         match self.parameters {
-            [
-                Parameter {
-                    kind: Kind::Repeated(group),
-                    ..
-                },
-            ] => Some(group),
+            [Parameter { kind: Kind::Repeated(group), .. }] => Some(group),
             _ => None,
         }
     }
@@ -101,22 +73,10 @@ impl Command {
         };
         let (last_key, step) = self.last_key_and_step();
         // Here it is relative to the first key, unless it counts from the end.
-        let last_key = if last_key < 0 {
-            last_key
-        } else {
-            last_key.saturating_sub(1)
-        };
+        let last_key = if last_key < 0 { last_key } else { last_key.saturating_sub(1) };
         let mut keys = [
-            key_spec(
-                raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX,
-                last_key,
-                step,
-            ),
-            key_spec(
-                raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INVALID,
-                0,
-                0,
-            ),
+            key_spec(raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX, last_key, step),
+            key_spec(raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INVALID, 0, 0),
         ];
         // The group's own list must outlive the list that points to it.
         let mut group = list(self.repeated().unwrap_or_default(), ptr::null_mut());
@@ -152,9 +112,7 @@ fn key_spec(
     raw::RedisModuleCommandKeySpec {
         notes: ptr::null(),
         flags: u64::from(
-            raw::REDISMODULE_CMD_KEY_RW
-                | raw::REDISMODULE_CMD_KEY_ACCESS
-                | raw::REDISMODULE_CMD_KEY_UPDATE,
+            raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE,
         ),
         begin_search_type: begin,
         bs: raw::RedisModuleCommandKeySpec__bindgen_ty_1 {
@@ -172,10 +130,7 @@ fn key_spec(
 }
 
 /// The parameters, and after them one without a name, which marks the end.
-fn list(
-    parameters: &[Parameter],
-    group: *mut raw::RedisModuleCommandArg,
-) -> Vec<raw::RedisModuleCommandArg> {
+fn list(parameters: &[Parameter], group: *mut raw::RedisModuleCommandArg) -> Vec<raw::RedisModuleCommandArg> {
     let end = argument(ptr::null(), ptr::null(), Kind::Integer, 0, ptr::null_mut());
     let described = parameters.iter().map(|parameter| {
         let summary = parameter.summary.map_or(ptr::null(), CStr::as_ptr);
@@ -184,13 +139,7 @@ fn list(
             _ if parameter.optional => raw::REDISMODULE_CMD_ARG_OPTIONAL,
             _ => raw::REDISMODULE_CMD_ARG_NONE,
         };
-        argument(
-            parameter.name.as_ptr(),
-            summary,
-            parameter.kind,
-            flags,
-            group,
-        )
+        argument(parameter.name.as_ptr(), summary, parameter.kind, flags, group)
     });
     described.chain([end]).collect()
 }
@@ -203,21 +152,9 @@ fn argument(
     group: *mut raw::RedisModuleCommandArg,
 ) -> raw::RedisModuleCommandArg {
     let (type_, key_spec_index, subargs) = match kind {
-        Kind::Key => (
-            raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY,
-            0,
-            ptr::null_mut(),
-        ),
-        Kind::Integer => (
-            raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER,
-            -1,
-            ptr::null_mut(),
-        ),
-        Kind::Repeated(_) => (
-            raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK,
-            -1,
-            group,
-        ),
+        Kind::Key => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, 0, ptr::null_mut()),
+        Kind::Integer => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER, -1, ptr::null_mut()),
+        Kind::Repeated(_) => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK, -1, group),
     };
     raw::RedisModuleCommandArg {
         name,

@@ -113,9 +113,7 @@ impl Funnel {
         period: NonZero<u64>,
         nanos_per_unit: NonZero<u64>,
     ) -> Result<Self, Error> {
-        let period = NonZero::<u128>::from(period)
-            .checked_mul(nanos_per_unit.into())
-            .ok_or(Error::TooLarge)?;
+        let period = NonZero::<u128>::from(period).checked_mul(nanos_per_unit.into()).ok_or(Error::TooLarge)?;
         if u128::from(count.get()) > period.get() {
             return Err(Error::TooFast);
         }
@@ -125,13 +123,7 @@ impl Funnel {
         if now.0.saturating_add(tolerance.0) > LAST {
             return Err(Error::TooLarge);
         }
-        Ok(Self {
-            now,
-            limit,
-            count,
-            period,
-            tolerance,
-        })
+        Ok(Self { now, limit, count, period, tolerance })
     }
 
     /// Decides a call of `quantity` tokens on the stored `tat`; none stands for an empty funnel.
@@ -155,11 +147,7 @@ impl Funnel {
         let wait = backlog.0.saturating_sub(room);
         if wait > 0 {
             // Where there is no room for one, none remain.
-            let remaining = if quantity == 1 {
-                0
-            } else {
-                self.remaining(backlog)
-            };
+            let remaining = if quantity == 1 { 0 } else { self.remaining(backlog) };
             return self.limited(backlog, remaining, Some(Nanos(wait)));
         }
 
@@ -170,11 +158,7 @@ impl Funnel {
             remaining: self.remaining(reset_after),
             retry_after: None,
             reset_after,
-            change: if increment.0 > 0 {
-                self.store(reset_after)
-            } else {
-                Change::Nothing
-            },
+            change: if increment.0 > 0 { self.store(reset_after) } else { Change::Nothing },
         }
     }
 

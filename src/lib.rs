@@ -51,8 +51,7 @@ static COMMANDS: [Command; 3] = [
     Command {
         name: c"cl.pthrottle",
         handler: handler!(throttle::cl_pthrottle),
-        summary:
-            c"Takes tokens from a rate limiter, if it has that many. Times are in milliseconds.",
+        summary: c"Takes tokens from a rate limiter, if it has that many. Times are in milliseconds.",
         complexity: c"O(1)",
         parameters: &[KEY, MAX_BURST, COUNT, MILLISECONDS, QUANTITY.optional()],
     },
@@ -60,27 +59,19 @@ static COMMANDS: [Command; 3] = [
     Command {
         name: c"cl.mthrottle",
         handler: handler!(mthrottle::cl_mthrottle),
-        summary:
-            c"Takes tokens from several rate limiters, if all have that many. Times are in seconds.",
+        summary: c"Takes tokens from several rate limiters, if all have that many. Times are in seconds.",
         complexity: c"O(N log N), N being the number of limiters",
-        parameters: &[Parameter::repeated(
-            c"limit",
-            &[KEY, MAX_BURST, COUNT, SECONDS, QUANTITY],
-        )],
+        parameters: &[Parameter::repeated(c"limit", &[KEY, MAX_BURST, COUNT, SECONDS, QUANTITY])],
     },
 ];
 
 const KEY: Parameter = Parameter::key(c"key", c"What is limited: a user, an address, a tenant.");
-const MAX_BURST: Parameter =
-    Parameter::integer(c"max_burst", c"Tokens at once beyond the first. 0 or more.");
-const COUNT: Parameter =
-    Parameter::integer(c"count", c"Tokens that come back every period. 1 or more.");
+const MAX_BURST: Parameter = Parameter::integer(c"max_burst", c"Tokens at once beyond the first. 0 or more.");
+const COUNT: Parameter = Parameter::integer(c"count", c"Tokens that come back every period. 1 or more.");
 const SECONDS: Parameter = Parameter::integer(c"period", c"In seconds. 1 or more.");
 const MILLISECONDS: Parameter = Parameter::integer(c"period", c"In milliseconds. 1 or more.");
-const QUANTITY: Parameter = Parameter::integer(
-    c"quantity",
-    c"Tokens to take. 0 looks without taking, fewer give back.",
-);
+const QUANTITY: Parameter =
+    Parameter::integer(c"quantity", c"Tokens to take. 0 looks without taking, fewer give back.");
 
 const fn number(digits: &str) -> c_int {
     match c_int::from_str_radix(digits, 10) {

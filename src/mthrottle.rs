@@ -25,16 +25,10 @@ pub fn cl_mthrottle(context: &Context, arguments: &[Argument]) -> Result<Outcome
     };
     let now = now();
     let requests = in_groups(arguments.chunks(GROUP.len()), |group| match group {
-        [key, max_burst, count, period, quantity] => Request::parse(
-            key,
-            [max_burst, count, period],
-            Some(quantity),
-            now,
-            Nanos::PER_SECOND,
-        ),
-        incomplete => Err(Error::Missing(
-            GROUP.get(incomplete.len()).copied().unwrap_or_default(),
-        )),
+        [key, max_burst, count, period, quantity] => {
+            Request::parse(key, [max_burst, count, period], Some(quantity), now, Nanos::PER_SECOND)
+        }
+        incomplete => Err(Error::Missing(GROUP.get(incomplete.len()).copied().unwrap_or_default())),
     })?;
     refuse_same_keys(&requests)?;
 
@@ -55,11 +49,7 @@ pub fn cl_mthrottle(context: &Context, arguments: &[Argument]) -> Result<Outcome
             // Shown as it is, and not as one of the limits that refuse.
             request.quantity = 0;
             let look = request.funnel.decide(*tat, 0);
-            *verdict = Verdict {
-                limited: false,
-                retry_after: None,
-                ..look
-            };
+            *verdict = Verdict { limited: false, retry_after: None, ..look };
         }
     }
     for (request, _, verdict) in &limits {
@@ -89,11 +79,7 @@ fn in_groups<G, T>(
 /// One key cannot be two limits of one call: what the first takes, the second would not see.
 fn refuse_same_keys(requests: &[Request]) -> Result<(), Refusal> {
     // Sorted, so that no number of groups makes this slow.
-    let mut keys: Vec<_> = requests
-        .iter()
-        .map(|request| request.key.bytes())
-        .zip(1..)
-        .collect();
+    let mut keys: Vec<_> = requests.iter().map(|request| request.key.bytes()).zip(1..).collect();
     keys.sort_unstable();
     let same = keys.windows(2).filter_map(|pair| match pair {
         [(one, first), (other, second)] if one == other => Some((*second, *first)),

@@ -108,11 +108,7 @@ pub struct Handler {
     pub counts: &'static Counts,
 }
 
-type Entry = unsafe extern "C" fn(
-    *mut raw::RedisModuleCtx,
-    *mut *mut raw::RedisModuleString,
-    c_int,
-) -> c_int;
+type Entry = unsafe extern "C" fn(*mut raw::RedisModuleCtx, *mut *mut raw::RedisModuleString, c_int) -> c_int;
 
 /// The [`Handler`] of a `fn(&Context, &[Argument]) -> Result<Outcome, Refusal>`.
 macro_rules! handler {
@@ -126,10 +122,7 @@ macro_rules! handler {
             // SAFETY: the server passes what `run` asks for.
             unsafe { $crate::redis::run(context, arguments, count, $call, &COUNTS) }
         }
-        $crate::redis::Handler {
-            entry,
-            counts: &COUNTS,
-        }
+        $crate::redis::Handler { entry, counts: &COUNTS }
     }};
 }
 pub(crate) use handler;
@@ -162,10 +155,7 @@ pub unsafe fn run(
 pub fn now() -> Nanos {
     /// With any fraction it is still in 63 bits of nanoseconds.
     const LAST_SECOND: i64 = i64::MAX / 1_000_000_000 - 1;
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: this writes `time`, and fails only for a clock that does not exist.
     unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &mut time) };
     let seconds = time.tv_sec.clamp(0, LAST_SECOND).cast_unsigned();
@@ -181,11 +171,7 @@ impl Context {
     pub fn open_key<'a>(&'a self, name: &'a Argument) -> Key<'a> {
         // SAFETY: context and name are live, as their borrows show.
         let handle = unsafe { api!(RedisModule_OpenKey)(self.0, name.0, READ | WRITE) };
-        Key {
-            context: self,
-            name,
-            handle,
-        }
+        Key { context: self, name, handle }
     }
 
     /// Announces an array of so many elements, which are to follow.
@@ -207,12 +193,7 @@ impl Context {
         unsafe {
             // Mostly nobody listens, and to ask costs less than to be told.
             if api!(RedisModule_GetNotifyKeyspaceEvents)() & raw::REDISMODULE_NOTIFY_MODULE != 0 {
-                api!(RedisModule_NotifyKeyspaceEvent)(
-                    self.0,
-                    raw::REDISMODULE_NOTIFY_MODULE,
-                    event.as_ptr(),
-                    key.0,
-                );
+                api!(RedisModule_NotifyKeyspaceEvent)(self.0, raw::REDISMODULE_NOTIFY_MODULE, event.as_ptr(), key.0);
             }
         }
     }
@@ -243,9 +224,7 @@ impl Context {
         unsafe {
             match refusal {
                 Refusal::Call(Error::WrongArity) => api!(RedisModule_WrongArity)(self.0),
-                _ => {
-                    api!(RedisModule_ReplyWithError)(self.0, c_string(refusal.to_string()).as_ptr())
-                }
+                _ => api!(RedisModule_ReplyWithError)(self.0, c_string(refusal.to_string()).as_ptr()),
             };
         }
     }
@@ -254,12 +233,7 @@ impl Context {
         // SAFETY: the context is live, and the format asks for the one string that it gets.
         unsafe {
             if let Some(log) = raw::RedisModule_Log {
-                log(
-                    self.0,
-                    level.as_ptr(),
-                    c"%s".as_ptr(),
-                    c_string(line).as_ptr(),
-                );
+                log(self.0, level.as_ptr(), c"%s".as_ptr(), c_string(line).as_ptr());
             }
         }
     }
@@ -273,20 +247,14 @@ impl Argument {
     pub fn bytes(&self) -> &[u8] {
         let mut length = 0;
         // SAFETY: the string is live, and the server does not change a call's arguments.
-        unsafe {
-            slice::from_raw_parts(
-                api!(RedisModule_StringPtrLen)(self.0, &mut length).cast(),
-                length,
-            )
-        }
+        unsafe { slice::from_raw_parts(api!(RedisModule_StringPtrLen)(self.0, &mut length).cast(), length) }
     }
 
     /// The integer that it spells, by the server's own rules: none if it is not one or not in 64 bits.
     #[inline(always)]
     pub fn integer(&self) -> Option<i64> {
         // The usual argument is short, and read here for a fourth of the server's price.
-        decimal::parse_short(self.bytes())
-            .map_or_else(|| self.any_integer(), |short| Some(short.into()))
+        decimal::parse_short(self.bytes()).map_or_else(|| self.any_integer(), |short| Some(short.into()))
     }
 
     #[cold]
@@ -371,12 +339,7 @@ impl Key<'_> {
         unsafe {
             api!(RedisModule_DeleteKey)(self.handle);
             api!(RedisModule_SignalModifiedKey)(self.context.0, self.name.0);
-            api!(RedisModule_Replicate)(
-                self.context.0,
-                c"DEL".as_ptr(),
-                c"s".as_ptr(),
-                self.name.0,
-            );
+            api!(RedisModule_Replicate)(self.context.0, c"DEL".as_ptr(), c"s".as_ptr(), self.name.0);
         }
     }
 }
@@ -400,14 +363,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     count: c_int,
 ) -> c_int {
     // SAFETY: the context is live, and this is the first that is called of the API: it looks up all the others.
-    if unsafe {
-        raw::Export_RedisModule_Init(
-            context,
-            crate::NAME.as_ptr(),
-            crate::VERSION_NUMBER,
-            API_VERSION,
-        )
-    } != OK
+    if unsafe { raw::Export_RedisModule_Init(context, crate::NAME.as_ptr(), crate::VERSION_NUMBER, API_VERSION) } != OK
     {
         return ERR;
     }
@@ -415,10 +371,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     if let Some(function) = first_missing() {
         context.log(
             c"warning",
-            format!(
-                "redis-cell {} needs Redis 6.2.2 or Valkey 7.2 or later: {function} is missing",
-                crate::VERSION
-            ),
+            format!("redis-cell {} needs Redis 6.2.2 or Valkey 7.2 or later: {function} is missing", crate::VERSION),
         );
         return ERR;
     }
@@ -454,8 +407,8 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     }));
     // A limited call must not look like a write to WATCH and client-side caches, so a write signals itself; and there
     // is no state outside the keyspace that a replica's asynchronous loading or the move of a slot could tear.
-    let mut options = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
-        | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
+    let mut options =
+        raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
     if is_valkey() {
         options |= VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION;
     }
@@ -463,13 +416,8 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     unsafe { api!(RedisModule_SetModuleOptions)(context.0, options.cast_signed()) }
     for command in &crate::COMMANDS {
         if !command.register(&context) {
-            context.log(
-                c"warning",
-                format!(
-                    "{:?} could not be registered: is another redis-cell loaded?",
-                    command.name
-                ),
-            );
+            context
+                .log(c"warning", format!("{:?} could not be registered: is another redis-cell loaded?", command.name));
             return ERR;
         }
     }
@@ -528,28 +476,11 @@ unsafe extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, _for_crash_report:
     // SAFETY: `info` is live, and the server copies the strings.
     unsafe {
         api!(RedisModule_InfoAddSection)(info, ptr::null());
-        api!(RedisModule_InfoAddFieldCString)(
-            info,
-            c"version".as_ptr(),
-            c_string(crate::VERSION.to_string()).as_ptr(),
-        );
-        for Command {
-            name,
-            handler: Handler { counts, .. },
-            ..
-        } in &crate::COMMANDS
-        {
+        api!(RedisModule_InfoAddFieldCString)(info, c"version".as_ptr(), c_string(crate::VERSION.to_string()).as_ptr());
+        for Command { name, handler: Handler { counts, .. }, .. } in &crate::COMMANDS {
             api!(RedisModule_InfoBeginDictField)(info, name.as_ptr());
-            api!(RedisModule_InfoAddFieldULongLong)(
-                info,
-                c"allowed".as_ptr(),
-                counts.allowed.get(),
-            );
-            api!(RedisModule_InfoAddFieldULongLong)(
-                info,
-                c"limited".as_ptr(),
-                counts.limited.get(),
-            );
+            api!(RedisModule_InfoAddFieldULongLong)(info, c"allowed".as_ptr(), counts.allowed.get());
+            api!(RedisModule_InfoAddFieldULongLong)(info, c"limited".as_ptr(), counts.limited.get());
             api!(RedisModule_InfoAddFieldULongLong)(info, c"errors".as_ptr(), counts.errors.get());
             api!(RedisModule_InfoEndDictField)(info);
         }
@@ -577,11 +508,7 @@ impl Command {
         }
         // SAFETY: written once, by `Export_RedisModule_Init`; none on a server that is older than the function.
         let (get, set_info, set_categories) = unsafe {
-            (
-                raw::RedisModule_GetCommand,
-                raw::RedisModule_SetCommandInfo,
-                raw::RedisModule_SetCommandACLCategories,
-            )
+            (raw::RedisModule_GetCommand, raw::RedisModule_SetCommandInfo, raw::RedisModule_SetCommandACLCategories)
         };
         let Some(get) = get else { return true };
         // SAFETY: the command has just been created.
@@ -629,8 +556,5 @@ fn a_panic_is_told_in_one_line_with_its_place() {
     drop(panic::take_hook());
     let line = LINE.lock().unwrap();
     let begin = format!("redis-cell {} panicked at src/redis.rs:", crate::VERSION);
-    assert!(
-        line.starts_with(&begin) && line.ends_with(": two lines"),
-        "{line}"
-    );
+    assert!(line.starts_with(&begin) && line.ends_with(": two lines"), "{line}");
 }

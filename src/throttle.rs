@@ -28,16 +28,10 @@ pub fn cl_pthrottle(context: &Context, arguments: &[Argument]) -> Result<Outcome
 }
 
 #[inline(always)]
-fn throttle(
-    context: &Context,
-    arguments: &[Argument],
-    nanos_per_unit: NonZero<u64>,
-) -> Result<Outcome, Error> {
+fn throttle(context: &Context, arguments: &[Argument], nanos_per_unit: NonZero<u64>) -> Result<Outcome, Error> {
     let (key, quota, quantity) = match arguments {
         [_, key, max_burst, count, period] => (key, [max_burst, count, period], None),
-        [_, key, max_burst, count, period, quantity] => {
-            (key, [max_burst, count, period], Some(quantity))
-        }
+        [_, key, max_burst, count, period, quantity] => (key, [max_burst, count, period], Some(quantity)),
         _ => return Err(Error::WrongArity),
     };
     let request = Request::parse(key, quota, quantity, now(), nanos_per_unit)?;
@@ -77,11 +71,7 @@ impl<'a> Request<'a> {
         let period = one_or_more(period, "period")?;
         let quantity = quantity.map_or(Ok(1), |quantity| integer(quantity, "quantity"))?;
         let funnel = Funnel::new(now, max_burst, count, period, nanos_per_unit)?;
-        Ok(Self {
-            key,
-            funnel,
-            quantity,
-        })
+        Ok(Self { key, funnel, quantity })
     }
 }
 
@@ -97,10 +87,7 @@ fn zero_or_more(argument: &Argument, name: &'static str) -> Result<u64, Error> {
 
 #[inline(always)]
 fn one_or_more(argument: &Argument, name: &'static str) -> Result<NonZero<u64>, Error> {
-    u64::try_from(integer(argument, name)?)
-        .ok()
-        .and_then(NonZero::new)
-        .ok_or(Error::NotPositive(name))
+    u64::try_from(integer(argument, name)?).ok().and_then(NonZero::new).ok_or(Error::NotPositive(name))
 }
 
 /// Tells whoever listens to keyspace notifications that tokens were taken or that a call was limited.

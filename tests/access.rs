@@ -5,20 +5,12 @@ use redis::{Connection, RedisResult, Value};
 
 use crate::support::{Server, has_acl_categories, info, is_redis_6_2, run};
 
-const CALLS: [&str; 3] = [
-    "CL.THROTTLE key 4 1 60",
-    "CL.PTHROTTLE key 4 1 60",
-    "CL.MTHROTTLE key 4 1 60 1",
-];
+const CALLS: [&str; 3] = ["CL.THROTTLE key 4 1 60", "CL.PTHROTTLE key 4 1 60", "CL.MTHROTTLE key 4 1 60 1"];
 
 /// A connection of a user who has these permissions and no other.
 fn user(server: &Server, permissions: &str) -> Connection {
     let mut connection = server.connect();
-    run::<()>(
-        &mut connection,
-        &format!("ACL SETUSER somebody reset on nopass {permissions}"),
-    )
-    .unwrap();
+    run::<()>(&mut connection, &format!("ACL SETUSER somebody reset on nopass {permissions}")).unwrap();
     run::<()>(&mut connection, "AUTH somebody x").unwrap();
     connection
 }
@@ -27,11 +19,7 @@ fn user(server: &Server, permissions: &str) -> Connection {
 fn refusal(server: &Server, connection: &mut Connection, call: &str) -> Option<String> {
     let answer: RedisResult<Value> = run(connection, call);
     let error = answer.err()?;
-    assert_eq!(
-        info(&mut server.connect(), "rdb_changes_since_last_save"),
-        "0",
-        "{call}: {error}"
-    );
+    assert_eq!(info(&mut server.connect(), "rdb_changes_since_last_save"), "0", "{call}: {error}");
     error.code().map(String::from)
 }
 
@@ -40,12 +28,9 @@ fn a_user_without_the_command_or_the_key_is_refused() {
     let server = Server::start();
     for call in CALLS {
         let name = call.split(' ').next().unwrap();
-        for permissions in [
-            "~* -@all +@read".to_string(),
-            format!("~* +@all -{name}"),
-            format!("~other +{name}"),
-            format!("+{name}"),
-        ] {
+        for permissions in
+            ["~* -@all +@read".to_string(), format!("~* +@all -{name}"), format!("~other +{name}"), format!("+{name}")]
+        {
             let mut connection = user(&server, &permissions);
             let code = refusal(&server, &mut connection, call);
             assert_eq!(code.as_deref(), Some("NOPERM"), "{call} with {permissions}");
@@ -62,17 +47,10 @@ fn a_user_without_the_command_is_refused_in_a_script_as_well() {
     let server = Server::start();
     let script = "return redis.call('CL.THROTTLE', KEYS[1], 4, 1, 60)";
     let call = |connection: &mut Connection| -> RedisResult<[i64; 5]> {
-        redis::cmd("EVAL")
-            .arg(script)
-            .arg(1)
-            .arg("key")
-            .query(connection)
+        redis::cmd("EVAL").arg(script).arg(1).arg("key").query(connection)
     };
     call(&mut user(&server, "~* +eval")).unwrap_err();
-    assert_eq!(
-        info(&mut server.connect(), "rdb_changes_since_last_save"),
-        "0"
-    );
+    assert_eq!(info(&mut server.connect(), "rdb_changes_since_last_save"), "0");
     call(&mut user(&server, "~* +eval +cl.throttle")).unwrap();
 }
 
@@ -89,11 +67,7 @@ fn the_categories_write_and_fast_grant_and_withdraw_the_commands() {
             ("~* +@read +@slow +@string", false),
         ] {
             let answer = run::<Value>(&mut user(&server, permissions), call);
-            assert_eq!(
-                answer.is_ok(),
-                granted,
-                "{call} with {permissions}: {answer:?}"
-            );
+            assert_eq!(answer.is_ok(), granted, "{call} with {permissions}: {answer:?}");
         }
     }
 }
@@ -121,11 +95,7 @@ fn a_key_has_to_be_granted_for_reading_and_writing_as_for_incr() {
         for call in ["INCR key"].into_iter().chain(CALLS) {
             run::<()>(&mut server.connect(), "FLUSHALL").unwrap();
             let answer = run::<Value>(&mut connection, call);
-            assert_eq!(
-                answer.is_ok(),
-                granted,
-                "{call} with {permissions}: {answer:?}"
-            );
+            assert_eq!(answer.is_ok(), granted, "{call} with {permissions}: {answer:?}");
         }
     }
 }

@@ -55,14 +55,7 @@ fn a_wrong_number_of_arguments_is_the_servers_own_arity_error() {
     let server = server();
     let mut connection = server.connect();
     let arity = "ERR wrong number of arguments for 'cl.throttle' command";
-    for arguments in [
-        "",
-        "key",
-        "key 1",
-        "key 1 1",
-        "key 1 1 1 1 1",
-        "key 1 1 1 1 1 1",
-    ] {
+    for arguments in ["", "key", "key 1", "key 1 1", "key 1 1 1 1 1", "key 1 1 1 1 1 1"] {
         let text = error_of(&mut connection, arguments);
         // Redis 6.2 names a module's command as the caller spelt it.
         let text = text.replace("CL.THROTTLE", "cl.throttle");
@@ -76,12 +69,7 @@ fn an_argument_that_is_not_a_64_bit_integer_is_named() {
     let mut connection = server.connect();
     throttle(&mut connection, "key 15 30 60");
     for argument in NOT_INTEGERS {
-        for (position, name) in [
-            (1, "max_burst"),
-            (2, "count"),
-            (3, "period"),
-            (4, "quantity"),
-        ] {
+        for (position, name) in [(1, "max_burst"), (2, "count"), (3, "period"), (4, "quantity")] {
             let mut arguments: [&[u8]; 5] = [b"key", b"15", b"30", b"60", b"1"];
             arguments[position] = argument;
             let expected = format!("ERR {name} is not an integer or out of range");
@@ -96,20 +84,13 @@ fn an_argument_below_its_least_value_is_named() {
     let mut connection = server.connect();
     for (arguments, expected) in [
         ("key -1 30 60", "ERR max_burst must be 0 or more"),
-        (
-            "key -9223372036854775808 30 60",
-            "ERR max_burst must be 0 or more",
-        ),
+        ("key -9223372036854775808 30 60", "ERR max_burst must be 0 or more"),
         ("key 15 0 60", "ERR count must be 1 or more"),
         ("key 15 -1 60", "ERR count must be 1 or more"),
         ("key 15 30 0", "ERR period must be 1 or more"),
         ("key 15 30 -1", "ERR period must be 1 or more"),
     ] {
-        assert_eq!(
-            error_of(&mut connection, arguments),
-            expected,
-            "{arguments}"
-        );
+        assert_eq!(error_of(&mut connection, arguments), expected, "{arguments}");
     }
 }
 
@@ -117,21 +98,11 @@ fn an_argument_below_its_least_value_is_named() {
 fn more_than_one_token_per_nanosecond_is_refused() {
     let server = server();
     let mut connection = server.connect();
-    for arguments in [
-        "key 15 1000000001 1",
-        "key 0 9223372036854775807 1",
-        "key 15 60000000001 60",
-    ] {
+    for arguments in ["key 15 1000000001 1", "key 0 9223372036854775807 1", "key 15 60000000001 60"] {
         let text = error_of(&mut connection, arguments);
-        assert!(
-            text.starts_with("ERR ") && text.contains("count") && text.contains("period"),
-            "{text}"
-        );
+        assert!(text.starts_with("ERR ") && text.contains("count") && text.contains("period"), "{text}");
     }
-    assert_eq!(
-        throttle(&mut connection, "key 15 1000000000 1")[..2],
-        [0, 16]
-    );
+    assert_eq!(throttle(&mut connection, "key 15 1000000000 1")[..2], [0, 16]);
 }
 
 #[test]
@@ -148,18 +119,10 @@ fn a_funnel_that_outlasts_the_clock_is_refused() {
     ] {
         let text = error_of(&mut connection, arguments);
         assert!(text.starts_with("ERR "), "{text}");
-        assert!(
-            ["max_burst", "count", "period"]
-                .iter()
-                .all(|name| text.contains(name)),
-            "{text}"
-        );
+        assert!(["max_burst", "count", "period"].iter().all(|name| text.contains(name)), "{text}");
     }
     // 200 years from 2026 is the year 2226: before the clock's last day.
-    assert_eq!(
-        throttle(&mut connection, "key 0 1 6311520000"),
-        [0, 1, 0, -1, 6_311_520_000]
-    );
+    assert_eq!(throttle(&mut connection, "key 0 1 6311520000"), [0, 1, 0, -1, 6_311_520_000]);
 }
 
 #[test]
@@ -167,38 +130,22 @@ fn arguments_are_checked_before_the_key_is_opened() {
     let server = server();
     let mut connection = server.connect();
     run::<()>(&mut connection, "RPUSH key 1").unwrap();
-    assert_eq!(
-        error_of(&mut connection, "key 15 0 60"),
-        "ERR count must be 1 or more"
-    );
-    assert_eq!(
-        error_of(&mut connection, "key 15 30 60 x"),
-        "ERR quantity is not an integer or out of range"
-    );
+    assert_eq!(error_of(&mut connection, "key 15 0 60"), "ERR count must be 1 or more");
+    assert_eq!(error_of(&mut connection, "key 15 30 60 x"), "ERR quantity is not an integer or out of range");
 }
 
 #[test]
 fn a_key_of_another_type_is_the_servers_own_wrongtype_error() {
     let server = server();
     let mut connection = server.connect();
-    for make in [
-        "RPUSH key a",
-        "HSET key a b",
-        "SADD key a b",
-        "ZADD key 1 a",
-        "XADD key * a b",
-    ] {
+    for make in ["RPUSH key a", "HSET key a b", "SADD key a b", "ZADD key 1 a", "XADD key * a b"] {
         run::<()>(&mut connection, "DEL key").unwrap();
         run::<Value>(&mut connection, make).unwrap();
         let own = run::<Value>(&mut connection, "INCR key").unwrap_err();
         let own = format!("{} {}", own.code().unwrap(), own.detail().unwrap());
         assert!(own.starts_with("WRONGTYPE "), "{own}");
         for quantity in ["0", "1", "100"] {
-            assert_eq!(
-                error_of(&mut connection, &format!("key 15 30 60 {quantity}")),
-                own,
-                "{make}"
-            );
+            assert_eq!(error_of(&mut connection, &format!("key 15 30 60 {quantity}")), own, "{make}");
         }
     }
 }
@@ -229,18 +176,10 @@ fn a_string_that_is_no_tat_is_refused_and_left_alone() {
         &[b'1'; 100_000],
     ];
     for value in not_a_tat {
-        redis::cmd("SET")
-            .arg("key")
-            .arg(value)
-            .exec(&mut connection)
-            .unwrap();
+        redis::cmd("SET").arg("key").arg(value).exec(&mut connection).unwrap();
         let text = error_of(&mut connection, "key 15 30 60");
         assert_eq!(text, "ERR the key holds no rate limiter state", "{value:?}");
         run::<()>(&mut connection, "EXPIRE key 100").unwrap();
-        assert_eq!(
-            error_of(&mut connection, "key 15 30 60 0"),
-            text,
-            "{value:?}"
-        );
+        assert_eq!(error_of(&mut connection, "key 15 30 60 0"), text, "{value:?}");
     }
 }

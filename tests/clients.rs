@@ -50,9 +50,8 @@ fn redis_cell_rs() {
     let server = Server::start();
     let mut connection = server.connect();
     let policy = Policy::from_tokens_per_minute(1).max_burst(2);
-    let mut throttle = |policy: Policy| -> RedisResult<_> {
-        redis_cell_rs::throttle(&mut connection, "user123", &policy)
-    };
+    let mut throttle =
+        |policy: Policy| -> RedisResult<_> { redis_cell_rs::throttle(&mut connection, "user123", &policy) };
     for expected in ANSWERS.lines().take(4) {
         assert_eq!(line(throttle(policy).unwrap()), expected);
     }
@@ -74,11 +73,7 @@ fn redis_cell_rs_verdicts_are_right_for_every_kind_of_key() {
         Key::pair("user123", "/api"),
         Key::triple("a", "b", "c"),
     ] {
-        let mut verdict = || -> Verdict {
-            redis::Cmd::from(Cmd::new(&key, &policy))
-                .query(&mut connection)
-                .unwrap()
-        };
+        let mut verdict = || -> Verdict { redis::Cmd::from(Cmd::new(&key, &policy)).query(&mut connection).unwrap() };
         for (left, reset) in [(3, 120), (1, 240)] {
             assert!(
                 matches!(
@@ -93,13 +88,7 @@ fn redis_cell_rs_verdicts_are_right_for_every_kind_of_key() {
         assert!(
             matches!(
                 blocked,
-                Verdict::Blocked(BlockedDetails {
-                    total: 5,
-                    remaining: 1,
-                    reset_after: 240,
-                    retry_after: 60,
-                    ..
-                })
+                Verdict::Blocked(BlockedDetails { total: 5, remaining: 1, reset_after: 240, retry_after: 60, .. })
             ),
             "{key}: {blocked:?}"
         );
@@ -117,23 +106,13 @@ fn an_http_server_answers_200_and_429_with_headers() {
             .filter(|header| header.starts_with("X-RateLimit-") || header.starts_with("Retry-"))
             .collect();
         assert_eq!(format!("{status} {}", limits.join(", ")), expected);
-        assert_eq!(
-            body,
-            if status == 200 {
-                "Hello\n"
-            } else {
-                "Too many requests\n"
-            }
-        );
+        assert_eq!(body, if status == 200 { "Hello\n" } else { "Too many requests\n" });
     }
 }
 
 /// An answer as the examples print it.
 fn line<T: std::fmt::Display>((status, headers): (u16, Vec<(&str, T)>)) -> String {
-    let headers: Vec<_> = headers
-        .into_iter()
-        .map(|(name, value)| format!("{name}: {value}"))
-        .collect();
+    let headers: Vec<_> = headers.into_iter().map(|(name, value)| format!("{name}: {value}")).collect();
     format!("{status} {}", headers.join(", "))
 }
 
@@ -166,9 +145,7 @@ fn node(example: &str, server: &Server) -> Command {
 }
 
 fn path(example: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "tests/clients", example]
-        .iter()
-        .collect()
+    [env!("CARGO_MANIFEST_DIR"), "tests/clients", example].iter().collect()
 }
 
 fn assert_installed(packages: &str, mut check: Command) {
@@ -190,24 +167,11 @@ struct Http {
 
 impl Http {
     fn start(mut command: Command) -> Self {
-        let mut process = command
-            .env("HTTP_PORT", "0")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut process = command.env("HTTP_PORT", "0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut url = String::new();
-        BufReader::new(process.stdout.take().unwrap())
-            .read_line(&mut url)
-            .unwrap();
-        let address = url
-            .trim()
-            .trim_start_matches("http://")
-            .trim_end_matches('/');
-        Self {
-            process,
-            address: address.to_string(),
-        }
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut url).unwrap();
+        let address = url.trim().trim_start_matches("http://").trim_end_matches('/');
+        Self { process, address: address.to_string() }
     }
 
     /// The status, the headers and the body.
@@ -219,11 +183,7 @@ impl Http {
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         let mut lines = head.lines();
         let status = lines.next().unwrap().split(' ').nth(1).unwrap();
-        (
-            status.parse().unwrap(),
-            lines.map(ToString::to_string).collect(),
-            body.to_string(),
-        )
+        (status.parse().unwrap(), lines.map(ToString::to_string).collect(), body.to_string())
     }
 }
 

@@ -32,11 +32,7 @@ fn the_published_table_of_redis_cell_holds() {
     ];
     for (tenths, quantity, reply) in table {
         clock.set(START + tenths * SECOND / 10);
-        assert_eq!(
-            throttle(&mut connection, &format!("key 4 1 1 {quantity}")),
-            reply,
-            "{quantity} at {tenths}"
-        );
+        assert_eq!(throttle(&mut connection, &format!("key 4 1 1 {quantity}")), reply, "{quantity} at {tenths}");
     }
 }
 
@@ -45,22 +41,14 @@ fn a_call_passes_from_its_nanosecond_on_and_not_before() {
     let (clock, server) = Clock::start(START);
     let mut connection = server.connect();
     let mut now = START;
-    for (max_burst, count, period) in [
-        (0, 1, 1),
-        (15, 30, 60),
-        (9, 7, 3),
-        (4, 1, 86_400),
-        (999, 1_000_000, 1),
-        (99, 999_999_937, 1),
-    ] {
+    for (max_burst, count, period) in
+        [(0, 1, 1), (15, 30, 60), (9, 7, 3), (4, 1, 86_400), (999, 1_000_000, 1), (99, 999_999_937, 1)]
+    {
         let funnel = format!("{max_burst} {count} {period}");
         let key = funnel.replace(' ', "/");
         clock.set(now);
         let limit = max_burst + 1;
-        assert_eq!(
-            throttle(&mut connection, &format!("{key} {funnel} {limit}"))[0],
-            0
-        );
+        assert_eq!(throttle(&mut connection, &format!("{key} {funnel} {limit}"))[0], 0);
         for quantity in [1, limit] {
             // Full now, so that this many fit when this many have leaked.
             let wait = quantity * period * SECOND / count;
@@ -77,10 +65,7 @@ fn a_call_passes_from_its_nanosecond_on_and_not_before() {
             now += 3 * tolerance.max(SECOND);
             clock.set(now);
             run::<()>(&mut connection, &format!("DEL {key}")).unwrap();
-            assert_eq!(
-                throttle(&mut connection, &format!("{key} {funnel} {limit}"))[0],
-                0
-            );
+            assert_eq!(throttle(&mut connection, &format!("{key} {funnel} {limit}"))[0], 0);
         }
     }
 }
@@ -90,21 +75,11 @@ fn waits_are_rounded_up_to_whole_seconds_exactly() {
     let (clock, server) = Clock::start(START);
     let mut connection = server.connect();
     assert_eq!(throttle(&mut connection, "key 0 1 10"), [0, 1, 0, -1, 10]);
-    for (elapsed, seconds) in [
-        (0, 10),
-        (1, 10),
-        (SECOND - 1, 10),
-        (SECOND, 9),
-        (8 * SECOND - 1, 3),
-        (8 * SECOND, 2),
-        (10 * SECOND - 1, 1),
-    ] {
+    for (elapsed, seconds) in
+        [(0, 10), (1, 10), (SECOND - 1, 10), (SECOND, 9), (8 * SECOND - 1, 3), (8 * SECOND, 2), (10 * SECOND - 1, 1)]
+    {
         clock.set(START + elapsed);
-        assert_eq!(
-            throttle(&mut connection, "key 0 1 10"),
-            [1, 1, 0, seconds, seconds],
-            "after {elapsed} ns"
-        );
+        assert_eq!(throttle(&mut connection, "key 0 1 10"), [1, 1, 0, seconds, seconds], "after {elapsed} ns");
     }
     clock.set(START + 10 * SECOND);
     assert_eq!(throttle(&mut connection, "key 0 1 10"), [0, 1, 0, -1, 10]);
@@ -116,9 +91,7 @@ fn the_key_expires_at_the_tats_millisecond_rounded_up() {
     let mut connection = server.connect();
     let day = 86_400 * SECOND;
     let midnight = START - START % day;
-    for (run_number, past_the_millisecond) in
-        (1..).zip([0, 1, 2, 499_999, 500_000, 999_998, 999_999])
-    {
+    for (run_number, past_the_millisecond) in (1..).zip([0, 1, 2, 499_999, 500_000, 999_998, 999_999]) {
         let now = midnight + run_number * day + past_the_millisecond;
         clock.set(now);
         // Two seconds to the nanosecond.
@@ -127,21 +100,12 @@ fn the_key_expires_at_the_tats_millisecond_rounded_up() {
         assert_eq!(tat, now + 2 * SECOND);
         let ttl: i64 = run(&mut connection, "PTTL key").unwrap();
         let expires_at = (now / MILLISECOND + ttl) * MILLISECOND;
-        assert!(
-            (0..MILLISECOND).contains(&(expires_at - tat)),
-            "{ttl} for {tat}"
-        );
+        assert!((0..MILLISECOND).contains(&(expires_at - tat)), "{ttl} for {tat}");
         clock.set(tat - 1);
-        assert!(
-            run::<bool>(&mut connection, "EXISTS key").unwrap(),
-            "gone too early"
-        );
+        assert!(run::<bool>(&mut connection, "EXISTS key").unwrap(), "gone too early");
         // A server keeps a key for the millisecond in which it expires.
         clock.set(expires_at + MILLISECOND);
-        assert!(
-            !run::<bool>(&mut connection, "EXISTS key").unwrap(),
-            "there too long"
-        );
+        assert!(!run::<bool>(&mut connection, "EXISTS key").unwrap(), "there too long");
     }
 }
 
@@ -149,18 +113,12 @@ fn the_key_expires_at_the_tats_millisecond_rounded_up() {
 fn when_the_clock_steps_back_limiters_drain_later_by_that_step_and_nothing_else_changes() {
     let (clock, server) = Clock::start(START);
     let mut connection = server.connect();
-    assert_eq!(
-        throttle(&mut connection, "key 4 1 60 2"),
-        [0, 5, 3, -1, 120]
-    );
+    assert_eq!(throttle(&mut connection, "key 4 1 60 2"), [0, 5, 3, -1, 120]);
     let text: String = run(&mut connection, "GET key").unwrap();
 
     let back = START - 3_600 * SECOND;
     clock.set(back);
-    assert_eq!(
-        throttle(&mut connection, "key 4 1 60"),
-        [1, 5, 0, 3_480, 3_720]
-    );
+    assert_eq!(throttle(&mut connection, "key 4 1 60"), [1, 5, 0, 3_480, 3_720]);
     assert_eq!(run::<String>(&mut connection, "GET key").unwrap(), text);
     assert_eq!(run::<i64>(&mut connection, "TTL key").unwrap(), 3_720);
     assert_eq!(throttle(&mut connection, "new 4 1 60"), [0, 5, 4, -1, 60]);
@@ -170,10 +128,7 @@ fn when_the_clock_steps_back_limiters_drain_later_by_that_step_and_nothing_else_
     clock.set(back + 3_480 * SECOND);
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 0, -1, 300]);
     clock.set(START);
-    assert_eq!(
-        throttle(&mut connection, "key 4 1 60 0"),
-        [0, 5, 2, -1, 180]
-    );
+    assert_eq!(throttle(&mut connection, "key 4 1 60 0"), [0, 5, 2, -1, 180]);
 }
 
 #[test]

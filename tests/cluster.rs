@@ -21,16 +21,11 @@ fn each_limiter_is_on_the_node_of_its_slot() {
     let keys = 200;
     for number in 0..keys {
         let key = format!("user{number}");
-        let limited: Vec<i64> = (0..3)
-            .map(|_| throttle(&mut connection, &format!("{key} 1 1 3600"))[0])
-            .collect();
+        let limited: Vec<i64> = (0..3).map(|_| throttle(&mut connection, &format!("{key} 1 1 3600"))[0]).collect();
         assert_eq!(limited, [0, 0, 1], "{key}");
         let owner = cluster.owner(&key);
         for (node, server) in cluster.primaries().iter().enumerate() {
-            let answer = run::<Value>(
-                &mut server.connect(),
-                &format!("CL.THROTTLE {key} 1 1 3600 0"),
-            );
+            let answer = run::<Value>(&mut server.connect(), &format!("CL.THROTTLE {key} 1 1 3600 0"));
             if node == owner {
                 answer.unwrap();
             } else {
@@ -38,11 +33,8 @@ fn each_limiter_is_on_the_node_of_its_slot() {
             }
         }
     }
-    let held: Vec<usize> = cluster
-        .primaries()
-        .iter()
-        .map(|server| run(&mut server.connect(), "DBSIZE").unwrap())
-        .collect();
+    let held: Vec<usize> =
+        cluster.primaries().iter().map(|server| run(&mut server.connect(), "DBSIZE").unwrap()).collect();
     assert_eq!(held.iter().sum::<usize>(), keys);
     assert!(held.iter().all(|&held| held > keys / 6), "{held:?}");
 }
@@ -55,10 +47,7 @@ fn limiters_with_one_hash_tag_are_on_one_node_for_scripts_and_transactions() {
     for user in ["{ann}", "{bob}", "{cid}"] {
         let keys = [format!("{user}:hour"), format!("{user}:day")];
         let mut connection = cluster.nodes[cluster.owner(&keys[0])].connect();
-        let left: [i64; 2] = redis::Script::new(script)
-            .key(&keys)
-            .invoke(&mut connection)
-            .unwrap();
+        let left: [i64; 2] = redis::Script::new(script).key(&keys).invoke(&mut connection).unwrap();
         assert_eq!(left, [9, 99]);
         let replies: [[i64; 5]; 2] = redis::pipe()
             .atomic()
@@ -69,10 +58,7 @@ fn limiters_with_one_hash_tag_are_on_one_node_for_scripts_and_transactions() {
         assert_eq!([replies[0][2], replies[1][2]], [8, 98]);
     }
     let mut connection = cluster.nodes[cluster.owner("hour")].connect();
-    redis::Script::new(script)
-        .key(&["hour", "day"])
-        .invoke::<Value>(&mut connection)
-        .unwrap_err();
+    redis::Script::new(script).key(&["hour", "day"]).invoke::<Value>(&mut connection).unwrap_err();
 }
 
 #[test]
@@ -82,32 +68,16 @@ fn a_slot_that_moves_under_load_lets_through_what_one_server_would_have() {
         let node = |node: usize| &cluster.nodes[node];
         let (from_id, to_id) = (id(node(from)), id(node(to)));
         let (mut source, mut target) = (node(from).connect(), node(to).connect());
-        run::<()>(
-            &mut target,
-            &format!("CLUSTER SETSLOT {slot} IMPORTING {from_id}"),
-        )
-        .unwrap();
-        run::<()>(
-            &mut source,
-            &format!("CLUSTER SETSLOT {slot} MIGRATING {to_id}"),
-        )
-        .unwrap();
+        run::<()>(&mut target, &format!("CLUSTER SETSLOT {slot} IMPORTING {from_id}")).unwrap();
+        run::<()>(&mut source, &format!("CLUSTER SETSLOT {slot} MIGRATING {to_id}")).unwrap();
         let mut moved = 0;
         loop {
-            let keys: Vec<String> =
-                run(&mut source, &format!("CLUSTER GETKEYSINSLOT {slot} 2")).unwrap();
+            let keys: Vec<String> = run(&mut source, &format!("CLUSTER GETKEYSINSLOT {slot} 2")).unwrap();
             if keys.is_empty() {
                 break;
             }
             redis::cmd("MIGRATE")
-                .arg(&[
-                    "127.0.0.1",
-                    &node(to).port.to_string(),
-                    "",
-                    "0",
-                    "5000",
-                    "KEYS",
-                ])
+                .arg(&["127.0.0.1", &node(to).port.to_string(), "", "0", "5000", "KEYS"])
                 .arg(&keys)
                 .exec(&mut source)
                 .unwrap();
@@ -127,28 +97,16 @@ fn a_slot_that_moves_under_load_lets_through_what_one_server_would_have() {
 #[test]
 fn a_slot_that_the_servers_move_under_load_lets_through_what_one_server_would_have() {
     let cluster = Cluster::start();
-    let [known]: [Value; 1] = run(
-        &mut cluster.nodes[0].connect(),
-        "COMMAND INFO CLUSTER|MIGRATESLOTS",
-    )
-    .unwrap();
+    let [known]: [Value; 1] = run(&mut cluster.nodes[0].connect(), "COMMAND INFO CLUSTER|MIGRATESLOTS").unwrap();
     let version: String = run(&mut cluster.nodes[0].connect(), "INFO server").unwrap();
-    assert_eq!(
-        known != Value::Nil,
-        version.contains("valkey_version:9"),
-        "{version}"
-    );
+    assert_eq!(known != Value::Nil, version.contains("valkey_version:9"), "{version}");
     if known == Value::Nil {
         return;
     }
     move_under_load(&cluster, |cluster, slot, from, to| {
         let mut source = cluster.nodes[from].connect();
         let target = id(&cluster.nodes[to]);
-        run::<()>(
-            &mut source,
-            &format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {target}"),
-        )
-        .unwrap();
+        run::<()>(&mut source, &format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {target}")).unwrap();
         wait_until("the slot has moved", || {
             let migrations: Value = run(&mut source, "CLUSTER GETSLOTMIGRATIONS").unwrap();
             let migrations = format!("{migrations:?}");
@@ -176,43 +134,29 @@ fn when_a_primary_is_killed_its_replica_goes_on_limiting() {
     cluster.nodes[owner].kill();
 
     let replica = &cluster.nodes[PRIMARIES + owner];
-    wait_until("the replica takes over", || {
-        info(&mut replica.connect(), "role") == "master"
-    });
+    wait_until("the replica takes over", || info(&mut replica.connect(), "role") == "master");
     assert_eq!(snapshot(&mut replica.connect()), state);
     let survivor = &cluster.nodes[(owner + 1) % PRIMARIES];
     wait_until("the cluster knows", || {
         let nodes: String = run(&mut survivor.connect(), "CLUSTER NODES").unwrap();
-        nodes.lines().any(|line| {
-            line.contains(&format!(":{}@", replica.port))
-                && line.contains("master")
-                && line.contains('-')
-        }) && is_ok(survivor)
+        nodes
+            .lines()
+            .any(|line| line.contains(&format!(":{}@", replica.port)) && line.contains("master") && line.contains('-'))
+            && is_ok(survivor)
             && is_ok(replica)
     });
     let mut connection = cluster.connect();
     for left in [4, 3, 2, 1, 0] {
-        assert_eq!(
-            run::<[i64; 5]>(&mut connection, &call).unwrap()[..3],
-            [0, 10, left]
-        );
+        assert_eq!(run::<[i64; 5]>(&mut connection, &call).unwrap()[..3], [0, 10, left]);
     }
-    assert_eq!(
-        run::<[i64; 5]>(&mut connection, &call).unwrap()[..3],
-        [1, 10, 0]
-    );
+    assert_eq!(run::<[i64; 5]>(&mut connection, &call).unwrap()[..3], [1, 10, 0]);
 }
 
 /// Four clients empty 20 limiters of one slot, which changes its node meanwhile by `change(cluster, slot, from, to)`.
 fn move_under_load(cluster: &Cluster, change: impl FnOnce(&Cluster, usize, usize, usize)) {
     let limit = 600;
     let let_through: [AtomicI64; 20] = Default::default();
-    let total = || {
-        let_through
-            .iter()
-            .map(|key| key.load(Ordering::SeqCst))
-            .sum::<i64>()
-    };
+    let total = || let_through.iter().map(|key| key.load(Ordering::SeqCst)).sum::<i64>();
     let all = limit * 20;
     let slot = cluster.slot("{tag}");
     let from = cluster.owner("{tag}");
@@ -243,14 +187,8 @@ fn move_under_load(cluster: &Cluster, change: impl FnOnce(&Cluster, usize, usize
         assert_eq!(key.into_inner(), limit);
     }
     assert_eq!(cluster.owner("{tag}"), to);
-    assert_eq!(
-        run::<i64>(&mut cluster.nodes[from].connect(), "DBSIZE").unwrap(),
-        0
-    );
-    assert_eq!(
-        run::<i64>(&mut cluster.nodes[to].connect(), "DBSIZE").unwrap(),
-        20
-    );
+    assert_eq!(run::<i64>(&mut cluster.nodes[from].connect(), "DBSIZE").unwrap(), 0);
+    assert_eq!(run::<i64>(&mut cluster.nodes[to].connect(), "DBSIZE").unwrap(), 20);
 }
 
 /// Three primaries, and behind each of them a replica.
@@ -260,44 +198,24 @@ struct Cluster {
 
 impl Cluster {
     fn start() -> Self {
-        let settings = [
-            "--cluster-enabled",
-            "yes",
-            "--cluster-node-timeout",
-            "2000",
-            "--repl-diskless-sync-delay",
-            "0",
-        ];
-        let nodes: Vec<Server> = (0..2 * PRIMARIES)
-            .map(|_| Server::start_with(&settings))
-            .collect();
+        let settings =
+            ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--repl-diskless-sync-delay", "0"];
+        let nodes: Vec<Server> = (0..2 * PRIMARIES).map(|_| Server::start_with(&settings)).collect();
         for (number, node) in nodes.iter().enumerate() {
             let mut connection = node.connect();
-            run::<()>(
-                &mut connection,
-                &format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1),
-            )
-            .unwrap();
+            run::<()>(&mut connection, &format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1)).unwrap();
             if number < PRIMARIES {
                 let slots = SLOTS * number / PRIMARIES..SLOTS * (number + 1) / PRIMARIES;
                 add_slots(&mut connection, slots);
             }
             for other in &nodes[..number] {
-                run::<()>(
-                    &mut connection,
-                    &format!("CLUSTER MEET 127.0.0.1 {}", other.port),
-                )
-                .unwrap();
+                run::<()>(&mut connection, &format!("CLUSTER MEET 127.0.0.1 {}", other.port)).unwrap();
             }
         }
         for replica in PRIMARIES..nodes.len() {
             let primary = id(&nodes[replica - PRIMARIES]);
             wait_until("the replica knows its primary", || {
-                run::<()>(
-                    &mut nodes[replica].connect(),
-                    &format!("CLUSTER REPLICATE {primary}"),
-                )
-                .is_ok()
+                run::<()>(&mut nodes[replica].connect(), &format!("CLUSTER REPLICATE {primary}")).is_ok()
             });
         }
         wait_until("the cluster is there", || {
@@ -306,9 +224,7 @@ impl Cluster {
                 is_ok(node)
                     && view.matches("connected").count() == nodes.len()
                     && view.matches("slave").count() == PRIMARIES
-            }) && nodes[PRIMARIES..]
-                .iter()
-                .all(|node| info(&mut node.connect(), "master_link_status") == "up")
+            }) && nodes[PRIMARIES..].iter().all(|node| info(&mut node.connect(), "master_link_status") == "up")
         });
         Self { nodes }
     }
@@ -318,30 +234,20 @@ impl Cluster {
     }
 
     fn connect(&self) -> ClusterConnection {
-        let addresses = self
-            .nodes
-            .iter()
-            .map(|node| format!("redis://127.0.0.1:{}/", node.port));
+        let addresses = self.nodes.iter().map(|node| format!("redis://127.0.0.1:{}/", node.port));
         let client = ClusterClient::new(addresses.collect::<Vec<_>>()).unwrap();
         eventually(Duration::from_secs(30), || client.get_connection().ok()).unwrap()
     }
 
     fn slot(&self, key: &str) -> usize {
-        run(
-            &mut self.nodes[0].connect(),
-            &format!("CLUSTER KEYSLOT {key}"),
-        )
-        .unwrap()
+        run(&mut self.nodes[0].connect(), &format!("CLUSTER KEYSLOT {key}")).unwrap()
     }
 
     /// The primary that answers for this key.
     fn owner(&self, key: &str) -> usize {
         let look = format!("EXISTS {key}");
         let answers = |node: &Server| -> RedisResult<bool> { run(&mut node.connect(), &look) };
-        self.primaries()
-            .iter()
-            .position(|node| answers(node).is_ok())
-            .unwrap()
+        self.primaries().iter().position(|node| answers(node).is_ok()).unwrap()
     }
 }
 
@@ -351,11 +257,7 @@ fn id(node: &Server) -> String {
 
 /// Gives them to the node, while nobody has them.
 pub fn add_slots(node: &mut Connection, slots: Range<usize>) {
-    redis::cmd("CLUSTER")
-        .arg("ADDSLOTS")
-        .arg(slots.collect::<Vec<_>>())
-        .exec(node)
-        .unwrap();
+    redis::cmd("CLUSTER").arg("ADDSLOTS").arg(slots.collect::<Vec<_>>()).exec(node).unwrap();
 }
 
 pub fn is_ok(node: &Server) -> bool {

@@ -15,10 +15,7 @@ fn in_multi_each_call_sees_the_ones_before_it() {
         .add_command(command("CL.THROTTLE key 1 1 60"))
         .query(&mut connection)
         .unwrap();
-    assert_eq!(
-        calls,
-        [[0, 2, 1, -1, 60], [0, 2, 0, -1, 120], [1, 2, 0, 60, 120]]
-    );
+    assert_eq!(calls, [[0, 2, 1, -1, 60], [0, 2, 0, -1, 120], [1, 2, 0, 60, 120]]);
 }
 
 #[test]
@@ -32,14 +29,7 @@ fn a_pipeline_gets_its_replies_in_order() {
     let calls: Vec<[i64; 5]> = pipeline.query(&mut connection).unwrap();
     for (call, reply) in calls.iter().enumerate() {
         let remaining = 499 - i64::try_from(call).unwrap();
-        assert_eq!(
-            reply[..3],
-            if remaining >= 0 {
-                [0, 500, remaining]
-            } else {
-                [1, 500, 0]
-            }
-        );
+        assert_eq!(reply[..3], if remaining >= 0 { [0, 500, remaining] } else { [1, 500, 0] });
     }
 }
 
@@ -52,21 +42,9 @@ fn lua_gets_a_table_of_integers_and_errors_as_errors() {
     );
     let reply: [i64; 5] = script.key("key").arg(2).invoke(&mut connection).unwrap();
     assert_eq!(reply, [0, 5, 3, -1, 120]);
-    let error = script
-        .key("key")
-        .arg("x")
-        .invoke::<Value>(&mut connection)
-        .unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("quantity is not an integer or out of range"),
-        "{error}"
-    );
-    assert_eq!(
-        throttle(&mut connection, "key 4 1 60 0"),
-        [0, 5, 3, -1, 120]
-    );
+    let error = script.key("key").arg("x").invoke::<Value>(&mut connection).unwrap_err();
+    assert!(error.to_string().contains("quantity is not an integer or out of range"), "{error}");
+    assert_eq!(throttle(&mut connection, "key 4 1 60 0"), [0, 5, 3, -1, 120]);
 }
 
 /// Lua's numbers, not ours: the decision is exact all the same.
@@ -75,10 +53,7 @@ fn lua_rounds_integers_beyond_53_bits() {
     let server = Server::start();
     let mut connection = server.connect();
     let call = "CL.THROTTLE key 9007199254740992 1000000000 1 9007199254740994";
-    assert_eq!(
-        run::<[i64; 5]>(&mut connection, call).unwrap()[..2],
-        [1, 9_007_199_254_740_993]
-    );
+    assert_eq!(run::<[i64; 5]>(&mut connection, call).unwrap()[..2], [1, 9_007_199_254_740_993]);
     let script = redis::Script::new(
         "return redis.call('CL.THROTTLE', KEYS[1], '9007199254740992', 1000000000, 1, '9007199254740993')",
     );
@@ -91,20 +66,14 @@ fn functions_call_it_like_lua() {
     let server = Server::start();
     let mut connection = server.connect();
     let library = "#!lua name=limits\nredis.register_function('take', function(keys) return redis.call('CL.THROTTLE', keys[1], 4, 1, 60) end)";
-    let loaded: RedisResult<String> = redis::cmd("FUNCTION")
-        .arg("LOAD")
-        .arg(library)
-        .query(&mut connection);
+    let loaded: RedisResult<String> = redis::cmd("FUNCTION").arg("LOAD").arg(library).query(&mut connection);
     if is_redis_6_2() {
         let error = loaded.expect_err("Redis 6.2 has no functions");
         assert!(error.to_string().contains("unknown command"), "{error}");
         return;
     }
     loaded.unwrap();
-    assert_eq!(
-        run::<[i64; 5]>(&mut connection, "FCALL take 1 key").unwrap(),
-        [0, 5, 4, -1, 60]
-    );
+    assert_eq!(run::<[i64; 5]>(&mut connection, "FCALL take 1 key").unwrap(), [0, 5, 4, -1, 60]);
 }
 
 #[test]
@@ -117,40 +86,20 @@ fn watch_sees_an_allowed_call_and_only_that() {
         let _ = run::<Value>(&mut other, call);
         run::<()>(&mut watcher, "MULTI").unwrap();
         run::<()>(&mut watcher, "SET other 1").unwrap();
-        run::<Option<Vec<String>>>(&mut watcher, "EXEC")
-            .unwrap()
-            .is_some()
+        run::<Option<Vec<String>>>(&mut watcher, "EXEC").unwrap().is_some()
     };
-    assert!(
-        !exec_after("CL.THROTTLE key 0 1 60"),
-        "a new limiter went unseen"
-    );
-    assert!(
-        exec_after("CL.THROTTLE key 0 1 60"),
-        "a limited call looked like a write"
-    );
-    assert!(
-        exec_after("CL.THROTTLE key 4 1 60 0"),
-        "a look looked like a write"
-    );
-    assert!(
-        exec_after("CL.THROTTLE key 4 1 0"),
-        "an error looked like a write"
-    );
-    assert!(
-        !exec_after("CL.THROTTLE key 4 1 60"),
-        "an allowed call went unseen"
-    );
+    assert!(!exec_after("CL.THROTTLE key 0 1 60"), "a new limiter went unseen");
+    assert!(exec_after("CL.THROTTLE key 0 1 60"), "a limited call looked like a write");
+    assert!(exec_after("CL.THROTTLE key 4 1 60 0"), "a look looked like a write");
+    assert!(exec_after("CL.THROTTLE key 4 1 0"), "an error looked like a write");
+    assert!(!exec_after("CL.THROTTLE key 4 1 60"), "an allowed call went unseen");
 }
 
 #[test]
 fn both_protocols_get_an_array_of_integers() {
     let server = Server::start();
     for mut connection in [server.connect(), server.connect_resp3()] {
-        let Value::Array(items) = command("CL.THROTTLE key 4 1 60 0")
-            .query(&mut connection)
-            .unwrap()
-        else {
+        let Value::Array(items) = command("CL.THROTTLE key 4 1 60 0").query(&mut connection).unwrap() else {
             panic!("not an array");
         };
         assert_eq!(items, [0, 5, 5, -1, 0].map(Value::Int));

@@ -63,15 +63,9 @@ fn a_call_costs_little_more_than_a_set() {
 fn a_new_key_is_as_small_as_a_string_and_a_rewritten_one_hardly_larger() {
     let server = Server::start();
     let mut connection = server.connect();
-    let mut bytes = |name: &str| -> i64 {
-        run(&mut connection, &format!("MEMORY USAGE {name}:0000000")).unwrap()
-    };
+    let mut bytes = |name: &str| -> i64 { run(&mut connection, &format!("MEMORY USAGE {name}:0000000")).unwrap() };
     let mut calls = server.connect();
-    run::<()>(
-        &mut calls,
-        "SET plain:0000000 180000000000000000x PX 1000000",
-    )
-    .unwrap();
+    run::<()>(&mut calls, "SET plain:0000000 180000000000000000x PX 1000000").unwrap();
     let plain = bytes("plain");
     run::<Value>(&mut calls, "CL.THROTTLE fresh:0000000 15 30 60").unwrap();
     assert_eq!(bytes("fresh"), plain);

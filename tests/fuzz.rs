@@ -10,9 +10,9 @@ use std::time::Duration;
 use redis::{Connection, RedisResult, Value};
 
 use crate::support::expected::{
-    Found, MILLISECOND, NAMES, NOT_A_STATE, SECOND, TOO_FAST, TOO_LARGE, WRONG_TYPE, arity,
-    below_least, error_text, expected, expected_of_groups, in_group, in_units, integers,
-    limited_and_groups, name_and_unit, not_an_integer, same_key,
+    Found, MILLISECOND, NAMES, NOT_A_STATE, SECOND, TOO_FAST, TOO_LARGE, WRONG_TYPE, arity, below_least, error_text,
+    expected, expected_of_groups, in_group, in_units, integers, limited_and_groups, name_and_unit, not_an_integer,
+    same_key,
 };
 use crate::support::hostile::{Bytes, Command, Hostile, words};
 use crate::support::model::{Change, Told};
@@ -92,15 +92,11 @@ fn run_visits(
         "no",
     ]);
     let mut connection = server.connect();
-    connection
-        .set_read_timeout(Some(Duration::from_secs(300)))
-        .unwrap();
+    connection.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
     // The first write also replicates a SELECT.
     run::<()>(&mut connection, "SET first 1").unwrap();
     let mut fuzz = Fuzz {
-        client: Hostile {
-            random: Random::new(seed),
-        },
+        client: Hostile { random: Random::new(seed) },
         // Redis 6.2 only tells how long a key still has.
         time_left: run::<Value>(&mut connection, "PEXPIRETIME first").is_err(),
         made: 0,
@@ -247,10 +243,7 @@ impl Visit {
     }
 
     fn calls(&self) -> impl Iterator<Item = &Command> {
-        self.commands
-            .iter()
-            .filter(|(role, _)| *role == Role::Call)
-            .map(|(_, command)| command)
+        self.commands.iter().filter(|(role, _)| *role == Role::Call).map(|(_, command)| command)
     }
 }
 
@@ -264,27 +257,17 @@ impl Look {
             Value::Int(integer) => Some(integer),
             _ => None,
         };
-        let (seconds, microseconds): (i128, i128) =
-            redis::from_redis_value_ref(&replies.get(4)?.1).ok()?;
+        let (seconds, microseconds): (i128, i128) = redis::from_redis_value_ref(&replies.get(4)?.1).ok()?;
         let time = seconds * SECOND + microseconds * 1000;
         let info = String::from_utf8(bytes(5)?).ok()?;
-        let field = |name: &str| -> Option<i64> {
-            info.lines()
-                .find_map(|line| line.strip_prefix(name))?
-                .parse()
-                .ok()
-        };
+        let field = |name: &str| -> Option<i64> { info.lines().find_map(|line| line.strip_prefix(name))?.parse().ok() };
         let expiry = i128::from(integer(2)?);
         // A key that expires during the look is seen as gone.
         let gone = expiry == -2;
         Some(Self {
             value: bytes(0).filter(|_| !gone).map(Text),
             dump: bytes(1).filter(|_| !gone).map(Text),
-            expires_at: if expiry >= 0 && time_left {
-                expiry + time / MILLISECOND
-            } else {
-                expiry
-            },
+            expires_at: if expiry >= 0 && time_left { expiry + time / MILLISECOND } else { expiry },
             time_left,
             keys: (integer(3)?, integer(6)?),
             time,
@@ -306,11 +289,7 @@ impl<'a> Seen<'a> {
         let (mut looks, mut replies, mut exec) = (Vec::new(), Vec::new(), None);
         let mut rest = answers;
         while let [(role, reply), ..] = rest {
-            let used = if *role == Role::Look {
-                COMMANDS_PER_LOOK
-            } else {
-                1
-            };
+            let used = if *role == Role::Look { COMMANDS_PER_LOOK } else { 1 };
             match role {
                 Role::Look => {
                     let look = Look::read(rest, time_left);
@@ -322,11 +301,7 @@ impl<'a> Seen<'a> {
             }
             rest = &rest[used..];
         }
-        Ok(Self {
-            looks,
-            replies,
-            exec,
-        })
+        Ok(Self { looks, replies, exec })
     }
 }
 
@@ -343,11 +318,8 @@ impl Fuzz {
     fn visit(&mut self) -> Visit {
         let places = [Place::Plain, Place::Lua, Place::Transaction, Place::Watched];
         let key = self.client.key();
-        let mut visit = Visit {
-            keys: vec![key.clone()],
-            place: self.client.random.pick(&places),
-            commands: Vec::new(),
-        };
+        let mut visit =
+            Visit { keys: vec![key.clone()], place: self.client.random.pick(&places), commands: Vec::new() };
         for _ in 0..self.client.random.below(3) {
             let change = self.client.change(&key);
             visit.push(Role::Other, change);
@@ -382,11 +354,7 @@ impl Fuzz {
     }
 
     fn visit_of_several(&mut self) -> Visit {
-        let mut visit = Visit {
-            keys: Vec::new(),
-            place: Place::Plain,
-            commands: Vec::new(),
-        };
+        let mut visit = Visit { keys: Vec::new(), place: Place::Plain, commands: Vec::new() };
         let mut call = words(&["CL.MTHROTTLE"]);
         // One group is enough for an error, and then the others show nothing.
         let hostile = self.client.random.one_in(3);
@@ -402,12 +370,9 @@ impl Fuzz {
             if hostile {
                 call.extend(self.client.group(&key));
             } else {
-                let [max_burst, period, quantity] =
-                    [30, 3000, 4].map(|most| self.client.random.below(most));
+                let [max_burst, period, quantity] = [30, 3000, 4].map(|most| self.client.random.below(most));
                 call.push(key.clone());
-                call.extend(
-                    [max_burst, 1, period + 1, quantity].map(|integer| integer.to_string().into()),
-                );
+                call.extend([max_burst, 1, period + 1, quantity].map(|integer| integer.to_string().into()));
             }
             if !visit.keys.contains(&key) {
                 visit.keys.push(key);
@@ -424,11 +389,7 @@ impl Fuzz {
 
     /// At each key of the visit.
     fn look(&self, visit: &mut Visit) {
-        let expiry = if self.time_left {
-            "PTTL"
-        } else {
-            "PEXPIRETIME"
-        };
+        let expiry = if self.time_left { "PTTL" } else { "PEXPIRETIME" };
         for key in visit.keys.clone() {
             for name in ["GET", "DUMP", expiry] {
                 visit.push(Role::Look, vec![name.into(), key.clone()]);
@@ -444,25 +405,17 @@ impl Fuzz {
 /// What is found.
 impl Fuzz {
     fn check(&mut self, visit: &Visit, seen: &Seen) -> Result<(), String> {
-        let Seen {
-            looks,
-            replies,
-            exec,
-        } = seen;
+        let Seen { looks, replies, exec } = seen;
         let [.., before_last, last] = looks.as_slice() else {
             return Err("nothing was seen".into());
         };
         let first = &looks[0];
         // A server that knows how many arguments there are to be does not even begin such a transaction.
         if visit.place == Place::Transaction && exec.is_some() {
-            let known = visit
-                .calls()
-                .any(|call| expected(call, 0, Ok(None)) == Err(arity(&name_and_unit(call).0)));
+            let known = visit.calls().any(|call| expected(call, 0, Ok(None)) == Err(arity(&name_and_unit(call).0)));
             return match known && unchanged(first, last) {
                 true => Ok(()),
-                false => Err(format!(
-                    "the transaction failed: {exec:?}\n{first:?}\n{last:?}"
-                )),
+                false => Err(format!("the transaction failed: {exec:?}\n{first:?}\n{last:?}")),
             };
         }
 
@@ -482,14 +435,7 @@ impl Fuzz {
                 let call: Vec<Text> = call.iter().cloned().map(Text).collect();
                 format!("{what}\n{reply:?} to {call:?}\n{before:?}\n{after:?}")
             };
-            let call = Call {
-                in_lua: visit.place == Place::Lua,
-                call,
-                reply,
-                before,
-                after,
-                times,
-            };
+            let call = Call { in_lua: visit.place == Place::Lua, call, reply, before, after, times };
             let (outcome, change) = call.explain().map_err(wrong)?;
             *self.outcomes.entry(outcome).or_default() += 1;
             self.made += 1;
@@ -509,18 +455,13 @@ impl Fuzz {
             // Redis 6.2 also puts it around a script that has written nothing.
             let nothing = replicated == AROUND && visit.place == Place::Lua && self.time_left;
             if visit.place != Place::Transaction && !nothing && !is_replicated(replicated, bytes) {
-                return Err(wrong(format!(
-                    "{replicated} bytes replicated instead of {bytes}"
-                )));
+                return Err(wrong(format!("{replicated} bytes replicated instead of {bytes}")));
             }
             bytes_of_all += bytes;
         }
         let replicated = last.replicated - first.replicated;
-        if visit.place == Place::Transaction && !blurred && !is_replicated(replicated, bytes_of_all)
-        {
-            return Err(format!(
-                "the transaction replicated {replicated} bytes instead of {bytes_of_all}"
-            ));
+        if visit.place == Place::Transaction && !blurred && !is_replicated(replicated, bytes_of_all) {
+            return Err(format!("the transaction replicated {replicated} bytes instead of {bytes_of_all}"));
         }
         let touched = *exec == Some(&Value::Nil);
         if visit.place == Place::Watched && !blurred && touched != (bytes_of_all > 0) {
@@ -533,8 +474,7 @@ impl Fuzz {
     fn check_several(&mut self, visit: &Visit, seen: &Seen) -> Result<(), String> {
         let Seen { looks, replies, .. } = seen;
         let (before, after) = looks.split_at(visit.keys.len());
-        let (Some(last_before), Some(first_after), Some(last_after)) =
-            (before.last(), after.first(), after.last())
+        let (Some(last_before), Some(first_after), Some(last_after)) = (before.last(), after.first(), after.last())
         else {
             return Err("nothing was seen".into());
         };
@@ -552,10 +492,7 @@ impl Fuzz {
             let place = visit.keys.iter().position(|name| name == key);
             place.map_or(Ok(None), |place| before[place].found())
         };
-        let times = [
-            last_before.time - MILLISECOND,
-            first_after.time + MILLISECOND,
-        ];
+        let times = [last_before.time - MILLISECOND, first_after.time + MILLISECOND];
         let [first, last] = times.map(|now| expected_of_groups(call, now, found));
         let mut stored = Vec::new();
         let outcome = if let Value::ServerError(error) = reply {
@@ -565,14 +502,12 @@ impl Fuzz {
             }
             error
         } else {
-            let (limited, groups) =
-                limited_and_groups(reply).ok_or_else(|| wrong("shape".into()))?;
+            let (limited, groups) = limited_and_groups(reply).ok_or_else(|| wrong("shape".into()))?;
             let (first, last) = (first.map_err(&wrong)?, last.map_err(&wrong)?);
             if groups.len() != first.len() {
                 return Err(wrong(format!("instead of {first:?}")));
             }
-            let [any_first, any_last] =
-                [&first, &last].map(|told| told.iter().any(|told| told.limited));
+            let [any_first, any_last] = [&first, &last].map(|told| told.iter().any(|told| told.limited));
             // Became allowed in between: either is right.
             if any_first != any_last {
                 *self.outcomes.entry(BLURRED.into()).or_default() += 1;
@@ -581,13 +516,8 @@ impl Fuzz {
             if limited != any_first {
                 return Err(wrong(format!("limited: {limited}")));
             }
-            for ((group, key), (first, last)) in groups
-                .iter()
-                .zip(call[1..].chunks(5))
-                .zip(first.iter().zip(&last))
-            {
-                all_between(group, in_units(*first, SECOND), in_units(*last, SECOND))
-                    .map_err(&wrong)?;
+            for ((group, key), (first, last)) in groups.iter().zip(call[1..].chunks(5)).zip(first.iter().zip(&last)) {
+                all_between(group, in_units(*first, SECOND), in_units(*last, SECOND)).map_err(&wrong)?;
                 match (first.change, last.change) {
                     (Change::Store(first), Change::Store(last)) => {
                         stored.push((&key[0], Some(first..=last)));
@@ -624,16 +554,9 @@ impl Fuzz {
                 bytes += replicated_bytes(key, Change::Delete);
                 continue;
             };
-            let tat = after
-                .found()
-                .ok()
-                .flatten()
-                .filter(|tat| bounds.contains(tat));
-            let tat =
-                tat.ok_or_else(|| wrong(format!("{:?} is not in {bounds:?}", Text(key.clone()))))?;
-            if after.value != Some(Text(format!("{tat:019}").into()))
-                || !after.expires_at(expiry(tat))
-            {
+            let tat = after.found().ok().flatten().filter(|tat| bounds.contains(tat));
+            let tat = tat.ok_or_else(|| wrong(format!("{:?} is not in {bounds:?}", Text(key.clone()))))?;
+            if after.value != Some(Text(format!("{tat:019}").into())) || !after.expires_at(expiry(tat)) {
                 return Err(wrong(format!("state of {:?}", Text(key.clone()))));
             }
             bytes += replicated_bytes(key, Change::Store(tat));
@@ -666,8 +589,7 @@ impl Look {
     }
 
     fn expires_at(&self, milliseconds: i128) -> bool {
-        (self.expires_at < 0) == (milliseconds < 0)
-            && (self.expires_at - milliseconds).abs() <= self.slack()
+        (self.expires_at < 0) == (milliseconds < 0) && (self.expires_at - milliseconds).abs() <= self.slack()
     }
 
     /// The time left is told a little earlier than the time.
@@ -691,9 +613,7 @@ impl Look {
 
 /// Whether the key is the same as before, or has just expired.
 fn unchanged(before: &Look, after: &Look) -> bool {
-    let same = before.value == after.value
-        && before.dump == after.dump
-        && before.expires_at(after.expires_at);
+    let same = before.value == after.value && before.dump == after.dump && before.expires_at(after.expires_at);
     same || (after.dump.is_none() && before.expired_by(after.time))
 }
 
@@ -705,12 +625,9 @@ fn replicated_bytes(key: &[u8], change: Change) -> i64 {
     let mut effect = redis::Cmd::new();
     match change {
         Change::Nothing => return 0,
-        Change::Store(tat) => effect
-            .arg("SET")
-            .arg(key)
-            .arg(format!("{tat:019}"))
-            .arg("PXAT")
-            .arg(expiry(tat).to_string()),
+        Change::Store(tat) => {
+            effect.arg("SET").arg(key).arg(format!("{tat:019}")).arg("PXAT").arg(expiry(tat).to_string())
+        }
         Change::Delete => effect.arg("DEL").arg(key),
     };
     effect.get_packed_command().len() as i64
@@ -735,9 +652,7 @@ fn is_replicated(bytes: i64, expected: i64) -> bool {
 /// Integers of which each may have grown or shrunk between two times.
 fn all_between(reply: &[i128; 5], first: [i128; 5], last: [i128; 5]) -> Result<(), String> {
     let mut bounds = reply.iter().zip(first.into_iter().zip(last));
-    match bounds
-        .all(|(integer, (first, last))| (first.min(last)..=first.max(last)).contains(integer))
-    {
+    match bounds.all(|(integer, (first, last))| (first.min(last)..=first.max(last)).contains(integer)) {
         true => Ok(()),
         false => Err(format!("{reply:?} instead of {first:?} to {last:?}")),
     }
@@ -776,9 +691,7 @@ impl Call<'_> {
             {
                 error = arity(&name);
             }
-            let known = [earliest, latest]
-                .iter()
-                .any(|&now| expected(now) == Err(error.clone()));
+            let known = [earliest, latest].iter().any(|&now| expected(now) == Err(error.clone()));
             return match known && unchanged(self.before, self.after) {
                 true => Ok((error, Change::Nothing)),
                 false => Err(format!("instead of {:?}", expected(earliest))),
@@ -796,13 +709,10 @@ impl Call<'_> {
         }
         // What was stored tells exactly when the call was made, if the funnel was empty, or else that it was not.
         let stored = self.after.value.as_ref();
-        let stored =
-            stored.and_then(|value| std::str::from_utf8(&value.0).ok()?.parse::<i128>().ok());
+        let stored = stored.and_then(|value| std::str::from_utf8(&value.0).ok()?.parse::<i128>().ok());
         let tat = found?.unwrap_or(0);
         // What was given back may have emptied it or not: what is stored tells.
-        if let (Change::Store(new), Change::Delete) =
-            (expected(earliest)?.change, expected(latest)?.change)
-        {
+        if let (Change::Store(new), Change::Delete) = (expected(earliest)?.change, expected(latest)?.change) {
             if stored == Some(new) {
                 latest = new - 1;
             } else if expiry(new) * MILLISECOND <= self.times.1 && self.after.dump.is_none() {
@@ -857,14 +767,10 @@ impl Call<'_> {
                 Ok((ALLOWED.into(), Change::Store(tat)))
             }
             // Gone before it could be seen.
-            None if self.after.dump.is_none()
-                && expiry(first_tat) * MILLISECOND <= self.times.1 =>
-            {
+            None if self.after.dump.is_none() && expiry(first_tat) * MILLISECOND <= self.times.1 => {
                 Ok((ALLOWED.into(), Change::Store(first_tat)))
             }
-            _ => Err(format!(
-                "{stored:?} is stored instead of {first_tat} to {last_tat}"
-            )),
+            _ => Err(format!("{stored:?} is stored instead of {first_tat} to {last_tat}")),
         }
     }
 }

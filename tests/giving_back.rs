@@ -13,18 +13,12 @@ fn the_replies_and_states_are_those_of_redis_cell() {
     let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();
     throttle(&mut connection, "key 15 30 60 5");
-    assert_eq!(
-        throttle(&mut connection, "key 15 30 60 -3"),
-        [0, 16, 14, -1, 4]
-    );
+    assert_eq!(throttle(&mut connection, "key 15 30 60 -3"), [0, 16, 14, -1, 4]);
     let tat: i64 = run(&mut connection, "GET key").unwrap();
     assert_eq!(tat, START + 4_000_000_000);
     // interledger-rs, for each packet that is not fulfilled.
     throttle(&mut connection, "packets 999 999 60 700");
-    assert_eq!(
-        throttle(&mut connection, "packets 999 999 60 -500")[..3],
-        [0, 1000, 800]
-    );
+    assert_eq!(throttle(&mut connection, "packets 999 999 60 -500")[..3], [0, 1000, 800]);
 }
 
 #[test]
@@ -43,10 +37,7 @@ fn a_funnel_that_is_empty_again_has_no_key() {
         let call = format!("key 15 30 60 {quantity}");
         assert_eq!(throttle(&mut connection, &call), [0, 16, 16, -1, 0]);
     }
-    assert!(
-        run::<bool>(&mut connection, "EXISTS key").unwrap(),
-        "a look leaves it alone"
-    );
+    assert!(run::<bool>(&mut connection, "EXISTS key").unwrap(), "a look leaves it alone");
 }
 
 #[test]
@@ -60,20 +51,11 @@ fn files_and_replicas_get_the_effect() {
     assert_eq!(info(&mut connection, "rdb_changes_since_last_save"), "3");
     throttle(&mut connection, "key 4 1 3600 -5");
     assert_eq!(info(&mut connection, "rdb_changes_since_last_save"), "3");
-    let words: Vec<String> = commands(&server.folder)
-        .iter()
-        .map(|words| words.join(" "))
-        .collect();
+    let words: Vec<String> = commands(&server.folder).iter().map(|words| words.join(" ")).collect();
     // Redis 6.2 puts MULTI and EXEC around each.
-    let words: Vec<_> = words
-        .iter()
-        .filter(|words| words.contains(" key"))
-        .collect();
+    let words: Vec<_> = words.iter().filter(|words| words.contains(" key")).collect();
     assert_eq!(words.len(), 3, "{words:?}");
-    assert_eq!(
-        *words[1],
-        format!("SET key {tat} PXAT {}", (tat + 999_999) / 1_000_000)
-    );
+    assert_eq!(*words[1], format!("SET key {tat} PXAT {}", (tat + 999_999) / 1_000_000));
     assert_eq!(words[2], "DEL key");
 }
 
@@ -86,16 +68,10 @@ fn in_a_limited_whole_nothing_is_given_back() {
     let five = |integers: [i64; 5]| Value::Array(integers.map(Value::Int).to_vec());
     let reply: Value = run(&mut connection, "CL.MTHROTTLE a 4 1 60 -2 b 0 1 60 1").unwrap();
     let a = five([0, 5, 2, -1, 180]);
-    assert_eq!(
-        reply,
-        Value::Array(vec![Value::Int(1), a, five([1, 1, 0, 60, 60])])
-    );
+    assert_eq!(reply, Value::Array(vec![Value::Int(1), a, five([1, 1, 0, 60, 60])]));
     let reply: Value = run(&mut connection, "CL.MTHROTTLE a 4 1 60 -2 b 0 1 60 -1").unwrap();
     let a = five([0, 5, 4, -1, 60]);
-    assert_eq!(
-        reply,
-        Value::Array(vec![Value::Int(0), a, five([0, 1, 1, -1, 0])])
-    );
+    assert_eq!(reply, Value::Array(vec![Value::Int(0), a, five([0, 1, 1, -1, 0])]));
     assert!(!run::<bool>(&mut connection, "EXISTS b").unwrap());
     let reply: [i64; 5] = run(&mut connection, "CL.PTHROTTLE a 4 1 60000 -1").unwrap();
     assert_eq!(reply, [0, 5, 5, -1, 0]);
@@ -126,9 +102,6 @@ fn where_a_clock_is_not_set_the_state_has_zeros_in_front() {
     let (_clock, server) = Clock::start(631_152_000_000_000_000);
     let mut connection = server.connect();
     throttle(&mut connection, "key 4 1 60");
-    assert_eq!(
-        run::<String>(&mut connection, "GET key").unwrap(),
-        "0631152060000000000"
-    );
+    assert_eq!(run::<String>(&mut connection, "GET key").unwrap(), "0631152060000000000");
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 3, -1, 120]);
 }

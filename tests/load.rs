@@ -37,19 +37,10 @@ fn under_a_long_mixed_load_memory_and_time_per_call_stay_as_they_were() {
          {nanoseconds:?} ns per call in the first and the second half"
     );
     let slow: Value = run(&mut server.connect(), "SLOWLOG GET 100").unwrap();
-    assert!(
-        !format!("{slow:?}").to_lowercase().contains("throttle"),
-        "{slow:?}"
-    );
+    assert!(!format!("{slow:?}").to_lowercase().contains("throttle"), "{slow:?}");
     assert!(memory[1] < memory[0] + (256 << 10), "{memory:?} bytes");
-    assert!(
-        resident[1] < resident[0] + (8 << 20),
-        "{resident:?} bytes resident"
-    );
-    assert!(
-        nanoseconds[1] < nanoseconds[0] * 2,
-        "{nanoseconds:?} ns per call"
-    );
+    assert!(resident[1] < resident[0] + (8 << 20), "{resident:?} bytes resident");
+    assert!(nanoseconds[1] < nanoseconds[0] * 2, "{nanoseconds:?} ns per call");
 }
 
 /// All clients call for so long. Returns how often they called CL.THROTTLE, and how many microseconds that took.
@@ -91,18 +82,14 @@ impl Sample {
     fn take(server: &Server) -> Self {
         let mut connection = server.connect();
         run::<()>(&mut connection, "FLUSHALL SYNC").unwrap();
-        wait_until("the clients are gone", || {
-            info(&mut connection, "connected_clients") == "1"
-        });
+        wait_until("the clients are gone", || info(&mut connection, "connected_clients") == "1");
         // The server looks at its allocator ten times a second.
         sleep(Duration::from_millis(500));
         let statm = fs::read_to_string(format!("/proc/{}/statm", server.pid())).unwrap();
         let pages: i64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
         Self {
             // Also what the module allocates, where the server's allocator is everybody's.
-            memory: info(&mut connection, "allocator_allocated")
-                .parse()
-                .unwrap(),
+            memory: info(&mut connection, "allocator_allocated").parse().unwrap(),
             resident: pages * 4096,
         }
     }
@@ -127,19 +114,14 @@ fn mixed_calls(connection: &mut Connection, client: usize, turn: usize) {
         0 => drop(pipeline.query::<Vec<Value>>(connection).unwrap()),
         1 => drop(pipeline.atomic().query::<Vec<Value>>(connection).unwrap()),
         2 => {
-            let script = "redis.call('CL.THROTTLE', KEYS[1], 9, 1, 1) return redis.call('CL.THROTTLE', KEYS[2], 9, 1, 1)";
+            let script =
+                "redis.call('CL.THROTTLE', KEYS[1], 9, 1, 1) return redis.call('CL.THROTTLE', KEYS[2], 9, 1, 1)";
             let mut eval = redis::cmd("EVAL");
             eval.arg(script).arg(2).arg(own).arg(short);
             eval.exec(connection).unwrap();
         }
         _ => {
-            for mistake in [
-                "list 4 1 60",
-                "text 4 1 60",
-                "own 4 1 x",
-                "own 4 1 0",
-                "own",
-            ] {
+            for mistake in ["list 4 1 60", "text 4 1 60", "own 4 1 x", "own 4 1 0", "own"] {
                 run::<Value>(connection, &format!("CL.THROTTLE {mistake}")).unwrap_err();
             }
         }
@@ -174,16 +156,12 @@ fn fifty_clients_get_exactly_the_burst_and_the_rate_through_a_promotion() {
         let time = fairness_time() / 2;
         let ((), tokens) = under_load(
             CLIENTS,
-            |_, running| {
-                limiter.take_while(running, &mut [servers[0].connect(), servers[1].connect()])
-            },
+            |_, running| limiter.take_while(running, &mut [servers[0].connect(), servers[1].connect()]),
             || {
                 sleep(time);
                 let failover = format!("FAILOVER TO 127.0.0.1 {}", servers[1].port);
                 run::<()>(&mut servers[0].connect(), &failover).unwrap();
-                wait_until("promotion", || {
-                    info(&mut servers[1].connect(), "role") == "master"
-                });
+                wait_until("promotion", || info(&mut servers[1].connect(), "role") == "master");
                 sleep(time);
             },
         );
@@ -246,10 +224,7 @@ impl Limiter {
             return allowed * ARGV[4]";
         let mut eval = redis::cmd("EVAL");
         eval.arg(script).arg(1).arg("key");
-        eval.arg(calls)
-            .arg(self.limit - 1)
-            .arg(self.rate)
-            .arg(tokens);
+        eval.arg(calls).arg(self.limit - 1).arg(self.rate).arg(tokens);
         eval
     }
 
@@ -262,13 +237,9 @@ impl Limiter {
         let (before, after) = loop {
             let mut pipeline = redis::pipe();
             got += self.take_many().query::<i64>(&mut connection).unwrap();
-            pipeline
-                .cmd("TIME")
-                .add_command(self.take(calls, 1))
-                .cmd("TIME");
+            pipeline.cmd("TIME").add_command(self.take(calls, 1)).cmd("TIME");
             let ([before, after], tokens) = {
-                let (before, tokens, after): ((i64, i64), i64, (i64, i64)) =
-                    pipeline.query(&mut connection).unwrap();
+                let (before, tokens, after): ((i64, i64), i64, (i64, i64)) = pipeline.query(&mut connection).unwrap();
                 let time = |(seconds, microseconds)| seconds * 1_000_000_000 + microseconds * 1000;
                 ([before, after].map(time), tokens)
             };
@@ -277,8 +248,7 @@ impl Limiter {
                 break (before, after + 1000);
             }
         };
-        let most =
-            |now: i64| self.limit as f64 + (now - self.start) as f64 * self.rate as f64 / 1e9;
+        let most = |now: i64| self.limit as f64 + (now - self.start) as f64 * self.rate as f64 / 1e9;
         println!(
             "{} a second for {:.6} s: {got} tokens let through, burst + rate * time is {:.2} to {:.2}",
             self.rate,

@@ -18,33 +18,18 @@ fn one_line_in_the_log_names_the_version() {
 fn the_server_lists_the_module_and_its_version() {
     let server = Server::start();
     let info: String = run(&mut server.connect(), "INFO modules").unwrap();
-    let number: Vec<i64> = env!("CARGO_PKG_VERSION")
-        .split('.')
-        .map(|part| part.parse().unwrap())
-        .collect();
+    let number: Vec<i64> = env!("CARGO_PKG_VERSION").split('.').map(|part| part.parse().unwrap()).collect();
     let number = number[0] * 10_000 + number[1] * 100 + number[2];
-    assert!(
-        info.contains(&format!("name=redis-cell,ver={number}")),
-        "{info}"
-    );
+    assert!(info.contains(&format!("name=redis-cell,ver={number}")), "{info}");
 }
 
 #[test]
 fn the_command_is_registered_with_its_flags_and_its_key() {
     let server = Server::start();
-    let Value::Array(info) = run(&mut server.connect(), "COMMAND INFO CL.THROTTLE").unwrap() else {
-        panic!()
-    };
-    let Value::Array(command) = &info[0] else {
-        panic!("{info:?}")
-    };
-    let Value::Array(flags) = &command[2] else {
-        panic!("{info:?}")
-    };
-    let mut flags: Vec<String> = flags
-        .iter()
-        .map(|flag| redis::from_redis_value_ref(flag).unwrap())
-        .collect();
+    let Value::Array(info) = run(&mut server.connect(), "COMMAND INFO CL.THROTTLE").unwrap() else { panic!() };
+    let Value::Array(command) = &info[0] else { panic!("{info:?}") };
+    let Value::Array(flags) = &command[2] else { panic!("{info:?}") };
+    let mut flags: Vec<String> = flags.iter().map(|flag| redis::from_redis_value_ref(flag).unwrap()).collect();
     flags.sort();
     // "module" is the server's own addition on Redis 7 and later.
     flags.retain(|flag| flag != "module");
@@ -97,10 +82,7 @@ fn a_load_with_settings_or_arguments_is_refused_and_a_later_one_works() {
             ("LOADEX", vec![b"CONFIG", b"", b""]),
             ("LOADEX", vec![b"CONFIG", b"maxmemory", b"1"]),
             ("LOADEX", vec![b"CONFIG", b"redis-cell.foo"]),
-            (
-                "LOADEX",
-                vec![b"CONFIG", b"redis-cell.foo", b"1", b"ARGS", b"a"],
-            ),
+            ("LOADEX", vec![b"CONFIG", b"redis-cell.foo", b"1", b"ARGS", b"a"]),
             ("LOADEX", vec![b"ARGS", b""]),
             ("LOADEX", [&[&b"ARGS"[..]], &many[..]].concat()),
             ("LOADEX", many.clone()),
@@ -116,19 +98,11 @@ fn a_load_with_settings_or_arguments_is_refused_and_a_later_one_works() {
         let mut command = redis::cmd("MODULE");
         command.arg(load).arg(library).arg(&arguments);
         let loaded = command.query::<()>(&mut connection);
-        let shown: Vec<_> = arguments
-            .iter()
-            .take(5)
-            .map(|word| word.escape_ascii().to_string())
-            .collect();
+        let shown: Vec<_> = arguments.iter().take(5).map(|word| word.escape_ascii().to_string()).collect();
         assert!(loaded.is_err(), "{load} {shown:?}");
         let alive = run::<Value>(&mut connection, "CL.THROTTLE key 4 1 60");
         let error = alive.unwrap_err().to_string();
-        assert!(
-            error.contains("unknown command"),
-            "{load} {shown:?}: {loaded:?}, {error}\n{}",
-            server.log()
-        );
+        assert!(error.contains("unknown command"), "{load} {shown:?}: {loaded:?}, {error}\n{}", server.log());
     }
     run::<()>(&mut connection, &format!("MODULE LOAD {library}")).unwrap();
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
@@ -153,9 +127,7 @@ fn a_server_that_cannot_replicate_what_it_stores_refuses_it_and_says_why() {
             let line = log.lines().find(|line| line.contains("renamed"));
             assert!(line.is_some_and(|line| line.contains(name)), "{log}");
         };
-        told(Server::refused(
-            &[&rename[..], &["--loadmodule", library]].concat(),
-        ));
+        told(Server::refused(&[&rename[..], &["--loadmodule", library]].concat()));
 
         let server = Server::start_bare(&[&rename[..], module_command()].concat());
         let mut connection = server.connect();
@@ -169,22 +141,14 @@ fn a_server_that_cannot_replicate_what_it_stores_refuses_it_and_says_why() {
 fn loading_it_twice_is_refused_and_harmless() {
     let server = Server::start_with(module_command());
     let mut connection = server.connect();
-    run::<()>(
-        &mut connection,
-        &format!("MODULE LOAD {}", module().display()),
-    )
-    .unwrap_err();
+    run::<()>(&mut connection, &format!("MODULE LOAD {}", module().display())).unwrap_err();
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
 }
 
 #[test]
 fn a_server_that_is_too_old_refuses_it_and_logs_what_it_needs() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/servers");
-    let output = Command::new(script)
-        .arg("--too-old")
-        .stderr(Stdio::inherit())
-        .output()
-        .unwrap();
+    let output = Command::new(script).arg("--too-old").stderr(Stdio::inherit()).output().unwrap();
     let servers = String::from_utf8(output.stdout).unwrap();
     assert!(!servers.is_empty(), "there is no server that is too old");
     for executable in servers.lines() {
@@ -194,19 +158,11 @@ fn a_server_that_is_too_old_refuses_it_and_logs_what_it_needs() {
         run::<()>(&mut connection, &load).unwrap_err();
 
         let log = server.log();
-        let lines: Vec<&str> = log
-            .lines()
-            .filter_map(|line| line.split_once("<redis-cell> "))
-            .map(|(_, line)| line)
-            .collect();
-        let needs = format!(
-            "redis-cell {} needs Redis 6.2.2 or Valkey 7.2 or later: RedisModule_",
-            env!("CARGO_PKG_VERSION")
-        );
-        assert!(
-            lines.len() == 1 && lines[0].starts_with(&needs),
-            "{lines:?}"
-        );
+        let lines: Vec<&str> =
+            log.lines().filter_map(|line| line.split_once("<redis-cell> ")).map(|(_, line)| line).collect();
+        let needs =
+            format!("redis-cell {} needs Redis 6.2.2 or Valkey 7.2 or later: RedisModule_", env!("CARGO_PKG_VERSION"));
+        assert!(lines.len() == 1 && lines[0].starts_with(&needs), "{lines:?}");
 
         // The server goes on without it.
         let error = run::<Value>(&mut connection, "CL.THROTTLE key 4 1 60").unwrap_err();

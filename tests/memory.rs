@@ -23,10 +23,7 @@ fn without_memory_or_eviction_a_call_fails_and_takes_nothing() {
     }
     run::<()>(&mut connection, "CONFIG SET maxmemory 0").unwrap();
     assert_eq!(snapshot(&mut connection), before);
-    assert_eq!(
-        info(&mut connection, "rdb_changes_since_last_save"),
-        changes
-    );
+    assert_eq!(info(&mut connection, "rdb_changes_since_last_save"), changes);
     assert_eq!(throttle(&mut connection, "key 4 1 3600")[..3], [0, 5, 2]);
 }
 
@@ -38,16 +35,10 @@ fn scripts_and_transactions_without_memory_fail_and_take_nothing() {
     let before = snapshot(&mut connection);
     run::<()>(&mut connection, "CONFIG SET maxmemory 1").unwrap();
     let script = redis::Script::new("return redis.call('CL.THROTTLE', KEYS[1], 4, 1, 3600)");
-    let error = script
-        .key("key")
-        .invoke::<Value>(&mut connection)
-        .unwrap_err();
+    let error = script.key("key").invoke::<Value>(&mut connection).unwrap_err();
     assert!(error.to_string().contains("OOM"), "{error}");
-    let transaction = redis::pipe()
-        .atomic()
-        .cmd("CL.THROTTLE")
-        .arg(&["key", "4", "1", "3600"])
-        .query::<Value>(&mut connection);
+    let transaction =
+        redis::pipe().atomic().cmd("CL.THROTTLE").arg(&["key", "4", "1", "3600"]).query::<Value>(&mut connection);
     transaction.unwrap_err();
     run::<()>(&mut connection, "CONFIG SET maxmemory 0").unwrap();
     assert_eq!(snapshot(&mut connection), before);
@@ -68,11 +59,7 @@ fn every_policy_but_noeviction_may_forget_a_limiter() {
     ] {
         assert_eq!(throttle(&mut connection, "key 0 1 3600")[0], 0);
         assert_eq!(throttle(&mut connection, "key 0 1 3600")[0], 1);
-        run::<()>(
-            &mut connection,
-            &format!("CONFIG SET maxmemory-policy {policy}"),
-        )
-        .unwrap();
+        run::<()>(&mut connection, &format!("CONFIG SET maxmemory-policy {policy}")).unwrap();
         run::<()>(&mut connection, "CONFIG SET maxmemory 1").unwrap();
         wait_until(policy, || {
             // A write makes the server look for memory.

@@ -16,10 +16,7 @@ fn an_aof_of_brandurs_redis_cell_is_loaded() {
     fs::write(server.folder.join("appendonly.aof"), call.repeat(2)).unwrap();
     server.restart();
     let mut connection = server.connect();
-    assert_eq!(
-        throttle(&mut connection, "key 4 1 60 0"),
-        [0, 5, 3, -1, 120]
-    );
+    assert_eq!(throttle(&mut connection, "key 4 1 60 0"), [0, 5, 3, -1, 120]);
 }
 
 #[test]
@@ -39,10 +36,7 @@ fn a_limiter_of_redis_rate_goes_on_where_it_was() {
     let mut connection = server.connect();
     run::<()>(&mut connection, &format!("SET rate:key {moment} EX 48")).unwrap();
     assert!(moved("rate:key"));
-    assert_eq!(
-        throttle(&mut connection, "moved 9 5 60 0"),
-        [0, 10, 6, -1, 48]
-    );
+    assert_eq!(throttle(&mut connection, "moved 9 5 60 0"), [0, 10, 6, -1, 48]);
     let expires: i64 = run(&mut connection, "PTTL moved").unwrap();
     assert!((46_000..=48_001).contains(&expires), "{expires}");
     // The old key is none of ours, and is left to those who still use it.

@@ -9,17 +9,9 @@ use crate::support::{Server, run, throttle, wait_until};
 
 /// Whether the call was limited, and what it says of each group.
 fn mthrottle(connection: &mut Connection, arguments: &str) -> (bool, Vec<[i64; 5]>) {
-    let Value::Array(reply) = run(connection, &format!("CL.MTHROTTLE {arguments}")).unwrap() else {
-        panic!()
-    };
+    let Value::Array(reply) = run(connection, &format!("CL.MTHROTTLE {arguments}")).unwrap() else { panic!() };
     let limited = redis::from_redis_value_ref(&reply[0]).unwrap();
-    (
-        limited,
-        reply[1..]
-            .iter()
-            .map(|group| redis::from_redis_value_ref(group).unwrap())
-            .collect(),
-    )
+    (limited, reply[1..].iter().map(|group| redis::from_redis_value_ref(group).unwrap()).collect())
 }
 
 fn error(connection: &mut Connection, arguments: &str) -> String {
@@ -35,14 +27,8 @@ fn if_every_limit_allows_each_takes_its_quantity() {
         mthrottle(&mut connection, "minute 9 10 60 1 day 999 1000 86400 3"),
         (false, vec![[0, 10, 9, -1, 6], [0, 1000, 997, -1, 260]])
     );
-    assert_eq!(
-        throttle(&mut connection, "minute 9 10 60 0")[..3],
-        [0, 10, 9]
-    );
-    assert_eq!(
-        throttle(&mut connection, "day 999 1000 86400 0")[..3],
-        [0, 1000, 997]
-    );
+    assert_eq!(throttle(&mut connection, "minute 9 10 60 0")[..3], [0, 10, 9]);
+    assert_eq!(throttle(&mut connection, "day 999 1000 86400 0")[..3], [0, 1000, 997]);
 }
 
 #[test]
@@ -51,42 +37,26 @@ fn if_any_is_limited_none_is_touched_and_the_reply_says_which() {
     let mut connection = server.connect();
     throttle(&mut connection, "small 1 1 60 2");
     throttle(&mut connection, "large 9 1 60 3");
-    let states = |connection: &mut Connection| -> Vec<Option<String>> {
-        run(connection, "MGET large small new").unwrap()
-    };
+    let states =
+        |connection: &mut Connection| -> Vec<Option<String>> { run(connection, "MGET large small new").unwrap() };
     let before = states(&mut connection);
     assert_eq!(
-        mthrottle(
-            &mut connection,
-            "large 9 1 60 1 small 1 1 60 1 new 4 1 60 1"
-        ),
-        (
-            true,
-            vec![[0, 10, 7, -1, 180], [1, 2, 0, 60, 120], [0, 5, 5, -1, 0]]
-        )
+        mthrottle(&mut connection, "large 9 1 60 1 small 1 1 60 1 new 4 1 60 1"),
+        (true, vec![[0, 10, 7, -1, 180], [1, 2, 0, 60, 120], [0, 5, 5, -1, 0]])
     );
     assert_eq!(states(&mut connection), before);
     // Never to pass: no retry_after, as with one limit.
-    assert_eq!(
-        mthrottle(&mut connection, "new 4 1 60 6").1,
-        [[1, 5, 5, -1, 0]]
-    );
+    assert_eq!(mthrottle(&mut connection, "new 4 1 60 6").1, [[1, 5, 5, -1, 0]]);
 }
 
 #[test]
 fn one_group_is_answered_as_cl_throttle_answers_it() {
     let server = Server::start();
     let mut connection = server.connect();
-    for arguments in [
-        "4 1 60 1", "4 1 60 0", "4 1 60 3", "4 1 60 3", "4 1 60 6", "0 1 1 9",
-    ] {
+    for arguments in ["4 1 60 1", "4 1 60 0", "4 1 60 3", "4 1 60 3", "4 1 60 6", "0 1 1 9"] {
         let alone = throttle(&mut connection, &format!("one {arguments}"));
         let (limited, groups) = mthrottle(&mut connection, &format!("other {arguments}"));
-        assert_eq!(
-            (limited, groups),
-            (alone[0] == 1, vec![alone]),
-            "{arguments}"
-        );
+        assert_eq!((limited, groups), (alone[0] == 1, vec![alone]), "{arguments}");
     }
 }
 
@@ -125,10 +95,7 @@ fn the_same_key_twice_is_an_error() {
         "ERR key is the same as in group 1 (group 3)"
     );
     assert_eq!(
-        error(
-            &mut connection,
-            "a 4 1 60 1 b 4 1 60 1 b 1 1 60 1 a 1 1 1 1"
-        ),
+        error(&mut connection, "a 4 1 60 1 b 4 1 60 1 b 1 1 60 1 a 1 1 1 1"),
         "ERR key is the same as in group 2 (group 3)"
     );
     assert_eq!(run::<i64>(&mut connection, "DBSIZE").unwrap(), 0);
@@ -147,10 +114,7 @@ fn an_incomplete_group_is_an_error() {
     for (arguments, expected) in [
         ("a 4 1 60 1 b", "ERR max_burst is missing (group 2)"),
         ("a 4 1 60 1 b 4 1 60", "ERR quantity is missing (group 2)"),
-        (
-            "a 4 1 60 1 b 4 1 60 1 c 4",
-            "ERR count is missing (group 3)",
-        ),
+        ("a 4 1 60 1 b 4 1 60 1 c 4", "ERR count is missing (group 3)"),
     ] {
         assert_eq!(error(&mut connection, arguments), expected, "{arguments}");
     }
@@ -164,51 +128,23 @@ fn an_error_names_the_group_and_the_argument_and_changes_nothing() {
     run::<()>(&mut connection, "SET text hello").unwrap();
     run::<()>(&mut connection, "RPUSH list a").unwrap();
     for (group, expected) in [
-        (
-            "b x 1 60 1",
-            "ERR max_burst is not an integer or out of range (group 2)",
-        ),
-        (
-            "b 4 x 60 1",
-            "ERR count is not an integer or out of range (group 2)",
-        ),
-        (
-            "b 4 1 x 1",
-            "ERR period is not an integer or out of range (group 2)",
-        ),
-        (
-            "b 4 1 60 x",
-            "ERR quantity is not an integer or out of range (group 2)",
-        ),
+        ("b x 1 60 1", "ERR max_burst is not an integer or out of range (group 2)"),
+        ("b 4 x 60 1", "ERR count is not an integer or out of range (group 2)"),
+        ("b 4 1 x 1", "ERR period is not an integer or out of range (group 2)"),
+        ("b 4 1 60 x", "ERR quantity is not an integer or out of range (group 2)"),
         ("b -1 1 60 1", "ERR max_burst must be 0 or more (group 2)"),
         ("b 4 0 60 1", "ERR count must be 1 or more (group 2)"),
         ("b 4 1 0 1", "ERR period must be 1 or more (group 2)"),
-        (
-            "b 4 1000000001 1 1",
-            "ERR count and period allow more than one token per nanosecond (group 2)",
-        ),
+        ("b 4 1000000001 1 1", "ERR count and period allow more than one token per nanosecond (group 2)"),
         (
             "b 4 1 9223372036854775807 1",
             "ERR max_burst, count and period make a funnel that leaks beyond the year 2262 (group 2)",
         ),
-        (
-            "text 4 1 60 1",
-            "ERR the key holds no rate limiter state (group 2)",
-        ),
-        (
-            "list 4 1 60 1",
-            "WRONGTYPE Operation against a key holding the wrong kind of value (group 2)",
-        ),
+        ("text 4 1 60 1", "ERR the key holds no rate limiter state (group 2)"),
+        ("list 4 1 60 1", "WRONGTYPE Operation against a key holding the wrong kind of value (group 2)"),
     ] {
-        assert_eq!(
-            error(&mut connection, &format!("a 4 1 60 1 {group} c 4 1 60 1")),
-            expected
-        );
-        assert_eq!(
-            run::<i64>(&mut connection, "EXISTS a b c").unwrap(),
-            0,
-            "{group}"
-        );
+        assert_eq!(error(&mut connection, &format!("a 4 1 60 1 {group} c 4 1 60 1")), expected);
+        assert_eq!(run::<i64>(&mut connection, "EXISTS a b c").unwrap(), 0, "{group}");
     }
     // Arguments of all groups come before the keys of any.
     assert_eq!(
@@ -221,11 +157,8 @@ fn an_error_names_the_group_and_the_argument_and_changes_nothing() {
 fn its_keys_are_known_to_the_server() {
     let server = Server::start();
     let mut connection = server.connect();
-    let keys: Vec<String> = run(
-        &mut connection,
-        "COMMAND GETKEYS CL.MTHROTTLE a 4 1 60 1 b 4 1 60 1 c 4 1 60 1",
-    )
-    .unwrap();
+    let keys: Vec<String> =
+        run(&mut connection, "COMMAND GETKEYS CL.MTHROTTLE a 4 1 60 1 b 4 1 60 1 c 4 1 60 1").unwrap();
     assert_eq!(keys, ["a", "b", "c"]);
     run::<()>(&mut connection, "ACL SETUSER limited on nopass +@all ~a ~b").unwrap();
     run::<()>(&mut connection, "AUTH limited x").unwrap();
@@ -242,16 +175,10 @@ fn many_groups_in_one_call() {
     for group in 0..10_000 {
         call.arg(format!("key{group}")).arg(4).arg(1).arg(60).arg(1);
     }
-    let Value::Array(reply) = call.query(&mut connection).unwrap() else {
-        panic!()
-    };
+    let Value::Array(reply) = call.query(&mut connection).unwrap() else { panic!() };
     assert_eq!(reply.len(), 10_001);
     assert_eq!(reply[0], Value::Int(0));
-    assert!(
-        reply[1..]
-            .iter()
-            .all(|group| *group == Value::Array([0, 5, 4, -1, 60].map(Value::Int).to_vec()))
-    );
+    assert!(reply[1..].iter().all(|group| *group == Value::Array([0, 5, 4, -1, 60].map(Value::Int).to_vec())));
 }
 
 /// Against a model that counts tokens: with a leak of one an hour, none comes back during the test.
@@ -271,10 +198,8 @@ fn any_sequence_of_calls_is_all_or_nothing() {
                 groups.push((key, quantity.max(0)));
             }
         }
-        let call: Vec<_> = groups
-            .iter()
-            .map(|&(key, quantity)| format!("key{key} {} 1 3600 {quantity}", limits[key] - 1))
-            .collect();
+        let call: Vec<_> =
+            groups.iter().map(|&(key, quantity)| format!("key{key} {} 1 3600 {quantity}", limits[key] - 1)).collect();
         let limited = groups.iter().any(|&(key, quantity)| quantity > left[key]);
         let expected: Vec<_> = groups
             .iter()
@@ -288,16 +213,9 @@ fn any_sequence_of_calls_is_all_or_nothing() {
         let told: Vec<_> = replies
             .iter()
             .zip(&groups)
-            .map(
-                |(&[bites, limit, remaining, retry_after, _], &(key, quantity))| {
-                    (
-                        bites,
-                        limit,
-                        remaining,
-                        retry_after > 0 || quantity > limits[key],
-                    )
-                },
-            )
+            .map(|(&[bites, limit, remaining, retry_after, _], &(key, quantity))| {
+                (bites, limit, remaining, retry_after > 0 || quantity > limits[key])
+            })
             .collect();
         assert_eq!((was_limited, told), (limited, expected), "{call:?}");
         seen[usize::from(limited)] += 1;
@@ -313,15 +231,11 @@ fn replicas_and_files_get_all_limits_of_a_call_as_one_transaction() {
     // Limited as a whole, and an error: nothing.
     assert!(mthrottle(&mut connection, "b 4 1 60 1 a 4 1 60 1").0);
     error(&mut connection, "b 4 1 60 1 b 4 1 60 1");
-    let of =
-        |key: &'static str| -> i64 { run(&mut server.connect(), &format!("GET {key}")).unwrap() };
+    let of = |key: &'static str| -> i64 { run(&mut server.connect(), &format!("GET {key}")).unwrap() };
     let (a, b) = (of("a"), of("b"));
     let set = |key: &str, tat: i64| format!("SET {key} {tat} PXAT {}", (tat + 999_999) / 1_000_000);
-    let words: Vec<String> = commands(&server.folder)
-        .iter()
-        .map(|words| words.join(" "))
-        .filter(|words| words != "SELECT 0")
-        .collect();
+    let words: Vec<String> =
+        commands(&server.folder).iter().map(|words| words.join(" ")).filter(|words| words != "SELECT 0").collect();
     assert_eq!(words, ["MULTI", &set("a", a), &set("b", b), "EXEC"]);
 }
 
@@ -331,13 +245,7 @@ fn in_a_cluster_the_keys_share_a_hash_tag() {
     let mut connection = server.connect();
     add_slots(&mut connection, 0..SLOTS);
     wait_until("a cluster of one", || is_ok(&server));
-    assert!(
-        !mthrottle(
-            &mut connection,
-            "{user1}:second 4 1 60 1 {user1}:day 4 1 60 1"
-        )
-        .0
-    );
+    assert!(!mthrottle(&mut connection, "{user1}:second 4 1 60 1 {user1}:day 4 1 60 1").0);
     let refused = error(&mut connection, "user1 4 1 60 1 user2 4 1 60 1");
     assert!(refused.starts_with("CROSSSLOT"), "{refused}");
 }

@@ -24,17 +24,11 @@ fn command_docs_explain_the_command_and_every_argument() {
     if is_redis_6_2() {
         return;
     }
-    for (command, unit) in [
-        ("cl.throttle", "In seconds"),
-        ("cl.pthrottle", "In milliseconds"),
-        ("cl.mthrottle", "In seconds"),
-    ] {
-        let docs =
-            map(&map(&run(&mut connection, &format!("COMMAND DOCS {command}")).unwrap())[command]);
-        assert!(
-            text(&docs["summary"]).starts_with("Takes tokens"),
-            "{docs:?}"
-        );
+    for (command, unit) in
+        [("cl.throttle", "In seconds"), ("cl.pthrottle", "In milliseconds"), ("cl.mthrottle", "In seconds")]
+    {
+        let docs = map(&map(&run(&mut connection, &format!("COMMAND DOCS {command}")).unwrap())[command]);
+        assert!(text(&docs["summary"]).starts_with("Takes tokens"), "{docs:?}");
         assert!(text(&docs["complexity"]).starts_with("O("), "{docs:?}");
         assert_eq!(text(&docs["since"]), "1.0.0");
         assert_eq!(text(&docs["module"]), "redis-cell");
@@ -43,39 +37,19 @@ fn command_docs_explain_the_command_and_every_argument() {
         let several = command == "cl.mthrottle";
         if several {
             let group = map(&arguments[0]);
-            assert_eq!(
-                (text(&group["name"]), text(&group["type"])),
-                ("limit".into(), "block".into())
-            );
+            assert_eq!((text(&group["name"]), text(&group["type"])), ("limit".into(), "block".into()));
             assert!(format!("{:?}", group["flags"]).contains("multiple"));
             arguments = redis::from_redis_value_ref(&group["arguments"]).unwrap();
         }
         let arguments: Vec<_> = arguments.iter().map(map).collect();
-        let names: Vec<_> = arguments
-            .iter()
-            .map(|argument| text(&argument["name"]))
-            .collect();
+        let names: Vec<_> = arguments.iter().map(|argument| text(&argument["name"])).collect();
         assert_eq!(names, ["key", "max_burst", "count", "period", "quantity"]);
-        let types: Vec<_> = arguments
-            .iter()
-            .map(|argument| text(&argument["type"]))
-            .collect();
+        let types: Vec<_> = arguments.iter().map(|argument| text(&argument["type"])).collect();
         assert_eq!(types, ["key", "integer", "integer", "integer", "integer"]);
-        assert!(
-            arguments
-                .iter()
-                .all(|argument| !text(&argument["summary"]).is_empty())
-        );
+        assert!(arguments.iter().all(|argument| !text(&argument["summary"]).is_empty()));
         assert!(text(&arguments[3]["summary"]).starts_with(unit));
-        let optional: Vec<_> = arguments
-            .iter()
-            .map(|argument| argument.contains_key("flags"))
-            .collect();
-        assert_eq!(
-            optional,
-            [false, false, false, false, !several],
-            "{command}"
-        );
+        let optional: Vec<_> = arguments.iter().map(|argument| argument.contains_key("flags")).collect();
+        assert_eq!(optional, [false, false, false, false, !several], "{command}");
     }
 }
 
@@ -89,23 +63,12 @@ fn key_specs_say_that_keys_are_read_and_updated() {
     if is_redis_6_2() {
         return;
     }
-    let keys: Vec<(String, Vec<String>)> = run(
-        &mut connection,
-        "COMMAND GETKEYSANDFLAGS CL.MTHROTTLE a 1 2 3 4 b 1 2 3 4",
-    )
-    .unwrap();
+    let keys: Vec<(String, Vec<String>)> =
+        run(&mut connection, "COMMAND GETKEYSANDFLAGS CL.MTHROTTLE a 1 2 3 4 b 1 2 3 4").unwrap();
     let flags: Vec<String> = ["RW", "access", "update"].map(Into::into).to_vec();
-    assert_eq!(
-        keys,
-        [("a".to_string(), flags.clone()), ("b".to_string(), flags)]
-    );
-    for (command, least) in [
-        ("cl.throttle", -5),
-        ("cl.pthrottle", -5),
-        ("cl.mthrottle", -6),
-    ] {
-        let info: Vec<Vec<Value>> =
-            run(&mut connection, &format!("COMMAND INFO {command}")).unwrap();
+    assert_eq!(keys, [("a".to_string(), flags.clone()), ("b".to_string(), flags)]);
+    for (command, least) in [("cl.throttle", -5), ("cl.pthrottle", -5), ("cl.mthrottle", -6)] {
+        let info: Vec<Vec<Value>> = run(&mut connection, &format!("COMMAND INFO {command}")).unwrap();
         assert_eq!(info[0][1], Value::Int(least));
     }
 }
@@ -139,10 +102,7 @@ fn info_counts_calls_by_command_and_outcome() {
     );
     // They count since the module was loaded, as the README says.
     run::<()>(&mut connection, "CONFIG RESETSTAT").unwrap();
-    assert_eq!(
-        run::<String>(&mut connection, "INFO redis-cell").unwrap(),
-        info
-    );
+    assert_eq!(run::<String>(&mut connection, "INFO redis-cell").unwrap(), info);
 }
 
 #[test]
@@ -167,14 +127,9 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
         let _ = run::<Value>(&mut connection, call);
     }
     let mut next = || -> (String, String) {
-        subscriber
-            .set_read_timeout(Some(Duration::from_secs(10)))
-            .unwrap();
+        subscriber.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let message = subscriber.get_message().unwrap();
-        let event = message
-            .get_channel_name()
-            .trim_start_matches("__keyevent@0__:")
-            .to_string();
+        let event = message.get_channel_name().trim_start_matches("__keyevent@0__:").to_string();
         (event, message.get_payload().unwrap())
     };
     for expected in [
@@ -200,9 +155,7 @@ fn notifications_are_off_by_default() {
     subscriber.psubscribe("*").unwrap();
     run::<Value>(&mut connection, "CL.THROTTLE key 0 1 60").unwrap();
     run::<()>(&mut connection, "PUBLISH last -").unwrap();
-    subscriber
-        .set_read_timeout(Some(Duration::from_secs(10)))
-        .unwrap();
+    subscriber.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     assert_eq!(subscriber.get_message().unwrap().get_channel_name(), "last");
 }
 

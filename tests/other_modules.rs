@@ -4,9 +4,7 @@
 use redis::{Connection, Value};
 
 use crate::support::callbacks::start;
-use crate::support::expected::{
-    NOT_A_STATE, WRONG_TYPE, error_text, in_group, integers, limited_and_groups,
-};
+use crate::support::expected::{NOT_A_STATE, WRONG_TYPE, error_text, in_group, integers, limited_and_groups};
 use crate::support::random::Random;
 use crate::support::{Server, run, setting, throttle};
 
@@ -41,11 +39,7 @@ fn call(server: &Server, connection: &mut Connection, line: &str) -> Result<Valu
         Err(error) if error.kind() == redis::ErrorKind::Io => {
             panic!("{line}: {error}\n{}", server.log())
         }
-        Err(error) => Err(format!(
-            "{} {}",
-            error.code().unwrap_or_default(),
-            error.detail().unwrap_or_default()
-        )),
+        Err(error) => Err(format!("{} {}", error.code().unwrap_or_default(), error.detail().unwrap_or_default())),
     }
 }
 
@@ -62,23 +56,11 @@ fn a_key_that_expires_may_take_the_keys_with_it_that_its_call_has_read() {
         run::<()>(&mut connection, "CB.CLEAR").unwrap();
         throttle(&mut connection, "read 4 1 60 2");
         expire(&mut connection, "expired");
-        run::<()>(
-            &mut connection,
-            &format!("CB.DO expired {}", harm_to("read", harm)),
-        )
-        .unwrap();
+        run::<()>(&mut connection, &format!("CB.DO expired {}", harm_to("read", harm))).unwrap();
         // The callback comes when the second is read, or else when it is written: too late for what was decided.
-        let reply = call(
-            &server,
-            &mut connection,
-            "CL.MTHROTTLE read 4 1 60 1 expired 4 1 60 1",
-        );
+        let reply = call(&server, &mut connection, "CL.MTHROTTLE read 4 1 60 1 expired 4 1 60 1");
         let reply = limited_and_groups(&reply.unwrap()).unwrap();
-        assert_eq!(
-            reply,
-            (false, vec![[0, 5, 2, -1, 180], [0, 5, 4, -1, 60]]),
-            "{harm}"
-        );
+        assert_eq!(reply, (false, vec![[0, 5, 2, -1, 180], [0, 5, 4, -1, 60]]), "{harm}");
         assert_eq!(run::<i64>(&mut connection, "CB.COUNT expired").unwrap(), 1);
     }
 }
@@ -91,16 +73,8 @@ fn a_key_that_expires_may_take_the_keys_with_it_that_its_call_has_yet_to_read() 
         run::<()>(&mut connection, "CB.CLEAR").unwrap();
         throttle(&mut connection, "unread 4 1 60 2");
         expire(&mut connection, "expired");
-        run::<()>(
-            &mut connection,
-            &format!("CB.DO expired {}", harm_to("unread", harm)),
-        )
-        .unwrap();
-        let reply = call(
-            &server,
-            &mut connection,
-            "CL.MTHROTTLE expired 4 1 60 1 unread 4 1 60 1",
-        );
+        run::<()>(&mut connection, &format!("CB.DO expired {}", harm_to("unread", harm))).unwrap();
+        let reply = call(&server, &mut connection, "CL.MTHROTTLE expired 4 1 60 1 unread 4 1 60 1");
         let unread = match harm {
             "DEL" | "CB.DELETE" | "UNLINK" => [0, 5, 4, -1, 60],
             "CL.THROTTLE KEY 4 1 60" => [0, 5, 1, -1, 240],
@@ -177,13 +151,8 @@ fn modules_are_told_of_every_call_where_the_setting_has_the_class() {
         ] {
             run::<Value>(&mut connection, line).unwrap();
         }
-        let mut count =
-            |event: &str| -> i64 { run(&mut connection, &format!("CB.COUNT {event}")).unwrap() };
-        assert_eq!(
-            [count("cl.throttle"), count("cl.limited")],
-            told,
-            "{flags:?}"
-        );
+        let mut count = |event: &str| -> i64 { run(&mut connection, &format!("CB.COUNT {event}")).unwrap() };
+        assert_eq!([count("cl.throttle"), count("cl.limited")], told, "{flags:?}");
     }
 }
 
@@ -194,14 +163,7 @@ fn random_callbacks_end_no_server_and_no_reply_is_out_of_shape() {
     let mut random = Random::new(seed);
     let (server, mut connection) = start(&[]);
     let keys = ["a", "b", "c", "d", "%"];
-    let events = [
-        "expired",
-        "cl.throttle",
-        "cl.limited",
-        "set",
-        "del",
-        "expire",
-    ];
+    let events = ["expired", "cl.throttle", "cl.limited", "set", "del", "expire"];
     for _ in 0..setting("FUZZ_CALLS", 200_000) / 50 {
         // Not while the keys are made ready: the server's own commands do not survive all of this.
         run::<()>(&mut connection, "CB.CLEAR").unwrap();
@@ -240,10 +202,9 @@ fn random_callbacks_end_no_server_and_no_reply_is_out_of_shape() {
                 assert!(limited_and_groups(&reply).is_some(), "{line}: {reply:?}")
             }
             Ok(reply) => assert!(integers(&reply).is_some(), "{line}: {reply:?}"),
-            Err(error) => assert!(
-                error.starts_with(NOT_A_STATE) || error.starts_with(WRONG_TYPE),
-                "seed {seed}, {line}: {error}"
-            ),
+            Err(error) => {
+                assert!(error.starts_with(NOT_A_STATE) || error.starts_with(WRONG_TYPE), "seed {seed}, {line}: {error}")
+            }
         }
     }
 }

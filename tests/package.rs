@@ -15,24 +15,12 @@ fn the_archive_holds_the_library_and_the_line_that_loads_it() {
     let release = Release::new("archive");
     let archive = release.file(".tar.gz");
     let files = output(Command::new("tar").arg("-tf").arg(&archive));
-    assert_eq!(
-        files,
-        "libredis_cell.so\nLICENSE\nREADME.md\nredis-cell.conf\n"
-    );
+    assert_eq!(files, "libredis_cell.so\nLICENSE\nREADME.md\nredis-cell.conf\n");
 
     let folder = &release.folder;
-    output(
-        Command::new("tar")
-            .arg("-xf")
-            .arg(&archive)
-            .arg("-C")
-            .arg(folder),
-    );
+    output(Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(folder));
     let license = fs::read_to_string(folder.join("LICENSE")).unwrap();
-    assert!(
-        license.contains("BSD 3-Clause"),
-        "redis-module's notice is missing"
-    );
+    assert!(license.contains("BSD 3-Clause"), "redis-module's notice is missing");
     // As a user does: the path is where the library is.
     let settings = folder.join("redis-cell.conf");
     let line = fs::read_to_string(&settings).unwrap();
@@ -77,10 +65,7 @@ fn the_debian_package_depends_on_what_this_machine_has() {
     let depends = output(depends.arg("Depends"));
     assert!(depends.starts_with("libc6 (>= 2."), "{depends}");
     for dependency in depends.trim().split(", ") {
-        let (name, least) = dependency
-            .trim_end_matches(')')
-            .split_once(" (>= ")
-            .unwrap_or((dependency, "0"));
+        let (name, least) = dependency.trim_end_matches(')').split_once(" (>= ").unwrap_or((dependency, "0"));
         let mut installed = Command::new("dpkg-query");
         let installed = output(installed.args(["--show", "--showformat=${Version}", name]));
         output(Command::new("dpkg").args(["--compare-versions", &installed, "ge", least]));
@@ -150,11 +135,7 @@ fn dpkg(root: &Path, action: &str, argument: &str) -> String {
     for folder in ["info", "updates"] {
         fs::create_dir_all(state.join(folder)).unwrap();
     }
-    fs::File::options()
-        .append(true)
-        .create(true)
-        .open(state.join("status"))
-        .unwrap();
+    fs::File::options().append(true).create(true).open(state.join("status")).unwrap();
     let path = std::env::var("PATH").unwrap();
     output(
         Command::new("dpkg")
@@ -164,11 +145,7 @@ fn dpkg(root: &Path, action: &str, argument: &str) -> String {
             .arg(&state)
             .arg("--log=/dev/null")
             // Nothing else is installed there, and the package's own scripts run outside of it.
-            .args([
-                "--force-depends",
-                "--force-not-root",
-                "--force-script-chrootless",
-            ])
+            .args(["--force-depends", "--force-not-root", "--force-script-chrootless"])
             .args([action, argument])
             // dpkg asks for administrators' programs, which a user's path may lack.
             .env("PATH", format!("{path}:/usr/sbin:/sbin")),

@@ -31,10 +31,7 @@ fn with_appendfsync_always_no_acknowledged_call_is_lost_in_20_crashes() {
         for (ledger, before) in ledgers.iter().zip(before) {
             let (taken, acknowledged) = (ledger.taken(&state), ledger.acknowledged());
             assert!(acknowledged > before, "no load");
-            assert!(
-                (acknowledged..=acknowledged + 1).contains(&taken),
-                "{taken} taken, {acknowledged} acknowledged"
-            );
+            assert!((acknowledged..=acknowledged + 1).contains(&taken), "{taken} taken, {acknowledged} acknowledged");
             ledger.settle(taken);
         }
     }
@@ -56,10 +53,7 @@ fn with_appendfsync_everysec_a_crash_leaves_states_that_were() {
         let state = snapshot(&mut server.connect());
         for (ledger, before) in ledgers.iter().zip(before) {
             let taken = ledger.taken(&state);
-            assert!(
-                (before..=ledger.acknowledged() + 1).contains(&taken),
-                "{taken} taken"
-            );
+            assert!((before..=ledger.acknowledged() + 1).contains(&taken), "{taken} taken");
             ledger.settle(taken);
         }
     }
@@ -68,8 +62,7 @@ fn with_appendfsync_everysec_a_crash_leaves_states_that_were() {
 #[test]
 fn a_rewrite_under_load_keeps_every_state_and_expiry() {
     for preamble in ["yes", "no"] {
-        let mut server =
-            Server::start_with(&[&AOF[..], &["--aof-use-rdb-preamble", preamble]].concat());
+        let mut server = Server::start_with(&[&AOF[..], &["--aof-use-rdb-preamble", preamble]].concat());
         under_load(
             CLIENTS,
             |number, more| {
@@ -128,10 +121,7 @@ fn a_snapshot_restores_every_state_and_expiry() {
     run::<()>(&mut connection, "SAVE").unwrap();
     let before = lasting(&mut connection);
     server.restart();
-    assert!(
-        lasting(&mut server.connect()) == before,
-        "not the same after a restart"
-    );
+    assert!(lasting(&mut server.connect()) == before, "not the same after a restart");
 }
 
 #[test]
@@ -145,19 +135,14 @@ fn a_background_snapshot_under_load_holds_the_states_of_one_moment() {
         let before = acknowledged(&ledgers);
         run::<()>(&mut connection, "BGSAVE").unwrap();
         let after = acknowledged(&ledgers);
-        wait_until("the snapshot is done", || {
-            info(&mut connection, "rdb_bgsave_in_progress") == "0"
-        });
+        wait_until("the snapshot is done", || info(&mut connection, "rdb_bgsave_in_progress") == "0");
         wait_for_load(&ledgers, &after);
         (before, after)
     });
     let state = snapshot(&mut server.connect());
     for (ledger, (before, after)) in ledgers.iter().zip(before.into_iter().zip(after)) {
         let taken = ledger.taken(&state);
-        assert!(
-            (before..=after + 1).contains(&taken),
-            "{taken}, not {before} to {after}"
-        );
+        assert!((before..=after + 1).contains(&taken), "{taken}, not {before} to {after}");
         assert!(before > 1 && ledger.acknowledged() > taken, "no load");
     }
 }
@@ -204,10 +189,7 @@ fn an_append_only_file_of_redis_cell_loads() {
     server.restart();
     let mut connection = server.connect();
     assert_eq!(throttle(&mut connection, "key 4 1 3600 0")[..3], [0, 5, 2]);
-    assert_eq!(
-        throttle(&mut connection, "other 15 30 86400 0")[..3],
-        [0, 16, 10]
-    );
+    assert_eq!(throttle(&mut connection, "other 15 30 86400 0")[..3], [0, 16, 10]);
 
     // As interledger-rs gives back.
     let packets = throttle(&mut connection, "packets 999 1 3600 0");
@@ -222,11 +204,7 @@ fn an_append_only_file_of_redis_cell_loads() {
 }
 
 /// Every client calls a limiter of its own until `body` is over and the server is killed; then starts it again.
-fn crash_under_load<T>(
-    server: &mut Server,
-    ledgers: &[Ledger],
-    body: impl FnOnce(&Server) -> T,
-) -> T {
+fn crash_under_load<T>(server: &mut Server, ledgers: &[Ledger], body: impl FnOnce(&Server) -> T) -> T {
     let client = server.client();
     let (answer, _) = under_load(
         CLIENTS,
@@ -250,8 +228,7 @@ fn crash_under_load<T>(
 fn rewrite(connection: &mut Connection) {
     run::<()>(connection, "BGREWRITEAOF").unwrap();
     wait_until("the rewrite is done", || {
-        info(connection, "aof_rewrite_in_progress") == "0"
-            && info(connection, "aof_rewrite_scheduled") == "0"
+        info(connection, "aof_rewrite_in_progress") == "0" && info(connection, "aof_rewrite_scheduled") == "0"
     });
     assert_eq!(info(connection, "aof_last_bgrewrite_status"), "ok");
 }
@@ -260,9 +237,7 @@ fn rewrite(connection: &mut Connection) {
 fn wait_for_load(ledgers: &[Ledger], calls: &[i64]) {
     wait_until("load", || {
         let more = acknowledged(ledgers);
-        more.iter()
-            .zip(calls)
-            .all(|(more, calls)| *more > calls + 2)
+        more.iter().zip(calls).all(|(more, calls)| *more > calls + 2)
     });
 }
 
@@ -275,10 +250,7 @@ pub fn commands(folder: &Path) -> Vec<Vec<String>> {
     let files = folder.join("appendonlydir");
     let mut paths = vec![folder.join("appendonly.aof")];
     if files.exists() {
-        paths = fs::read_dir(files)
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .collect();
+        paths = fs::read_dir(files).unwrap().map(|entry| entry.unwrap().path()).collect();
         paths.retain(|path| path.extension().is_some_and(|extension| extension == "aof"));
     }
     let mut commands = Vec::new();

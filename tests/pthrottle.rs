@@ -13,13 +13,9 @@ fn pthrottle(connection: &mut redis::Connection, arguments: &str) -> [i64; 5] {
 fn period_and_waits_are_in_milliseconds() {
     let server = Server::start();
     let mut connection = server.connect();
-    assert_eq!(
-        pthrottle(&mut connection, "key 4 1 600000"),
-        [0, 5, 4, -1, 600_000]
-    );
+    assert_eq!(pthrottle(&mut connection, "key 4 1 600000"), [0, 5, 4, -1, 600_000]);
     // A clock that moves on between the calls shows in milliseconds, as it does not in minutes.
-    let [limited, limit, remaining, retry_after, reset_after] =
-        pthrottle(&mut connection, "key 4 1 600000 5");
+    let [limited, limit, remaining, retry_after, reset_after] = pthrottle(&mut connection, "key 4 1 600000 5");
     assert_eq!((limited, limit, remaining), (1, 5, 4));
     assert!((599_000..=600_000).contains(&retry_after) && retry_after == reset_after);
 }
@@ -28,10 +24,7 @@ fn period_and_waits_are_in_milliseconds() {
 fn a_period_below_a_second_limits_and_leaks() {
     let server = Server::start();
     let mut connection = server.connect();
-    assert_eq!(
-        pthrottle(&mut connection, "key 0 1 250"),
-        [0, 1, 0, -1, 250]
-    );
+    assert_eq!(pthrottle(&mut connection, "key 0 1 250"), [0, 1, 0, -1, 250]);
     let [limited, _, _, retry_after, _] = pthrottle(&mut connection, "key 0 1 250");
     assert_eq!(limited, 1);
     assert!((1..=250).contains(&retry_after));
@@ -43,19 +36,10 @@ fn a_period_below_a_second_limits_and_leaks() {
 fn a_limiter_may_be_driven_by_one_and_looked_at_by_the_other() {
     let server = Server::start();
     let mut connection = server.connect();
-    assert_eq!(
-        pthrottle(&mut connection, "key 4 1 60000 2")[..3],
-        [0, 5, 3]
-    );
-    assert_eq!(
-        throttle(&mut connection, "key 4 1 60 0"),
-        [0, 5, 3, -1, 120]
-    );
+    assert_eq!(pthrottle(&mut connection, "key 4 1 60000 2")[..3], [0, 5, 3]);
+    assert_eq!(throttle(&mut connection, "key 4 1 60 0"), [0, 5, 3, -1, 120]);
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 2, -1, 180]);
-    assert_eq!(
-        pthrottle(&mut connection, "key 4 1 60000 0")[..3],
-        [0, 5, 2]
-    );
+    assert_eq!(pthrottle(&mut connection, "key 4 1 60000 0")[..3], [0, 5, 2]);
     let state: String = run(&mut connection, "GET key").unwrap();
     assert_eq!(state.len(), 19);
 }
@@ -84,21 +68,14 @@ fn errors_are_those_of_cl_throttle() {
         "list 1 1 1",
     ] {
         let mut error_of = |name: &str| {
-            let error =
-                run::<redis::Value>(&mut connection, &format!("{name} {arguments}")).unwrap_err();
+            let error = run::<redis::Value>(&mut connection, &format!("{name} {arguments}")).unwrap_err();
             format!("{} {}", error.code().unwrap(), error.detail().unwrap())
         };
-        let expected = error_of("CL.THROTTLE")
-            .replace("cl.throttle", "cl.pthrottle")
-            .replace("CL.THROTTLE", "CL.PTHROTTLE");
+        let expected =
+            error_of("CL.THROTTLE").replace("cl.throttle", "cl.pthrottle").replace("CL.THROTTLE", "CL.PTHROTTLE");
         assert_eq!(error_of("CL.PTHROTTLE"), expected, "{arguments}");
     }
     // The fastest rate is one token per nanosecond, whatever the period's unit.
-    assert_eq!(
-        pthrottle(&mut connection, "fast 15 1000000 1")[..2],
-        [0, 16]
-    );
-    command("CL.PTHROTTLE fast 15 1000001 1")
-        .exec(&mut connection)
-        .unwrap_err();
+    assert_eq!(pthrottle(&mut connection, "fast 15 1000000 1")[..2], [0, 16]);
+    command("CL.PTHROTTLE fast 15 1000001 1").exec(&mut connection).unwrap_err();
 }

@@ -69,24 +69,12 @@ fn sessions_are_what_redis_cli_shows() {
         };
         let mut client = Command::new("redis-cli");
         client.args(["-p", &server.port.to_string(), "--no-raw"]);
-        client
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
+        client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut client = client.spawn().unwrap();
-        client
-            .stdin
-            .take()
-            .unwrap()
-            .write_all(commands.as_bytes())
-            .unwrap();
+        client.stdin.take().unwrap().write_all(commands.as_bytes()).unwrap();
         let output = client.wait_with_output();
         let output = String::from_utf8(output.unwrap().stdout).unwrap();
-        let shown: Vec<_> = output
-            .lines()
-            .map(str::trim_end)
-            .filter(|line| !line.is_empty())
-            .collect();
+        let shown: Vec<_> = output.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
         assert_eq!(shown, expected, "{session}");
     }
 }
@@ -97,11 +85,7 @@ fn settings_load_the_module() {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme.conf");
         fs::write(&folder, with_real_path(&settings)).unwrap();
         let server = Server::start_bare(&["--include", folder.to_str().unwrap()]);
-        assert!(
-            server.log().contains("redis-cell 1.0.0 is ready"),
-            "{}",
-            server.log()
-        );
+        assert!(server.log().contains("redis-cell 1.0.0 is ready"), "{}", server.log());
     }
 }
 
@@ -113,10 +97,7 @@ fn what_is_typed_in_a_shell_is_what_the_tests_run() {
             // Run by scripts.rs, and this is the other.
             ["scripts/run" | "scripts/test"] => assert!(Path::new(ROOT).join(command).exists()),
             ["redis-server", arguments @ ..] => {
-                let arguments: Vec<_> = arguments
-                    .iter()
-                    .map(|argument| with_real_path(argument))
-                    .collect();
+                let arguments: Vec<_> = arguments.iter().map(|argument| with_real_path(argument)).collect();
                 let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
                 let server = Server::start_bare(&arguments);
                 run::<Vec<i64>>(&mut server.connect(), "CL.THROTTLE key 1 1 60").unwrap();
@@ -149,11 +130,7 @@ fn costs_are_those_of_the_committed_results() {
     let read = |file: &str| fs::read_to_string(Path::new(ROOT).join(file)).unwrap();
     let (readme, results) = (read("README.md"), read("scripts/bench-results/README.md"));
     let table = readme.split("| one check | instructions").nth(1).unwrap();
-    let rows: Vec<_> = table
-        .lines()
-        .skip(2)
-        .take_while(|line| line.starts_with('|'))
-        .collect();
+    let rows: Vec<_> = table.lines().skip(2).take_while(|line| line.starts_with('|')).collect();
     assert!(rows.len() > 5);
     for row in rows {
         assert!(results.contains(row), "{row}");

@@ -11,12 +11,7 @@ use crate::support::load::{MISTAKES, lasting, mixed_call, spoil, under_load};
 use crate::support::{Server, info, run, snapshot, throttle, wait_until};
 
 /// Nothing but writes in the stream, and no waiting for a second replica to join in.
-const SETTINGS: [&str; 4] = [
-    "--repl-ping-replica-period",
-    "3600",
-    "--repl-diskless-sync-delay",
-    "0",
-];
+const SETTINGS: [&str; 4] = ["--repl-ping-replica-period", "3600", "--repl-diskless-sync-delay", "0"];
 
 #[test]
 fn under_mixed_load_replicas_equal_the_primary_and_need_no_module() {
@@ -124,16 +119,10 @@ fn a_failover_under_load_lets_through_what_one_server_would_have() {
             let failover = format!("FAILOVER TO 127.0.0.1 {}", servers[1].port);
             run::<()>(&mut servers[0].connect(), &failover).unwrap();
             wait_until("promotion", || role(&servers[1]) == "master");
-            assert!(
-                let_through.load(Ordering::SeqCst) < limit,
-                "over before the failover"
-            );
+            assert!(let_through.load(Ordering::SeqCst) < limit, "over before the failover");
         },
     );
-    assert!(
-        switches.iter().all(|&switches| switches > 0),
-        "{switches:?}"
-    );
+    assert!(switches.iter().all(|&switches| switches > 0), "{switches:?}");
     assert_eq!(let_through.into_inner(), limit);
 }
 
@@ -155,8 +144,7 @@ fn a_replica_promoted_after_a_crash_goes_on_from_what_it_was_sent() {
             let ledger = &ledgers[number];
             while ledger.take(&mut connection).is_ok() {
                 if calls.fetch_add(1, Ordering::Relaxed).is_multiple_of(2)
-                    && run::<i64>(&mut connection, "WAIT 1 5000")
-                        .is_ok_and(|replicas| replicas == 1)
+                    && run::<i64>(&mut connection, "WAIT 1 5000").is_ok_and(|replicas| replicas == 1)
                 {
                     confirmed[number].store(ledger.acknowledged(), Ordering::SeqCst);
                 }
@@ -167,9 +155,7 @@ fn a_replica_promoted_after_a_crash_goes_on_from_what_it_was_sent() {
             primary.kill();
         },
     );
-    wait_until("the replica has read all", || {
-        info(&mut replica.connect(), "master_link_status") == "down"
-    });
+    wait_until("the replica has read all", || info(&mut replica.connect(), "master_link_status") == "down");
     let mut connection = replica.connect();
     run::<()>(&mut connection, "REPLICAOF NO ONE").unwrap();
     let state = snapshot(&mut connection);
@@ -191,11 +177,7 @@ fn role(server: &Server) -> String {
 /// Makes it a replica, and waits until it has loaded the primary's data.
 pub fn replicate(replica: &Server, primary: &Server) {
     let mut connection = replica.connect();
-    run::<()>(
-        &mut connection,
-        &format!("REPLICAOF 127.0.0.1 {}", primary.port),
-    )
-    .unwrap();
+    run::<()>(&mut connection, &format!("REPLICAOF 127.0.0.1 {}", primary.port)).unwrap();
     let online = format!("port={},state=online", replica.port);
     wait_until("synchronisation, as both see it", || {
         let replicas: String = run(&mut primary.connect(), "INFO replication").unwrap();

@@ -9,45 +9,25 @@ use crate::support::{Server, command, run, throttle};
 fn a_new_limiter_counts_down_and_then_limits() {
     let server = Server::start();
     let mut connection = server.connect();
-    let calls: Vec<_> = (0..5)
-        .map(|_| throttle(&mut connection, "user123 15 30 60"))
-        .collect();
+    let calls: Vec<_> = (0..5).map(|_| throttle(&mut connection, "user123 15 30 60")).collect();
     // Rounded up, each token adds 2 s; all five calls fall into the first of them.
     assert_eq!(
         calls,
-        [
-            [0, 16, 15, -1, 2],
-            [0, 16, 14, -1, 4],
-            [0, 16, 13, -1, 6],
-            [0, 16, 12, -1, 8],
-            [0, 16, 11, -1, 10]
-        ]
+        [[0, 16, 15, -1, 2], [0, 16, 14, -1, 4], [0, 16, 13, -1, 6], [0, 16, 12, -1, 8], [0, 16, 11, -1, 10]]
     );
     for _ in 5..16 {
         assert_eq!(throttle(&mut connection, "user123 15 30 60")[0], 0);
     }
-    assert_eq!(
-        throttle(&mut connection, "user123 15 30 60"),
-        [1, 16, 0, 2, 32]
-    );
+    assert_eq!(throttle(&mut connection, "user123 15 30 60"), [1, 16, 0, 2, 32]);
 }
 
 #[test]
 fn a_quantity_is_taken_whole_or_not_at_all() {
     let server = Server::start();
     let mut connection = server.connect();
-    assert_eq!(
-        throttle(&mut connection, "key 9 1 60 4"),
-        [0, 10, 6, -1, 240]
-    );
-    assert_eq!(
-        throttle(&mut connection, "key 9 1 60 7"),
-        [1, 10, 6, 60, 240]
-    );
-    assert_eq!(
-        throttle(&mut connection, "key 9 1 60 6"),
-        [0, 10, 0, -1, 600]
-    );
+    assert_eq!(throttle(&mut connection, "key 9 1 60 4"), [0, 10, 6, -1, 240]);
+    assert_eq!(throttle(&mut connection, "key 9 1 60 7"), [1, 10, 6, 60, 240]);
+    assert_eq!(throttle(&mut connection, "key 9 1 60 6"), [0, 10, 0, -1, 600]);
     assert_eq!(throttle(&mut connection, "key 9 1 60"), [1, 10, 0, 60, 600]);
 }
 
@@ -55,14 +35,8 @@ fn a_quantity_is_taken_whole_or_not_at_all() {
 fn a_quantity_beyond_the_limit_can_never_pass_and_has_no_retry_after() {
     let server = Server::start();
     let mut connection = server.connect();
-    assert_eq!(
-        throttle(&mut connection, "key 9 1 60 11"),
-        [1, 10, 10, -1, 0]
-    );
-    assert_eq!(
-        throttle(&mut connection, "key 9 1 60 9223372036854775807"),
-        [1, 10, 10, -1, 0]
-    );
+    assert_eq!(throttle(&mut connection, "key 9 1 60 11"), [1, 10, 10, -1, 0]);
+    assert_eq!(throttle(&mut connection, "key 9 1 60 9223372036854775807"), [1, 10, 10, -1, 0]);
     assert!(!run::<bool>(&mut connection, "EXISTS key").unwrap());
 }
 
@@ -70,18 +44,12 @@ fn a_quantity_beyond_the_limit_can_never_pass_and_has_no_retry_after() {
 fn a_quantity_of_zero_looks_without_taking() {
     let server = Server::start();
     let mut connection = server.connect();
-    assert_eq!(
-        throttle(&mut connection, "key 9 1 60 0"),
-        [0, 10, 10, -1, 0]
-    );
+    assert_eq!(throttle(&mut connection, "key 9 1 60 0"), [0, 10, 10, -1, 0]);
     assert!(!run::<bool>(&mut connection, "EXISTS key").unwrap());
     throttle(&mut connection, "key 9 1 60 4");
     let state: String = run(&mut connection, "GET key").unwrap();
     for _ in 0..3 {
-        assert_eq!(
-            throttle(&mut connection, "key 9 1 60 0"),
-            [0, 10, 6, -1, 240]
-        );
+        assert_eq!(throttle(&mut connection, "key 9 1 60 0"), [0, 10, 6, -1, 240]);
     }
     assert_eq!(run::<String>(&mut connection, "GET key").unwrap(), state);
 }
@@ -91,14 +59,8 @@ fn keys_are_independent() {
     let server = Server::start();
     let mut connection = server.connect();
     for key in ["one", "two", "a:{tag}:key"] {
-        assert_eq!(
-            throttle(&mut connection, &format!("{key} 0 1 60")),
-            [0, 1, 0, -1, 60]
-        );
-        assert_eq!(
-            throttle(&mut connection, &format!("{key} 0 1 60")),
-            [1, 1, 0, 60, 60]
-        );
+        assert_eq!(throttle(&mut connection, &format!("{key} 0 1 60")), [0, 1, 0, -1, 60]);
+        assert_eq!(throttle(&mut connection, &format!("{key} 0 1 60")), [1, 1, 0, 60, 60]);
     }
 }
 
@@ -114,17 +76,11 @@ fn a_million_a_second_keeps_its_key_and_limits() {
     }
     let calls: Vec<[i64; 5]> = pipeline.query(&mut connection).unwrap();
     assert_eq!(calls[0], [0, 16, 0, -1, 1]);
-    assert!(
-        calls.iter().any(|&[limited, ..]| limited == 1),
-        "100 bursts of 16 us each passed at once"
-    );
+    assert!(calls.iter().any(|&[limited, ..]| limited == 1), "100 bursts of 16 us each passed at once");
     for [limited, limit, remaining, retry_after, reset_after] in calls {
         assert_eq!(limit, 16);
         assert!((0..=16).contains(&remaining));
-        assert_eq!(
-            (retry_after, reset_after),
-            if limited == 1 { (1, 1) } else { (-1, 1) }
-        );
+        assert_eq!((retry_after, reset_after), if limited == 1 { (1, 1) } else { (-1, 1) });
     }
 
     // A larger burst outlasts the calls: 100,000 tokens leak in 100 ms, and the key lives exactly that long.
@@ -157,9 +113,7 @@ fn over_time_a_funnel_lets_its_rate_through() {
     let mut connection = server.connect();
     // The textbook's funnel: 15 tokens, leaking one every two seconds.
     let start = Instant::now();
-    let allowed = (0..20)
-        .filter(|_| throttle(&mut connection, "textbook 14 1 2")[0] == 0)
-        .count();
+    let allowed = (0..20).filter(|_| throttle(&mut connection, "textbook 14 1 2")[0] == 0).count();
     assert!(start.elapsed() < Duration::from_secs(2));
     assert_eq!(allowed, 15);
 
@@ -180,8 +134,5 @@ fn over_time_a_funnel_lets_its_rate_through() {
     let least = 100 + (before_last - after_first).as_millis() / 10;
     let most = 100 + before_first.elapsed().as_millis() / 10;
     // One more or less, for the two clocks need not run alike.
-    assert!(
-        (least - 1..=most + 1).contains(&allowed),
-        "{allowed} of {least} to {most}"
-    );
+    assert!((least - 1..=most + 1).contains(&allowed), "{allowed} of {least} to {most}");
 }

@@ -11,8 +11,7 @@ use crate::support::{eventually, free_port, module, run, throttle};
 #[test]
 fn help_only_shows_the_usage_and_an_unknown_option_is_an_error() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let tools =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tools-{}", std::process::id()));
+    let tools = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tools-{}", std::process::id()));
     std::fs::create_dir_all(&tools).unwrap();
     for tool in ["bash", "sed"] {
         std::os::unix::fs::symlink(Path::new("/bin").join(tool), tools.join(tool)).unwrap();
@@ -25,23 +24,12 @@ fn help_only_shows_the_usage_and_an_unknown_option_is_an_error() {
     for script in ["bench", "package", "run", "servers", "setup", "test"] {
         let help = call(script, "--help");
         let usage = text(help.stdout);
-        assert_eq!(
-            (help.status.code(), text(help.stderr).as_str()),
-            (Some(0), ""),
-            "{script}"
-        );
-        assert!(
-            usage.contains(&format!("scripts/{script}")),
-            "{script}: {usage}"
-        );
+        assert_eq!((help.status.code(), text(help.stderr).as_str()), (Some(0), ""), "{script}");
+        assert!(usage.contains(&format!("scripts/{script}")), "{script}: {usage}");
         // Of scripts/run, all else is the server's.
         if script != "run" {
             let unknown = call(script, "--foo");
-            assert_eq!(
-                (unknown.status.code(), unknown.stdout),
-                (Some(2), vec![]),
-                "{script}"
-            );
+            assert_eq!((unknown.status.code(), unknown.stdout), (Some(2), vec![]), "{script}");
             assert_eq!(text(unknown.stderr), usage, "{script}");
         }
     }
@@ -65,23 +53,11 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
             .env("TMPDIR", &temporary);
         command
     };
-    let mut process = script()
-        .args(["--maxmemory", "123mb"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(process.stdout.take().unwrap())
-        .lines()
-        .map(Result::unwrap);
-    let text: Vec<_> = lines
-        .by_ref()
-        .take_while(|line| !line.contains("Ctrl-C ends the server"))
-        .collect();
+    let mut process = script().args(["--maxmemory", "123mb"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let text: Vec<_> = lines.by_ref().take_while(|line| !line.contains("Ctrl-C ends the server")).collect();
     let text = text.join("\n");
-    assert!(
-        text.contains(&format!("CL.THROTTLE is ready at 127.0.0.1:{port}")),
-        "{text}"
-    );
+    assert!(text.contains(&format!("CL.THROTTLE is ready at 127.0.0.1:{port}")), "{text}");
     let first = "1) (integer) 0\n2) (integer) 3\n3) (integer) 2\n4) (integer) -1\n5) (integer) 1";
     assert!(text.contains(first), "{text}");
 
@@ -95,25 +71,12 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
 
     let second = script().output().unwrap();
     assert!(!second.status.success());
-    assert!(
-        String::from_utf8(second.stderr)
-            .unwrap()
-            .contains(&format!("port {port} is taken"))
-    );
+    assert!(String::from_utf8(second.stderr).unwrap().contains(&format!("port {port} is taken")));
 
-    Command::new("kill")
-        .args(["-INT", &process.id().to_string()])
-        .status()
-        .unwrap();
+    Command::new("kill").args(["-INT", &process.id().to_string()]).status().unwrap();
     assert!(process.wait().unwrap().success());
-    let gone = eventually(Duration::from_secs(10), || {
-        client.get_connection().is_err().then_some(())
-    });
+    let gone = eventually(Duration::from_secs(10), || client.get_connection().is_err().then_some(()));
     assert!(gone.is_some(), "the server stayed");
-    assert_eq!(
-        std::fs::read_dir(&temporary).unwrap().count(),
-        0,
-        "files stayed"
-    );
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "files stayed");
     std::fs::remove_dir(temporary).unwrap();
 }

@@ -22,16 +22,10 @@ fn state_written_by_redis_cell_goes_on_to_the_nanosecond() {
         // As it does there: whole milliseconds, rounded down.
         let ttl = (tat - now()) / 1_000_000;
         run::<()>(&mut connection, &format!("SET {key} {tat} PX {ttl}")).unwrap();
-        assert_eq!(
-            throttle(&mut connection, &format!("{key} 4 1 60"))[..3],
-            [0, 5, 4 - spent]
-        );
+        assert_eq!(throttle(&mut connection, &format!("{key} 4 1 60"))[..3], [0, 5, 4 - spent]);
         let state = snapshot(&mut connection);
         let new = tat + MINUTE;
-        assert_eq!(
-            state[key.as_bytes()],
-            (new.to_string().into_bytes(), (new + 999_999) / 1_000_000)
-        );
+        assert_eq!(state[key.as_bytes()], (new.to_string().into_bytes(), (new + 999_999) / 1_000_000));
     }
 }
 
@@ -41,11 +35,9 @@ fn redis_cell_could_read_the_state_that_is_written_here() {
     let server = Server::start();
     let mut connection = server.connect();
     let mut expected = Vec::new();
-    for (funnel, increment) in [
-        ("4 1 60", MINUTE),
-        ("0 7 3600", 514_285_714_285),
-        ("9 3 100000000", 33_333_333_333_333_333),
-    ] {
+    for (funnel, increment) in
+        [("4 1 60", MINUTE), ("0 7 3600", 514_285_714_285), ("9 3 100000000", 33_333_333_333_333_333)]
+    {
         let key = funnel.replace(' ', "/");
         let before = now() + increment;
         throttle(&mut connection, &format!("{key} {funnel}"));
@@ -54,10 +46,7 @@ fn redis_cell_could_read_the_state_that_is_written_here() {
     let state = snapshot(&mut connection);
     for (key, range) in expected {
         let (text, expires_at) = &state[key.as_bytes()];
-        assert!(
-            text.iter().all(u8::is_ascii_digit) && text[0] != b'0',
-            "{text:?}"
-        );
+        assert!(text.iter().all(u8::is_ascii_digit) && text[0] != b'0', "{text:?}");
         let tat: i64 = str::from_utf8(text).unwrap().parse().unwrap();
         assert!(range.contains(&tat), "{tat} is not in {range:?}");
         assert!(*expires_at >= tat / 1_000_000);
@@ -70,11 +59,7 @@ fn a_replica_of_a_redis_cell_primary_takes_its_calls() {
     let replica = Server::start();
     let primary = RedisCell::listen();
     let mut connection = replica.connect();
-    run::<()>(
-        &mut connection,
-        &format!("REPLICAOF 127.0.0.1 {}", primary.port),
-    )
-    .unwrap();
+    run::<()>(&mut connection, &format!("REPLICAOF 127.0.0.1 {}", primary.port)).unwrap();
     let mut stream = primary.accept(&[
         "SELECT 0",
         "cl.throttle key 4 1 3600",
@@ -84,19 +69,11 @@ fn a_replica_of_a_redis_cell_primary_takes_its_calls() {
         "CL.THROTTLE packets 999 1 3600 -500",
         "CL.THROTTLE other 15 30 86400 5",
     ]);
-    wait_until("the calls have arrived", || {
-        snapshot(&mut connection).len() == 3
-    });
+    wait_until("the calls have arrived", || snapshot(&mut connection).len() == 3);
     run::<()>(&mut connection, "REPLICAOF NO ONE").unwrap();
     assert_eq!(throttle(&mut connection, "key 4 1 3600")[..3], [0, 5, 1]);
-    assert_eq!(
-        throttle(&mut connection, "other 15 30 86400 0")[..3],
-        [0, 16, 11]
-    );
-    assert_eq!(
-        throttle(&mut connection, "packets 999 1 3600 0")[..3],
-        [0, 1000, 600]
-    );
+    assert_eq!(throttle(&mut connection, "other 15 30 86400 0")[..3], [0, 16, 11]);
+    assert_eq!(throttle(&mut connection, "packets 999 1 3600 0")[..3], [0, 1000, 600]);
     let _ = stream.flush();
 }
 
@@ -141,12 +118,7 @@ fn a_library_is_put_in_the_place_of_the_one_in_use_and_a_restart_takes_it() {
     fs::create_dir_all(&folder).unwrap();
     let library = folder.join("libredis_cell.so");
     fs::copy(module(), &library).unwrap();
-    let mut server = Server::start_bare(&[
-        "--loadmodule",
-        library.to_str().unwrap(),
-        "--appendonly",
-        "yes",
-    ]);
+    let mut server = Server::start_bare(&["--loadmodule", library.to_str().unwrap(), "--appendonly", "yes"]);
     let mut connection = server.connect();
     throttle(&mut connection, "key 4 1 3600");
 
@@ -154,11 +126,9 @@ fn a_library_is_put_in_the_place_of_the_one_in_use_and_a_restart_takes_it() {
     fs::copy(module(), &new).unwrap();
     fs::rename(&new, &library).unwrap();
     // Also code that has not run before.
-    for call in [
-        "CL.PTHROTTLE key 4 1 3600000",
-        "CL.MTHROTTLE key 4 1 3600 1 other 4 1 3600 1",
-        "CL.THROTTLE key 4 1 3600 9",
-    ] {
+    for call in
+        ["CL.PTHROTTLE key 4 1 3600000", "CL.MTHROTTLE key 4 1 3600 1 other 4 1 3600 1", "CL.THROTTLE key 4 1 3600 9"]
+    {
         run::<redis::Value>(&mut connection, call).unwrap();
     }
     run::<redis::Value>(&mut connection, "CL.THROTTLE key 4 1 x").unwrap_err();

@@ -33,9 +33,7 @@ fn main() {
         next: order.parse().ok(),
         chance: 0x9e37_79b9_7f4a_7c15,
     };
-    let mut connections: Vec<_> = (0..number(connections))
-        .map(|_| Connection::open(number(port) as u16))
-        .collect();
+    let mut connections: Vec<_> = (0..number(connections)).map(|_| Connection::open(number(port) as u16)).collect();
 
     let start = Instant::now();
     let mut left = calls;
@@ -143,14 +141,7 @@ impl Connection {
     fn open(port: u16) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Self {
-            stream,
-            output: Vec::new(),
-            input: Vec::new(),
-            calls: 0,
-            waiting: 0,
-            sent: Instant::now(),
-        }
+        Self { stream, output: Vec::new(), input: Vec::new(), calls: 0, waiting: 0, sent: Instant::now() }
     }
 
     fn send(&mut self, source: &mut Source) {
@@ -225,11 +216,7 @@ fn poll(connections: &[Connection]) -> Vec<bool> {
     const POLLIN: i16 = 1;
     let mut fds: Vec<_> = connections
         .iter()
-        .map(|connection| PollFd {
-            fd: connection.stream.as_raw_fd(),
-            events: POLLIN,
-            happened: 0,
-        })
+        .map(|connection| PollFd { fd: connection.stream.as_raw_fd(), events: POLLIN, happened: 0 })
         .collect();
     // SAFETY: `fds` are live, and as many as said.
     let ready = unsafe { poll(fds.as_mut_ptr(), fds.len() as u64, -1) };

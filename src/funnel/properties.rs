@@ -34,17 +34,8 @@ struct Quota {
 
 impl Quota {
     fn at(self, now: u64) -> Result<Funnel, Error> {
-        let (count, period) = (
-            NonZero::new(self.count).unwrap(),
-            NonZero::new(self.period).unwrap(),
-        );
-        Funnel::new(
-            Nanos(now),
-            self.max_burst,
-            count,
-            period,
-            self.nanos_per_unit,
-        )
+        let (count, period) = (NonZero::new(self.count).unwrap(), NonZero::new(self.period).unwrap());
+        Funnel::new(Nanos(now), self.max_burst, count, period, self.nanos_per_unit)
     }
 
     fn stated_at(self, now: u64, quantity: i64) -> Asked {
@@ -93,11 +84,8 @@ fn quota_of(
 fn valid_quota() -> impl Strategy<Value = (Quota, u64)> {
     let usual = quota_of(0..1_000_u64, 1..100_000_u64, 1..100_000_u64);
     let now = prop_oneof![Just(1_800_000_000_000_000_000), 1..1_u64 << 62];
-    (prop_oneof![quota(), usual], now).prop_filter("no such funnel", |&(quota, now)| {
-        quota
-            .at(now)
-            .is_ok_and(|funnel| funnel.tolerance.0 < 1 << 55)
-    })
+    (prop_oneof![quota(), usual], now)
+        .prop_filter("no such funnel", |&(quota, now)| quota.at(now).is_ok_and(|funnel| funnel.tolerance.0 < 1 << 55))
 }
 
 /// One step of a history: how the time moves, and how many tokens are asked for. Both as parts of what the funnel
@@ -144,10 +132,7 @@ fn history() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Quantity::OneMoreThanRemaining),
         1 => any_quantity().prop_map(Quantity::Any),
     ];
-    prop::collection::vec(
-        (pause, quantity).prop_map(|(pause, quantity)| Step { pause, quantity }),
-        1..30,
-    )
+    prop::collection::vec((pause, quantity).prop_map(|(pause, quantity)| Step { pause, quantity }), 1..30)
 }
 
 /// A call of a history, with all that it was decided from.
@@ -165,9 +150,7 @@ fn play(quota: Quota, start: u64, steps: &[Step]) -> Vec<Call> {
     let mut calls = Vec::new();
     for step in steps {
         let funnel = quota.at(now).unwrap();
-        let told = last
-            .and_then(|verdict| verdict.retry_after)
-            .map_or(0, |wait| wait.0);
+        let told = last.and_then(|verdict| verdict.retry_after).map_or(0, |wait| wait.0);
         now += match step.pause {
             Pause::No => 0,
             Pause::Nanosecond => 1,
@@ -178,20 +161,13 @@ fn play(quota: Quota, start: u64, steps: &[Step]) -> Vec<Call> {
         let Ok(funnel) = quota.at(now) else { break };
         let remaining = funnel.decide(tat, 0).remaining;
         let quantity = match step.quantity {
-            Quantity::Part(thousandths) => {
-                (i128::from(funnel.limit) * i128::from(thousandths) / 1_000) as i64
-            }
+            Quantity::Part(thousandths) => (i128::from(funnel.limit) * i128::from(thousandths) / 1_000) as i64,
             Quantity::Few(tokens) | Quantity::Any(tokens) => tokens,
             Quantity::Remaining => remaining.cast_signed(),
             Quantity::OneMoreThanRemaining => remaining.cast_signed() + 1,
         };
         let verdict = funnel.decide(tat, quantity);
-        calls.push(Call {
-            now,
-            tat,
-            quantity,
-            verdict,
-        });
+        calls.push(Call { now, tat, quantity, verdict });
         tat = after(tat, &verdict);
         last = Some(verdict);
     }

@@ -1,10 +1,6 @@
 //! The rule by example, with time as an argument.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::arithmetic_side_effects,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 
 use super::*;
 
@@ -23,19 +19,12 @@ struct Limiter {
 
 impl Limiter {
     fn new(max_burst: u64, count: u64, period: u64) -> Self {
-        Self {
-            max_burst,
-            count,
-            period,
-            tat: None,
-        }
+        Self { max_burst, count, period, tat: None }
     }
 
     /// A call at so many nanoseconds after the start.
     fn take(&mut self, time: u64, quantity: i64) -> Verdict {
-        let verdict = funnel(START + time, self.max_burst, self.count, self.period)
-            .unwrap()
-            .decide(self.tat, quantity);
+        let verdict = funnel(START + time, self.max_burst, self.count, self.period).unwrap().decide(self.tat, quantity);
         self.tat = match verdict.change {
             Change::Nothing => self.tat,
             Change::Store(tat) => Some(tat),
@@ -47,12 +36,7 @@ impl Limiter {
     /// The same, as (allowed, remaining, retry_after, reset_after).
     fn answer(&mut self, time: u64, quantity: i64) -> (bool, u64, Option<u64>, u64) {
         let verdict = self.take(time, quantity);
-        (
-            !verdict.limited,
-            verdict.remaining,
-            verdict.retry_after.map(|wait| wait.0),
-            verdict.reset_after.0,
-        )
+        (!verdict.limited, verdict.remaining, verdict.retry_after.map(|wait| wait.0), verdict.reset_after.0)
     }
 }
 
@@ -65,51 +49,19 @@ fn funnel(now: u64, max_burst: u64, count: u64, period: u64) -> Result<Funnel, E
 #[test]
 fn the_published_table_of_redis_cell() {
     let mut limiter = Limiter::new(4, 1, 1);
-    assert_eq!(
-        limiter.answer(0, 6),
-        (false, 5, None, 0),
-        "6 of 5 never pass"
-    );
+    assert_eq!(limiter.answer(0, 6), (false, 5, None, 0), "6 of 5 never pass");
     for taken in 1..=5 {
-        assert_eq!(
-            limiter.answer(0, 1),
-            (true, 5 - taken, None, taken * SECOND)
-        );
+        assert_eq!(limiter.answer(0, 1), (true, 5 - taken, None, taken * SECOND));
     }
     assert_eq!(limiter.answer(0, 1), (false, 0, Some(SECOND), 5 * SECOND));
-    assert_eq!(
-        limiter.answer(3_000_000_000, 1),
-        (true, 2, None, 3_000_000_000)
-    );
-    assert_eq!(
-        limiter.answer(3_100_000_000, 1),
-        (true, 1, None, 3_900_000_000)
-    );
-    assert_eq!(
-        limiter.answer(4_000_000_000, 1),
-        (true, 1, None, 4_000_000_000)
-    );
-    assert_eq!(
-        limiter.answer(8_000_000_000, 1),
-        (true, 4, None, 1_000_000_000)
-    );
-    assert_eq!(
-        limiter.answer(9_500_000_000, 1),
-        (true, 4, None, 1_000_000_000)
-    );
-    assert_eq!(
-        limiter.answer(9_500_000_000, 0),
-        (true, 4, None, 1_000_000_000),
-        "a look takes nothing"
-    );
-    assert_eq!(
-        limiter.answer(9_500_000_000, 2),
-        (true, 2, None, 3_000_000_000)
-    );
-    assert_eq!(
-        limiter.answer(9_500_000_000, 5),
-        (false, 2, Some(3_000_000_000), 3_000_000_000)
-    );
+    assert_eq!(limiter.answer(3_000_000_000, 1), (true, 2, None, 3_000_000_000));
+    assert_eq!(limiter.answer(3_100_000_000, 1), (true, 1, None, 3_900_000_000));
+    assert_eq!(limiter.answer(4_000_000_000, 1), (true, 1, None, 4_000_000_000));
+    assert_eq!(limiter.answer(8_000_000_000, 1), (true, 4, None, 1_000_000_000));
+    assert_eq!(limiter.answer(9_500_000_000, 1), (true, 4, None, 1_000_000_000));
+    assert_eq!(limiter.answer(9_500_000_000, 0), (true, 4, None, 1_000_000_000), "a look takes nothing");
+    assert_eq!(limiter.answer(9_500_000_000, 2), (true, 2, None, 3_000_000_000));
+    assert_eq!(limiter.answer(9_500_000_000, 5), (false, 2, Some(3_000_000_000), 3_000_000_000));
 }
 
 #[test]
@@ -128,19 +80,9 @@ fn the_textbook_funnel_lets_its_capacity_through_at_once() {
 
 #[test]
 fn a_call_passes_at_the_very_nanosecond_it_was_told() {
-    for (max_burst, count, period) in [
-        (0, 1, 1),
-        (0, 3, 1),
-        (6, 7, 11),
-        (0, 1_000_000_000, 1),
-        (0, 1, YEAR),
-    ] {
+    for (max_burst, count, period) in [(0, 1, 1), (0, 3, 1), (6, 7, 11), (0, 1_000_000_000, 1), (0, 1, YEAR)] {
         let mut limiter = Limiter::new(max_burst, count, period);
-        assert!(
-            !limiter
-                .take(0, i64::try_from(max_burst + 1).unwrap())
-                .limited
-        );
+        assert!(!limiter.take(0, i64::try_from(max_burst + 1).unwrap()).limited);
         let wait = limiter.take(0, 1).retry_after.unwrap().0;
         assert_eq!(limiter.answer(wait - 1, 1).2, Some(1));
         assert!(!limiter.take(wait, 1).limited);
@@ -159,11 +101,7 @@ fn rates_from_one_a_year_to_one_a_nanosecond() {
         (60_000_000_000, 60, 1),
     ] {
         let mut limiter = Limiter::new(2, count, period);
-        assert_eq!(
-            limiter.take(0, 1).reset_after,
-            Nanos(increment),
-            "{count} in {period} s"
-        );
+        assert_eq!(limiter.take(0, 1).reset_after, Nanos(increment), "{count} in {period} s");
         assert_eq!(limiter.take(0, 1).remaining, 1);
         assert_eq!(limiter.take(0, 1).remaining, 0);
         assert!(limiter.take(0, 1).limited);
@@ -185,15 +123,9 @@ fn quantities_in_bytes() {
     // A gigabit a second in packets of 1,500 bytes, a hundred of them at once: each takes 12 us.
     let mut limiter = Limiter::new(149_999, 125_000_000, 1);
     for packet in 1..=100 {
-        assert_eq!(
-            limiter.answer(0, 1_500),
-            (true, 150_000 - packet * 1_500, None, packet * 12_000)
-        );
+        assert_eq!(limiter.answer(0, 1_500), (true, 150_000 - packet * 1_500, None, packet * 12_000));
     }
-    assert_eq!(
-        limiter.answer(0, 1_500),
-        (false, 0, Some(12_000), 1_200_000)
-    );
+    assert_eq!(limiter.answer(0, 1_500), (false, 0, Some(12_000), 1_200_000));
     assert!(limiter.take(11_999, 1_500).limited);
     assert!(!limiter.take(12_000, 1_500).limited);
 }
@@ -202,15 +134,9 @@ fn quantities_in_bytes() {
 fn rounding_does_not_grow_with_the_quantity() {
     // A third of a second each is never a whole number of nanoseconds, three of them are exactly a second.
     let mut limiter = Limiter::new(2_999_999, 3, 1);
-    assert_eq!(
-        limiter.take(0, 3_000_000).reset_after,
-        Nanos(1_000_000 * SECOND)
-    );
+    assert_eq!(limiter.take(0, 3_000_000).reset_after, Nanos(1_000_000 * SECOND));
     let mut limiter = Limiter::new(2_999_999, 3, 1);
-    assert_eq!(
-        limiter.take(0, 2_999_999).reset_after,
-        Nanos(999_999_666_666_666)
-    );
+    assert_eq!(limiter.take(0, 2_999_999).reset_after, Nanos(999_999_666_666_666));
 }
 
 #[test]
@@ -228,10 +154,7 @@ fn a_tat_beyond_the_tolerance_limits_even_a_look() {
     let at_tolerance = funnel.decide(Some(Nanos(START + 5 * SECOND)), 0);
     assert_eq!((at_tolerance.limited, at_tolerance.remaining), (false, 0));
     let beyond = funnel.decide(Some(Nanos(START + 5 * SECOND + 1)), 0);
-    assert_eq!(
-        (beyond.limited, beyond.remaining, beyond.retry_after),
-        (true, 0, Some(Nanos(1)))
-    );
+    assert_eq!((beyond.limited, beyond.remaining, beyond.retry_after), (true, 0, Some(Nanos(1))));
     let last = funnel.decide(Some(Nanos(MAX)), 5);
     assert_eq!((last.limited, last.reset_after), (true, Nanos(MAX - START)));
     assert_eq!(last.retry_after, Some(Nanos(MAX - START)));
@@ -243,11 +166,7 @@ fn a_quantity_beyond_the_limit_never_passes() {
     for quantity in [6, 7, i64::MAX - 1, i64::MAX] {
         for tat in [None, Some(Nanos(START + 3 * SECOND)), Some(Nanos(MAX))] {
             let verdict = funnel.decide(tat, quantity);
-            assert!(
-                verdict.limited
-                    && verdict.retry_after.is_none()
-                    && verdict.change == Change::Nothing
-            );
+            assert!(verdict.limited && verdict.retry_after.is_none() && verdict.change == Change::Nothing);
         }
     }
 }
@@ -267,34 +186,12 @@ fn an_increment_under_a_nanosecond_does_not_exist() {
 fn the_extremes_of_every_argument_are_exact_or_an_error() {
     // max_burst
     assert_eq!(funnel(START, MAX, 1, 1), Err(Error::TooLarge));
-    assert_eq!(
-        funnel(START, MAX, 1_000_000_000, 1),
-        Err(Error::TooLarge),
-        "the limit itself overflows"
-    );
-    assert_eq!(
-        funnel(0, MAX - 1, 1_000_000_000, 1)
-            .unwrap()
-            .decide(None, i64::MAX)
-            .reset_after,
-        Nanos(MAX)
-    );
+    assert_eq!(funnel(START, MAX, 1_000_000_000, 1), Err(Error::TooLarge), "the limit itself overflows");
+    assert_eq!(funnel(0, MAX - 1, 1_000_000_000, 1).unwrap().decide(None, i64::MAX).reset_after, Nanos(MAX));
     assert_eq!(funnel(1, MAX - 1, 1_000_000_000, 1), Err(Error::TooLarge));
     // count
-    assert_eq!(
-        funnel(START, 0, MAX, MAX)
-            .unwrap()
-            .decide(None, 1)
-            .reset_after,
-        Nanos(SECOND)
-    );
-    assert_eq!(
-        funnel(START, 0, MAX, MAX - 1)
-            .unwrap()
-            .decide(None, 1)
-            .reset_after,
-        Nanos(SECOND - 1)
-    );
+    assert_eq!(funnel(START, 0, MAX, MAX).unwrap().decide(None, 1).reset_after, Nanos(SECOND));
+    assert_eq!(funnel(START, 0, MAX, MAX - 1).unwrap().decide(None, 1).reset_after, Nanos(SECOND - 1));
     // period
     assert_eq!(funnel(START, 0, 1, MAX), Err(Error::TooLarge));
     let longest = (MAX - START) / SECOND;
@@ -305,25 +202,12 @@ fn the_extremes_of_every_argument_are_exact_or_an_error() {
     assert_eq!(funnel(START, MAX - 1, 1, MAX), Err(Error::TooLarge));
     // now
     assert_eq!(funnel(MAX, 0, 1, 1), Err(Error::TooLarge));
-    assert_eq!(
-        funnel(MAX - SECOND, 0, 1, 1)
-            .unwrap()
-            .decide(None, 1)
-            .change,
-        Change::Store(Nanos(MAX))
-    );
+    assert_eq!(funnel(MAX - SECOND, 0, 1, 1).unwrap().decide(None, 1).change, Change::Store(Nanos(MAX)));
 }
 
 #[test]
 fn spans_round_up_exactly() {
-    for (nanos, seconds) in [
-        (0, 0),
-        (1, 1),
-        (SECOND, 1),
-        (2 * SECOND, 2),
-        (2 * SECOND + 1, 3),
-        (MAX, 9_223_372_037),
-    ] {
+    for (nanos, seconds) in [(0, 0), (1, 1), (SECOND, 1), (2 * SECOND, 2), (2 * SECOND + 1, 3), (MAX, 9_223_372_037)] {
         assert_eq!(Nanos(nanos).round_up(Nanos::PER_SECOND), seconds);
     }
 }

@@ -10,18 +10,9 @@ pub fn throttle(
     quantity: u64,
 ) -> RedisResult<(u16, Vec<(&'static str, i64)>)> {
     let (limited, limit, remaining, retry_after, reset_after): (bool, i64, i64, i64, i64) =
-        redis::cmd("CL.THROTTLE")
-            .arg(key)
-            .arg(max_burst)
-            .arg(count)
-            .arg(period)
-            .arg(quantity)
-            .query(connection)?;
-    let mut headers = vec![
-        ("X-RateLimit-Limit", limit),
-        ("X-RateLimit-Remaining", remaining),
-        ("X-RateLimit-Reset", reset_after),
-    ];
+        redis::cmd("CL.THROTTLE").arg(key).arg(max_burst).arg(count).arg(period).arg(quantity).query(connection)?;
+    let mut headers =
+        vec![("X-RateLimit-Limit", limit), ("X-RateLimit-Remaining", remaining), ("X-RateLimit-Reset", reset_after)];
     // -1 where the call was allowed, and where it asks for more than the limit and never will be.
     if retry_after >= 0 {
         headers.push(("Retry-After", retry_after));

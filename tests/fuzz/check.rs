@@ -30,24 +30,14 @@ pub fn check(bytes: &[u8]) {
         2 => Some(now.saturating_add(input.moment()).min(i64::MAX as u64)),
         _ => Some(now.saturating_sub(input.moment())),
     };
-    let unit = [
-        Nanos::PER_SECOND,
-        Nanos::PER_MILLISECOND,
-        NonZero::<u64>::MIN,
-    ][usize::from(flags / 4 % 3)];
+    let unit = [Nanos::PER_SECOND, Nanos::PER_MILLISECOND, NonZero::<u64>::MIN][usize::from(flags / 4 % 3)];
     let [max_burst, count, period, quantity] = [(); 4].map(|()| input.integer());
     if let (Some(count), Some(period)) = (NonZero::new(count), NonZero::new(period)) {
         rule(now, tat, max_burst, count, period, unit, quantity as i64);
     }
     assert_eq!(Nanos(now).round_up(unit), now.div_ceil(unit.get()));
-    assert_eq!(
-        Decimal::new(quantity).as_bytes(),
-        quantity.to_string().as_bytes()
-    );
-    assert_eq!(
-        decimal::format_moment(quantity >> 1).as_slice(),
-        format!("{:019}", quantity >> 1).as_bytes()
-    );
+    assert_eq!(Decimal::new(quantity).as_bytes(), quantity.to_string().as_bytes());
+    assert_eq!(decimal::format_moment(quantity >> 1).as_slice(), format!("{:019}", quantity >> 1).as_bytes());
     text(input.0);
     let same_wrong_byte = |byte| {
         // Checked as blocks, two of the same must not cancel out.
@@ -76,14 +66,12 @@ fn rule(
         period: i128::from(period.get()) * i128::from(unit.get()),
         quantity: quantity.into(),
     };
-    let expected = asked
-        .told(tat.map(i128::from))
-        .map_err(|refused| match refused {
-            Refused::TooFast => Error::TooFast,
-            Refused::TooLarge => Error::TooLarge,
-        });
-    let decided = Funnel::new(Nanos(now), max_burst, count, period, unit)
-        .map(|funnel| funnel.decide(tat.map(Nanos), quantity));
+    let expected = asked.told(tat.map(i128::from)).map_err(|refused| match refused {
+        Refused::TooFast => Error::TooFast,
+        Refused::TooLarge => Error::TooLarge,
+    });
+    let decided =
+        Funnel::new(Nanos(now), max_burst, count, period, unit).map(|funnel| funnel.decide(tat.map(Nanos), quantity));
     assert_eq!(decided.map(told), expected, "{asked:?} on {tat:?}");
 }
 
@@ -107,18 +95,11 @@ pub fn told(verdict: Verdict) -> Told {
 fn text(bytes: &[u8]) {
     let expected = std::str::from_utf8(bytes)
         .ok()
-        .filter(|text| {
-            (1..=30).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
-        })
+        .filter(|text| (1..=30).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit()))
         .and_then(|text| text.parse::<i64>().ok())
         .map(|number| number as u64);
     let state = expected.filter(|_| bytes.len() == 19);
-    assert_eq!(
-        decimal::parse_moment(bytes),
-        state,
-        "{}",
-        bytes.escape_ascii()
-    );
+    assert_eq!(decimal::parse_moment(bytes), state, "{}", bytes.escape_ascii());
     let short = expected.filter(|_| bytes.len() <= 9 && bytes[0] != b'0');
     let parsed = decimal::parse_short(bytes).map(u64::from);
     assert_eq!(parsed, short, "{}", bytes.escape_ascii());

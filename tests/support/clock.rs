@@ -18,10 +18,7 @@ impl Clock {
         let folder = new_folder();
         let path = folder.join("clock");
         fs::write(&path, now.to_ne_bytes()).unwrap();
-        let clock = Self {
-            file: File::options().write(true).open(&path).unwrap(),
-            folder,
-        };
+        let clock = Self { file: File::options().write(true).open(&path).unwrap(), folder };
         let environment = [("LD_PRELOAD", library()), ("CLOCK", path)];
         let module = module();
         let arguments = ["--loadmodule", module.to_str().unwrap()];

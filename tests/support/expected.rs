@@ -13,8 +13,7 @@ pub const NAMES: [&str; 4] = ["max_burst", "count", "period", "quantity"];
 pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 pub const NOT_A_STATE: &str = "ERR the key holds no rate limiter state";
 pub const TOO_FAST: &str = "ERR count and period allow more than one token per nanosecond";
-pub const TOO_LARGE: &str =
-    "ERR max_burst, count and period make a funnel that leaks beyond the year 2262";
+pub const TOO_LARGE: &str = "ERR max_burst, count and period make a funnel that leaks beyond the year 2262";
 
 pub fn arity(name: &str) -> String {
     format!("ERR wrong number of arguments for '{name}' command")
@@ -33,10 +32,7 @@ pub fn not_an_integer(name: &str) -> String {
 }
 
 pub fn below_least(name: &str) -> String {
-    format!(
-        "ERR {name} must be {} or more",
-        least(name).unwrap_or_default()
-    )
+    format!("ERR {name} must be {} or more", least(name).unwrap_or_default())
 }
 
 /// None for a quantity: below 0 it gives back.
@@ -61,11 +57,7 @@ pub fn expected(call: &[Vec<u8>], now: i128, found: Found) -> Result<Told, Strin
 }
 
 /// What each group of a `CL.MTHROTTLE` has to get that is made now and finds this in its keys.
-pub fn expected_of_groups(
-    call: &[Vec<u8>],
-    now: i128,
-    found: impl Fn(&[u8]) -> Found,
-) -> Result<Vec<Told>, String> {
+pub fn expected_of_groups(call: &[Vec<u8>], now: i128, found: impl Fn(&[u8]) -> Found) -> Result<Vec<Told>, String> {
     if call.len() < 6 {
         return Err(arity("cl.mthrottle"));
     }
@@ -85,10 +77,7 @@ pub fn expected_of_groups(
             return Err(in_group(second + 1, same_key(first + 1)));
         }
     }
-    let found = keys
-        .iter()
-        .zip(1..)
-        .map(|(key, number)| found(key).map_err(|error| in_group(number, error.into())));
+    let found = keys.iter().zip(1..).map(|(key, number)| found(key).map_err(|error| in_group(number, error.into())));
     let found = found.collect::<Result<Vec<_>, String>>()?;
     let told = |asked: &[Asked]| -> Result<Vec<Told>, Refused> {
         let each = asked.iter().zip(&found);
@@ -99,33 +88,19 @@ pub fn expected_of_groups(
         return Ok(alone);
     }
     // If one is limited, none takes anything or gives anything back, and the others are not shown as if they refused.
-    let looks = asked.iter().map(|asked| Asked {
-        quantity: 0,
-        ..*asked
-    });
+    let looks = asked.iter().map(|asked| Asked { quantity: 0, ..*asked });
     let looks = told(&looks.collect::<Vec<_>>()).map_err(text)?;
-    let shown = alone
-        .iter()
-        .zip(looks)
-        .map(|(alone, look)| match alone.limited {
-            true => *alone,
-            false => Told {
-                limited: false,
-                retry_after: None,
-                ..look
-            },
-        });
+    let shown = alone.iter().zip(looks).map(|(alone, look)| match alone.limited {
+        true => *alone,
+        false => Told { limited: false, retry_after: None, ..look },
+    });
     Ok(shown.collect())
 }
 
 /// Its name in small letters, and the nanoseconds of its unit.
 pub fn name_and_unit(call: &[Vec<u8>]) -> (String, i128) {
     let name = String::from_utf8_lossy(&call[0]).to_lowercase();
-    let unit = if name == "cl.pthrottle" {
-        MILLISECOND
-    } else {
-        SECOND
-    };
+    let unit = if name == "cl.pthrottle" { MILLISECOND } else { SECOND };
     (name, unit)
 }
 
@@ -146,13 +121,7 @@ fn asked(arguments: &[Vec<u8>], now: i128, unit: i128) -> Result<Asked, String> 
     }
     let [max_burst, count, period, quantity] = integers;
     let period = period * unit;
-    let asked = Asked {
-        now,
-        max_burst,
-        count,
-        period,
-        quantity,
-    };
+    let asked = Asked { now, max_burst, count, period, quantity };
     asked.funnel().map_err(text)?;
     Ok(asked)
 }
@@ -204,11 +173,5 @@ fn text(refused: Refused) -> String {
 /// As a reply has it.
 pub fn in_units(told: Told, unit: i128) -> [i128; 5] {
     let units = |span: i128| (span + unit - 1) / unit;
-    [
-        told.limited.into(),
-        told.limit,
-        told.remaining,
-        told.retry_after.map_or(-1, units),
-        units(told.reset_after),
-    ]
+    [told.limited.into(), told.limit, told.remaining, told.retry_after.map_or(-1, units), units(told.reset_after)]
 }

@@ -40,16 +40,7 @@ pub struct Hostile {
 impl Hostile {
     pub fn key(&mut self) -> Bytes {
         let long = [b'k'; 300];
-        let keys: [&[u8]; 8] = [
-            b"",
-            b"a",
-            b"b",
-            b"\0",
-            b"a\0b",
-            b"\xff\xfe",
-            b"{tag}c",
-            &long,
-        ];
+        let keys: [&[u8]; 8] = [b"", b"a", b"b", b"\0", b"a\0b", b"\xff\xfe", b"{tag}c", &long];
         self.random.pick(&keys).to_vec()
     }
 
@@ -80,18 +71,11 @@ impl Hostile {
             let integer = match usual {
                 true => {
                     let most = self.random.pick(&[3, 30, 3000]);
-                    let integer =
-                        least(name).unwrap_or(0) as i64 + self.random.of_any_length() % most;
-                    if least(name).is_none() && self.random.one_in(4) {
-                        -integer
-                    } else {
-                        integer
-                    }
+                    let integer = least(name).unwrap_or(0) as i64 + self.random.of_any_length() % most;
+                    if least(name).is_none() && self.random.one_in(4) { -integer } else { integer }
                 }
                 false if self.random.one_in(4) => self.integer(),
-                false => self
-                    .integer()
-                    .max(least(name).map_or(i64::MIN, |least| least as i64)),
+                false => self.integer().max(least(name).map_or(i64::MIN, |least| least as i64)),
             };
             group.push(integer.to_string().into());
         }
@@ -134,9 +118,7 @@ impl Hostile {
     fn junk(&mut self) -> Bytes {
         match self.random.below(60) {
             0 => vec![b'1'; 10_000],
-            1..10 => (0..self.random.below(30))
-                .map(|_| self.random.bits() as u8)
-                .collect(),
+            1..10 => (0..self.random.below(30)).map(|_| self.random.bits() as u8).collect(),
             _ => self.random.pick(&NOT_INTEGERS).to_vec(),
         }
     }
@@ -152,9 +134,7 @@ impl Hostile {
         };
         match self.random.below(6) {
             0 => format!("{tat:019}").into(),
-            2 => (0..1 + self.random.below(30))
-                .map(|_| b'0' + self.random.below(10) as u8)
-                .collect(),
+            2 => (0..1 + self.random.below(30)).map(|_| b'0' + self.random.below(10) as u8).collect(),
             1 => format!("0{tat}").into(),
             _ => tat.to_string().into(),
         }
@@ -169,9 +149,7 @@ impl Hostile {
         let many: Vec<Bytes> = (0..600).map(|item| item.to_string().into()).collect();
         let many: Vec<&[u8]> = many.iter().map(Vec::as_slice).collect();
         let with = |name: &str, words: &[&[u8]]| -> Command {
-            let words = [name.as_bytes(), key]
-                .into_iter()
-                .chain(words.iter().copied());
+            let words = [name.as_bytes(), key].into_iter().chain(words.iter().copied());
             words.map(<[u8]>::to_vec).collect()
         };
         match self.random.below(40) {
@@ -182,10 +160,7 @@ impl Hostile {
             11 => with("INCR", &[]),
             12 => with("DECRBY", &[&integer]),
             13 => with("INCRBYFLOAT", &[b"0.5"]),
-            14 => with(
-                "APPEND",
-                &[self.random.pick(&["0", "7", "x", ""]).as_bytes()],
-            ),
+            14 => with("APPEND", &[self.random.pick(&["0", "7", "x", ""]).as_bytes()]),
             15 => with("SETRANGE", &[&small, b"1"]),
             16 => with("SETRANGE", &[b"0", b"9"]),
             17 => with("SETBIT", &[&small, b"1"]),

@@ -22,19 +22,13 @@ impl Ledger {
     fn open(connection: &mut impl ConnectionLike, key: &str) -> Self {
         assert_eq!(throttle(connection, &format!("{key} {FUNNEL}"))[0], 0);
         let tat: i64 = run(connection, &format!("GET {key}")).unwrap();
-        Self {
-            key: key.into(),
-            start: tat - INCREMENT,
-            acknowledged: AtomicI64::new(1),
-        }
+        Self { key: key.into(), start: tat - INCREMENT, acknowledged: AtomicI64::new(1) }
     }
 
     /// One for each of so many clients.
     pub fn open_some(server: &Server, count: usize) -> Vec<Self> {
         let mut connection = server.connect();
-        (0..count)
-            .map(|number| Self::open(&mut connection, &format!("ledger/{number}")))
-            .collect()
+        (0..count).map(|number| Self::open(&mut connection, &format!("ledger/{number}"))).collect()
     }
 
     /// Takes one token, which counts once the server has acknowledged it.
@@ -57,16 +51,9 @@ impl Ledger {
 
     /// The tokens taken by this state, which has to be exactly one that the limiter once had, its expiry included.
     pub fn taken(&self, snapshot: &Snapshot) -> i64 {
-        let (text, expires_at) = snapshot
-            .get(self.key.as_bytes())
-            .unwrap_or_else(|| panic!("{} is gone", self.key));
+        let (text, expires_at) = snapshot.get(self.key.as_bytes()).unwrap_or_else(|| panic!("{} is gone", self.key));
         let tat: i64 = str::from_utf8(text).unwrap().parse().unwrap();
-        assert_eq!(
-            (tat - self.start) % INCREMENT,
-            0,
-            "{} holds {tat}",
-            self.key
-        );
+        assert_eq!((tat - self.start) % INCREMENT, 0, "{} holds {tat}", self.key);
         assert_eq!(*expires_at, (tat + 999_999) / 1_000_000, "{}", self.key);
         (tat - self.start) / INCREMENT
     }

@@ -25,9 +25,8 @@ pub fn under_load<T, R: Send>(
     let over = AtomicBool::new(false);
     let (client, over) = (&client, &over);
     thread::scope(|scope| {
-        let threads: Vec<_> = (0..clients)
-            .map(|number| scope.spawn(move || client(number, &|| !over.load(Ordering::Relaxed))))
-            .collect();
+        let threads: Vec<_> =
+            (0..clients).map(|number| scope.spawn(move || client(number, &|| !over.load(Ordering::Relaxed)))).collect();
         let answer = {
             let _over = Over(over);
             body()
@@ -37,12 +36,8 @@ pub fn under_load<T, R: Send>(
     })
 }
 
-pub const MISTAKES: [&str; 4] = [
-    "CL.THROTTLE new 4 1 0",
-    "CL.THROTTLE new 4 1 x",
-    "CL.THROTTLE list 4 1 60",
-    "CL.THROTTLE text 4 1 60",
-];
+pub const MISTAKES: [&str; 4] =
+    ["CL.THROTTLE new 4 1 0", "CL.THROTTLE new 4 1 x", "CL.THROTTLE list 4 1 60", "CL.THROTTLE text 4 1 60"];
 
 /// Keys that are no limiters.
 pub fn spoil(connection: &mut Connection) {
@@ -78,11 +73,7 @@ pub fn mixed_call(connection: &mut Connection, client: usize, turn: usize) {
             let script = "redis.call('CL.THROTTLE', KEYS[2], 0, 1, 3600)
                           redis.call('CL.THROTTLE', KEYS[3], 1000000, 7, 60)
                           return redis.call('CL.THROTTLE', KEYS[1], 999, 1, 60, 3)";
-            redis::cmd("EVAL")
-                .arg(script)
-                .arg(&["3", &shared, "full", &own])
-                .query::<[i64; 5]>(connection)
-                .unwrap()[0]
+            redis::cmd("EVAL").arg(script).arg(&["3", &shared, "full", &own]).query::<[i64; 5]>(connection).unwrap()[0]
         }
         7 => {
             let mut pipeline = redis::pipe();
@@ -91,12 +82,9 @@ pub fn mixed_call(connection: &mut Connection, client: usize, turn: usize) {
             }
             pipeline.query::<Vec<[i64; 5]>>(connection).unwrap()[0][0]
         }
-        8 => {
-            run::<[i64; 5]>(connection, &format!("CL.PTHROTTLE {own} 1000000 7 60000")).unwrap()[0]
-        }
+        8 => run::<[i64; 5]>(connection, &format!("CL.PTHROTTLE {own} 1000000 7 60000")).unwrap()[0],
         9 => {
-            let call =
-                format!("CL.MTHROTTLE {own} 1000000 7 60 2 {shared} 99 7 60 1 {new}/m 4 1 60 1");
+            let call = format!("CL.MTHROTTLE {own} 1000000 7 60 2 {shared} 99 7 60 1 {new}/m 4 1 60 1");
             let reply: Vec<Value> = run(connection, &call).unwrap();
             redis::from_redis_value_ref(&reply[0]).unwrap()
         }

@@ -30,10 +30,7 @@ pub fn setting(name: &str, default: u64) -> u64 {
 }
 
 /// Runs a command that is written as a user types it, words split at spaces.
-pub fn run<T: FromRedisValue>(
-    connection: &mut impl redis::ConnectionLike,
-    line: &str,
-) -> RedisResult<T> {
+pub fn run<T: FromRedisValue>(connection: &mut impl redis::ConnectionLike, line: &str) -> RedisResult<T> {
     command(line).query(connection)
 }
 
@@ -92,22 +89,14 @@ impl Server {
         server.log()
     }
 
-    fn start_in(
-        environment: &[(&'static str, PathBuf)],
-        executable: &Path,
-        arguments: &[&str],
-    ) -> Self {
+    fn start_in(environment: &[(&'static str, PathBuf)], executable: &Path, arguments: &[&str]) -> Self {
         // Another process may take the port between our look and the server's.
         for _ in 0..5 {
             let mut server = Self::new(environment, executable, arguments);
             if server.launch() {
                 return server;
             }
-            assert!(
-                server.log().contains("in use"),
-                "the server did not start:\n{}",
-                server.log()
-            );
+            assert!(server.log().contains("in use"), "the server did not start:\n{}", server.log());
         }
         panic!("no free port");
     }
@@ -126,11 +115,7 @@ impl Server {
     /// Starts the process again, on the same port and in the same folder.
     pub fn restart(&mut self) {
         self.kill();
-        assert!(
-            self.launch(),
-            "the server did not start again:\n{}",
-            self.log()
-        );
+        assert!(self.launch(), "the server did not start again:\n{}", self.log());
     }
 
     /// Ends the process at once, as a crash does.
@@ -144,10 +129,7 @@ impl Server {
             // connections open.
             if !children.trim().is_empty() {
                 let kill = format!("kill -9 {children}");
-                let _ = Command::new("sh")
-                    .args(["-c", &kill])
-                    .stderr(Stdio::null())
-                    .status();
+                let _ = Command::new("sh").args(["-c", &kill]).stderr(Stdio::null()).status();
             }
         }
     }
@@ -176,23 +158,10 @@ impl Server {
     fn launch(&mut self) -> bool {
         let port = self.port.to_string();
         let folder = self.folder.to_str().unwrap();
-        let log = fs::File::options()
-            .append(true)
-            .create(true)
-            .open(self.folder.join("log"))
-            .unwrap();
+        let log = fs::File::options().append(true).create(true).open(self.folder.join("log")).unwrap();
         let mut command = Command::new(&self.executable);
         command
-            .args([
-                "--port",
-                &port,
-                "--bind",
-                "127.0.0.1",
-                "--dir",
-                folder,
-                "--save",
-                "",
-            ])
+            .args(["--port", &port, "--bind", "127.0.0.1", "--dir", folder, "--save", ""])
             .args(&self.arguments)
             // No server starts in a locale that the machine has not got.
             .env("LC_ALL", "C")
@@ -201,18 +170,14 @@ impl Server {
             .stdout(log.try_clone().unwrap())
             .stderr(log);
         let process = command.spawn().unwrap_or_else(|error| match error.kind() {
-            ErrorKind::NotFound => panic!(
-                "{} is not installed: see scripts/test",
-                self.executable.display()
-            ),
+            ErrorKind::NotFound => panic!("{} is not installed: see scripts/test", self.executable.display()),
             _ => panic!("{}: {error}", self.executable.display()),
         });
         self.process = Some(process);
         // Loading a large file takes a while, and so does a machine with two cores and many servers.
         eventually(Duration::from_secs(60), || {
             let gone = self.process.as_mut().unwrap().try_wait().unwrap().is_some();
-            let answers =
-                || -> RedisResult<String> { run(&mut self.client().get_connection()?, "PING") };
+            let answers = || -> RedisResult<String> { run(&mut self.client().get_connection()?, "PING") };
             (gone || answers().is_ok()).then_some(!gone)
         })
         .unwrap_or(false)
@@ -230,9 +195,7 @@ impl Drop for Server {
 
 fn connect(client: &Client) -> Connection {
     let connection = client.get_connection().unwrap();
-    connection
-        .set_read_timeout(Some(Duration::from_secs(30)))
-        .unwrap();
+    connection.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     connection
 }
 
@@ -267,9 +230,7 @@ pub fn snapshot(connection: &mut impl redis::ConnectionLike) -> Snapshot {
     )
     .invoke(connection)
     .unwrap();
-    rows.into_iter()
-        .map(|(key, text, expires_at)| (key, (text, expires_at)))
-        .collect()
+    rows.into_iter().map(|(key, text, expires_at)| (key, (text, expires_at))).collect()
 }
 
 /// One field of `INFO`.
@@ -283,8 +244,7 @@ pub fn info(connection: &mut impl redis::ConnectionLike, field: &str) -> String 
 
 /// Waits until it holds, for as long as a slow machine may need.
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    eventually(Duration::from_secs(30), || holds().then_some(()))
-        .unwrap_or_else(|| panic!("never happened: {what}"));
+    eventually(Duration::from_secs(30), || holds().then_some(())).unwrap_or_else(|| panic!("never happened: {what}"));
 }
 
 /// Asks until there is an answer or the time is over.
@@ -325,20 +285,12 @@ pub fn has_acl_categories() -> bool {
 
 /// The setting with which clients may load and unload modules. Redis 6.2 has none: there they always may.
 pub fn module_command() -> &'static [&'static str] {
-    if is_redis_6_2() {
-        &[]
-    } else {
-        &["--enable-module-command", "yes"]
-    }
+    if is_redis_6_2() { &[] } else { &["--enable-module-command", "yes"] }
 }
 
 /// The setting with which clients may call DEBUG. Redis 6.2 has none: there they always may.
 pub fn debug_command() -> &'static [&'static str] {
-    if is_redis_6_2() {
-        &[]
-    } else {
-        &["--enable-debug-command", "yes"]
-    }
+    if is_redis_6_2() { &[] } else { &["--enable-debug-command", "yes"] }
 }
 
 /// The module as users get it, built when the first test asks for it, so that it is never an old one.
@@ -347,13 +299,9 @@ pub fn module() -> PathBuf {
     MODULE
         .get_or_init(|| {
             let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-            let build = Command::new(env!("CARGO"))
-                .args(["build", "--release", "--quiet"])
-                .current_dir(root)
-                .status();
+            let build = Command::new(env!("CARGO")).args(["build", "--release", "--quiet"]).current_dir(root).status();
             assert!(build.unwrap().success(), "the release build failed");
-            let target = std::env::var_os("CARGO_TARGET_DIR")
-                .map_or_else(|| root.join("target"), PathBuf::from);
+            let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
             target.join("release/libredis_cell.so")
         })
         .clone()
@@ -383,9 +331,7 @@ pub fn free_port() -> u16 {
     let first = u16::try_from(std::process::id() % 800).unwrap() * 10;
     loop {
         let port = 11_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 9_000;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok()
-            && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok()
-        {
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok() {
             return port;
         }
     }
@@ -393,11 +339,7 @@ pub fn free_port() -> u16 {
 
 fn new_folder() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let name = format!(
-        "{}-{}",
-        std::process::id(),
-        NEXT.fetch_add(1, Ordering::Relaxed)
-    );
+    let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&folder).unwrap();
     folder
@@ -405,10 +347,5 @@ fn new_folder() -> PathBuf {
 
 /// Nanoseconds since the epoch, by this machine's clock.
 pub fn now() -> i64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap()
-        .as_nanos()
-        .try_into()
-        .unwrap()
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos().try_into().unwrap()
 }

@@ -44,9 +44,7 @@ impl Asked {
 
     /// How long these tokens take to leak. What does not fit in 128 bits is longer than any span that counts.
     pub fn span(&self, tokens: i128) -> i128 {
-        tokens
-            .checked_mul(self.period)
-            .map_or(i128::MAX / 4, |product| product / self.count)
+        tokens.checked_mul(self.period).map_or(i128::MAX / 4, |product| product / self.count)
     }
 
     /// Whether there is such a funnel at all.
@@ -93,11 +91,7 @@ impl Asked {
             remaining: self.most_tokens_within(tolerance - reset_after),
             retry_after: (limited && !never).then_some(wait),
             reset_after,
-            change: if !limited && new_tat > base {
-                Change::Store(new_tat)
-            } else {
-                Change::Nothing
-            },
+            change: if !limited && new_tat > base { Change::Store(new_tat) } else { Change::Nothing },
         })
     }
 
