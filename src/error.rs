@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::redis::ErrorReply;
+
 /// Why a call was refused. A refused call has changed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Error {
@@ -29,11 +31,20 @@ pub enum Error {
     SameKey(usize),
 }
 
-/// An error, and in a call of several limits the one it is about: 1, 2, …
+/// A command's error: why, and in a call of several limits which of them it is about: 1, 2, …
 #[derive(Debug, Error)]
-pub enum Refusal {
+pub enum CommandError {
     #[error(transparent)]
     Call(#[from] Error),
     #[error("{0} (group {1})")]
     Group(Error, usize),
+}
+
+impl From<CommandError> for ErrorReply {
+    fn from(error: CommandError) -> Self {
+        match error {
+            CommandError::Call(Error::WrongArity) => Self::WrongArity,
+            other => Self::Text(other.to_string()),
+        }
+    }
 }

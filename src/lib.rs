@@ -2,11 +2,10 @@
 //!
 //! This is the table of contents: the module's name and its commands. One call reads from top to bottom in
 //! `throttle.rs`, or in `mthrottle.rs` for several limits at once; it decides by `funnel.rs`, keeps its state by
-//! `state.rs` and fails by `error.rs`. `redis.rs` stands between them and the server.
+//! `state.rs` and fails by `error.rs`. `redis/` stands between them and the server.
 
 mod counts;
 mod decimal;
-mod docs;
 mod error;
 mod funnel;
 mod mthrottle;
@@ -25,24 +24,26 @@ mod model;
 #[path = "../tests/fuzz/check.rs"]
 mod check;
 
-use std::ffi::{CStr, c_int};
+use std::ffi::c_int;
 
-use docs::Parameter;
-use redis::{Command, handler};
+use funnel::Unit;
+use redis::{Command, Module, Parameter, handler, module};
 
-/// As in `MODULE LIST`.
-const NAME: &CStr = c"redis-cell";
-const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// `VERSION` as `MODULE LIST` shows it: 10203 is 1.2.3.
-const VERSION_NUMBER: c_int = number(env!("CARGO_PKG_VERSION_MAJOR")) * 10000
-    + number(env!("CARGO_PKG_VERSION_MINOR")) * 100
-    + number(env!("CARGO_PKG_VERSION_PATCH"));
+static MODULE: Module = Module {
+    name: c"redis-cell",
+    version: env!("CARGO_PKG_VERSION"),
+    version_number: number(env!("CARGO_PKG_VERSION_MAJOR")) * 10000
+        + number(env!("CARGO_PKG_VERSION_MINOR")) * 100
+        + number(env!("CARGO_PKG_VERSION_PATCH")),
+    commands: &COMMANDS,
+};
+module!(MODULE);
 
 static COMMANDS: [Command; 3] = [
     // CL.THROTTLE key max_burst count period [quantity]
     Command {
         name: c"cl.throttle",
-        handler: handler!(throttle::cl_throttle),
+        handler: handler!(|context, arguments| throttle::throttle(context, arguments, Unit::Seconds)),
         summary: c"Takes tokens from a rate limiter, if it has that many. Times are in seconds.",
         complexity: c"O(1)",
         parameters: &[KEY, MAX_BURST, COUNT, SECONDS, QUANTITY.optional()],
@@ -50,7 +51,7 @@ static COMMANDS: [Command; 3] = [
     // CL.PTHROTTLE key max_burst count period [quantity]
     Command {
         name: c"cl.pthrottle",
-        handler: handler!(throttle::cl_pthrottle),
+        handler: handler!(|context, arguments| throttle::throttle(context, arguments, Unit::Milliseconds)),
         summary: c"Takes tokens from a rate limiter, if it has that many. Times are in milliseconds.",
         complexity: c"O(1)",
         parameters: &[KEY, MAX_BURST, COUNT, MILLISECONDS, QUANTITY.optional()],
@@ -58,7 +59,7 @@ static COMMANDS: [Command; 3] = [
     // CL.MTHROTTLE key max_burst count period quantity [key max_burst count period quantity ...]
     Command {
         name: c"cl.mthrottle",
-        handler: handler!(mthrottle::cl_mthrottle),
+        handler: handler!(mthrottle::mthrottle),
         summary: c"Takes tokens from several rate limiters, if all have that many. Times are in seconds.",
         complexity: c"O(N log N), N being the number of limiters",
         parameters: &[Parameter::repeated(c"limit", &[KEY, MAX_BURST, COUNT, SECONDS, QUANTITY])],
