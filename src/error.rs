@@ -20,6 +20,8 @@ pub enum Error {
     TooFast,
     #[error("ERR max_burst, count and period make a funnel that leaks beyond the year 2262")]
     TooLarge,
+    #[error("ERR quantity makes a debt that leaks beyond the year 2262")]
+    DebtTooLong,
     /// The text that the server's own commands reply with.
     #[error("WRONGTYPE Operation against a key holding the wrong kind of value")]
     WrongType,

@@ -6,8 +6,9 @@
 //!   expects to be let through, and `max_burst` more at the same moment.
 //! * **rate**: `count` tokens per `period`, the pace at which room comes back. 30 per 60 s makes room for one token
 //!   every 2 s, not for 30 at the end of each minute.
-//! * **quantity**: the tokens that one call asks for, all or none; 0 asks how full the funnel is, and a negative
-//!   quantity gives tokens back.
+//! * **quantity**: the tokens that one call asks for; 0 asks how full the funnel is, and a negative quantity gives
+//!   tokens back. A call takes all of them or none, or as many as there are, or all in any case: the funnel is then in
+//!   **debt**, and all others are limited until it has leaked.
 //! * **remaining**: the most tokens that a next call, right now, would be allowed.
 //! * **retry_after**: how long a limited caller has to wait until the same call is allowed, if nobody else takes tokens.
 //! * **reset_after**: how long until the funnel is empty, so that the full burst is there again.
@@ -90,16 +91,31 @@ enum Period {
     Long(NonZero<u128>),
 }
 
+/// How a call takes tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taking {
+    /// All that it asks for, or none.
+    AllOrNone,
+    /// All that it asks for, if need be into debt.
+    InAnyCase,
+    /// As many as there are, up to what it asks for.
+    UpTo,
+}
+
 /// What a call is told, and what it leaves behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
-    /// The call may not go ahead and has taken nothing.
+    /// There was less than the call asked for; of a call that takes up to that many, nothing.
     pub limited: bool,
+    /// Tokens that it took. None are taken by a look, by giving back, and by a call that asked for all or none and is
+    /// limited.
+    pub taken: u64,
     /// Tokens that the funnel holds: `max_burst + 1`.
     pub limit: u64,
     /// Tokens that a next call would be allowed now: 0 to `limit`.
     pub remaining: u64,
-    /// How long to wait until this call is allowed; none if it was, or if it asks for more than `limit` and never will be.
+    /// None if the call got all that it asked for, or asks for all or none of more than `limit` and never will. Else how
+    /// long to wait until it is allowed, until the debt is paid, or until one more token is there.
     pub retry_after: Option<Span>,
     /// How long until the funnel is empty.
     pub reset_after: Span,
@@ -167,14 +183,32 @@ impl Quota {
 }
 
 impl Funnel {
-    /// Decides a call of `quantity` tokens on the stored `tat`; none stands for an empty funnel.
+    /// Decides a call of `quantity` tokens on the stored `tat`; none stands for an empty funnel. A negative quantity gives
+    /// tokens back, however the call takes.
+    ///
+    /// Errors: `DebtTooLong` if a debt could only be paid beyond the year 2262.
     #[inline(always)]
-    pub fn decide(&self, tat: Option<Moment>, quantity: i64) -> Verdict {
-        let backlog = Span(tat.map_or(0, |tat| tat.0.saturating_sub(self.now.0)));
-        match u64::try_from(quantity) {
-            Ok(quantity) => self.take(backlog, quantity),
-            Err(_) => self.give_back(tat.is_some(), backlog, quantity.unsigned_abs()),
+    pub fn decide(&self, tat: Option<Moment>, taking: Taking, quantity: i64) -> Result<Verdict, Error> {
+        let backlog = self.backlog(tat);
+        let Ok(quantity) = u64::try_from(quantity) else {
+            return Ok(self.give_back(tat.is_some(), backlog, quantity.unsigned_abs()));
+        };
+        match taking {
+            Taking::AllOrNone => Ok(self.take(backlog, quantity)),
+            Taking::InAnyCase => self.charge(backlog, quantity),
+            Taking::UpTo => Ok(self.take_up_to(backlog, quantity)),
         }
+    }
+
+    /// What a call gets that takes nothing.
+    pub fn look(&self, tat: Option<Moment>) -> Verdict {
+        self.take(self.backlog(tat), 0)
+    }
+
+    /// How long until the funnel is empty, if nothing more is taken.
+    #[inline(always)]
+    fn backlog(&self, tat: Option<Moment>) -> Span {
+        Span(tat.map_or(0, |tat| tat.0.saturating_sub(self.now.0)))
     }
 
     #[inline(always)]
@@ -191,10 +225,40 @@ impl Funnel {
             let remaining = if quantity == 1 { 0 } else { self.remaining(backlog) };
             return self.limited(backlog, remaining, Some(Span(backlog.0 - room)));
         }
+        self.taken(backlog, quantity, increment)
+    }
 
+    #[inline(always)]
+    fn charge(&self, backlog: Span, quantity: u64) -> Result<Verdict, Error> {
+        let increment = self.period.time_to_leak(quantity, self.count);
+        let time_left = Moment::LAST.0 - self.now.0;
+        if backlog.0.checked_add(increment.0).is_none_or(|reset_after| reset_after > time_left) {
+            return Err(Error::DebtTooLong);
+        }
+        let verdict = self.taken(backlog, quantity, increment);
+        let debt = verdict.reset_after.0.saturating_sub(self.tolerance.0);
+        Ok(Verdict { limited: debt > 0, retry_after: (debt > 0).then_some(Span(debt)), ..verdict })
+    }
+
+    #[inline(always)]
+    fn take_up_to(&self, backlog: Span, quantity: u64) -> Verdict {
+        let taken = quantity.min(self.remaining(backlog));
+        let verdict = self.taken(backlog, taken, self.period.time_to_leak(taken, self.count));
+        if taken == quantity {
+            return verdict;
+        }
+        let one_more = verdict.reset_after.0 + self.period.time_to_leak(1, self.count).0;
+        let wait = Span(one_more.saturating_sub(self.tolerance.0));
+        Verdict { limited: taken == 0, retry_after: Some(wait), ..verdict }
+    }
+
+    /// The tokens are poured in.
+    #[inline(always)]
+    fn taken(&self, backlog: Span, tokens: u64, increment: Span) -> Verdict {
         let reset_after = Span(backlog.0 + increment.0);
         Verdict {
             limited: false,
+            taken: tokens,
             limit: self.limit,
             remaining: self.remaining(reset_after),
             retry_after: None,
@@ -211,6 +275,7 @@ impl Funnel {
         let reset_after = Span(backlog.0.saturating_sub(decrement.0));
         Verdict {
             limited: false,
+            taken: 0,
             limit: self.limit,
             remaining: self.remaining(reset_after),
             retry_after: None,
@@ -223,7 +288,7 @@ impl Funnel {
         }
     }
 
-    /// The state of a funnel that will be empty in this time, no longer than the tolerance or a stored backlog.
+    /// The state of a funnel that will be empty in this time, which is known to end by `Moment::LAST`.
     #[inline(always)]
     fn store(&self, reset_after: Span) -> Change {
         Change::Store(Moment(self.now.0 + reset_after.0))
@@ -233,6 +298,7 @@ impl Funnel {
     fn limited(&self, backlog: Span, remaining: u64, retry_after: Option<Span>) -> Verdict {
         Verdict {
             limited: true,
+            taken: 0,
             limit: self.limit,
             remaining,
             retry_after,

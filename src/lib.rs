@@ -26,8 +26,10 @@ mod check;
 
 use std::ffi::c_int;
 
-use funnel::Unit;
+use funnel::{Taking, Unit};
+use mthrottle::mthrottle;
 use redis::{Command, Module, Parameter, handler, module};
+use throttle::throttle;
 
 static MODULE: Module = Module {
     name: c"redis-cell",
@@ -39,11 +41,12 @@ static MODULE: Module = Module {
 };
 module!(MODULE);
 
-static COMMANDS: [Command; 3] = [
+static COMMANDS: [Command; 8] = [
     // CL.THROTTLE key max_burst count period [quantity]
     Command {
         name: c"cl.throttle",
-        handler: handler!(|context, arguments| throttle::throttle(context, arguments, Unit::Seconds)),
+        handler: handler!(|context, arguments| throttle(context, arguments, Taking::AllOrNone, Unit::Seconds)),
+        since: c"1.0.0",
         summary: c"Takes tokens from a rate limiter, if it has that many. Times are in seconds.",
         complexity: c"O(1)",
         parameters: &[KEY, MAX_BURST, COUNT, SECONDS, QUANTITY.optional()],
@@ -51,18 +54,65 @@ static COMMANDS: [Command; 3] = [
     // CL.PTHROTTLE key max_burst count period [quantity]
     Command {
         name: c"cl.pthrottle",
-        handler: handler!(|context, arguments| throttle::throttle(context, arguments, Unit::Milliseconds)),
+        handler: handler!(|context, arguments| throttle(context, arguments, Taking::AllOrNone, Unit::Milliseconds)),
+        since: c"1.0.0",
         summary: c"Takes tokens from a rate limiter, if it has that many. Times are in milliseconds.",
         complexity: c"O(1)",
         parameters: &[KEY, MAX_BURST, COUNT, MILLISECONDS, QUANTITY.optional()],
     },
+    // CL.CHARGE key max_burst count period quantity
+    Command {
+        name: c"cl.charge",
+        handler: handler!(|context, arguments| throttle(context, arguments, Taking::InAnyCase, Unit::Seconds)),
+        since: c"1.1.0",
+        summary: c"Takes tokens from a rate limiter in any case, if need be into debt. Times are in seconds.",
+        complexity: c"O(1)",
+        parameters: &[KEY, MAX_BURST, COUNT, SECONDS, QUANTITY],
+    },
+    // CL.PCHARGE key max_burst count period quantity
+    Command {
+        name: c"cl.pcharge",
+        handler: handler!(|context, arguments| throttle(context, arguments, Taking::InAnyCase, Unit::Milliseconds)),
+        since: c"1.1.0",
+        summary: c"Takes tokens from a rate limiter in any case, if need be into debt. Times are in milliseconds.",
+        complexity: c"O(1)",
+        parameters: &[KEY, MAX_BURST, COUNT, MILLISECONDS, QUANTITY],
+    },
+    // CL.TAKE key max_burst count period quantity
+    Command {
+        name: c"cl.take",
+        handler: handler!(|context, arguments| throttle(context, arguments, Taking::UpTo, Unit::Seconds)),
+        since: c"1.1.0",
+        summary: c"Takes as many tokens as a rate limiter has, up to the quantity. Times are in seconds.",
+        complexity: c"O(1)",
+        parameters: &[KEY, MAX_BURST, COUNT, SECONDS, AT_MOST],
+    },
+    // CL.PTAKE key max_burst count period quantity
+    Command {
+        name: c"cl.ptake",
+        handler: handler!(|context, arguments| throttle(context, arguments, Taking::UpTo, Unit::Milliseconds)),
+        since: c"1.1.0",
+        summary: c"Takes as many tokens as a rate limiter has, up to the quantity. Times are in milliseconds.",
+        complexity: c"O(1)",
+        parameters: &[KEY, MAX_BURST, COUNT, MILLISECONDS, AT_MOST],
+    },
     // CL.MTHROTTLE key max_burst count period quantity [key max_burst count period quantity ...]
     Command {
         name: c"cl.mthrottle",
-        handler: handler!(mthrottle::mthrottle),
+        handler: handler!(|context, arguments| mthrottle(context, arguments, Unit::Seconds)),
+        since: c"1.0.0",
         summary: c"Takes tokens from several rate limiters, if all have that many. Times are in seconds.",
         complexity: c"O(N log N), N being the number of limiters",
         parameters: &[Parameter::repeated(c"limit", &[KEY, MAX_BURST, COUNT, SECONDS, QUANTITY])],
+    },
+    // CL.MPTHROTTLE key max_burst count period quantity [key max_burst count period quantity ...]
+    Command {
+        name: c"cl.mpthrottle",
+        handler: handler!(|context, arguments| mthrottle(context, arguments, Unit::Milliseconds)),
+        since: c"1.1.0",
+        summary: c"Takes tokens from several rate limiters, if all have that many. Times are in milliseconds.",
+        complexity: c"O(N log N), N being the number of limiters",
+        parameters: &[Parameter::repeated(c"limit", &[KEY, MAX_BURST, COUNT, MILLISECONDS, QUANTITY])],
     },
 ];
 
@@ -73,6 +123,7 @@ const SECONDS: Parameter = Parameter::integer(c"period", c"In seconds. 1 or more
 const MILLISECONDS: Parameter = Parameter::integer(c"period", c"In milliseconds. 1 or more.");
 const QUANTITY: Parameter =
     Parameter::integer(c"quantity", c"Tokens to take. 0 looks without taking, fewer give back.");
+const AT_MOST: Parameter = Parameter::integer(c"quantity", c"The most tokens to take. 0 looks without taking.");
 
 const fn number(digits: &str) -> c_int {
     match c_int::from_str_radix(digits, 10) {

@@ -1,39 +1,49 @@
-//! One limit, top to bottom: arguments, funnel, state, reply.
+//! A call on one limit, top to bottom: arguments, funnel, state, reply.
 
 use std::num::NonZero;
 
 use crate::counts::Outcome;
 use crate::decimal;
 use crate::error::{CommandError, Error};
-use crate::funnel::{Funnel, Moment, Quota, Span, Unit, Verdict};
+use crate::funnel::{Funnel, Moment, Quota, Span, Taking, Unit, Verdict};
 use crate::redis::{Argument, Context, now};
 use crate::state;
 
-/// `CL.THROTTLE key max_burst count period [quantity]`, and `CL.PTHROTTLE` with milliseconds for seconds
+/// `CL.THROTTLE`, `CL.CHARGE`, `CL.TAKE key max_burst count period [quantity]`, by how they take, and by their unit
+/// `CL.PTHROTTLE`, `CL.PCHARGE`, `CL.PTAKE`
 ///
-/// Takes `quantity` tokens (1 unless given) from the funnel at `key`, which holds `max_burst + 1` and leaks `count`
-/// every `period`, or none of them if it has not got that many. A negative quantity gives tokens back.
+/// Takes `quantity` tokens from the funnel at `key`, which holds `max_burst + 1` and leaks `count` every `period`. A
+/// quantity has to be given, but for `CL.THROTTLE`, where it is 1 without. A negative one gives tokens back.
 ///
-/// Replies with five integers: 0 if allowed or 1 if limited; the tokens that the funnel holds; those that are left;
-/// the time to wait before the same call is allowed, or -1 if it was or never will be; the time until the funnel is
+/// Replies with five integers: 0 if allowed or 1 if limited (of `CL.TAKE`, the tokens taken); the tokens that the funnel
+/// holds; those that are left; the time to wait, or -1 if there is nothing to wait for; the time until the funnel is
 /// empty. Times are rounded up.
 #[inline(always)]
-pub fn throttle(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
+pub fn throttle(
+    context: &Context,
+    arguments: &[Argument],
+    taking: Taking,
+    unit: Unit,
+) -> Result<Outcome, CommandError> {
     let (key, quota, quantity) = match arguments {
-        [_, key, max_burst, count, period] => (key, [max_burst, count, period], None),
         [_, key, max_burst, count, period, quantity] => (key, [max_burst, count, period], Some(quantity)),
+        [_, key, max_burst, count, period] if taking == Taking::AllOrNone => (key, [max_burst, count, period], None),
         _ => return Err(Error::WrongArity.into()),
     };
     let request = Request::parse(key, quota, unit, quantity, Moment(now()))?;
+    if taking == Taking::UpTo && request.quantity < 0 {
+        return Err(Error::Negative("quantity").into());
+    }
 
     let mut key = context.open_key(request.key);
-    let verdict = request.funnel.decide(state::read(&key)?, request.quantity);
+    let verdict = request.funnel.decide(state::read(&key)?, taking, request.quantity)?;
     state::write(&mut key, verdict.change);
     // What is announced may run other modules' code, which may do anything to the key.
     drop(key);
     announce(context, &request, &verdict);
 
-    reply(context, &verdict, unit);
+    let first = if taking == Taking::UpTo { verdict.taken } else { verdict.limited.into() };
+    reply(context, first, &verdict, unit);
     Ok(Outcome::of(verdict.limited))
 }
 
@@ -81,22 +91,23 @@ fn one_or_more(argument: &Argument, name: &'static str) -> Result<NonZero<u64>, 
     u64::try_from(integer(argument, name)?).ok().and_then(NonZero::new).ok_or(Error::NotPositive(name))
 }
 
-/// Tells whoever listens to keyspace notifications that tokens were taken or that a call was limited.
+/// Tells whoever listens to keyspace notifications that tokens were taken, that a call was limited, or both.
 #[inline(always)]
 pub fn announce(context: &Context, request: &Request, verdict: &Verdict) {
+    if verdict.taken > 0 {
+        context.notify(c"cl.throttle", request.key);
+    }
     if verdict.limited {
         context.notify(c"cl.limited", request.key);
-    } else if request.quantity > 0 {
-        context.notify(c"cl.throttle", request.key);
     }
 }
 
-/// Replies as `CL.THROTTLE` does to one limit.
+/// One limit's five integers.
 #[inline(always)]
-pub fn reply(context: &Context, verdict: &Verdict, unit: Unit) {
+pub fn reply(context: &Context, first: u64, verdict: &Verdict, unit: Unit) {
     let units = |span: Span| span.round_up(unit).cast_signed();
     context.reply_array(5);
-    context.reply_integer(verdict.limited.into());
+    context.reply_integer(first.cast_signed());
     context.reply_integer(verdict.limit.cast_signed());
     context.reply_integer(verdict.remaining.cast_signed());
     context.reply_integer(verdict.retry_after.map_or(-1, units));

@@ -12,6 +12,8 @@ use crate::counts::{Counts, Outcome};
 pub struct Command {
     pub name: &'static CStr,
     pub handler: Handler,
+    /// The version that brought the command.
+    pub since: &'static CStr,
     pub summary: &'static CStr,
     pub complexity: &'static CStr,
     pub parameters: &'static [Parameter],
@@ -175,7 +177,7 @@ impl Command {
             version: &version,
             summary: self.summary.as_ptr(),
             complexity: self.complexity.as_ptr(),
-            since: SINCE.as_ptr(),
+            since: self.since.as_ptr(),
             history: ptr::null_mut(),
             // The reply depends on the clock.
             tips: c"nondeterministic_output".as_ptr(),
@@ -185,9 +187,6 @@ impl Command {
         })
     }
 }
-
-/// The version that brought the command.
-const SINCE: &CStr = c"1.0.0";
 
 fn length(length: usize) -> c_int {
     length.try_into().unwrap_or(c_int::MAX)

@@ -16,9 +16,8 @@ use std::num::NonZero;
 
 use crate::decimal;
 use crate::error::Error;
-use crate::funnel::{self, Moment, Quota, Span, Unit, Verdict};
-
-use crate::model::{Asked, Change, Refused, Told};
+use crate::funnel::{self, Moment, Quota, Span, Taking, Unit, Verdict};
+use crate::model::{Asked, Change, Refused, Told, Way};
 
 pub fn check(bytes: &[u8]) {
     let mut input = Input(bytes);
@@ -33,7 +32,8 @@ pub fn check(bytes: &[u8]) {
     let (unit, nanos) = units()[usize::from(flags / 4 % 2)];
     let [max_burst, count, period, quantity] = [(); 4].map(|()| input.integer());
     if let (Some(count), Some(period)) = (NonZero::new(count), NonZero::new(period)) {
-        rule(Quota { max_burst, count, period, unit }, now, tat, quantity as i64);
+        let (taking, _) = takings()[usize::from(flags / 8 % 3)];
+        rule(Quota { max_burst, count, period, unit }, now, tat, taking, quantity as i64);
     }
     assert_eq!(i128::from(Span(quantity).round_up(unit)), (i128::from(quantity) + nanos - 1) / nanos);
     let digits = decimal::format(quantity >> 1);
@@ -56,16 +56,22 @@ pub fn units() -> [(Unit, i128); 2] {
     [(Unit::Seconds, 1_000_000_000), (Unit::Milliseconds, 1_000_000)]
 }
 
-fn rule(quota: Quota, now: u64, tat: Option<u64>, quantity: i64) {
-    let expected = asked(quota, now, quantity).told(tat.map(i128::from)).map_err(refused);
-    let decided = quota.at(Moment(now)).map(|funnel| funnel.decide(tat.map(Moment), quantity));
-    assert_eq!(decided.map(told), expected, "{quantity} of {quota:?} at {now} on {tat:?}");
+pub fn takings() -> [(Taking, Way); 3] {
+    [(Taking::AllOrNone, Way::Throttle), (Taking::InAnyCase, Way::Charge), (Taking::UpTo, Way::Take)]
+}
+
+fn rule(quota: Quota, now: u64, tat: Option<u64>, taking: Taking, quantity: i64) {
+    let expected = asked(quota, now, taking, quantity).told(tat.map(i128::from)).map_err(refused);
+    let decided = quota.at(Moment(now)).and_then(|funnel| funnel.decide(tat.map(Moment), taking, quantity));
+    assert_eq!(decided.map(told), expected, "{taking:?} {quantity} of {quota:?} at {now} on {tat:?}");
 }
 
 /// A call in the second statement's words.
-pub fn asked(quota: Quota, now: u64, quantity: i64) -> Asked {
+pub fn asked(quota: Quota, now: u64, taking: Taking, quantity: i64) -> Asked {
+    let (_, way) = takings().into_iter().find(|(other, _)| *other == taking).unwrap();
     let (_, nanos) = units().into_iter().find(|(unit, _)| *unit == quota.unit).unwrap();
     Asked {
+        way,
         now: now.into(),
         max_burst: quota.max_burst.into(),
         count: quota.count.get().into(),
@@ -78,6 +84,7 @@ pub fn refused(refused: Refused) -> Error {
     match refused {
         Refused::TooFast => Error::TooFast,
         Refused::TooLarge => Error::TooLarge,
+        Refused::DebtTooLong => Error::DebtTooLong,
     }
 }
 
@@ -86,6 +93,7 @@ pub fn told(verdict: Verdict) -> Told {
     let span = |span: Span| i128::from(span.0);
     Told {
         limited: verdict.limited,
+        taken: verdict.taken.into(),
         limit: verdict.limit.into(),
         remaining: verdict.remaining.into(),
         retry_after: verdict.retry_after.map(span),
