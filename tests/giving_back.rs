@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use crate::persistence::commands;
+use crate::support::aof::commands;
 use crate::support::clock::Clock;
 use crate::support::{Server, info, now, run, throttle};
 

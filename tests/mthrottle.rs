@@ -2,8 +2,8 @@
 
 use redis::{Connection, Value};
 
-use crate::cluster::{SLOTS, add_slots, is_ok};
-use crate::persistence::commands;
+use crate::support::aof::commands;
+use crate::support::cluster::{SLOTS, add_slots, is_ok};
 use crate::support::random::Random;
 use crate::support::{Server, run, throttle, wait_until};
 

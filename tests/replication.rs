@@ -7,7 +7,8 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::support::ledger::Ledger;
-use crate::support::load::{MISTAKES, lasting, mixed_call, spoil, under_load};
+use crate::support::replication::{catch_up, replicate};
+use crate::support::traffic::{MISTAKES, lasting, mixed_call, spoil, under_load};
 use crate::support::{Server, info, run, snapshot, throttle, wait_until};
 
 /// Nothing but writes in the stream, and no waiting for a second replica to join in.
@@ -172,23 +173,4 @@ fn a_replica_promoted_after_a_crash_goes_on_from_what_it_was_sent() {
 
 fn role(server: &Server) -> String {
     info(&mut server.connect(), "role")
-}
-
-/// Makes it a replica, and waits until it has loaded the primary's data.
-pub fn replicate(replica: &Server, primary: &Server) {
-    let mut connection = replica.connect();
-    run::<()>(&mut connection, &format!("REPLICAOF 127.0.0.1 {}", primary.port)).unwrap();
-    let online = format!("port={},state=online", replica.port);
-    wait_until("synchronisation, as both see it", || {
-        let replicas: String = run(&mut primary.connect(), "INFO replication").unwrap();
-        replicas.contains(&online) && info(&mut connection, "master_link_status") == "up"
-    });
-}
-
-/// Waits until the replica has run all that the primary has sent.
-pub fn catch_up(replica: &Server, primary: &Server) {
-    let (mut replica, mut primary) = (replica.connect(), primary.connect());
-    wait_until("equal offsets", || {
-        info(&mut replica, "master_repl_offset") == info(&mut primary, "master_repl_offset")
-    });
 }

@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 use std::{fs, thread};
 
-use crate::support::load::under_load;
+use crate::support::traffic::under_load;
 use crate::support::{Server, module, module_command, now, run, snapshot, throttle, wait_until};
 
 const MINUTE: i64 = 60_000_000_000;

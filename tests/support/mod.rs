@@ -2,14 +2,17 @@
 //!
 //! `SERVER` names the server's executable (`redis-server` unless set); the module is the release build.
 
+pub mod aof;
 pub mod callbacks;
 pub mod clock;
+pub mod cluster;
 pub mod expected;
 pub mod hostile;
 pub mod ledger;
-pub mod load;
 pub mod model;
 pub mod random;
+pub mod replication;
+pub mod traffic;
 
 use std::collections::BTreeMap;
 use std::fs;
