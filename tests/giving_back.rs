@@ -4,7 +4,7 @@ use redis::Value;
 
 use crate::support::aof::commands;
 use crate::support::clock::Clock;
-use crate::support::{Server, info, now, run, throttle};
+use crate::support::{Server, info, run, throttle};
 
 const START: i64 = 1_790_000_000_123_456_789;
 
@@ -75,33 +75,4 @@ fn in_a_limited_whole_nothing_is_given_back() {
     assert!(!run::<bool>(&mut connection, "EXISTS b").unwrap());
     let reply: [i64; 5] = run(&mut connection, "CL.PTHROTTLE a 4 1 60000 -1").unwrap();
     assert_eq!(reply, [0, 5, 5, -1, 0]);
-}
-
-#[test]
-fn a_counter_is_refused_and_left_as_it_was() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    for _ in 0..5 {
-        run::<i64>(&mut connection, "INCR rate:u").unwrap();
-    }
-    for quantity in [-1, 0, 1] {
-        let call = format!("CL.THROTTLE rate:u 4 5 60 {quantity}");
-        let error = run::<Value>(&mut connection, &call).unwrap_err();
-        assert_eq!(error.detail(), Some("the key holds no rate limiter state"));
-    }
-    assert_eq!(run::<i64>(&mut connection, "INCR rate:u").unwrap(), 6);
-    // 18 digits and 20 are none either.
-    for text in [now() / 10, 123_456_789] {
-        run::<()>(&mut connection, &format!("SET rate:u {text}")).unwrap();
-        run::<Value>(&mut connection, "CL.THROTTLE rate:u 4 5 60").unwrap_err();
-    }
-}
-
-#[test]
-fn where_a_clock_is_not_set_the_state_has_zeros_in_front() {
-    let (_clock, server) = Clock::start(631_152_000_000_000_000);
-    let mut connection = server.connect();
-    throttle(&mut connection, "key 4 1 60");
-    assert_eq!(run::<String>(&mut connection, "GET key").unwrap(), "0631152060000000000");
-    assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 3, -1, 120]);
 }

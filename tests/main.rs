@@ -26,7 +26,6 @@ mod fuzz;
 mod giving_back;
 mod loading;
 mod maxmemory;
-mod moving;
 mod mthrottle;
 mod operating;
 mod other_modules;

@@ -9,7 +9,7 @@ use redis::{Connection, Value};
 use crate::support::aof::commands;
 use crate::support::ledger::Ledger;
 use crate::support::traffic::{lasting, mixed_call, under_load};
-use crate::support::{Server, info, run, snapshot, throttle, wait_until};
+use crate::support::{Server, command, info, run, snapshot, throttle, wait_until};
 
 const AOF: [&str; 4] = ["--appendonly", "yes", "--auto-aof-rewrite-percentage", "0"];
 const CLIENTS: usize = 4;
@@ -170,8 +170,7 @@ fn an_append_only_file_of_redis_cell_loads() {
     let mut server = Server::start_with(&AOF);
     server.kill();
     let _ = fs::remove_dir_all(server.folder.join("appendonlydir"));
-    let mut file = String::new();
-    for line in [
+    let lines = [
         "SELECT 0",
         "cl.throttle key 4 1 3600",
         "CL.THROTTLE key 4 1 3600 2",
@@ -179,13 +178,10 @@ fn an_append_only_file_of_redis_cell_loads() {
         "CL.THROTTLE other 15 30 86400",
         "CL.THROTTLE packets 999 1 3600 900",
         "CL.THROTTLE packets 999 1 3600 -500",
-    ] {
-        file += &format!("*{}\r\n", line.split(' ').count());
-        for word in line.split(' ') {
-            file += &format!("${}\r\n{word}\r\n", word.len());
-        }
-    }
-    fs::write(server.folder.join("appendonly.aof"), file).unwrap();
+    ];
+    // In the format of Redis 6, which newer servers convert.
+    fs::write(server.folder.join("appendonly.aof"), lines.map(|line| command(line).get_packed_command()).concat())
+        .unwrap();
     server.restart();
     let mut connection = server.connect();
     assert_eq!(throttle(&mut connection, "key 4 1 3600 0")[..3], [0, 5, 2]);
