@@ -154,20 +154,6 @@ fn an_error_names_the_group_and_the_argument_and_changes_nothing() {
 }
 
 #[test]
-fn its_keys_are_known_to_the_server() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    let keys: Vec<String> =
-        run(&mut connection, "COMMAND GETKEYS CL.MTHROTTLE a 4 1 60 1 b 4 1 60 1 c 4 1 60 1").unwrap();
-    assert_eq!(keys, ["a", "b", "c"]);
-    run::<()>(&mut connection, "ACL SETUSER limited on nopass +@all ~a ~b").unwrap();
-    run::<()>(&mut connection, "AUTH limited x").unwrap();
-    assert!(!mthrottle(&mut connection, "a 4 1 60 1 b 4 1 60 1").0);
-    let refused = error(&mut connection, "a 4 1 60 1 c 4 1 60 1");
-    assert!(refused.starts_with("NOPERM"), "{refused}");
-}
-
-#[test]
 fn many_groups_in_one_call() {
     let server = Server::start();
     let mut connection = server.connect();

@@ -5,6 +5,7 @@ use redis::{Connection, Value};
 
 use crate::support::callbacks::start;
 use crate::support::expected::{NOT_A_STATE, WRONG_TYPE, error_text, in_group, integers, limited_and_groups};
+use crate::support::needs::needs;
 use crate::support::random::Random;
 use crate::support::{Server, run, setting, throttle};
 
@@ -122,16 +123,18 @@ fn whoever_is_told_of_a_call_may_delete_or_rewrite_its_keys() {
     }
 }
 
-/// `new` comes from within the call that makes the key a string; Redis 6.2 has no such event. A callback that deletes the key
+/// `new` comes from within the call that makes the key a string. A callback that deletes the key
 /// there ends every server, and on Redis 8 one that rewrites it, as they do at the server's own `SET key value PX 1000`.
 #[test]
 fn whoever_is_told_of_a_new_key_may_let_it_expire() {
+    needs("an event for a new key (Redis 7)");
     let (server, mut connection) = start(&[]);
     for key in ["%", "one", "two"] {
         run::<()>(&mut connection, &format!("CB.DO new PEXPIRE {key} 1")).unwrap();
     }
     let reply = call(&server, &mut connection, "CL.THROTTLE one 4 1 60").unwrap();
     assert_eq!(integers(&reply), Some([0, 5, 4, -1, 60]));
+    assert_eq!(run::<i64>(&mut connection, "CB.COUNT new").unwrap(), 1);
     run::<()>(&mut connection, "FLUSHALL").unwrap();
     let line = "CL.MTHROTTLE one 4 1 60 1 two 4 1 60 1";
     let reply = call(&server, &mut connection, line).unwrap();

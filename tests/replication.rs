@@ -77,15 +77,6 @@ fn calls_that_take_nothing_are_not_replicated() {
     assert_ne!(info(&mut connection, "master_repl_offset"), offset);
 }
 
-#[test]
-fn a_replica_refuses_calls_as_it_refuses_any_write() {
-    let primary = Server::start_with(&SETTINGS);
-    let replica = Server::start();
-    replicate(&replica, &primary);
-    let error = run::<Value>(&mut replica.connect(), "CL.THROTTLE key 4 1 60").unwrap_err();
-    assert_eq!(error.code(), Some("READONLY"), "{error}");
-}
-
 /// No token is lost or taken twice when the roles are swapped while clients call.
 #[test]
 fn a_failover_under_load_lets_through_what_one_server_would_have() {

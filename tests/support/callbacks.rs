@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 
 use redis::Connection;
 
-use super::{Server, compiled, debug_command, module, run};
+use super::needs::debug_command;
+use super::{Server, compiled, module, run};
 
 /// With the module as well. Keys expire only when they are looked at.
 pub fn start(arguments: &[&str]) -> (Server, Connection) {
