@@ -4,6 +4,7 @@ use redis::Value;
 
 use crate::support::aof::commands;
 use crate::support::clock::Clock;
+use crate::support::replication::{Monitor, SETTINGS, replicate};
 use crate::support::{Server, info, run, throttle};
 
 const START: i64 = 1_790_000_000_123_456_789;
@@ -42,21 +43,30 @@ fn a_funnel_that_is_empty_again_has_no_key() {
 
 #[test]
 fn files_and_replicas_get_the_effect() {
-    let server = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let server = Server::start_with(&[&SETTINGS[..], &["--appendonly", "yes", "--appendfsync", "always"]].concat());
+    let replica = Server::start_bare(&[]);
+    replicate(&replica, &server);
+    let monitor = Monitor::start(&replica);
     let mut connection = server.connect();
     throttle(&mut connection, "key 4 1 3600 3");
+    let before: i64 = run(&mut connection, "GET key").unwrap();
     throttle(&mut connection, "key 4 1 3600 -1");
-    let tat: i64 = run(&mut connection, "GET key").unwrap();
+    let after: i64 = run(&mut connection, "GET key").unwrap();
     throttle(&mut connection, "key 4 1 3600 -5");
     assert_eq!(info(&mut connection, "rdb_changes_since_last_save"), "3");
+    // Of what is not there, nothing can be given back.
     throttle(&mut connection, "key 4 1 3600 -5");
     assert_eq!(info(&mut connection, "rdb_changes_since_last_save"), "3");
-    let words: Vec<String> = commands(&server.folder).iter().map(|words| words.join(" ")).collect();
-    // Redis 6.2 puts MULTI and EXEC around each.
-    let words: Vec<_> = words.iter().filter(|words| words.contains(" key")).collect();
-    assert_eq!(words.len(), 3, "{words:?}");
-    assert_eq!(*words[1], format!("SET key {tat} PXAT {}", (tat + 999_999) / 1_000_000));
-    assert_eq!(words[2], "DEL key");
+    run::<()>(&mut connection, "SET last 1").unwrap();
+
+    let set = |tat: i64| format!("SET key {tat} PXAT {}", (tat + 999_999) / 1_000_000);
+    let effects = [set(before), set(after), "DEL key".into()];
+    let file = commands(&server.folder).iter().map(|words| words.join(" ")).collect();
+    for mut words in [file, monitor.commands_until("last")] {
+        // Redis 6.2 puts MULTI and EXEC around each.
+        words.retain(|words: &String| words.contains(" key"));
+        assert_eq!(words, effects);
+    }
 }
 
 #[test]

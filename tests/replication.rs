@@ -7,12 +7,9 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::support::ledger::Ledger;
-use crate::support::replication::{catch_up, replicate};
+use crate::support::replication::{SETTINGS, catch_up, replicate};
 use crate::support::traffic::{MISTAKES, lasting, mixed_call, spoil, under_load};
 use crate::support::{Server, info, run, snapshot, throttle, wait_until};
-
-/// Nothing but writes in the stream, and no waiting for a second replica to join in.
-const SETTINGS: [&str; 4] = ["--repl-ping-replica-period", "3600", "--repl-diskless-sync-delay", "0"];
 
 #[test]
 fn under_mixed_load_replicas_equal_the_primary_and_need_no_module() {

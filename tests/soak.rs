@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use redis::{Connection, Value};
 
-use crate::support::replication::{catch_up, replicate};
+use crate::support::replication::{SETTINGS, catch_up, replicate};
 use crate::support::traffic::{spoil, under_load};
 use crate::support::{Server, command, info, run, setting, wait_until};
 
@@ -149,7 +149,7 @@ fn fifty_clients_get_exactly_the_burst_and_the_rate() {
 #[test]
 fn fifty_clients_get_exactly_the_burst_and_the_rate_through_a_promotion() {
     for rate in [100, 10_000] {
-        let servers = [Server::start(), Server::start()];
+        let servers = [Server::start_with(&SETTINGS), Server::start_with(&SETTINGS)];
         replicate(&servers[1], &servers[0]);
         let limiter = Limiter::open(&servers[0], rate);
         catch_up(&servers[1], &servers[0]);
