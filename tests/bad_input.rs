@@ -155,6 +155,7 @@ fn a_string_that_is_no_tat_is_refused_and_left_alone() {
     let server = server();
     let mut connection = server.connect();
     let not_a_tat: [&[u8]; 19] = [
+        // Somebody's counter; 18 digits; 20.
         b"5",
         b"179000000000000000",
         b"00000000000000000007",
@@ -180,6 +181,8 @@ fn a_string_that_is_no_tat_is_refused_and_left_alone() {
         let text = error_of(&mut connection, "key 15 30 60");
         assert_eq!(text, "ERR the key holds no rate limiter state", "{value:?}");
         run::<()>(&mut connection, "EXPIRE key 100").unwrap();
-        assert_eq!(error_of(&mut connection, "key 15 30 60 0"), text, "{value:?}");
+        for quantity in ["0", "-1"] {
+            assert_eq!(error_of(&mut connection, &format!("key 15 30 60 {quantity}")), text, "{value:?}");
+        }
     }
 }

@@ -86,30 +86,6 @@ fn waits_are_rounded_up_to_whole_seconds_exactly() {
 }
 
 #[test]
-fn the_key_expires_at_the_tats_millisecond_rounded_up() {
-    let (clock, server) = Clock::start(START);
-    let mut connection = server.connect();
-    let day = 86_400 * SECOND;
-    let midnight = START - START % day;
-    for (run_number, past_the_millisecond) in (1..).zip([0, 1, 2, 499_999, 500_000, 999_998, 999_999]) {
-        let now = midnight + run_number * day + past_the_millisecond;
-        clock.set(now);
-        // Two seconds to the nanosecond.
-        throttle(&mut connection, "key 0 1 2");
-        let tat: i64 = run(&mut connection, "GET key").unwrap();
-        assert_eq!(tat, now + 2 * SECOND);
-        let ttl: i64 = run(&mut connection, "PTTL key").unwrap();
-        let expires_at = (now / MILLISECOND + ttl) * MILLISECOND;
-        assert!((0..MILLISECOND).contains(&(expires_at - tat)), "{ttl} for {tat}");
-        clock.set(tat - 1);
-        assert!(run::<bool>(&mut connection, "EXISTS key").unwrap(), "gone too early");
-        // A server keeps a key for the millisecond in which it expires.
-        clock.set(expires_at + MILLISECOND);
-        assert!(!run::<bool>(&mut connection, "EXISTS key").unwrap(), "there too long");
-    }
-}
-
-#[test]
 fn when_the_clock_steps_back_limiters_drain_later_by_that_step_and_nothing_else_changes() {
     let (clock, server) = Clock::start(START);
     let mut connection = server.connect();
@@ -140,4 +116,41 @@ fn a_clock_at_the_end_of_its_range_is_an_error_and_no_crash() {
     assert!(error.to_string().contains("the year 2262"), "{error}");
     clock.set(START);
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
+}
+
+#[test]
+fn the_key_holds_the_tat_and_is_gone_after_its_millisecond_when_the_funnel_is_empty() {
+    let (clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    let day = 86_400 * SECOND;
+    let mut now = START - START % day;
+    // One token leaks in two seconds, or in a nanosecond: such a key would be gone at once if it were rounded down.
+    for (funnel, increment) in [("0 1 2", 2 * SECOND), ("0 1000000000 1", 1)] {
+        for past_the_millisecond in [0, 1, 2, 499_999, 500_000, 999_998, 999_999] {
+            now += day;
+            let tat = now + past_the_millisecond + increment;
+            clock.set(tat - increment);
+            throttle(&mut connection, &format!("key {funnel}"));
+            assert_eq!(run::<i64>(&mut connection, "GET key").unwrap(), tat);
+            let ttl: i64 = run(&mut connection, "PTTL key").unwrap();
+            let expires_at = now + ttl * MILLISECOND;
+            assert!((0..MILLISECOND).contains(&(expires_at - tat)), "{ttl} for {tat}");
+            clock.set(tat - 1);
+            assert!(run::<bool>(&mut connection, "EXISTS key").unwrap(), "gone too early");
+            // A server keeps a key for the millisecond in which it expires.
+            clock.set(expires_at + MILLISECOND);
+            assert!(!run::<bool>(&mut connection, "EXISTS key").unwrap(), "there too long");
+            assert_eq!(throttle(&mut connection, &format!("key {funnel} 0")), [0, 1, 1, -1, 0]);
+        }
+    }
+}
+
+#[test]
+fn where_a_clock_is_not_set_the_state_has_zeros_in_front() {
+    const YEAR_1990: i64 = 631_152_000_000_000_000;
+    let (_clock, server) = Clock::start(YEAR_1990);
+    let mut connection = server.connect();
+    throttle(&mut connection, "key 4 1 60");
+    assert_eq!(run::<String>(&mut connection, "GET key").unwrap(), "0631152060000000000");
+    assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 3, -1, 120]);
 }

@@ -1,18 +1,18 @@
 //! A limiter is one key: a cluster finds it, moves it and fails over with it.
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
 use redis::cluster::{ClusterClient, ClusterConnection};
-use redis::{Connection, RedisResult, Value};
+use redis::{RedisResult, Value};
 
-use crate::support::load::under_load;
+use crate::support::cluster::{SLOTS, add_slots, is_ok};
+use crate::support::needs::needs;
+use crate::support::traffic::under_load;
 use crate::support::{Server, command, eventually, info, run, snapshot, throttle, wait_until};
 
 const PRIMARIES: usize = 3;
-pub const SLOTS: usize = 16_384;
 
 #[test]
 fn each_limiter_is_on_the_node_of_its_slot() {
@@ -96,13 +96,8 @@ fn a_slot_that_moves_under_load_lets_through_what_one_server_would_have() {
 /// Valkey 9 moves slots by itself, and asks the modules beforehand.
 #[test]
 fn a_slot_that_the_servers_move_under_load_lets_through_what_one_server_would_have() {
+    needs("CLUSTER MIGRATESLOTS (Valkey 9)");
     let cluster = Cluster::start();
-    let [known]: [Value; 1] = run(&mut cluster.nodes[0].connect(), "COMMAND INFO CLUSTER|MIGRATESLOTS").unwrap();
-    let version: String = run(&mut cluster.nodes[0].connect(), "INFO server").unwrap();
-    assert_eq!(known != Value::Nil, version.contains("valkey_version:9"), "{version}");
-    if known == Value::Nil {
-        return;
-    }
     move_under_load(&cluster, |cluster, slot, from, to| {
         let mut source = cluster.nodes[from].connect();
         let target = id(&cluster.nodes[to]);
@@ -253,14 +248,4 @@ impl Cluster {
 
 fn id(node: &Server) -> String {
     run(&mut node.connect(), "CLUSTER MYID").unwrap()
-}
-
-/// Gives them to the node, while nobody has them.
-pub fn add_slots(node: &mut Connection, slots: Range<usize>) {
-    redis::cmd("CLUSTER").arg("ADDSLOTS").arg(slots.collect::<Vec<_>>()).exec(node).unwrap();
-}
-
-pub fn is_ok(node: &Server) -> bool {
-    let info: String = run(&mut node.connect(), "CLUSTER INFO").unwrap();
-    info.contains("cluster_state:ok")
 }

@@ -1,8 +1,9 @@
 //! A call does the same wherever it is made: transactions, scripts, pipelines, both protocols.
 
-use redis::{RedisResult, Value};
+use redis::Value;
 
-use crate::support::{Server, command, is_redis_6_2, run, throttle};
+use crate::support::needs::needs;
+use crate::support::{Server, command, run, throttle};
 
 #[test]
 fn in_multi_each_call_sees_the_ones_before_it() {
@@ -63,16 +64,11 @@ fn lua_rounds_integers_beyond_53_bits() {
 
 #[test]
 fn functions_call_it_like_lua() {
+    needs("functions (Redis 7)");
     let server = Server::start();
     let mut connection = server.connect();
     let library = "#!lua name=limits\nredis.register_function('take', function(keys) return redis.call('CL.THROTTLE', keys[1], 4, 1, 60) end)";
-    let loaded: RedisResult<String> = redis::cmd("FUNCTION").arg("LOAD").arg(library).query(&mut connection);
-    if is_redis_6_2() {
-        let error = loaded.expect_err("Redis 6.2 has no functions");
-        assert!(error.to_string().contains("unknown command"), "{error}");
-        return;
-    }
-    loaded.unwrap();
+    redis::cmd("FUNCTION").arg("LOAD").arg(library).exec(&mut connection).unwrap();
     assert_eq!(run::<[i64; 5]>(&mut connection, "FCALL take 1 key").unwrap(), [0, 5, 4, -1, 60]);
 }
 

@@ -2,9 +2,10 @@
 
 use redis::Value;
 
-use crate::persistence::commands;
+use crate::support::aof::commands;
 use crate::support::clock::Clock;
-use crate::support::{Server, info, now, run, throttle};
+use crate::support::replication::{Monitor, SETTINGS, replicate};
+use crate::support::{Server, info, run, throttle};
 
 const START: i64 = 1_790_000_000_123_456_789;
 
@@ -42,21 +43,30 @@ fn a_funnel_that_is_empty_again_has_no_key() {
 
 #[test]
 fn files_and_replicas_get_the_effect() {
-    let server = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let server = Server::start_with(&[&SETTINGS[..], &["--appendonly", "yes", "--appendfsync", "always"]].concat());
+    let replica = Server::start_bare(&[]);
+    replicate(&replica, &server);
+    let monitor = Monitor::start(&replica);
     let mut connection = server.connect();
     throttle(&mut connection, "key 4 1 3600 3");
+    let before: i64 = run(&mut connection, "GET key").unwrap();
     throttle(&mut connection, "key 4 1 3600 -1");
-    let tat: i64 = run(&mut connection, "GET key").unwrap();
+    let after: i64 = run(&mut connection, "GET key").unwrap();
     throttle(&mut connection, "key 4 1 3600 -5");
     assert_eq!(info(&mut connection, "rdb_changes_since_last_save"), "3");
+    // Of what is not there, nothing can be given back.
     throttle(&mut connection, "key 4 1 3600 -5");
     assert_eq!(info(&mut connection, "rdb_changes_since_last_save"), "3");
-    let words: Vec<String> = commands(&server.folder).iter().map(|words| words.join(" ")).collect();
-    // Redis 6.2 puts MULTI and EXEC around each.
-    let words: Vec<_> = words.iter().filter(|words| words.contains(" key")).collect();
-    assert_eq!(words.len(), 3, "{words:?}");
-    assert_eq!(*words[1], format!("SET key {tat} PXAT {}", (tat + 999_999) / 1_000_000));
-    assert_eq!(words[2], "DEL key");
+    run::<()>(&mut connection, "SET last 1").unwrap();
+
+    let set = |tat: i64| format!("SET key {tat} PXAT {}", (tat + 999_999) / 1_000_000);
+    let effects = [set(before), set(after), "DEL key".into()];
+    let file = commands(&server.folder).iter().map(|words| words.join(" ")).collect();
+    for mut words in [file, monitor.commands_until("last")] {
+        // Redis 6.2 puts MULTI and EXEC around each.
+        words.retain(|words: &String| words.contains(" key"));
+        assert_eq!(words, effects);
+    }
 }
 
 #[test]
@@ -75,33 +85,4 @@ fn in_a_limited_whole_nothing_is_given_back() {
     assert!(!run::<bool>(&mut connection, "EXISTS b").unwrap());
     let reply: [i64; 5] = run(&mut connection, "CL.PTHROTTLE a 4 1 60000 -1").unwrap();
     assert_eq!(reply, [0, 5, 5, -1, 0]);
-}
-
-#[test]
-fn a_counter_is_refused_and_left_as_it_was() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    for _ in 0..5 {
-        run::<i64>(&mut connection, "INCR rate:u").unwrap();
-    }
-    for quantity in [-1, 0, 1] {
-        let call = format!("CL.THROTTLE rate:u 4 5 60 {quantity}");
-        let error = run::<Value>(&mut connection, &call).unwrap_err();
-        assert_eq!(error.detail(), Some("the key holds no rate limiter state"));
-    }
-    assert_eq!(run::<i64>(&mut connection, "INCR rate:u").unwrap(), 6);
-    // 18 digits and 20 are none either.
-    for text in [now() / 10, 123_456_789] {
-        run::<()>(&mut connection, &format!("SET rate:u {text}")).unwrap();
-        run::<Value>(&mut connection, "CL.THROTTLE rate:u 4 5 60").unwrap_err();
-    }
-}
-
-#[test]
-fn where_a_clock_is_not_set_the_state_has_zeros_in_front() {
-    let (_clock, server) = Clock::start(631_152_000_000_000_000);
-    let mut connection = server.connect();
-    throttle(&mut connection, "key 4 1 60");
-    assert_eq!(run::<String>(&mut connection, "GET key").unwrap(), "0631152060000000000");
-    assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 3, -1, 120]);
 }

@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 
 use redis::Value;
 
-use crate::support::{Server, is_redis_6_2, module, module_command, run, throttle};
+use crate::support::needs::is_redis_6_2;
+use crate::support::{Server, module, module_command, run, throttle};
 
 #[test]
 fn one_line_in_the_log_names_the_version() {
@@ -21,20 +22,6 @@ fn the_server_lists_the_module_and_its_version() {
     let number: Vec<i64> = env!("CARGO_PKG_VERSION").split('.').map(|part| part.parse().unwrap()).collect();
     let number = number[0] * 10_000 + number[1] * 100 + number[2];
     assert!(info.contains(&format!("name=redis-cell,ver={number}")), "{info}");
-}
-
-#[test]
-fn the_command_is_registered_with_its_flags_and_its_key() {
-    let server = Server::start();
-    let Value::Array(info) = run(&mut server.connect(), "COMMAND INFO CL.THROTTLE").unwrap() else { panic!() };
-    let Value::Array(command) = &info[0] else { panic!("{info:?}") };
-    let Value::Array(flags) = &command[2] else { panic!("{info:?}") };
-    let mut flags: Vec<String> = flags.iter().map(|flag| redis::from_redis_value_ref(flag).unwrap()).collect();
-    flags.sort();
-    // "module" is the server's own addition on Redis 7 and later.
-    flags.retain(|flag| flag != "module");
-    assert_eq!(flags, ["denyoom", "fast", "write"]);
-    assert_eq!(command[3..6], [1, 1, 1].map(Value::Int));
 }
 
 #[test]

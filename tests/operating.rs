@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::support::{Server, has_acl_categories, is_redis_6_2, run};
+use crate::support::needs::needs;
+use crate::support::{Server, run};
 
 /// A reply of names and values, on either protocol.
 fn map(value: &Value) -> HashMap<String, Value> {
@@ -18,12 +19,9 @@ fn text(value: &Value) -> String {
 
 #[test]
 fn command_docs_explain_the_command_and_every_argument() {
+    needs("COMMAND DOCS (Redis 7)");
     let server = Server::start();
     let mut connection = server.connect();
-    // Redis 6.2 has no COMMAND DOCS.
-    if is_redis_6_2() {
-        return;
-    }
     for (command, unit) in
         [("cl.throttle", "In seconds"), ("cl.pthrottle", "In milliseconds"), ("cl.mthrottle", "In seconds")]
     {
@@ -50,26 +48,6 @@ fn command_docs_explain_the_command_and_every_argument() {
         assert!(text(&arguments[3]["summary"]).starts_with(unit));
         let optional: Vec<_> = arguments.iter().map(|argument| argument.contains_key("flags")).collect();
         assert_eq!(optional, [false, false, false, false, !several], "{command}");
-    }
-}
-
-#[test]
-fn key_specs_say_that_keys_are_read_and_updated() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    let keys = run::<Vec<String>>(&mut connection, "COMMAND GETKEYS CL.PTHROTTLE a 1 2 3").unwrap();
-    assert_eq!(keys, ["a"]);
-    // Redis 6.2 knows a command's keys, but not what it does with them.
-    if is_redis_6_2() {
-        return;
-    }
-    let keys: Vec<(String, Vec<String>)> =
-        run(&mut connection, "COMMAND GETKEYSANDFLAGS CL.MTHROTTLE a 1 2 3 4 b 1 2 3 4").unwrap();
-    let flags: Vec<String> = ["RW", "access", "update"].map(Into::into).to_vec();
-    assert_eq!(keys, [("a".to_string(), flags.clone()), ("b".to_string(), flags)]);
-    for (command, least) in [("cl.throttle", -5), ("cl.pthrottle", -5), ("cl.mthrottle", -6)] {
-        let info: Vec<Vec<Value>> = run(&mut connection, &format!("COMMAND INFO {command}")).unwrap();
-        assert_eq!(info[0][1], Value::Int(least));
     }
 }
 
@@ -157,21 +135,4 @@ fn notifications_are_off_by_default() {
     run::<()>(&mut connection, "PUBLISH last -").unwrap();
     subscriber.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     assert_eq!(subscriber.get_message().unwrap().get_channel_name(), "last");
-}
-
-/// Before Redis 7.2 a module cannot say so, and the command is granted by name: `+cl.throttle`.
-#[test]
-fn acl_categories_write_and_fast_include_the_commands() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    for category in ["write", "fast"] {
-        let commands: Vec<String> = run(&mut connection, &format!("ACL CAT {category}")).unwrap();
-        for command in ["cl.throttle", "cl.pthrottle", "cl.mthrottle"] {
-            assert_eq!(
-                commands.iter().any(|listed| listed == command),
-                has_acl_categories(),
-                "{command} in {category}"
-            );
-        }
-    }
 }

@@ -1,15 +1,15 @@
 //! What a restart brings back, from the append-only file and from snapshots, after a crash as well.
 
 use std::fs;
-use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
 use redis::{Connection, Value};
 
+use crate::support::aof::commands;
 use crate::support::ledger::Ledger;
-use crate::support::load::{lasting, mixed_call, under_load};
-use crate::support::{Server, info, run, snapshot, throttle, wait_until};
+use crate::support::traffic::{lasting, mixed_call, under_load};
+use crate::support::{Server, command, info, run, snapshot, throttle, wait_until};
 
 const AOF: [&str; 4] = ["--appendonly", "yes", "--auto-aof-rewrite-percentage", "0"];
 const CLIENTS: usize = 4;
@@ -170,8 +170,7 @@ fn an_append_only_file_of_redis_cell_loads() {
     let mut server = Server::start_with(&AOF);
     server.kill();
     let _ = fs::remove_dir_all(server.folder.join("appendonlydir"));
-    let mut file = String::new();
-    for line in [
+    let lines = [
         "SELECT 0",
         "cl.throttle key 4 1 3600",
         "CL.THROTTLE key 4 1 3600 2",
@@ -179,13 +178,10 @@ fn an_append_only_file_of_redis_cell_loads() {
         "CL.THROTTLE other 15 30 86400",
         "CL.THROTTLE packets 999 1 3600 900",
         "CL.THROTTLE packets 999 1 3600 -500",
-    ] {
-        file += &format!("*{}\r\n", line.split(' ').count());
-        for word in line.split(' ') {
-            file += &format!("${}\r\n{word}\r\n", word.len());
-        }
-    }
-    fs::write(server.folder.join("appendonly.aof"), file).unwrap();
+    ];
+    // In the format of Redis 6, which newer servers convert.
+    fs::write(server.folder.join("appendonly.aof"), lines.map(|line| command(line).get_packed_command()).concat())
+        .unwrap();
     server.restart();
     let mut connection = server.connect();
     assert_eq!(throttle(&mut connection, "key 4 1 3600 0")[..3], [0, 5, 2]);
@@ -243,42 +239,4 @@ fn wait_for_load(ledgers: &[Ledger], calls: &[i64]) {
 
 fn acknowledged(ledgers: &[Ledger]) -> Vec<i64> {
     ledgers.iter().map(Ledger::acknowledged).collect()
-}
-
-/// Every command in the server's append-only file, or files from Redis 7 on.
-pub fn commands(folder: &Path) -> Vec<Vec<String>> {
-    let files = folder.join("appendonlydir");
-    let mut paths = vec![folder.join("appendonly.aof")];
-    if files.exists() {
-        paths = fs::read_dir(files).unwrap().map(|entry| entry.unwrap().path()).collect();
-        paths.retain(|path| path.extension().is_some_and(|extension| extension == "aof"));
-    }
-    let mut commands = Vec::new();
-    for path in paths {
-        let file = fs::read(&path).unwrap();
-        let mut rest = file.as_slice();
-        while !rest.is_empty() {
-            let words = number(&mut rest, b'*');
-            commands.push(
-                (0..words)
-                    .map(|_| {
-                        let length = number(&mut rest, b'$');
-                        let word = str::from_utf8(&rest[..length]).unwrap().to_string();
-                        rest = &rest[length + 2..];
-                        word
-                    })
-                    .collect(),
-            );
-        }
-    }
-    commands
-}
-
-/// Reads a line with this mark and a number.
-fn number(rest: &mut &[u8], mark: u8) -> usize {
-    let end = rest.iter().position(|&byte| byte == b'\r').unwrap();
-    assert_eq!(rest[0], mark);
-    let number = str::from_utf8(&rest[1..end]).unwrap().parse().unwrap();
-    *rest = &rest[end + 2..];
-    number
 }

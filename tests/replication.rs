@@ -7,11 +7,9 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::support::ledger::Ledger;
-use crate::support::load::{MISTAKES, lasting, mixed_call, spoil, under_load};
+use crate::support::replication::{SETTINGS, catch_up, replicate};
+use crate::support::traffic::{MISTAKES, lasting, mixed_call, spoil, under_load};
 use crate::support::{Server, info, run, snapshot, throttle, wait_until};
-
-/// Nothing but writes in the stream, and no waiting for a second replica to join in.
-const SETTINGS: [&str; 4] = ["--repl-ping-replica-period", "3600", "--repl-diskless-sync-delay", "0"];
 
 #[test]
 fn under_mixed_load_replicas_equal_the_primary_and_need_no_module() {
@@ -74,15 +72,6 @@ fn calls_that_take_nothing_are_not_replicated() {
     assert_eq!(info(&mut connection, "master_repl_offset"), offset);
     throttle(&mut connection, "new 4 1 3600");
     assert_ne!(info(&mut connection, "master_repl_offset"), offset);
-}
-
-#[test]
-fn a_replica_refuses_calls_as_it_refuses_any_write() {
-    let primary = Server::start_with(&SETTINGS);
-    let replica = Server::start();
-    replicate(&replica, &primary);
-    let error = run::<Value>(&mut replica.connect(), "CL.THROTTLE key 4 1 60").unwrap_err();
-    assert_eq!(error.code(), Some("READONLY"), "{error}");
 }
 
 /// No token is lost or taken twice when the roles are swapped while clients call.
@@ -172,23 +161,4 @@ fn a_replica_promoted_after_a_crash_goes_on_from_what_it_was_sent() {
 
 fn role(server: &Server) -> String {
     info(&mut server.connect(), "role")
-}
-
-/// Makes it a replica, and waits until it has loaded the primary's data.
-pub fn replicate(replica: &Server, primary: &Server) {
-    let mut connection = replica.connect();
-    run::<()>(&mut connection, &format!("REPLICAOF 127.0.0.1 {}", primary.port)).unwrap();
-    let online = format!("port={},state=online", replica.port);
-    wait_until("synchronisation, as both see it", || {
-        let replicas: String = run(&mut primary.connect(), "INFO replication").unwrap();
-        replicas.contains(&online) && info(&mut connection, "master_link_status") == "up"
-    });
-}
-
-/// Waits until the replica has run all that the primary has sent.
-pub fn catch_up(replica: &Server, primary: &Server) {
-    let (mut replica, mut primary) = (replica.connect(), primary.connect());
-    wait_until("equal offsets", || {
-        info(&mut replica, "master_repl_offset") == info(&mut primary, "master_repl_offset")
-    });
 }

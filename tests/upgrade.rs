@@ -1,4 +1,4 @@
-//! To this module, from it, and from one library of it to the next.
+//! To this module from another limiter, from it, and from one library of it to the next.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,25 +7,27 @@ use std::thread::sleep;
 use std::time::Duration;
 use std::{fs, thread};
 
-use crate::support::load::under_load;
-use crate::support::{Server, module, module_command, now, run, snapshot, throttle, wait_until};
+use crate::support::traffic::under_load;
+use crate::support::{Server, command, module, module_command, now, run, snapshot, throttle, wait_until};
 
 const MINUTE: i64 = 60_000_000_000;
 
 #[test]
-fn state_written_by_redis_cell_goes_on_to_the_nanosecond() {
+fn state_written_by_redis_cell_goes_on_to_the_nanosecond_whatever_its_ttl() {
     let server = Server::start();
     let mut connection = server.connect();
     for spent in 1..5 {
-        let key = format!("key/{spent}");
-        let tat = now() + spent * MINUTE + 123;
-        // As it does there: whole milliseconds, rounded down.
-        let ttl = (tat - now()) / 1_000_000;
-        run::<()>(&mut connection, &format!("SET {key} {tat} PX {ttl}")).unwrap();
-        assert_eq!(throttle(&mut connection, &format!("{key} 4 1 60"))[..3], [0, 5, 4 - spent]);
-        let state = snapshot(&mut connection);
-        let new = tat + MINUTE;
-        assert_eq!(state[key.as_bytes()], (new.to_string().into_bytes(), (new + 999_999) / 1_000_000));
+        // As it does there, in whole milliseconds, rounded down; and whatever else somebody has made of it.
+        let left = spent * 60_000;
+        for expiry in [format!("PX {left}"), format!("PX {}", 2 * left), String::new()] {
+            let tat = now() + spent * MINUTE + 123;
+            run::<()>(&mut connection, &format!("SET key {tat} {expiry}")).unwrap();
+            assert_eq!(throttle(&mut connection, "key 4 1 60 0")[..3], [0, 5, 5 - spent], "{expiry}");
+            assert_eq!(throttle(&mut connection, "key 4 1 60")[..3], [0, 5, 4 - spent], "{expiry}");
+            let new = tat + MINUTE;
+            let state = snapshot(&mut connection);
+            assert_eq!(state[&b"key"[..]], (new.to_string().into_bytes(), (new + 999_999) / 1_000_000), "{expiry}");
+        }
     }
 }
 
@@ -75,6 +77,31 @@ fn a_replica_of_a_redis_cell_primary_takes_its_calls() {
     assert_eq!(throttle(&mut connection, "other 15 30 86400 0")[..3], [0, 16, 11]);
     assert_eq!(throttle(&mut connection, "packets 999 1 3600 0")[..3], [0, 1000, 600]);
     let _ = stream.flush();
+}
+
+#[test]
+fn a_limiter_of_redis_rate_goes_on_where_it_was() {
+    const YEAR_2017: f64 = 1_483_228_800.0;
+    let server = Server::start();
+    let mut connection = server.connect();
+    let script = redis::Script::new(include_str!("moving/from_redis_rate.lua"));
+    let mut moved = |from: &str| -> bool {
+        let mut keys = script.key(from);
+        keys.key("moved").invoke(&mut connection).unwrap()
+    };
+    assert!(!moved("rate:key"));
+
+    // 5 a minute, a burst of 10, of which 4 are taken.
+    let moment = now() as f64 / 1e9 - YEAR_2017 + 48.0;
+    let mut connection = server.connect();
+    run::<()>(&mut connection, &format!("SET rate:key {moment} EX 48")).unwrap();
+    assert!(moved("rate:key"));
+    assert_eq!(throttle(&mut connection, "moved 9 5 60 0"), [0, 10, 6, -1, 48]);
+    let expires: i64 = run(&mut connection, "PTTL moved").unwrap();
+    assert!((46_000..=48_001).contains(&expires), "{expires}");
+    // The old key is none of ours, and is left to those who still use it.
+    let old: String = run(&mut connection, "GET rate:key").unwrap();
+    assert_eq!(old, moment.to_string());
 }
 
 #[test]
@@ -154,7 +181,7 @@ impl RedisCell {
     }
 
     /// Answers a replica's handshake with an empty data set, and then sends it these commands.
-    fn accept(&self, commands: &[&str]) -> TcpStream {
+    fn accept(&self, lines: &[&str]) -> TcpStream {
         let (mut stream, _) = self.listener.accept().unwrap();
         let mut requests = BufReader::new(stream.try_clone().unwrap());
         loop {
@@ -170,13 +197,8 @@ impl RedisCell {
         let mut answer = format!("+FULLRESYNC {id} 0\r\n${}\r\n", data.len()).into_bytes();
         answer.extend(data);
         stream.write_all(&answer).unwrap();
-        for command in commands {
-            let words: Vec<&str> = command.split(' ').collect();
-            let mut text = format!("*{}\r\n", words.len());
-            for word in words {
-                text += &format!("${}\r\n{word}\r\n", word.len());
-            }
-            stream.write_all(text.as_bytes()).unwrap();
+        for line in lines {
+            stream.write_all(&command(line).get_packed_command()).unwrap();
         }
         // What the replica reports from now on is of no interest, but has to be read.
         thread::spawn(move || requests.read_to_end(&mut Vec::new()));

@@ -2,10 +2,14 @@
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::thread::sleep;
+use std::time::Duration;
 
-use redis::Connection;
+use redis::{Connection, Value};
 
-use super::{Server, compiled, debug_command, module, run};
+use super::expected::error_text;
+use super::needs::debug_command;
+use super::{Server, command, compiled, module, run};
 
 /// With the module as well. Keys expire only when they are looked at.
 pub fn start(arguments: &[&str]) -> (Server, Connection) {
@@ -20,4 +24,44 @@ pub fn start(arguments: &[&str]) -> (Server, Connection) {
     let mut connection = server.connect();
     run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
     (server, connection)
+}
+
+/// What a callback may do to a key.
+pub const HARM: [&str; 8] = [
+    "DEL",
+    "CB.DELETE",
+    "UNLINK",
+    "SET KEY text",
+    // Too long for a string that is kept within its object.
+    "SET KEY xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+    "APPEND KEY xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+    "PEXPIRE KEY 1",
+    "CL.THROTTLE KEY 4 1 60",
+];
+
+/// As a command on this key.
+pub fn harm_to(key: &str, harm: &str) -> String {
+    match harm.contains("KEY") {
+        true => harm.replace("KEY", key),
+        false => format!("{harm} {key}"),
+    }
+}
+
+/// The reply, or the error's text; the server is gone if there is neither.
+pub fn call(server: &Server, connection: &mut Connection, line: &str) -> Result<Value, String> {
+    // An error within a reply is one of the values.
+    let reply = connection.send_packed_command(&command(line).get_packed_command());
+    match reply.and_then(|()| connection.recv_response()) {
+        Ok(Value::ServerError(error)) => Err(error_text(&error)),
+        Ok(value) => Ok(value),
+        Err(error) if error.kind() == redis::ErrorKind::Io => {
+            panic!("{line}: {error}\n{}", server.log())
+        }
+        Err(error) => Err(format!("{} {}", error.code().unwrap_or_default(), error.detail().unwrap_or_default())),
+    }
+}
+
+pub fn expire(connection: &mut Connection, key: &str) {
+    run::<()>(connection, &format!("SET {key} 1 PX 1")).unwrap();
+    sleep(Duration::from_millis(2));
 }

@@ -2,14 +2,18 @@
 //!
 //! `SERVER` names the server's executable (`redis-server` unless set); the module is the release build.
 
+pub mod aof;
 pub mod callbacks;
 pub mod clock;
+pub mod cluster;
 pub mod expected;
 pub mod hostile;
 pub mod ledger;
-pub mod load;
 pub mod model;
+pub mod needs;
 pub mod random;
+pub mod replication;
+pub mod traffic;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,6 +27,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redis::{Client, Connection, FromRedisValue, RedisResult};
+
+pub use needs::module_command;
 
 /// A number that the environment may set.
 pub fn setting(name: &str, default: u64) -> u64 {
@@ -90,15 +96,9 @@ impl Server {
     }
 
     fn start_in(environment: &[(&'static str, PathBuf)], executable: &Path, arguments: &[&str]) -> Self {
-        // Another process may take the port between our look and the server's.
-        for _ in 0..5 {
-            let mut server = Self::new(environment, executable, arguments);
-            if server.launch() {
-                return server;
-            }
-            assert!(server.log().contains("in use"), "the server did not start:\n{}", server.log());
-        }
-        panic!("no free port");
+        let mut server = Self::new(environment, executable, arguments);
+        server.launch_on_a_free_port();
+        server
     }
 
     fn new(environment: &[(&'static str, PathBuf)], executable: &Path, arguments: &[&str]) -> Self {
@@ -112,10 +112,10 @@ impl Server {
         }
     }
 
-    /// Starts the process again, on the same port and in the same folder.
+    /// Starts the process again, in the same folder and on the same port, or on another if that is taken by now.
     pub fn restart(&mut self) {
         self.kill();
-        assert!(self.launch(), "the server did not start again:\n{}", self.log());
+        self.launch_on_a_free_port();
     }
 
     /// Ends the process at once, as a crash does.
@@ -155,7 +155,23 @@ impl Server {
         self.process.as_ref().unwrap().id()
     }
 
+    /// Another process may take the port between our look and the server's.
+    fn launch_on_a_free_port(&mut self) {
+        for _ in 0..5 {
+            let logged = self.log().len();
+            if self.launch() {
+                return;
+            }
+            let log = &self.log()[logged..];
+            assert!(log.contains("in use"), "the server did not start:\n{log}");
+            self.port = free_port();
+        }
+        panic!("no free port");
+    }
+
+    /// Whether it is there in the end.
     fn launch(&mut self) -> bool {
+        let logged = self.log().len();
         let port = self.port.to_string();
         let folder = self.folder.to_str().unwrap();
         let log = fs::File::options().append(true).create(true).open(self.folder.join("log")).unwrap();
@@ -177,8 +193,9 @@ impl Server {
         // Loading a large file takes a while, and so does a machine with two cores and many servers.
         eventually(Duration::from_secs(60), || {
             let gone = self.process.as_mut().unwrap().try_wait().unwrap().is_some();
-            let answers = || -> RedisResult<String> { run(&mut self.client().get_connection()?, "PING") };
-            (gone || answers().is_ok()).then_some(!gone)
+            // By its log: on its port, another process may answer.
+            let ready = self.log()[logged..].contains("Ready to accept connections");
+            (gone || ready).then_some(!gone)
         })
         .unwrap_or(false)
     }
@@ -266,45 +283,18 @@ pub fn executable() -> PathBuf {
     std::env::var_os("SERVER").map_or_else(|| "redis-server".into(), PathBuf::from)
 }
 
-/// Whether the server under test is of this kind and version: `is_server("Redis", "6.2")`.
-fn is_server(kind: &str, version: &str) -> bool {
-    let output = Command::new(executable()).arg("--version").output();
-    let output = String::from_utf8(output.unwrap().stdout).unwrap();
-    output.contains(&format!("{kind} server v={version}."))
-}
-
-/// The oldest, and the only one that lacks what a test then names.
-pub fn is_redis_6_2() -> bool {
-    is_server("Redis", "6.2")
-}
-
-/// Redis 6.2 and 7.0 leave the commands of modules out of every ACL category.
-pub fn has_acl_categories() -> bool {
-    !is_redis_6_2() && !is_server("Redis", "7.0")
-}
-
-/// The setting with which clients may load and unload modules. Redis 6.2 has none: there they always may.
-pub fn module_command() -> &'static [&'static str] {
-    if is_redis_6_2() { &[] } else { &["--enable-module-command", "yes"] }
-}
-
-/// The setting with which clients may call DEBUG. Redis 6.2 has none: there they always may.
-pub fn debug_command() -> &'static [&'static str] {
-    if is_redis_6_2() { &[] } else { &["--enable-debug-command", "yes"] }
-}
-
 /// The module as users get it, built when the first test asks for it, so that it is never an old one.
 pub fn module() -> PathBuf {
-    static MODULE: OnceLock<PathBuf> = OnceLock::new();
-    MODULE
-        .get_or_init(|| {
-            let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-            let build = Command::new(env!("CARGO")).args(["build", "--release", "--quiet"]).current_dir(root).status();
-            assert!(build.unwrap().success(), "the release build failed");
-            let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-            target.join("release/libredis_cell.so")
-        })
-        .clone()
+    static MODULE: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let module = MODULE.get_or_init(|| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let build = ["build", "--release", "--locked", "--quiet"];
+        // What is wrong, cargo prints: once, as only the first test builds.
+        let build = Command::new(env!("CARGO")).args(build).current_dir(root).status();
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        build.unwrap().success().then(|| target.join("release/libredis_cell.so"))
+    });
+    module.clone().expect("the module did not build: see above")
 }
 
 /// A file of C beside this one, compiled to a shared library.

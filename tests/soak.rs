@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use redis::{Connection, Value};
 
-use crate::replication::{catch_up, replicate};
-use crate::support::load::under_load;
+use crate::support::replication::{SETTINGS, catch_up, replicate};
+use crate::support::traffic::{spoil, under_load};
 use crate::support::{Server, command, info, run, setting, wait_until};
 
 const CLIENTS: usize = 50;
@@ -46,8 +46,7 @@ fn under_a_long_mixed_load_memory_and_time_per_call_stay_as_they_were() {
 /// All clients call for so long. Returns how often they called CL.THROTTLE, and how many microseconds that took.
 fn soak(server: &Server, duration: Duration) -> (i64, i64) {
     let mut connection = server.connect();
-    run::<()>(&mut connection, "RPUSH list 1").unwrap();
-    run::<()>(&mut connection, "SET text hello").unwrap();
+    spoil(&mut connection);
     run::<()>(&mut connection, "CONFIG RESETSTAT").unwrap();
     let ((), turns) = under_load(
         CLIENTS,
@@ -95,7 +94,8 @@ impl Sample {
     }
 }
 
-/// Every way to call, on keys that stay, keys that expire, and keys that are no limiters.
+/// Every way to call, on keys that stay, keys that expire, and keys that are no limiters; and so few of them that the
+/// server's memory shows a leak.
 fn mixed_calls(connection: &mut Connection, client: usize, turn: usize) {
     let own = format!("own/{client}");
     let short = format!("short/{client}/{}", turn % 1000);
@@ -149,7 +149,7 @@ fn fifty_clients_get_exactly_the_burst_and_the_rate() {
 #[test]
 fn fifty_clients_get_exactly_the_burst_and_the_rate_through_a_promotion() {
     for rate in [100, 10_000] {
-        let servers = [Server::start(), Server::start()];
+        let servers = [Server::start_with(&SETTINGS), Server::start_with(&SETTINGS)];
         replicate(&servers[1], &servers[0]);
         let limiter = Limiter::open(&servers[0], rate);
         catch_up(&servers[1], &servers[0]);

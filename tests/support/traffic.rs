@@ -1,4 +1,4 @@
-//! Clients that call while something happens to the server.
+//! Clients that call while something happens to the server, and the mixture of calls that they make.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

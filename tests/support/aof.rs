@@ -1,0 +1,42 @@
+//! The append-only file of a server: what it replays when it starts, and what its replicas are sent.
+
+use std::fs;
+use std::path::Path;
+
+/// Every command in the server's append-only file, or files from Redis 7 on.
+pub fn commands(folder: &Path) -> Vec<Vec<String>> {
+    let files = folder.join("appendonlydir");
+    let mut paths = vec![folder.join("appendonly.aof")];
+    if files.exists() {
+        paths = fs::read_dir(files).unwrap().map(|entry| entry.unwrap().path()).collect();
+        paths.retain(|path| path.extension().is_some_and(|extension| extension == "aof"));
+    }
+    let mut commands = Vec::new();
+    for path in paths {
+        let file = fs::read(&path).unwrap();
+        let mut rest = file.as_slice();
+        while !rest.is_empty() {
+            let words = number(&mut rest, b'*');
+            commands.push(
+                (0..words)
+                    .map(|_| {
+                        let length = number(&mut rest, b'$');
+                        let word = str::from_utf8(&rest[..length]).unwrap().to_string();
+                        rest = &rest[length + 2..];
+                        word
+                    })
+                    .collect(),
+            );
+        }
+    }
+    commands
+}
+
+/// Reads a line with this mark and a number.
+fn number(rest: &mut &[u8], mark: u8) -> usize {
+    let end = rest.iter().position(|&byte| byte == b'\r').unwrap();
+    assert_eq!(rest[0], mark);
+    let number = str::from_utf8(&rest[1..end]).unwrap().parse().unwrap();
+    *rest = &rest[end + 2..];
+    number
+}

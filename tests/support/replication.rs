@@ -1,0 +1,52 @@
+//! A server that follows another one.
+
+use redis::Connection;
+
+use super::{Server, info, run, wait_until};
+
+/// Nothing but writes in the stream, and no waiting for a second replica to join in.
+pub const SETTINGS: [&str; 4] = ["--repl-ping-replica-period", "3600", "--repl-diskless-sync-delay", "0"];
+
+/// Makes it a replica, and waits until it has loaded the primary's data.
+pub fn replicate(replica: &Server, primary: &Server) {
+    let mut connection = replica.connect();
+    run::<()>(&mut connection, &format!("REPLICAOF 127.0.0.1 {}", primary.port)).unwrap();
+    let online = format!("port={},state=online", replica.port);
+    wait_until("synchronisation, as both see it", || {
+        let replicas: String = run(&mut primary.connect(), "INFO replication").unwrap();
+        replicas.contains(&online) && info(&mut connection, "master_link_status") == "up"
+    });
+}
+
+/// Waits until the replica has run all that the primary has sent.
+pub fn catch_up(replica: &Server, primary: &Server) {
+    let (mut replica, mut primary) = (replica.connect(), primary.connect());
+    wait_until("equal offsets", || {
+        info(&mut replica, "master_repl_offset") == info(&mut primary, "master_repl_offset")
+    });
+}
+
+/// What a server executes from now on, as MONITOR tells it: for a replica, what its primary sends.
+pub struct Monitor(Connection);
+
+impl Monitor {
+    pub fn start(server: &Server) -> Self {
+        let mut connection = server.connect();
+        run::<()>(&mut connection, "MONITOR").unwrap();
+        Self(connection)
+    }
+
+    /// Every command up to the first one that contains this word.
+    pub fn commands_until(mut self, last: &str) -> Vec<String> {
+        let mut commands = Vec::new();
+        loop {
+            // 1790000000.123456 [0 127.0.0.1:6379] "DEL" "key"
+            let line: String = redis::from_redis_value(self.0.recv_response().unwrap()).unwrap();
+            let command = line.split_once("] ").unwrap().1.replace('"', "");
+            if command.contains(last) {
+                return commands;
+            }
+            commands.push(command);
+        }
+    }
+}
