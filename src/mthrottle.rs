@@ -26,7 +26,7 @@ pub fn mthrottle(context: &Context, arguments: &[Argument], unit: Unit) -> Resul
     let now = Moment(now());
     let requests = in_groups(arguments.chunks(GROUP.len()), |group| match group {
         [key, max_burst, count, period, quantity] => {
-            Request::parse(key, [max_burst, count, period], unit, Some(quantity), now)
+            Request::parse(key, [max_burst, count, period], unit, Some(quantity), Taking::AllOrNone, now)
         }
         incomplete => Err(Error::Missing(GROUP.get(incomplete.len()).copied().unwrap_or_default())),
     })?;

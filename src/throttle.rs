@@ -30,10 +30,7 @@ pub fn throttle(
         [_, key, max_burst, count, period] if taking == Taking::AllOrNone => (key, [max_burst, count, period], None),
         _ => return Err(Error::WrongArity.into()),
     };
-    let request = Request::parse(key, quota, unit, quantity, Moment(now()))?;
-    if taking == Taking::UpTo && request.quantity < 0 {
-        return Err(Error::Negative("quantity").into());
-    }
+    let request = Request::parse(key, quota, unit, quantity, taking, Moment(now()))?;
 
     let mut key = context.open_key(request.key);
     let verdict = request.funnel.decide(state::read(&key)?, taking, request.quantity)?;
@@ -56,19 +53,23 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// The quota's arguments are `max_burst count period`.
+    /// The quota's arguments are `max_burst count period`; a quantity that is not given is 1.
     #[inline(always)]
     pub fn parse(
         key: &'a Argument,
         [max_burst, count, period]: [&Argument; 3],
         unit: Unit,
         quantity: Option<&Argument>,
+        taking: Taking,
         now: Moment,
     ) -> Result<Self, Error> {
         let max_burst = zero_or_more(max_burst, "max_burst")?;
         let count = one_or_more(count, "count")?;
         let period = one_or_more(period, "period")?;
         let quantity = quantity.map_or(Ok(1), |quantity| integer(quantity, "quantity"))?;
+        if taking == Taking::UpTo && quantity < 0 {
+            return Err(Error::Negative("quantity"));
+        }
         let funnel = Quota { max_burst, count, period, unit }.at(now)?;
         Ok(Self { key, funnel, quantity })
     }
