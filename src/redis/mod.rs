@@ -44,8 +44,6 @@ required! {
     RedisModule_InfoAddFieldCString
     RedisModule_InfoAddFieldULongLong
     RedisModule_InfoAddSection
-    RedisModule_InfoBeginDictField
-    RedisModule_InfoEndDictField
     RedisModule_KeyType
     RedisModule_NotifyKeyspaceEvent
     RedisModule_OpenKey

@@ -215,12 +215,15 @@ unsafe extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, _for_crash_report:
         let version = c_string(module.version.to_string());
         api!(RedisModule_InfoAddFieldCString)(info, c"version".as_ptr(), version.as_ptr());
         for command in module.commands {
+            let name = command.name.to_string_lossy();
+            let name = name.trim_start_matches("cl.");
             let counts = command.handler.counts;
-            api!(RedisModule_InfoBeginDictField)(info, command.name.as_ptr());
-            api!(RedisModule_InfoAddFieldULongLong)(info, c"allowed".as_ptr(), counts.allowed.get());
-            api!(RedisModule_InfoAddFieldULongLong)(info, c"limited".as_ptr(), counts.limited.get());
-            api!(RedisModule_InfoAddFieldULongLong)(info, c"errors".as_ptr(), counts.errors.get());
-            api!(RedisModule_InfoEndDictField)(info);
+            let counters = [("allowed", &counts.allowed), ("limited", &counts.limited), ("errors", &counts.errors)];
+            // Plain fields of one number each, as exporters read them.
+            for (outcome, counter) in counters {
+                let field = c_string(format!("{name}_{outcome}"));
+                api!(RedisModule_InfoAddFieldULongLong)(info, field.as_ptr(), counter.get());
+            }
         }
     }
 }
