@@ -6,7 +6,7 @@ use std::{ptr, slice};
 
 use redis_module::raw;
 
-use super::{OK, c_string};
+use super::{OK, c_string, listeners};
 
 const READ: c_int = 1 << 0;
 const WRITE: c_int = 1 << 1;
@@ -67,6 +67,21 @@ impl Context {
             if api!(RedisModule_GetNotifyKeyspaceEvents)() & raw::REDISMODULE_NOTIFY_MODULE != 0 {
                 api!(RedisModule_NotifyKeyspaceEvent)(self.0, raw::REDISMODULE_NOTIFY_MODULE, event.as_ptr(), key.0);
             }
+        }
+    }
+
+    /// Numbers from a section of `INFO`; none for a field that is not there or no number.
+    pub(super) fn server_info<const N: usize>(&self, section: &CStr, fields: [&CStr; N]) -> [Option<u64>; N] {
+        // SAFETY: the context is live, and so is the information until it is freed.
+        unsafe {
+            let info = api!(RedisModule_GetServerInfo)(self.0, section.as_ptr());
+            let numbers = fields.map(|field| {
+                let mut error = 0;
+                let number = api!(RedisModule_ServerInfoGetFieldUnsigned)(info, field.as_ptr(), &mut error);
+                (error == OK).then_some(number)
+            });
+            api!(RedisModule_FreeServerInfo)(self.0, info);
+            numbers
         }
     }
 
@@ -151,17 +166,22 @@ impl Key<'_> {
             }
             api!(RedisModule_SetAbsExpire)(self.handle, expire_at.cast_signed());
             api!(RedisModule_SignalModifiedKey)(self.context.0, self.name.0);
-            api!(RedisModule_Replicate)(
-                self.context.0,
-                c"SET".as_ptr(),
-                c"sbsb".as_ptr(),
-                self.name.0,
-                bytes.as_ptr().cast::<c_char>(),
-                bytes.len(),
-                PXAT.load(Ordering::Relaxed),
-                expiry.as_ptr().cast::<c_char>(),
-                expiry.len(),
-            );
+            if listeners::anybody(self.context) {
+                api!(RedisModule_Replicate)(
+                    self.context.0,
+                    c"SET".as_ptr(),
+                    c"sbsb".as_ptr(),
+                    self.name.0,
+                    bytes.as_ptr().cast::<c_char>(),
+                    bytes.len(),
+                    PXAT.load(Ordering::Relaxed),
+                    expiry.as_ptr().cast::<c_char>(),
+                    expiry.len(),
+                );
+            } else {
+                // Counts a write, for the server's save points, and is heard by nobody.
+                api!(RedisModule_ReplicateVerbatim)(self.context.0);
+            }
         }
     }
 
@@ -172,7 +192,11 @@ impl Key<'_> {
         unsafe {
             api!(RedisModule_DeleteKey)(self.handle);
             api!(RedisModule_SignalModifiedKey)(self.context.0, self.name.0);
-            api!(RedisModule_Replicate)(self.context.0, c"DEL".as_ptr(), c"s".as_ptr(), self.name.0);
+            if listeners::anybody(self.context) {
+                api!(RedisModule_Replicate)(self.context.0, c"DEL".as_ptr(), c"s".as_ptr(), self.name.0);
+            } else {
+                api!(RedisModule_ReplicateVerbatim)(self.context.0);
+            }
         }
     }
 }

@@ -39,6 +39,7 @@ required! {
     RedisModule_DeleteKey
     RedisModule_FreeServerInfo
     RedisModule_FreeString
+    RedisModule_GetContextFlags
     RedisModule_GetNotifyKeyspaceEvents
     RedisModule_GetServerInfo
     RedisModule_InfoAddFieldCString
@@ -49,6 +50,7 @@ required! {
     RedisModule_OpenKey
     RedisModule_RegisterInfoFunc
     RedisModule_Replicate
+    RedisModule_ReplicateVerbatim
     RedisModule_ReplyWithArray
     RedisModule_ReplyWithError
     RedisModule_ReplyWithLongLong
@@ -60,6 +62,7 @@ required! {
     RedisModule_StringPtrLen
     RedisModule_StringSet
     RedisModule_StringToLongLong
+    RedisModule_SubscribeToServerEvent
     RedisModule_WrongArity
 }
 
@@ -73,6 +76,7 @@ macro_rules! api {
 
 mod call;
 mod command;
+mod listeners;
 mod module;
 
 pub use call::{Argument, Context, ErrorReply, Key, Value, now};

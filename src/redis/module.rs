@@ -10,7 +10,7 @@ use redis_module::raw;
 
 use super::call::{self, Argument, Context};
 use super::command::Command;
-use super::{ERR, OK, c_string, first_missing};
+use super::{ERR, OK, c_string, first_missing, listeners};
 
 const API_VERSION: c_int = 1;
 /// Of valkeymodule.h. Without it, Valkey 9 refuses to move slots by itself (`CLUSTER MIGRATESLOTS`).
@@ -150,6 +150,7 @@ impl Module {
         unsafe { api!(RedisModule_RegisterInfoFunc)(context.0, Some(info)) };
         // SAFETY: `first_missing` has seen every function.
         unsafe { call::prepare() }
+        listeners::watch(context);
         LOADED_AT.store(command_time(context).unwrap_or_default(), Ordering::Relaxed);
         Ok(())
     }
@@ -183,15 +184,8 @@ fn has_command(context: &Context, name: &CStr) -> bool {
 
 /// The server's time in microseconds, which stands still while a command runs; none if it does not tell.
 fn command_time(context: &Context) -> Option<u64> {
-    let mut error = 0;
-    // SAFETY: the context is live, and so is the information until it is freed.
-    let time = unsafe {
-        let server = api!(RedisModule_GetServerInfo)(context.0, c"server".as_ptr());
-        let time = api!(RedisModule_ServerInfoGetFieldUnsigned)(server, c"server_time_usec".as_ptr(), &mut error);
-        api!(RedisModule_FreeServerInfo)(context.0, server);
-        time
-    };
-    (error == OK).then_some(time)
+    let [time] = context.server_info(c"server", [c"server_time_usec"]);
+    time
 }
 
 fn log(context: &Context, level: &CStr, line: String) {
