@@ -319,6 +319,21 @@ fn the_readme_is_short_and_names_each_server() {
     assert!(rows.iter().any(|row| operating.contains(row)), "{version} is not in docs/operating.md");
 }
 
+#[test]
+fn the_readme_names_what_the_scripts_install() {
+    let read = |file: &str| fs::read_to_string(Path::new(ROOT).join(file)).unwrap();
+    let readme = read("README.md");
+    for script in ["scripts/run", "scripts/test"] {
+        let script = read(script);
+        let packages = script.lines().filter_map(|line| line.strip_prefix("scripts/setup "));
+        let packages: Vec<_> = packages.flat_map(str::split_whitespace).collect();
+        assert!(!packages.is_empty());
+        for package in packages {
+            assert!(readme.contains(&format!("`{package}`")), "{package}");
+        }
+    }
+}
+
 /// Six words or more, over all pages. Tables may repeat what prose explains.
 #[test]
 fn no_sentence_is_said_twice() {

@@ -33,12 +33,13 @@ def decide(address):
         print(f"no limits, failing {FAIL}: {error}", file=sys.stderr)
         return (200, {}) if FAIL == "open" else (503, {"Retry-After": 1})
     window = -(-limit * PERIOD // COUNT)  # what a full funnel takes to leak, rounded up
+    more_in = retry_after if retry_after >= 0 else reset_after
     headers = {
         "X-RateLimit-Limit": limit,
         "X-RateLimit-Remaining": remaining,
         "X-RateLimit-Reset": reset_after,
         "RateLimit-Policy": f'"address";q={limit};w={window}',
-        "RateLimit": f'"address";r={remaining};t={reset_after}',
+        "RateLimit": f'"address";r={remaining};t={more_in}',
     }
     # -1 where the call was allowed, and where it asks for more than the limit and never will be.
     if retry_after >= 0:
