@@ -1,18 +1,20 @@
 //! The examples in tests/clients do what a user who copies them expects, with the clients as Debian packages them.
 
+#[allow(dead_code, reason = "main is for whoever copies the file")]
 mod redis_cell_rs;
+#[allow(dead_code, reason = "main is for whoever copies the file")]
 mod redis_rs;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ::redis_cell_rs::{AllowedDetails, BlockedDetails, Cmd, Key, Policy, Verdict};
 use redis::RedisResult;
 
-use crate::support::Server;
+use crate::support::{Server, run};
 
 /// What the examples print: three at once and one a minute, and a last call that asks for four.
 const ANSWERS: &str = "\
@@ -98,15 +100,47 @@ fn redis_cell_rs_verdicts_are_right_for_every_kind_of_key() {
 #[test]
 fn an_http_server_answers_200_and_429_with_headers() {
     let server = Server::start();
-    let http = Http::start(python("http_server.py", &server));
-    for expected in ANSWERS.lines().take(4) {
+    let http = Http::start(&mut python("http_server.py", &server));
+    for (expected, (remaining, more_in)) in ANSWERS.lines().take(4).zip([(2, 60), (1, 120), (0, 180), (0, 60)]) {
         let (status, headers, body) = http.get();
-        let limits: Vec<_> = headers
-            .into_iter()
-            .filter(|header| header.starts_with("X-RateLimit-") || header.starts_with("Retry-"))
-            .collect();
-        assert_eq!(format!("{status} {}", limits.join(", ")), expected);
+        let with = |prefixes: [&str; 2]| -> Vec<_> {
+            headers.iter().filter(|header| prefixes.iter().any(|prefix| header.starts_with(prefix))).cloned().collect()
+        };
+        assert_eq!(format!("{status} {}", with(["X-RateLimit-", "Retry-"]).join(", ")), expected);
+        // The IETF's draft, of the same five integers.
+        let draft = [
+            "RateLimit-Policy: \"address\";q=3;w=180".to_string(),
+            format!("RateLimit: \"address\";r={remaining};t={more_in}"),
+        ];
+        assert_eq!(with(["RateLimit-Policy:", "RateLimit:"]), draft);
         assert_eq!(body, if status == 200 { "Hello\n" } else { "Too many requests\n" });
+    }
+}
+
+#[test]
+fn an_http_server_answers_in_time_when_redis_does_not() {
+    for (fail, expected) in [("open", (200, "Hello\n")), ("closed", (503, "Try again later\n"))] {
+        let mut server = Server::start();
+        let mut command = python("http_server.py", &server);
+        let http = Http::start(command.env("FAIL", fail));
+        let get = || {
+            let start = Instant::now();
+            let (status, headers, body) = http.get();
+            assert!(start.elapsed() < Duration::from_secs(2), "{fail}: {:?}", start.elapsed());
+            let retry = headers.iter().any(|header| header == "Retry-After: 1");
+            assert_eq!(retry, status == 503, "{headers:?}");
+            (status, body)
+        };
+        assert_eq!(get().0, 200, "{fail}");
+        // Slow: it answers in a minute.
+        run::<()>(&mut server.connect(), "CLIENT PAUSE 60000 ALL").unwrap();
+        assert_eq!(get(), (expected.0, expected.1.to_string()), "{fail}, slow");
+        server.kill();
+        assert_eq!(get(), (expected.0, expected.1.to_string()), "{fail}, gone");
+        // And it limits again as soon as there is something to ask.
+        server.restart();
+        let statuses: Vec<_> = (0..4).map(|_| get().0).collect();
+        assert_eq!(statuses, [200, 200, 200, 429], "{fail}, back");
     }
 }
 
@@ -166,7 +200,7 @@ struct Http {
 }
 
 impl Http {
-    fn start(mut command: Command) -> Self {
+    fn start(command: &mut Command) -> Self {
         let mut process = command.env("HTTP_PORT", "0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut url = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut url).unwrap();

@@ -1,32 +1,68 @@
 //! What scripts/package makes can be checked, installed, used and removed.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::docs::{blocks, dangling_links};
 use crate::support::{Server, throttle};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Where the library is told to be, and the package puts it.
 const MODULES: &str = "/usr/lib/redis/modules";
 
+/// By the lines of the README, for this machine's platform.
 #[test]
-fn the_archive_holds_the_library_and_the_line_that_loads_it() {
+fn the_archive_unpacks_into_a_folder_of_its_own_with_the_library_and_its_documents() {
     let release = Release::new("archive");
     let archive = release.file(".tar.gz");
-    let files = output(Command::new("tar").arg("-tf").arg(&archive));
-    assert_eq!(files, "libredis_cell.so\nLICENSE\nREADME.md\nredis-cell.conf\n");
+    let name = archive.file_name().unwrap().to_str().unwrap().strip_suffix(".tar.gz").unwrap();
+    let platform = name.strip_prefix(&format!("redis-cell-v{VERSION}-")).unwrap();
+    let [block] = &blocks(|block| block.text.starts_with("sha256sum"))[..] else { panic!("which one?") };
+    let lines = block.text.replace("x86_64-unknown-linux-gnu", platform);
+    let (shell, server) = lines.rsplit_once('\n').unwrap();
+    output(Command::new("sh").args(["-e", "-c", shell]).current_dir(&release.folder));
 
-    let folder = &release.folder;
-    output(Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(folder));
-    let license = fs::read_to_string(folder.join("LICENSE")).unwrap();
-    assert!(license.contains("BSD 3-Clause"), "redis-module's notice is missing");
-    // As a user does: the path is where the library is.
+    let folder = release.folder.join(name);
+    let entries = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let entries: BTreeSet<_> = entries.collect();
+    let expected = ["CHANGELOG.md", "LICENSE", "README.md", "docs", "libredis_cell.so", "redis-cell.conf"];
+    let expected: BTreeSet<_> = expected.into_iter().chain(["scripts", "tests"]).map(ToString::to_string).collect();
+    assert_eq!(entries, expected);
+    assert_eq!(dangling_links(&folder), [""; 0]);
+
+    let library = server.strip_prefix("redis-server --loadmodule ./").unwrap();
+    assert_answers(&["--loadmodule", release.folder.join(library).to_str().unwrap()]);
+    // Or by the settings that come along, with the path to where the library is.
     let settings = folder.join("redis-cell.conf");
     let line = fs::read_to_string(&settings).unwrap();
     assert!(line.contains(MODULES), "{line}");
     fs::write(&settings, line.replace(MODULES, folder.to_str().unwrap())).unwrap();
     assert_answers(&["--include", settings.to_str().unwrap()]);
+}
+
+#[test]
+fn the_licences_of_all_that_is_linked_in_come_along() {
+    let release = Release::new("licences");
+    let mut unpack = Command::new("tar");
+    unpack.args(["-xOf", release.file(".tar.gz").to_str().unwrap(), "--wildcards", "*/LICENSE"]);
+    let licences = output(&mut unpack).replace('_', "-");
+    let linked = linked_crates();
+    for some in ["redis-module", "thiserror", "gimli"] {
+        assert!(linked.contains(some), "{some} is there, and was not found: {linked:?}");
+    }
+    for name in linked {
+        let heading = match name.as_str() {
+            "redis-cell" => continue,
+            "alloc" | "compiler-builtins" | "core" | "std" => "Rust, its standard library",
+            name => name,
+        };
+        assert!(
+            licences.contains(&format!("\n--- {heading} ---\n")),
+            "{name} is linked in, and its licence is missing"
+        );
+    }
 }
 
 #[test]
@@ -44,6 +80,9 @@ fn the_debian_package_is_installed_used_and_removed() {
     let readme = within("/usr/share/doc/redis-cell/README.Debian");
     assert!(fs::read_to_string(readme).unwrap().contains(&line));
     assert!(!settings.exists(), "a server's settings are its owner's");
+    assert_eq!(dangling_links(&within("/usr/share/doc/redis-cell")), [""; 0]);
+    let maintainer = output(Command::new("dpkg-deb").arg("--field").arg(&package).arg("Maintainer"));
+    assert!(maintainer.trim().ends_with('>') && maintainer.contains('@'), "{maintainer}");
     assert_answers(&["--loadmodule", library.to_str().unwrap()]);
 
     let said = dpkg(&root, "--install", package.to_str().unwrap());
@@ -79,6 +118,41 @@ fn a_release_made_again_has_the_same_bytes() {
         let same = fs::read(one.file(suffix)).unwrap() == fs::read(two.file(suffix)).unwrap();
         assert!(same, "{suffix}");
     }
+}
+
+/// The crates with code or data in the library, by the names and the lines of a build that keeps them, as scripts/memcheck
+/// makes it.
+fn linked_crates() -> BTreeSet<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let target = root.join("target/memcheck");
+    output(
+        Command::new(env!("CARGO"))
+            .args(["build", "--release", "--locked", "--quiet"])
+            .current_dir(root)
+            .env("CARGO_TARGET_DIR", &target)
+            .env("CARGO_PROFILE_RELEASE_STRIP", "none")
+            .env("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only"),
+    );
+    let library = target.join("release/libredis_cell.so");
+    let mut crates = BTreeSet::new();
+    // Paths of source files: …/registry/src/…/thiserror-2.0.21/src/…, /rust/deps/gimli-0.32.3/src/…
+    let lines = output(Command::new("objdump").arg("--dwarf=decodedline").arg(&library));
+    for path in lines.lines().filter(|line| line.contains("/registry/src/") || line.contains("/rust/deps/")) {
+        let folder = path.split('/').find_map(|part| {
+            let (name, version) = part.rsplit_once('-')?;
+            (version.starts_with(|digit: char| digit.is_ascii_digit()) && version.contains('.')).then_some(name)
+        });
+        crates.insert(folder.unwrap_or_else(|| panic!("{path}")).replace('_', "-"));
+    }
+    // Paths of symbols: <rustc_demangle::v0::Printer>::print_type
+    let symbols = output(Command::new("nm").args(["--demangle", "--defined-only"]).arg(&library));
+    for path in symbols.split(|letter: char| !letter.is_ascii_alphanumeric() && !"_:".contains(letter)) {
+        if let Some((name, _)) = path.split_once("::").filter(|(name, _)| !name.is_empty()) {
+            crates.insert(name.replace('_', "-"));
+        }
+    }
+    crates.retain(|name| name != "--rustc");
+    crates
 }
 
 /// A server with these settings has the module, in this version.

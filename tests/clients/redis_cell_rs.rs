@@ -1,6 +1,6 @@
 //! Rate limiting with redis-cell-rs, which has types for the limit and for the answer.
 
-use redis::{ConnectionLike, RedisResult};
+use redis::{Client, ConnectionLike, RedisResult};
 use redis_cell_rs::{Cmd, Key, Policy, Verdict};
 
 /// Makes a call, and returns the status and the headers to answer an HTTP request with.
@@ -26,4 +26,14 @@ pub fn throttle(
             (429, headers)
         }
     })
+}
+
+pub fn main() -> RedisResult<()> {
+    let mut connection = Client::open("redis://127.0.0.1:6379/")?.get_connection()?;
+    // Three at once and one a minute.
+    let policy = Policy::from_tokens_per_minute(1).max_burst(2);
+    for _ in 0..4 {
+        println!("{:?}", throttle(&mut connection, "user123", &policy)?);
+    }
+    Ok(())
 }

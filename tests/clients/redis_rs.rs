@@ -1,6 +1,6 @@
 //! Rate limiting with redis-rs.
 
-use redis::{ConnectionLike, RedisResult};
+use redis::{Client, ConnectionLike, RedisResult};
 
 /// Makes a call, and returns the status and the headers to answer an HTTP request with.
 pub fn throttle(
@@ -18,4 +18,13 @@ pub fn throttle(
         headers.push(("Retry-After", retry_after));
     }
     Ok((if limited { 429 } else { 200 }, headers))
+}
+
+pub fn main() -> RedisResult<()> {
+    let mut connection = Client::open("redis://127.0.0.1:6379/")?.get_connection()?;
+    // Three at once and one a minute; the last call asks for four.
+    for quantity in [1, 1, 1, 1, 4] {
+        println!("{:?}", throttle(&mut connection, "user123", (2, 1, 60), quantity)?);
+    }
+    Ok(())
 }
