@@ -149,9 +149,9 @@ impl Key<'_> {
     }
 
     /// Makes the key a string of these bytes that expires at `expire_at` ms since the epoch, here and, as that very
-    /// effect, in the AOF and on replicas. `expiry` is `expire_at` in digits.
+    /// effect, in the AOF and on replicas, which are told in `digits`.
     #[inline(always)]
-    pub fn set(&mut self, bytes: &[u8], expire_at: u64, expiry: &[u8]) {
+    pub fn set<D: AsRef<[u8]>>(&mut self, bytes: &[u8], expire_at: u64, digits: impl FnOnce() -> D) {
         // SAFETY: the handle is open for writing. The buffer, null where the key holds another type, has the length of the bytes,
         // and nobody else holds it. The strings live until the server has copied or retained them.
         unsafe {
@@ -167,6 +167,8 @@ impl Key<'_> {
             api!(RedisModule_SetAbsExpire)(self.handle, expire_at.cast_signed());
             api!(RedisModule_SignalModifiedKey)(self.context.0, self.name.0);
             if listeners::anybody(self.context) {
+                let expiry = digits();
+                let expiry = expiry.as_ref();
                 api!(RedisModule_Replicate)(
                     self.context.0,
                     c"SET".as_ptr(),
