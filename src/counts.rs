@@ -2,8 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::error::Refusal;
-
 /// How a call ended that was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
@@ -30,7 +28,7 @@ impl Counts {
         Self { allowed: Counter::new(), limited: Counter::new(), errors: Counter::new() }
     }
 
-    pub fn count(&self, result: &Result<Outcome, Refusal>) {
+    pub fn count<E>(&self, result: &Result<Outcome, E>) {
         let counter = match result {
             Ok(Outcome::Allowed) => &self.allowed,
             Ok(Outcome::Limited) => &self.limited,

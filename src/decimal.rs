@@ -1,5 +1,7 @@
-//! Whole numbers as decimal text, the long ones eight digits at a time. A call reads and writes some sixty digits; one at
-//! a time, or by the machinery of `fmt`, they would cost more than the rule itself.
+//! Whole numbers as decimal text, the long ones eight digits at a time: a call reads and writes some sixty digits.
+//!
+//! By hand, as a plain loop costs a call 0.02 of the server's `SET … PX` more, and a crate of the same speed (itoa) leaves
+//! a place in the library that can panic.
 
 use std::num::NonZero;
 
@@ -27,17 +29,24 @@ pub fn parse_moment(text: &[u8]) -> Option<u64> {
     i64::try_from(number).ok().map(|_| number)
 }
 
-/// The digits of a moment: 0 to 2^63 - 1.
+/// The digits of a number below 10^19, with zeros in front.
 #[inline(always)]
-pub fn format_moment(moment: u64) -> [u8; MOMENT_DIGITS] {
-    let upper = moment / BLOCK;
+pub fn format(number: u64) -> [u8; MOMENT_DIGITS] {
+    let upper = number / BLOCK;
     let mut text = [0; 24];
     let (first, rest) = text.split_at_mut(8);
     let (second, third) = rest.split_at_mut(8);
     first.copy_from_slice(&format_block(upper / BLOCK));
     second.copy_from_slice(&format_block(upper % BLOCK));
-    third.copy_from_slice(&format_block(moment % BLOCK));
+    third.copy_from_slice(&format_block(number % BLOCK));
     text.last_chunk().copied().unwrap_or_default()
+}
+
+/// A number's digits as the server's commands take them; one is left of 0.
+#[inline(always)]
+pub fn without_zeros_in_front(digits: &[u8; MOMENT_DIGITS]) -> &[u8] {
+    let zeros = digits.iter().take_while(|&&digit| digit == b'0').count();
+    digits.get(zeros.min(MOMENT_DIGITS - 1)..).unwrap_or_default()
 }
 
 /// The number that 1 to 9 digits spell, of which the first is not 0. The usual argument of a call is such.
@@ -59,34 +68,6 @@ pub fn parse_short(text: &[u8]) -> Option<u32> {
 fn digit(byte: u8) -> Option<u32> {
     let digit = u32::from(byte).wrapping_sub(u32::from(b'0'));
     (digit <= 9).then_some(digit)
-}
-
-/// The digits of a number.
-pub struct Decimal {
-    /// Three blocks are more than the 20 digits of 2^64 - 1.
-    text: [u8; 24],
-    length: usize,
-}
-
-impl Decimal {
-    pub fn new(number: u64) -> Self {
-        let mut text = [0; 24];
-        let mut rest = number;
-        for block in text.rchunks_exact_mut(8) {
-            block.copy_from_slice(&format_block(rest % BLOCK));
-            rest /= BLOCK;
-            if rest == 0 {
-                break;
-            }
-        }
-        let length = number.checked_ilog10().map_or(1, |log| log.saturating_add(1) as usize);
-        Self { text, length }
-    }
-
-    pub fn as_bytes(&self) -> &[u8] {
-        let unused = self.text.len().saturating_sub(self.length);
-        self.text.get(unused..).unwrap_or_default()
-    }
 }
 
 /// The digits of a block of text, the first in the lowest byte.
@@ -153,8 +134,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_what_fmt_writes() {
-        for number in (0..100_000_000).step_by(997).chain(numbers()) {
-            assert_eq!(Decimal::new(number).as_bytes(), number.to_string().as_bytes());
+        for number in (0..100_000_000).step_by(997).chain(numbers().filter(|&number| number < 10_u64.pow(19))) {
+            assert_eq!(without_zeros_in_front(&format(number)), number.to_string().as_bytes());
         }
     }
 
@@ -165,7 +146,7 @@ mod tests {
             let expected = text.parse::<i64>().ok().map(i64::cast_unsigned);
             assert_eq!(parse_moment(text.as_bytes()), expected, "{text}");
             if expected.is_some() {
-                assert_eq!(format_moment(number), text.as_bytes());
+                assert_eq!(format(number), text.as_bytes());
             }
         }
     }

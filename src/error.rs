@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::redis::ErrorReply;
+
 /// Why a call was refused. A refused call has changed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Error {
@@ -18,6 +20,8 @@ pub enum Error {
     TooFast,
     #[error("ERR max_burst, count and period make a funnel that leaks beyond the year 2262")]
     TooLarge,
+    #[error("ERR quantity makes a debt that leaks beyond the year 2262")]
+    DebtTooLong,
     /// The text that the server's own commands reply with.
     #[error("WRONGTYPE Operation against a key holding the wrong kind of value")]
     WrongType,
@@ -29,11 +33,20 @@ pub enum Error {
     SameKey(usize),
 }
 
-/// An error, and in a call of several limits the one it is about: 1, 2, …
+/// A command's error: why, and in a call of several limits which of them it is about: 1, 2, …
 #[derive(Debug, Error)]
-pub enum Refusal {
+pub enum CommandError {
     #[error(transparent)]
     Call(#[from] Error),
     #[error("{0} (group {1})")]
     Group(Error, usize),
+}
+
+impl From<CommandError> for ErrorReply {
+    fn from(error: CommandError) -> Self {
+        match error {
+            CommandError::Call(Error::WrongArity) => Self::WrongArity,
+            other => Self::Text(other.to_string()),
+        }
+    }
 }

@@ -6,8 +6,9 @@
 //!   expects to be let through, and `max_burst` more at the same moment.
 //! * **rate**: `count` tokens per `period`, the pace at which room comes back. 30 per 60 s makes room for one token
 //!   every 2 s, not for 30 at the end of each minute.
-//! * **quantity**: the tokens that one call asks for, all or none; 0 asks how full the funnel is, and a negative
-//!   quantity gives tokens back.
+//! * **quantity**: the tokens that one call asks for; 0 asks how full the funnel is, and a negative quantity gives
+//!   tokens back. A call takes all of them or none, or as many as there are, or all in any case: the funnel is then in
+//!   **debt**, and all others are limited until it has leaked.
 //! * **remaining**: the most tokens that a next call, right now, would be allowed.
 //! * **retry_after**: how long a limited caller has to wait until the same call is allowed, if nobody else takes tokens.
 //! * **reset_after**: how long until the funnel is empty, so that the full burst is there again.
@@ -31,6 +32,11 @@
 //!
 //! The GCRA is from ITU-T I.371 (and the ATM Forum's traffic management specification), there "virtual scheduling".
 
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "an operator that could overflow stands behind the check that it cannot; tests and the fuzzer check each"
+)]
+
 use std::num::NonZero;
 
 use crate::error::Error;
@@ -40,52 +46,79 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
-/// The last moment that can be stored: 2^63 - 1 ns after the epoch, in the year 2262.
-const LAST: u64 = i64::MAX.cast_unsigned();
-
-/// A span of time, or a moment as the span since the Unix epoch, in whole nanoseconds: 0 to 2^63 - 1.
+/// A moment in nanoseconds since the Unix epoch: 0 to 2^63 - 1, which is in the year 2262.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Nanos(pub u64);
+pub struct Moment(pub u64);
 
-impl Nanos {
-    pub const PER_MILLISECOND: NonZero<u64> = NonZero::new(1_000_000).unwrap();
-    pub const PER_SECOND: NonZero<u64> = NonZero::new(1_000_000_000).unwrap();
+/// A span of time in nanoseconds: 0 to 2^64 - 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span(pub u64);
 
-    /// This span in a coarser unit, rounded up: who waits that long has waited long enough.
-    pub fn round_up(self, per_unit: NonZero<u64>) -> u64 {
-        // Two spans of 63 bits add up in 64.
-        self.0.wrapping_add(per_unit.get().wrapping_sub(1)) / per_unit
-    }
+/// What a quota's period, and the spans of a reply, are counted in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    Seconds,
+    Milliseconds,
 }
 
-/// A funnel at one moment.
+/// What may pass: `max_burst + 1` tokens at once, and `count` more every `period`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quota {
+    pub max_burst: u64,
+    pub count: NonZero<u64>,
+    /// In `unit`s.
+    pub period: NonZero<u64>,
+    pub unit: Unit,
+}
+
+/// A quota's funnel at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Funnel {
-    /// The moment, since the epoch.
-    now: Nanos,
+    now: Moment,
     /// Tokens that it holds: 1 to 2^63 - 1.
     limit: u64,
     /// Tokens that it leaks every `period`, at most one a nanosecond.
     count: NonZero<u64>,
-    /// In nanoseconds; any number of seconds in 63 bits fits.
-    period: NonZero<u128>,
-    /// How long it takes to leak when full; `now + tolerance` is not after `LAST`.
-    tolerance: Nanos,
+    period: Period,
+    /// How long it takes to leak when full; `now + tolerance` is not after `Moment::LAST`.
+    tolerance: Span,
+}
+
+/// A period in nanoseconds, of 64 bits where it fits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Period {
+    Short(NonZero<u64>),
+    Long(NonZero<u128>),
+}
+
+/// How a call takes tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taking {
+    /// All that it asks for, or none.
+    AllOrNone,
+    /// All that it asks for, if need be into debt.
+    InAnyCase,
+    /// As many as there are, up to what it asks for.
+    UpTo,
 }
 
 /// What a call is told, and what it leaves behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
-    /// The call may not go ahead and has taken nothing.
+    /// There was less than the call asked for; of a call that takes up to that many, nothing.
     pub limited: bool,
+    /// Tokens that it took. None are taken by a look, by giving back, and by a call that asked for all or none and is
+    /// limited.
+    pub taken: u64,
     /// Tokens that the funnel holds: `max_burst + 1`.
     pub limit: u64,
     /// Tokens that a next call would be allowed now: 0 to `limit`.
     pub remaining: u64,
-    /// How long to wait until this call is allowed; none if it was, or if it asks for more than `limit` and never will be.
-    pub retry_after: Option<Nanos>,
+    /// None if the call got all that it asked for, or asks for all or none of more than `limit` and never will. Else how
+    /// long to wait until it is allowed, until the debt is paid, or until one more token is there.
+    pub retry_after: Option<Span>,
     /// How long until the funnel is empty.
-    pub reset_after: Nanos,
+    pub reset_after: Span,
     /// What becomes of the stored state.
     pub change: Change,
 }
@@ -95,65 +128,137 @@ pub struct Verdict {
 pub enum Change {
     Nothing,
     /// This is the new TAT.
-    Store(Nanos),
+    Store(Moment),
     /// The funnel is empty again, which needs no state.
     Delete,
 }
 
-impl Funnel {
-    /// A funnel that holds `max_burst + 1` tokens and leaks `count` of them every `period` units of time, as it is
-    /// at `now`.
+impl Moment {
+    /// The last one that a key can hold.
+    pub const LAST: Self = Self(i64::MAX.cast_unsigned());
+
+    pub fn since_epoch(self) -> Span {
+        Span(self.0)
+    }
+}
+
+impl Span {
+    /// In whole units, rounded up.
+    pub fn round_up(self, unit: Unit) -> u64 {
+        self.0.div_ceil(unit.nanos().get())
+    }
+}
+
+impl Unit {
+    fn nanos(self) -> NonZero<u64> {
+        const SECOND: NonZero<u64> = NonZero::new(1_000_000_000).unwrap();
+        const MILLISECOND: NonZero<u64> = NonZero::new(1_000_000).unwrap();
+        match self {
+            Self::Seconds => SECOND,
+            Self::Milliseconds => MILLISECOND,
+        }
+    }
+}
+
+impl Quota {
+    /// The quota's funnel at `now`.
     ///
     /// Errors: `TooFast` if that is more than one token per nanosecond; `TooLarge` if `max_burst + 1` does not fit in
     /// 63 bits, or if a funnel filled now would leak beyond the year 2262.
-    pub fn new(
-        now: Nanos,
-        max_burst: u64,
-        count: NonZero<u64>,
-        period: NonZero<u64>,
-        nanos_per_unit: NonZero<u64>,
-    ) -> Result<Self, Error> {
-        let period = NonZero::<u128>::from(period).checked_mul(nanos_per_unit.into()).ok_or(Error::TooLarge)?;
-        if u128::from(count.get()) > period.get() {
+    #[inline(always)]
+    pub fn at(self, now: Moment) -> Result<Funnel, Error> {
+        let Self { max_burst, count, .. } = self;
+        let period = Period::new(self.period, self.unit);
+        if matches!(period, Period::Short(period) if count > period) {
             return Err(Error::TooFast);
         }
         let limit = max_burst.checked_add(1).ok_or(Error::TooLarge)?;
         // No less than `limit`, at a token per nanosecond or slower: so that fits in 63 bits where this does.
-        let tolerance = time_to_leak(limit, count, period);
-        if now.0.saturating_add(tolerance.0) > LAST {
+        let tolerance = period.time_to_leak(limit, count);
+        if tolerance.0 > Moment::LAST.0 - now.0 {
             return Err(Error::TooLarge);
         }
-        Ok(Self { now, limit, count, period, tolerance })
+        Ok(Funnel { now, limit, count, period, tolerance })
     }
+}
 
-    /// Decides a call of `quantity` tokens on the stored `tat`; none stands for an empty funnel.
+impl Funnel {
+    /// Decides a call of `quantity` tokens on the stored `tat`; none stands for an empty funnel. A negative quantity gives
+    /// tokens back, however the call takes.
+    ///
+    /// Errors: `DebtTooLong` if a debt could only be paid beyond the year 2262.
     #[inline(always)]
-    pub fn decide(&self, tat: Option<Nanos>, quantity: i64) -> Verdict {
-        let backlog = Nanos(tat.map_or(0, |tat| tat.0.saturating_sub(self.now.0)));
-        match u64::try_from(quantity) {
-            Ok(quantity) => self.take(backlog, quantity),
-            Err(_) => self.give_back(tat.is_some(), backlog, quantity.unsigned_abs()),
+    pub fn decide(&self, tat: Option<Moment>, taking: Taking, quantity: i64) -> Result<Verdict, Error> {
+        let backlog = self.backlog(tat);
+        let Ok(quantity) = u64::try_from(quantity) else {
+            return Ok(self.give_back(tat.is_some(), backlog, quantity.unsigned_abs()));
+        };
+        match taking {
+            Taking::AllOrNone => Ok(self.take(backlog, quantity)),
+            Taking::InAnyCase => self.charge(backlog, quantity),
+            Taking::UpTo => Ok(self.take_up_to(backlog, quantity)),
         }
     }
 
+    /// What a call gets that takes nothing.
+    pub fn look(&self, tat: Option<Moment>) -> Verdict {
+        self.take(self.backlog(tat), 0)
+    }
+
+    /// How long until the funnel is empty, if nothing more is taken.
     #[inline(always)]
-    fn take(&self, backlog: Nanos, quantity: u64) -> Verdict {
+    fn backlog(&self, tat: Option<Moment>) -> Span {
+        Span(tat.map_or(0, |tat| tat.0.saturating_sub(self.now.0)))
+    }
+
+    #[inline(always)]
+    fn take(&self, backlog: Span, quantity: u64) -> Verdict {
         // More than the funnel holds can never pass, however long the caller waits.
         if quantity > self.limit {
             return self.limited(backlog, self.remaining(backlog), None);
         }
-        let increment = time_to_leak(quantity, self.count, self.period);
-        let room = self.tolerance.0.saturating_sub(increment.0);
-        let wait = backlog.0.saturating_sub(room);
-        if wait > 0 {
+        // As the quantity is within the limit, its time is within the tolerance.
+        let increment = self.period.time_to_leak(quantity, self.count);
+        let room = self.tolerance.0 - increment.0;
+        if backlog.0 > room {
             // Where there is no room for one, none remain.
             let remaining = if quantity == 1 { 0 } else { self.remaining(backlog) };
-            return self.limited(backlog, remaining, Some(Nanos(wait)));
+            return self.limited(backlog, remaining, Some(Span(backlog.0 - room)));
         }
+        self.taken(backlog, quantity, increment)
+    }
 
-        let reset_after = Nanos(backlog.0.saturating_add(increment.0));
+    #[inline(always)]
+    fn charge(&self, backlog: Span, quantity: u64) -> Result<Verdict, Error> {
+        let increment = self.period.time_to_leak(quantity, self.count);
+        let time_left = Moment::LAST.0 - self.now.0;
+        if backlog.0.checked_add(increment.0).is_none_or(|reset_after| reset_after > time_left) {
+            return Err(Error::DebtTooLong);
+        }
+        let verdict = self.taken(backlog, quantity, increment);
+        let debt = verdict.reset_after.0.saturating_sub(self.tolerance.0);
+        Ok(Verdict { limited: debt > 0, retry_after: (debt > 0).then_some(Span(debt)), ..verdict })
+    }
+
+    #[inline(always)]
+    fn take_up_to(&self, backlog: Span, quantity: u64) -> Verdict {
+        let taken = quantity.min(self.remaining(backlog));
+        let verdict = self.taken(backlog, taken, self.period.time_to_leak(taken, self.count));
+        if taken == quantity {
+            return verdict;
+        }
+        let one_more = verdict.reset_after.0 + self.period.time_to_leak(1, self.count).0;
+        let wait = Span(one_more.saturating_sub(self.tolerance.0));
+        Verdict { limited: taken == 0, retry_after: Some(wait), ..verdict }
+    }
+
+    /// The tokens are poured in.
+    #[inline(always)]
+    fn taken(&self, backlog: Span, tokens: u64, increment: Span) -> Verdict {
+        let reset_after = Span(backlog.0 + increment.0);
         Verdict {
             limited: false,
+            taken: tokens,
             limit: self.limit,
             remaining: self.remaining(reset_after),
             retry_after: None,
@@ -165,33 +270,35 @@ impl Funnel {
     /// Never limited, and never more than an empty funnel. What was taken by one call and given back by another leaves
     /// the TAT as it was, as both are rounded alike.
     #[cold]
-    fn give_back(&self, stored: bool, backlog: Nanos, quantity: u64) -> Verdict {
-        let decrement = time_to_leak(quantity, self.count, self.period);
-        let reset_after = Nanos(backlog.0.saturating_sub(decrement.0));
+    fn give_back(&self, stored: bool, backlog: Span, quantity: u64) -> Verdict {
+        let decrement = self.period.time_to_leak(quantity, self.count);
+        let reset_after = Span(backlog.0.saturating_sub(decrement.0));
         Verdict {
             limited: false,
+            taken: 0,
             limit: self.limit,
             remaining: self.remaining(reset_after),
             retry_after: None,
             reset_after,
             change: match (stored, reset_after) {
                 (false, _) => Change::Nothing,
-                (true, Nanos(0)) => Change::Delete,
+                (true, Span(0)) => Change::Delete,
                 (true, _) => self.store(reset_after),
             },
         }
     }
 
-    /// The state of a funnel that will be empty in this time.
+    /// The state of a funnel that will be empty in this time, which is known to end by `Moment::LAST`.
     #[inline(always)]
-    fn store(&self, reset_after: Nanos) -> Change {
-        Change::Store(Nanos(self.now.0.saturating_add(reset_after.0)))
+    fn store(&self, reset_after: Span) -> Change {
+        Change::Store(Moment(self.now.0 + reset_after.0))
     }
 
     #[inline(always)]
-    fn limited(&self, backlog: Nanos, remaining: u64, retry_after: Option<Nanos>) -> Verdict {
+    fn limited(&self, backlog: Span, remaining: u64, retry_after: Option<Span>) -> Verdict {
         Verdict {
             limited: true,
+            taken: 0,
             limit: self.limit,
             remaining,
             retry_after,
@@ -200,39 +307,52 @@ impl Funnel {
         }
     }
 
-    /// The most tokens whose increment fits between a backlog and the tolerance.
+    /// The most tokens whose time to leak fits between a backlog and the tolerance.
     ///
     /// `floor(r * period / count) <= room` is `r * period < (room + 1) * count` in whole numbers, so the largest such
     /// `r` is `((room + 1) * count - 1) / period`, rounded down.
     #[inline(always)]
-    fn remaining(&self, backlog: Nanos) -> u64 {
-        let Some(room) = self.tolerance.0.checked_sub(backlog.0) else {
-            return 0;
-        };
-        let (room, count) = (room.saturating_add(1), self.count.get());
-        let short = NonZero::<u64>::try_from(self.period).ok();
-        let tokens = match short.zip(room.checked_mul(count)) {
-            Some((period, product)) => product.saturating_sub(1) / period,
-            None => {
-                let product = u128::from(room).saturating_mul(count.into());
-                u64::try_from(product.saturating_sub(1) / self.period).unwrap_or(u64::MAX)
+    fn remaining(&self, backlog: Span) -> u64 {
+        let Some(room) = self.tolerance.0.checked_sub(backlog.0) else { return 0 };
+        let (room, count) = (room + 1, self.count.get());
+        let tokens = match (self.period, room.checked_mul(count)) {
+            (Period::Short(period), Some(product)) => (product - 1) / period,
+            (period, _) => {
+                let product = u128::from(room) * u128::from(count);
+                u64::try_from((product - 1) / period.long()).unwrap_or(u64::MAX)
             }
         };
         tokens.min(self.limit)
     }
 }
 
-/// `floor(tokens * period / count)`, or 2^64 - 1 if it is more.
-#[inline(always)]
-fn time_to_leak(tokens: u64, count: NonZero<u64>, period: NonZero<u128>) -> Nanos {
-    let short = u64::try_from(period.get()).ok();
-    match short.and_then(|period| tokens.checked_mul(period)) {
-        Some(product) => Nanos(product / count),
-        None => {
-            // A product beyond 128 bits is, divided by a count of 63 bits, a span beyond 64 bits.
-            let product = u128::from(tokens).saturating_mul(period.get());
-            let span = product / NonZero::<u128>::from(count);
-            Nanos(u64::try_from(span).unwrap_or(u64::MAX))
+impl Period {
+    #[inline(always)]
+    fn new(period: NonZero<u64>, unit: Unit) -> Self {
+        match period.checked_mul(unit.nanos()) {
+            Some(short) => Self::Short(short),
+            // 64 bits times 30 fit in 128.
+            None => Self::Long(NonZero::<u128>::from(period).saturating_mul(unit.nanos().into())),
         }
+    }
+
+    fn long(self) -> NonZero<u128> {
+        match self {
+            Self::Short(period) => period.into(),
+            Self::Long(period) => period,
+        }
+    }
+
+    /// `floor(tokens * period / count)`, or 2^64 - 1 if it is more.
+    #[inline(always)]
+    fn time_to_leak(self, tokens: u64, count: NonZero<u64>) -> Span {
+        if let Self::Short(period) = self
+            && let Some(product) = tokens.checked_mul(period.get())
+        {
+            return Span(product / count);
+        }
+        // A product beyond 128 bits is, divided by a count of 63 bits, a span beyond 64 bits.
+        let product = u128::from(tokens).saturating_mul(self.long().get());
+        Span(u64::try_from(product / NonZero::<u128>::from(count)).unwrap_or(u64::MAX))
     }
 }

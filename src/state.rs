@@ -2,18 +2,18 @@
 
 use crate::decimal;
 use crate::error::Error;
-use crate::funnel::{Change, Nanos};
+use crate::funnel::{Change, Moment, Unit};
 use crate::redis::{Key, Value};
 
 /// The stored TAT; none if there is no key.
 ///
 /// Errors: `WrongType` and `NotAState` if the key holds anything but a TAT.
 #[inline(always)]
-pub fn read(key: &Key) -> Result<Option<Nanos>, Error> {
+pub fn read(key: &Key) -> Result<Option<Moment>, Error> {
     match key.value() {
         Value::Absent => Ok(None),
         Value::String(text) => match decimal::parse_moment(text) {
-            Some(tat) => Ok(Some(Nanos(tat))),
+            Some(tat) => Ok(Some(Moment(tat))),
             None => Err(Error::NotAState),
         },
         Value::OtherType => Err(Error::WrongType),
@@ -26,8 +26,9 @@ pub fn write(key: &mut Key, change: Change) {
     match change {
         Change::Nothing => {}
         Change::Store(tat) => {
-            let expire_at = tat.round_up(Nanos::PER_MILLISECOND);
-            key.set(&decimal::format_moment(tat.0), expire_at);
+            let expire_at = tat.since_epoch().round_up(Unit::Milliseconds);
+            let expiry = decimal::format(expire_at);
+            key.set(&decimal::format(tat.0), expire_at, decimal::without_zeros_in_front(&expiry));
         }
         Change::Delete => key.delete(),
     }

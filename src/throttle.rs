@@ -1,49 +1,46 @@
-//! One limit, top to bottom: arguments, funnel, state, reply.
+//! A call on one limit, top to bottom: arguments, funnel, state, reply.
 
 use std::num::NonZero;
 
 use crate::counts::Outcome;
-use crate::error::{Error, Refusal};
-use crate::funnel::{Funnel, Nanos, Verdict};
+use crate::decimal;
+use crate::error::{CommandError, Error};
+use crate::funnel::{Funnel, Moment, Quota, Span, Taking, Unit, Verdict};
 use crate::redis::{Argument, Context, now};
 use crate::state;
 
-/// `CL.THROTTLE key max_burst count period [quantity]`
+/// `CL.THROTTLE`, `CL.CHARGE`, `CL.TAKE key max_burst count period [quantity]`, by how they take, and by their unit
+/// `CL.PTHROTTLE`, `CL.PCHARGE`, `CL.PTAKE`
 ///
-/// Takes `quantity` tokens (1 unless given) from the funnel at `key`, which holds `max_burst + 1` and leaks `count`
-/// every `period` seconds, or none of them if it has not got that many. A negative quantity gives tokens back.
+/// Takes `quantity` tokens from the funnel at `key`, which holds `max_burst + 1` and leaks `count` every `period`. A
+/// quantity has to be given, but for `CL.THROTTLE`, where it is 1 without. A negative one gives tokens back.
 ///
-/// Replies with five integers: 0 if allowed or 1 if limited; the tokens that the funnel holds; those that are left;
-/// the seconds to wait before the same call is allowed, or -1 if it was or never will be; the seconds until the funnel
-/// is empty. Seconds are rounded up.
-pub fn cl_throttle(context: &Context, arguments: &[Argument]) -> Result<Outcome, Refusal> {
-    Ok(throttle(context, arguments, Nanos::PER_SECOND)?)
-}
-
-/// `CL.PTHROTTLE key max_burst count period [quantity]`
-///
-/// `CL.THROTTLE` with milliseconds for seconds, in the arguments and in the reply.
-pub fn cl_pthrottle(context: &Context, arguments: &[Argument]) -> Result<Outcome, Refusal> {
-    Ok(throttle(context, arguments, Nanos::PER_MILLISECOND)?)
-}
-
+/// Replies with five integers: 0 if allowed or 1 if limited (of `CL.TAKE`, the tokens taken); the tokens that the funnel
+/// holds; those that are left; the time to wait, or -1 if there is nothing to wait for; the time until the funnel is
+/// empty. Times are rounded up.
 #[inline(always)]
-fn throttle(context: &Context, arguments: &[Argument], nanos_per_unit: NonZero<u64>) -> Result<Outcome, Error> {
+pub fn throttle(
+    context: &Context,
+    arguments: &[Argument],
+    taking: Taking,
+    unit: Unit,
+) -> Result<Outcome, CommandError> {
     let (key, quota, quantity) = match arguments {
-        [_, key, max_burst, count, period] => (key, [max_burst, count, period], None),
         [_, key, max_burst, count, period, quantity] => (key, [max_burst, count, period], Some(quantity)),
-        _ => return Err(Error::WrongArity),
+        [_, key, max_burst, count, period] if taking == Taking::AllOrNone => (key, [max_burst, count, period], None),
+        _ => return Err(Error::WrongArity.into()),
     };
-    let request = Request::parse(key, quota, quantity, now(), nanos_per_unit)?;
+    let request = Request::parse(key, quota, unit, quantity, taking, Moment(now()))?;
 
     let mut key = context.open_key(request.key);
-    let verdict = request.funnel.decide(state::read(&key)?, request.quantity);
+    let verdict = request.funnel.decide(state::read(&key)?, taking, request.quantity)?;
     state::write(&mut key, verdict.change);
     // What is announced may run other modules' code, which may do anything to the key.
     drop(key);
     announce(context, &request, &verdict);
 
-    reply(context, &verdict, nanos_per_unit);
+    let first = if taking == Taking::UpTo { verdict.taken } else { verdict.limited.into() };
+    reply(context, first, &verdict, unit);
     Ok(Outcome::of(verdict.limited))
 }
 
@@ -56,28 +53,33 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// The quota's arguments are `max_burst count period`.
-    // By itself the compiler inlines no function of this size with several callers; it is 1% of a call.
+    /// The quota's arguments are `max_burst count period`; a quantity that is not given is 1.
     #[inline(always)]
     pub fn parse(
         key: &'a Argument,
         [max_burst, count, period]: [&Argument; 3],
+        unit: Unit,
         quantity: Option<&Argument>,
-        now: Nanos,
-        nanos_per_unit: NonZero<u64>,
+        taking: Taking,
+        now: Moment,
     ) -> Result<Self, Error> {
         let max_burst = zero_or_more(max_burst, "max_burst")?;
         let count = one_or_more(count, "count")?;
         let period = one_or_more(period, "period")?;
         let quantity = quantity.map_or(Ok(1), |quantity| integer(quantity, "quantity"))?;
-        let funnel = Funnel::new(now, max_burst, count, period, nanos_per_unit)?;
+        if taking == Taking::UpTo && quantity < 0 {
+            return Err(Error::Negative("quantity"));
+        }
+        let funnel = Quota { max_burst, count, period, unit }.at(now)?;
         Ok(Self { key, funnel, quantity })
     }
 }
 
+/// Read by the server's own rules, but for the usual argument, which is short, for a fourth of the server's price.
 #[inline(always)]
 fn integer(argument: &Argument, name: &'static str) -> Result<i64, Error> {
-    argument.integer().ok_or(Error::NotAnInteger(name))
+    let short = decimal::parse_short(argument.bytes());
+    short.map(i64::from).or_else(|| argument.integer()).ok_or(Error::NotAnInteger(name))
 }
 
 #[inline(always)]
@@ -90,22 +92,23 @@ fn one_or_more(argument: &Argument, name: &'static str) -> Result<NonZero<u64>, 
     u64::try_from(integer(argument, name)?).ok().and_then(NonZero::new).ok_or(Error::NotPositive(name))
 }
 
-/// Tells whoever listens to keyspace notifications that tokens were taken or that a call was limited.
+/// Tells whoever listens to keyspace notifications that tokens were taken, that a call was limited, or both.
 #[inline(always)]
 pub fn announce(context: &Context, request: &Request, verdict: &Verdict) {
+    if verdict.taken > 0 {
+        context.notify(c"cl.throttle", request.key);
+    }
     if verdict.limited {
         context.notify(c"cl.limited", request.key);
-    } else if request.quantity > 0 {
-        context.notify(c"cl.throttle", request.key);
     }
 }
 
-/// The five integers.
+/// One limit's five integers.
 #[inline(always)]
-pub fn reply(context: &Context, verdict: &Verdict, nanos_per_unit: NonZero<u64>) {
-    let units = |span: Nanos| span.round_up(nanos_per_unit).cast_signed();
+pub fn reply(context: &Context, first: u64, verdict: &Verdict, unit: Unit) {
+    let units = |span: Span| span.round_up(unit).cast_signed();
     context.reply_array(5);
-    context.reply_integer(verdict.limited.into());
+    context.reply_integer(first.cast_signed());
     context.reply_integer(verdict.limit.cast_signed());
     context.reply_integer(verdict.remaining.cast_signed());
     context.reply_integer(verdict.retry_after.map_or(-1, units));

@@ -4,9 +4,18 @@
 use redis::{Connection, RedisResult, Value};
 
 use crate::support::needs::{has_acl_categories, is_redis_6_2, needs};
-use crate::support::{Server, info, run};
+use crate::support::{COMMANDS, Server, info, run};
 
-const CALLS: [&str; 3] = ["CL.THROTTLE key 4 1 60", "CL.PTHROTTLE key 4 1 60", "CL.MTHROTTLE key 4 1 60 1"];
+const CALLS: [&str; 8] = [
+    "CL.THROTTLE key 4 1 60",
+    "CL.PTHROTTLE key 4 1 60",
+    "CL.CHARGE key 4 1 60 1",
+    "CL.PCHARGE key 4 1 60 1",
+    "CL.TAKE key 4 1 60 1",
+    "CL.PTAKE key 4 1 60 1",
+    "CL.MTHROTTLE key 4 1 60 1",
+    "CL.MPTHROTTLE key 4 1 60 1",
+];
 
 /// A connection of a user who has these permissions and no other.
 fn user(server: &Server, permissions: &str) -> Connection {
@@ -27,7 +36,8 @@ fn refusal(server: &Server, connection: &mut Connection, call: &str) -> Option<S
 #[test]
 fn the_commands_are_registered_with_their_flags_and_their_least_arguments() {
     let server = Server::start();
-    for (command, least) in [("cl.throttle", -5), ("cl.pthrottle", -5), ("cl.mthrottle", -6)] {
+    for command in COMMANDS {
+        let least = if ["cl.throttle", "cl.pthrottle"].contains(&command) { -5 } else { -6 };
         let info: Vec<Vec<Value>> = run(&mut server.connect(), &format!("COMMAND INFO {command}")).unwrap();
         // Redis 6.2 asks the module.
         assert_eq!(info[0][1], Value::Int(if is_redis_6_2() { -1 } else { least }), "{command}");
@@ -45,6 +55,11 @@ fn the_server_knows_the_keys_of_a_call() {
     for (call, expected) in [
         ("CL.THROTTLE a 1 2 3", vec!["a"]),
         ("CL.PTHROTTLE a 1 2 3 4", vec!["a"]),
+        ("CL.CHARGE a 1 2 3 4", vec!["a"]),
+        ("CL.PCHARGE a 1 2 3 4", vec!["a"]),
+        ("CL.TAKE a 1 2 3 4", vec!["a"]),
+        ("CL.PTAKE a 1 2 3 4", vec!["a"]),
+        ("CL.MPTHROTTLE a 4 1 60 1 b 4 1 60 1", vec!["a", "b"]),
         ("CL.MTHROTTLE a 4 1 60 1 b 4 1 60 1 c 4 1 60 1", vec!["a", "b", "c"]),
     ] {
         let keys: Vec<String> = run(&mut server.connect(), &format!("COMMAND GETKEYS {call}")).unwrap();
@@ -56,7 +71,7 @@ fn the_server_knows_the_keys_of_a_call() {
 fn key_specs_say_that_keys_are_read_and_updated() {
     needs("key permissions, Redis 7");
     let server = Server::start();
-    for call in ["CL.THROTTLE a 1 2 3", "CL.PTHROTTLE a 1 2 3", "CL.MTHROTTLE a 1 2 3 4 b 1 2 3 4"] {
+    for call in CALLS.into_iter().chain(["CL.MTHROTTLE a 1 2 3 4 b 1 2 3 4"]) {
         let keys: Vec<(String, Vec<String>)> =
             run(&mut server.connect(), &format!("COMMAND GETKEYSANDFLAGS {call}")).unwrap();
         assert!(!keys.is_empty() && keys.iter().all(|(_, flags)| flags == &["RW", "access", "update"]), "{keys:?}");

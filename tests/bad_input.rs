@@ -3,6 +3,7 @@
 use redis::{Connection, Value};
 
 use crate::support::hostile::NOT_INTEGERS;
+use crate::support::{self, COMMANDS};
 use crate::support::{Server, info, run, throttle};
 
 /// All that an error must leave as it was.
@@ -185,4 +186,41 @@ fn a_string_that_is_no_tat_is_refused_and_left_alone() {
             assert_eq!(error_of(&mut connection, &format!("key 15 30 60 {quantity}")), text, "{value:?}");
         }
     }
+}
+
+#[test]
+fn every_command_refuses_what_cl_throttle_refuses() {
+    let server = server();
+    let mut connection = server.connect();
+    run::<()>(&mut connection, "SET text hello").unwrap();
+    run::<()>(&mut connection, "RPUSH list a").unwrap();
+    for arguments in [
+        "",
+        "key 1 1",
+        "key x 1 1 1",
+        "key 1 x 1 1",
+        "key 1 1 1.5 1",
+        "key 1 1 1 x",
+        "key -1 1 1 1",
+        "key 1 0 1 1",
+        "key 1 1 0 1",
+        "key 1 9223372036854775807 1 1",
+        "key 9223372036854775807 1 1 1",
+        "key 1 1 9223372036854775807 1",
+        "text 1 1 1 1",
+        "list 1 1 1 1",
+    ] {
+        let expected = support::error_of(&mut connection, &format!("cl.throttle {arguments}"));
+        for command in COMMANDS {
+            let error = support::error_of(&mut connection, &format!("{command} {arguments}"));
+            let error = error.trim_end_matches(" (group 1)").replace(command, "cl.throttle");
+            assert_eq!(error, expected, "{command} {arguments}");
+        }
+    }
+    // Only CL.THROTTLE, and its like in milliseconds, goes without a quantity.
+    for command in COMMANDS.into_iter().filter(|command| !command.ends_with("throttle")) {
+        let error = support::error_of(&mut connection, &format!("{command} key 1 1 1"));
+        assert_eq!(error, format!("ERR wrong number of arguments for '{command}' command"));
+    }
+    assert!(!run::<bool>(&mut connection, "EXISTS key").unwrap());
 }

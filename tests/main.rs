@@ -17,6 +17,7 @@ mod support;
 
 mod access;
 mod bad_input;
+mod charge;
 mod clients;
 mod clock;
 mod cluster;
@@ -39,4 +40,5 @@ mod reply;
 mod scripts;
 mod soak;
 mod state;
+mod take;
 mod upgrade;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::support::needs::needs;
-use crate::support::{Server, run};
+use crate::support::{COMMANDS, Server, run};
 
 /// A reply of names and values, on either protocol.
 fn map(value: &Value) -> HashMap<String, Value> {
@@ -22,17 +22,21 @@ fn command_docs_explain_the_command_and_every_argument() {
     needs("COMMAND DOCS, Redis 7");
     let server = Server::start();
     let mut connection = server.connect();
-    for (command, unit) in
-        [("cl.throttle", "In seconds"), ("cl.pthrottle", "In milliseconds"), ("cl.mthrottle", "In seconds")]
-    {
+    for command in COMMANDS {
+        let several = command.contains("cl.m");
+        let unit = if command.contains('p') { "In milliseconds" } else { "In seconds" };
+        let since = match command {
+            "cl.throttle" | "cl.pthrottle" | "cl.mthrottle" => "1.0.0",
+            _ => "1.1.0",
+        };
+
         let docs = map(&map(&run(&mut connection, &format!("COMMAND DOCS {command}")).unwrap())[command]);
-        assert!(text(&docs["summary"]).starts_with("Takes tokens"), "{docs:?}");
+        assert!(text(&docs["summary"]).starts_with("Takes "), "{docs:?}");
         assert!(text(&docs["complexity"]).starts_with("O("), "{docs:?}");
-        assert_eq!(text(&docs["since"]), "1.0.0");
+        assert_eq!(text(&docs["since"]), since);
         assert_eq!(text(&docs["module"]), "redis-cell");
 
         let mut arguments: Vec<Value> = redis::from_redis_value_ref(&docs["arguments"]).unwrap();
-        let several = command == "cl.mthrottle";
         if several {
             let group = map(&arguments[0]);
             assert_eq!((text(&group["name"]), text(&group["type"])), ("limit".into(), "block".into()));
@@ -47,7 +51,8 @@ fn command_docs_explain_the_command_and_every_argument() {
         assert!(arguments.iter().all(|argument| !text(&argument["summary"]).is_empty()));
         assert!(text(&arguments[3]["summary"]).starts_with(unit));
         let optional: Vec<_> = arguments.iter().map(|argument| argument.contains_key("flags")).collect();
-        assert_eq!(optional, [false, false, false, false, !several], "{command}");
+        let may_go_without = ["cl.throttle", "cl.pthrottle"].contains(&command);
+        assert_eq!(optional, [false, false, false, false, may_go_without], "{command}");
     }
 }
 
@@ -63,6 +68,12 @@ fn info_counts_calls_by_command_and_outcome() {
         "CL.PTHROTTLE key 1 1 60000 0",
         "CL.MTHROTTLE other 0 1 60 1 third 0 1 60 1",
         "CL.MTHROTTLE other 0 1 60 1 fourth 0 1 60 1",
+        "CL.CHARGE charged 0 1 60 1",
+        "CL.CHARGE charged 0 1 60 1",
+        "CL.CHARGE charged 0 1 0 1",
+        "CL.TAKE taken 4 1 60 9",
+        "CL.TAKE taken 4 1 60 9",
+        "CL.TAKE taken 4 1 60 0",
     ] {
         let _ = run::<Value>(&mut connection, call);
     }
@@ -73,9 +84,30 @@ fn info_counts_calls_by_command_and_outcome() {
         [
             "# redis-cell",
             &format!("redis-cell_version:{}", env!("CARGO_PKG_VERSION")),
-            "redis-cell_cl.throttle:allowed=2,limited=1,errors=1",
-            "redis-cell_cl.pthrottle:allowed=1,limited=0,errors=0",
-            "redis-cell_cl.mthrottle:allowed=1,limited=1,errors=0",
+            "redis-cell_throttle_allowed:2",
+            "redis-cell_throttle_limited:1",
+            "redis-cell_throttle_errors:1",
+            "redis-cell_pthrottle_allowed:1",
+            "redis-cell_pthrottle_limited:0",
+            "redis-cell_pthrottle_errors:0",
+            "redis-cell_charge_allowed:1",
+            "redis-cell_charge_limited:1",
+            "redis-cell_charge_errors:1",
+            "redis-cell_pcharge_allowed:0",
+            "redis-cell_pcharge_limited:0",
+            "redis-cell_pcharge_errors:0",
+            "redis-cell_take_allowed:2",
+            "redis-cell_take_limited:1",
+            "redis-cell_take_errors:0",
+            "redis-cell_ptake_allowed:0",
+            "redis-cell_ptake_limited:0",
+            "redis-cell_ptake_errors:0",
+            "redis-cell_mthrottle_allowed:1",
+            "redis-cell_mthrottle_limited:1",
+            "redis-cell_mthrottle_errors:0",
+            "redis-cell_mpthrottle_allowed:0",
+            "redis-cell_mpthrottle_limited:0",
+            "redis-cell_mpthrottle_errors:0",
         ]
     );
     // They count since the module was loaded, as the README says.
@@ -101,9 +133,17 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
         "CL.THROTTLE three 0 1 60 -1",
         "CL.MTHROTTLE one 0 1 60 1 two 0 1 60 -1",
         "CL.THROTTLE one 0 1 60 5",
+        "CL.CHARGE four 0 1 60 1",
+        "CL.CHARGE four 0 1 60 1",
+        "CL.CHARGE four 0 1 60 0",
+        "CL.PCHARGE four 0 1 60000 -1",
+        "CL.TAKE five 4 1 60 9",
+        "CL.PTAKE five 4 1 60000 9",
+        "CL.TAKE six 4 1 60 0",
     ] {
         let _ = run::<Value>(&mut connection, call);
     }
+    run::<()>(&mut connection, "PUBLISH __keyevent@0__:last last").unwrap();
     let mut next = || -> (String, String) {
         subscriber.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let message = subscriber.get_message().unwrap();
@@ -118,6 +158,14 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
         ("cl.throttle", "three"),
         ("cl.limited", "one"),
         ("cl.limited", "one"),
+        ("cl.throttle", "four"),
+        // Into debt: tokens were taken, and there were fewer.
+        ("cl.throttle", "four"),
+        ("cl.limited", "four"),
+        ("cl.limited", "four"),
+        ("cl.throttle", "five"),
+        ("cl.limited", "five"),
+        ("last", "last"),
     ] {
         let (event, key) = next();
         assert_eq!((event.as_str(), key.as_str()), expected);

@@ -12,40 +12,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-use crate::check::told;
-use crate::model::{Asked, Refused};
+use crate::check::{asked, refused, told};
 
-fn after(tat: Option<Nanos>, verdict: &Verdict) -> Option<Nanos> {
+fn after(tat: Option<Moment>, verdict: &Verdict) -> Option<Moment> {
     match verdict.change {
         Change::Nothing => tat,
         Change::Store(tat) => Some(tat),
         Change::Delete => None,
-    }
-}
-
-/// The arguments of a call, in range.
-#[derive(Debug, Clone, Copy)]
-struct Quota {
-    max_burst: u64,
-    count: u64,
-    period: u64,
-    nanos_per_unit: NonZero<u64>,
-}
-
-impl Quota {
-    fn at(self, now: u64) -> Result<Funnel, Error> {
-        let (count, period) = (NonZero::new(self.count).unwrap(), NonZero::new(self.period).unwrap());
-        Funnel::new(Nanos(now), self.max_burst, count, period, self.nanos_per_unit)
-    }
-
-    fn stated_at(self, now: u64, quantity: i64) -> Asked {
-        Asked {
-            now: now.into(),
-            max_burst: self.max_burst.into(),
-            count: self.count.into(),
-            period: i128::from(self.period) * i128::from(self.nanos_per_unit.get()),
-            quantity: quantity.into(),
-        }
     }
 }
 
@@ -71,12 +44,12 @@ fn quota_of(
     count: impl Strategy<Value = u64>,
     period: impl Strategy<Value = u64>,
 ) -> impl Strategy<Value = Quota> {
-    let unit = prop_oneof![Just(Nanos::PER_SECOND), Just(Nanos::PER_MILLISECOND)];
-    (max_burst, count, period, unit).prop_map(|(max_burst, count, period, nanos_per_unit)| Quota {
+    let unit = prop_oneof![Just(Unit::Seconds), Just(Unit::Milliseconds)];
+    (max_burst, count, period, unit).prop_map(|(max_burst, count, period, unit)| Quota {
         max_burst,
-        count,
-        period,
-        nanos_per_unit,
+        count: NonZero::new(count).unwrap(),
+        period: NonZero::new(period).unwrap(),
+        unit,
     })
 }
 
@@ -84,8 +57,9 @@ fn quota_of(
 fn valid_quota() -> impl Strategy<Value = (Quota, u64)> {
     let usual = quota_of(0..1_000_u64, 1..100_000_u64, 1..100_000_u64);
     let now = prop_oneof![Just(1_800_000_000_000_000_000), 1..1_u64 << 62];
-    (prop_oneof![quota(), usual], now)
-        .prop_filter("no such funnel", |&(quota, now)| quota.at(now).is_ok_and(|funnel| funnel.tolerance.0 < 1 << 55))
+    (prop_oneof![quota(), usual], now).prop_filter("no such funnel", |&(quota, now)| {
+        quota.at(Moment(now)).is_ok_and(|funnel| funnel.tolerance.0 < 1 << 55)
+    })
 }
 
 /// One step of a history: how the time moves, and how many tokens are asked for. Both as parts of what the funnel
@@ -93,6 +67,7 @@ fn valid_quota() -> impl Strategy<Value = (Quota, u64)> {
 #[derive(Debug, Clone, Copy)]
 struct Step {
     pause: Pause,
+    taking: Taking,
     quantity: Quantity,
 }
 
@@ -117,7 +92,16 @@ enum Quantity {
     Any(i64),
 }
 
+fn any_taking() -> impl Strategy<Value = Taking> {
+    prop_oneof![Just(Taking::AllOrNone), Just(Taking::InAnyCase), Just(Taking::UpTo)]
+}
+
+/// Of calls that take all or none.
 fn history() -> impl Strategy<Value = Vec<Step>> {
+    history_of(Just(Taking::AllOrNone))
+}
+
+fn history_of(taking: impl Strategy<Value = Taking>) -> impl Strategy<Value = Vec<Step>> {
     let pause = prop_oneof![
         2 => Just(Pause::No),
         1 => Just(Pause::Nanosecond),
@@ -132,14 +116,16 @@ fn history() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Quantity::OneMoreThanRemaining),
         1 => any_quantity().prop_map(Quantity::Any),
     ];
-    prop::collection::vec((pause, quantity).prop_map(|(pause, quantity)| Step { pause, quantity }), 1..30)
+    let step = (pause, taking, quantity).prop_map(|(pause, taking, quantity)| Step { pause, taking, quantity });
+    prop::collection::vec(step, 1..40)
 }
 
 /// A call of a history, with all that it was decided from.
 #[derive(Debug, Clone, Copy)]
 struct Call {
     now: u64,
-    tat: Option<Nanos>,
+    tat: Option<Moment>,
+    taking: Taking,
     quantity: i64,
     verdict: Verdict,
 }
@@ -149,7 +135,7 @@ fn play(quota: Quota, start: u64, steps: &[Step]) -> Vec<Call> {
     let mut last: Option<Verdict> = None;
     let mut calls = Vec::new();
     for step in steps {
-        let funnel = quota.at(now).unwrap();
+        let funnel = quota.at(Moment(now)).unwrap();
         let told = last.and_then(|verdict| verdict.retry_after).map_or(0, |wait| wait.0);
         now += match step.pause {
             Pause::No => 0,
@@ -158,16 +144,16 @@ fn play(quota: Quota, start: u64, steps: &[Step]) -> Vec<Call> {
             Pause::RetryAfter => told,
             Pause::AlmostRetryAfter => told.saturating_sub(1),
         };
-        let Ok(funnel) = quota.at(now) else { break };
-        let remaining = funnel.decide(tat, 0).remaining;
+        let Ok(funnel) = quota.at(Moment(now)) else { break };
+        let remaining = funnel.throttle(tat, 0).remaining;
         let quantity = match step.quantity {
             Quantity::Part(thousandths) => (i128::from(funnel.limit) * i128::from(thousandths) / 1_000) as i64,
             Quantity::Few(tokens) | Quantity::Any(tokens) => tokens,
             Quantity::Remaining => remaining.cast_signed(),
             Quantity::OneMoreThanRemaining => remaining.cast_signed() + 1,
         };
-        let verdict = funnel.decide(tat, quantity);
-        calls.push(Call { now, tat, quantity, verdict });
+        let Ok(verdict) = funnel.decide(tat, step.taking, quantity) else { break };
+        calls.push(Call { now, tat, taking: step.taking, quantity, verdict });
         tat = after(tat, &verdict);
         last = Some(verdict);
     }
@@ -178,9 +164,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_answer_is_that_of_the_second_statement((quota, start) in valid_quota(), steps in history()) {
-        for Call { now, tat, quantity, verdict } in play(quota, start, &steps) {
-            let stated = quota.stated_at(now, quantity).told(tat.map(|tat| tat.0.into()));
+    fn every_answer_is_that_of_the_second_statement(
+        (quota, start) in valid_quota(), steps in history_of(any_taking()),
+    ) {
+        for Call { now, tat, taking, quantity, verdict } in play(quota, start, &steps) {
+            let stated = asked(quota, now, taking, quantity).told(tat.map(|tat| tat.0.into()));
             prop_assert_eq!(Ok(told(verdict)), stated);
         }
     }
@@ -188,49 +176,47 @@ proptest! {
     #[test]
     fn any_stored_tat_is_answered_as_the_second_statement_does(
         (quota, now) in valid_quota(), tat in magnitude(0), offset in -3_i64..4, quantity in any_quantity(),
+        taking in any_taking(),
     ) {
-        let funnel = quota.at(now).unwrap();
+        let funnel = quota.at(Moment(now)).unwrap();
         let near_full = (now + funnel.tolerance.0).saturating_add_signed(offset);
         for tat in [tat, near_full] {
             for quantity in [quantity, quantity % funnel.limit.cast_signed(), 0, 1, -1] {
-                let verdict = funnel.decide(Some(Nanos(tat)), quantity);
-                prop_assert_eq!(Ok(told(verdict)), quota.stated_at(now, quantity).told(Some(tat.into())));
+                let verdict = funnel.decide(Some(Moment(tat)), taking, quantity);
+                let stated = asked(quota, now, taking, quantity).told(Some(tat.into()));
+                prop_assert_eq!(verdict.map(told), stated.map_err(refused));
             }
         }
     }
 
     #[test]
     fn a_funnel_is_refused_exactly_where_its_numbers_do_not_fit(quota in quota(), now in magnitude(0)) {
-        let expected = quota.stated_at(now, 0).funnel().map_err(|refused| match refused {
-            Refused::TooFast => Error::TooFast,
-            Refused::TooLarge => Error::TooLarge,
-        });
-        prop_assert_eq!(quota.at(now).map(|_| ()), expected);
+        prop_assert_eq!(quota.at(Moment(now)).map(|_| ()), asked(quota, now, Taking::AllOrNone, 0).funnel().map_err(refused));
     }
 
     #[test]
     fn remaining_tokens_pass_and_one_more_does_not((quota, start) in valid_quota(), steps in history()) {
         for Call { now, tat, verdict, .. } in play(quota, start, &steps) {
-            let (funnel, tat) = (quota.at(now).unwrap(), after(tat, &verdict));
+            let (funnel, tat) = (quota.at(Moment(now)).unwrap(), after(tat, &verdict));
             prop_assert!(verdict.remaining <= verdict.limit);
             // A TAT beyond the tolerance limits even a look; no history of one quota gets there.
-            prop_assert!(!funnel.decide(tat, verdict.remaining.cast_signed()).limited);
-            prop_assert!(funnel.decide(tat, verdict.remaining.cast_signed() + 1).limited);
+            prop_assert!(!funnel.throttle(tat, verdict.remaining.cast_signed()).limited);
+            prop_assert!(funnel.throttle(tat, verdict.remaining.cast_signed() + 1).limited);
         }
     }
 
     #[test]
     fn waiting_retry_after_passes_and_a_nanosecond_less_does_not((quota, start) in valid_quota(), steps in history()) {
-        for Call { now, tat, quantity, verdict } in play(quota, start, &steps) {
-            let Some(Nanos(wait)) = verdict.retry_after else {
+        for Call { now, tat, quantity, verdict, .. } in play(quota, start, &steps) {
+            let Some(Span(wait)) = verdict.retry_after else {
                 prop_assert_eq!(verdict.limited, i128::from(quantity) > i128::from(verdict.limit));
                 continue;
             };
             prop_assert!(verdict.limited && wait > 0);
             // Time may run out in 2262.
-            let Ok(funnel) = quota.at(now + wait) else { continue };
-            prop_assert!(!funnel.decide(tat, quantity).limited);
-            prop_assert!(quota.at(now + wait - 1).unwrap().decide(tat, quantity).limited);
+            let Ok(funnel) = quota.at(Moment(now + wait)) else { continue };
+            prop_assert!(!funnel.throttle(tat, quantity).limited);
+            prop_assert!(quota.at(Moment(now + wait - 1)).unwrap().throttle(tat, quantity).limited);
         }
     }
 
@@ -239,7 +225,7 @@ proptest! {
         for Call { now, tat, verdict, .. } in play(quota, start, &steps) {
             if verdict.limited {
                 prop_assert_eq!(verdict.change, Change::Nothing);
-                let look = quota.at(now).unwrap().decide(tat, 0);
+                let look = quota.at(Moment(now)).unwrap().throttle(tat, 0);
                 prop_assert_eq!((verdict.remaining, verdict.reset_after), (look.remaining, look.reset_after));
             }
         }
@@ -250,13 +236,13 @@ proptest! {
         let plain = play(quota, start, &steps);
         let mut tat = None;
         for call in &plain {
-            let funnel = quota.at(call.now).unwrap();
+            let funnel = quota.at(Moment(call.now)).unwrap();
             for _ in 0..2 {
-                let look = funnel.decide(tat, 0);
+                let look = funnel.throttle(tat, 0);
                 prop_assert_eq!(look.change, Change::Nothing);
                 tat = after(tat, &look);
             }
-            let verdict = funnel.decide(tat, call.quantity);
+            let verdict = funnel.throttle(tat, call.quantity);
             prop_assert_eq!(verdict, call.verdict);
             tat = after(tat, &verdict);
         }
@@ -270,7 +256,7 @@ proptest! {
         let steps: Vec<_> = steps.into_iter().filter(|step| !matches!(step.quantity,
             Quantity::Part(..0) | Quantity::Few(..0) | Quantity::Any(..0))).collect();
         let taken: Vec<_> = play(quota, start, &steps).into_iter().filter(|call| !call.verdict.limited).collect();
-        let stated = quota.stated_at(start, 0);
+        let stated = asked(quota, start, Taking::AllOrNone, 0);
         for first in 0..taken.len() {
             let mut tokens = 0_i128;
             for last in first..taken.len() {
@@ -286,26 +272,78 @@ proptest! {
     }
 
     #[test]
-    fn a_call_and_its_refund_leave_the_tat_as_it_was((quota, start) in valid_quota(), steps in history()) {
-        for Call { now, tat, quantity, verdict } in play(quota, start, &steps) {
-            let Change::Store(taken) = verdict.change else { continue };
-            if quantity > 0 {
-                let refund = quota.at(now).unwrap().decide(Some(taken), -quantity);
-                prop_assert_eq!(after(Some(taken), &refund), tat.filter(|tat| tat.0 > now));
+    fn what_was_taken_and_given_back_leaves_the_tat_as_it_was(
+        (quota, start) in valid_quota(), steps in history_of(any_taking()),
+    ) {
+        for Call { now, tat, verdict, .. } in play(quota, start, &steps) {
+            let Change::Store(stored) = verdict.change else { continue };
+            if verdict.taken > 0 {
+                let refund = quota.at(Moment(now)).unwrap().throttle(Some(stored), -verdict.taken.cast_signed());
+                prop_assert_eq!(after(Some(stored), &refund), tat.filter(|tat| tat.0 > now));
+            }
+        }
+    }
+
+    #[test]
+    fn a_charge_is_a_call_that_passes_until_there_is_no_room(
+        (quota, start) in valid_quota(), steps in history_of(any_taking()),
+    ) {
+        for Call { now, tat, taking, quantity, verdict } in play(quota, start, &steps) {
+            if taking != Taking::InAnyCase {
+                continue;
+            }
+            let call = quota.at(Moment(now)).unwrap().throttle(tat, quantity);
+            prop_assert_eq!(verdict.limited, call.limited);
+            if !verdict.limited {
+                prop_assert_eq!(verdict, call);
+                continue;
+            }
+            // The debt is paid when a look passes again.
+            let (tat, Span(wait)) = (after(tat, &verdict), verdict.retry_after.unwrap());
+            let Ok(funnel) = quota.at(Moment(now + wait)) else { continue };
+            prop_assert!(!funnel.throttle(tat, 0).limited && wait > 0);
+            prop_assert!(quota.at(Moment(now + wait - 1)).unwrap().throttle(tat, 0).limited);
+        }
+    }
+
+    #[test]
+    fn a_take_is_a_call_for_what_remains(
+        (quota, start) in valid_quota(), steps in history_of(any_taking()),
+    ) {
+        for Call { now, tat, taking, quantity, verdict } in play(quota, start, &steps) {
+            if taking != Taking::UpTo || quantity < 0 {
+                continue;
+            }
+            let funnel = quota.at(Moment(now)).unwrap();
+            let remaining = funnel.throttle(tat, 0).remaining;
+            prop_assert_eq!(verdict.taken, remaining.min(quantity.cast_unsigned()));
+            if verdict.taken > 0 {
+                prop_assert_eq!(verdict.change, funnel.throttle(tat, verdict.taken.cast_signed()).change);
+            }
+            let Some(Span(wait)) = verdict.retry_after else {
+                prop_assert_eq!(verdict.taken, quantity.cast_unsigned());
+                continue;
+            };
+            // One more is there at that very nanosecond.
+            let tat = after(tat, &verdict);
+            let Ok(funnel) = quota.at(Moment(now + wait)) else { continue };
+            prop_assert!(funnel.take_of(tat, i64::MAX).taken > 0);
+            if wait > 0 {
+                prop_assert_eq!(quota.at(Moment(now + wait - 1)).unwrap().take_of(tat, i64::MAX).taken, 0);
             }
         }
     }
 
     #[test]
     fn a_refund_is_never_limited_and_makes_no_more_than_a_full_burst(
-        (quota, now) in valid_quota(), tat in magnitude(0), quantity in any_quantity(),
+        (quota, now) in valid_quota(), tat in magnitude(0), quantity in any_quantity(), taking in any_taking(),
     ) {
-        let funnel = quota.at(now).unwrap();
+        let funnel = quota.at(Moment(now)).unwrap();
         let quantity = quantity.min(-1);
-        for tat in [None, Some(Nanos(tat))] {
-            let verdict = funnel.decide(tat, quantity);
+        for tat in [None, Some(Moment(tat))] {
+            let verdict = funnel.decide(tat, taking, quantity).unwrap();
             prop_assert!(!verdict.limited && verdict.retry_after.is_none());
-            let next = funnel.decide(after(tat, &verdict), verdict.limit.cast_signed());
+            let next = funnel.throttle(after(tat, &verdict), verdict.limit.cast_signed());
             prop_assert!(verdict.remaining <= verdict.limit && after(tat, &verdict).is_none_or(|tat| tat.0 > now));
             prop_assert!(next.limited || next.remaining == 0);
         }

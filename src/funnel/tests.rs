@@ -11,20 +11,18 @@ const MAX: u64 = i64::MAX.unsigned_abs();
 
 /// A funnel and its state, as a key holds it.
 struct Limiter {
-    max_burst: u64,
-    count: u64,
-    period: u64,
-    tat: Option<Nanos>,
+    quota: Quota,
+    tat: Option<Moment>,
 }
 
 impl Limiter {
     fn new(max_burst: u64, count: u64, period: u64) -> Self {
-        Self { max_burst, count, period, tat: None }
+        Self { quota: quota(max_burst, count, period), tat: None }
     }
 
     /// A call at so many nanoseconds after the start.
     fn take(&mut self, time: u64, quantity: i64) -> Verdict {
-        let verdict = funnel(START + time, self.max_burst, self.count, self.period).unwrap().decide(self.tat, quantity);
+        let verdict = self.quota.at(Moment(START + time)).unwrap().throttle(self.tat, quantity);
         self.tat = match verdict.change {
             Change::Nothing => self.tat,
             Change::Store(tat) => Some(tat),
@@ -40,10 +38,28 @@ impl Limiter {
     }
 }
 
+/// The period is in seconds.
+fn quota(max_burst: u64, count: u64, period: u64) -> Quota {
+    let (count, period) = (NonZero::new(count).unwrap(), NonZero::new(period).unwrap());
+    Quota { max_burst, count, period, unit: Unit::Seconds }
+}
+
+impl Funnel {
+    pub(super) fn throttle(&self, tat: Option<Moment>, quantity: i64) -> Verdict {
+        self.decide(tat, Taking::AllOrNone, quantity).unwrap()
+    }
+
+    pub(super) fn charge_of(&self, tat: Option<Moment>, quantity: i64) -> Verdict {
+        self.decide(tat, Taking::InAnyCase, quantity).unwrap()
+    }
+
+    pub(super) fn take_of(&self, tat: Option<Moment>, quantity: i64) -> Verdict {
+        self.decide(tat, Taking::UpTo, quantity).unwrap()
+    }
+}
+
 fn funnel(now: u64, max_burst: u64, count: u64, period: u64) -> Result<Funnel, Error> {
-    let count = NonZero::new(count).unwrap();
-    let period = NonZero::new(period).unwrap();
-    Funnel::new(Nanos(now), max_burst, count, period, Nanos::PER_SECOND)
+    quota(max_burst, count, period).at(Moment(now))
 }
 
 #[test]
@@ -101,7 +117,7 @@ fn rates_from_one_a_year_to_one_a_nanosecond() {
         (60_000_000_000, 60, 1),
     ] {
         let mut limiter = Limiter::new(2, count, period);
-        assert_eq!(limiter.take(0, 1).reset_after, Nanos(increment), "{count} in {period} s");
+        assert_eq!(limiter.take(0, 1).reset_after, Span(increment), "{count} in {period} s");
         assert_eq!(limiter.take(0, 1).remaining, 1);
         assert_eq!(limiter.take(0, 1).remaining, 0);
         assert!(limiter.take(0, 1).limited);
@@ -134,38 +150,38 @@ fn quantities_in_bytes() {
 fn rounding_does_not_grow_with_the_quantity() {
     // A third of a second each is never a whole number of nanoseconds, three of them are exactly a second.
     let mut limiter = Limiter::new(2_999_999, 3, 1);
-    assert_eq!(limiter.take(0, 3_000_000).reset_after, Nanos(1_000_000 * SECOND));
+    assert_eq!(limiter.take(0, 3_000_000).reset_after, Span(1_000_000 * SECOND));
     let mut limiter = Limiter::new(2_999_999, 3, 1);
-    assert_eq!(limiter.take(0, 2_999_999).reset_after, Nanos(999_999_666_666_666));
+    assert_eq!(limiter.take(0, 2_999_999).reset_after, Span(999_999_666_666_666));
 }
 
 #[test]
 fn a_tat_that_has_passed_is_an_empty_funnel() {
     let funnel = funnel(START, 4, 1, 1).unwrap();
-    let fresh = funnel.decide(None, 2);
+    let fresh = funnel.throttle(None, 2);
     for tat in [0, 1, START - 1, START] {
-        assert_eq!(funnel.decide(Some(Nanos(tat)), 2), fresh);
+        assert_eq!(funnel.throttle(Some(Moment(tat)), 2), fresh);
     }
 }
 
 #[test]
 fn a_tat_beyond_the_tolerance_limits_even_a_look() {
     let funnel = funnel(START, 4, 1, 1).unwrap();
-    let at_tolerance = funnel.decide(Some(Nanos(START + 5 * SECOND)), 0);
+    let at_tolerance = funnel.throttle(Some(Moment(START + 5 * SECOND)), 0);
     assert_eq!((at_tolerance.limited, at_tolerance.remaining), (false, 0));
-    let beyond = funnel.decide(Some(Nanos(START + 5 * SECOND + 1)), 0);
-    assert_eq!((beyond.limited, beyond.remaining, beyond.retry_after), (true, 0, Some(Nanos(1))));
-    let last = funnel.decide(Some(Nanos(MAX)), 5);
-    assert_eq!((last.limited, last.reset_after), (true, Nanos(MAX - START)));
-    assert_eq!(last.retry_after, Some(Nanos(MAX - START)));
+    let beyond = funnel.throttle(Some(Moment(START + 5 * SECOND + 1)), 0);
+    assert_eq!((beyond.limited, beyond.remaining, beyond.retry_after), (true, 0, Some(Span(1))));
+    let last = funnel.throttle(Some(Moment(MAX)), 5);
+    assert_eq!((last.limited, last.reset_after), (true, Span(MAX - START)));
+    assert_eq!(last.retry_after, Some(Span(MAX - START)));
 }
 
 #[test]
 fn a_quantity_beyond_the_limit_never_passes() {
     let funnel = funnel(START, 4, 1, 1).unwrap();
     for quantity in [6, 7, i64::MAX - 1, i64::MAX] {
-        for tat in [None, Some(Nanos(START + 3 * SECOND)), Some(Nanos(MAX))] {
-            let verdict = funnel.decide(tat, quantity);
+        for tat in [None, Some(Moment(START + 3 * SECOND)), Some(Moment(MAX))] {
+            let verdict = funnel.throttle(tat, quantity);
             assert!(verdict.limited && verdict.retry_after.is_none() && verdict.change == Change::Nothing);
         }
     }
@@ -178,8 +194,8 @@ fn an_increment_under_a_nanosecond_does_not_exist() {
     assert!(funnel(START, 0, 1_000_000_000, 1).is_ok());
     assert!(funnel(START, 0, MAX, 9_223_372_037).is_ok());
     // Rounded down to no time at all, a token must not be free: what is taken is stored.
-    let verdict = funnel(START, 0, 999_999_999, 1).unwrap().decide(None, 1);
-    assert_eq!(verdict.change, Change::Store(Nanos(START + 1)));
+    let verdict = funnel(START, 0, 999_999_999, 1).unwrap().throttle(None, 1);
+    assert_eq!(verdict.change, Change::Store(Moment(START + 1)));
 }
 
 #[test]
@@ -187,11 +203,11 @@ fn the_extremes_of_every_argument_are_exact_or_an_error() {
     // max_burst
     assert_eq!(funnel(START, MAX, 1, 1), Err(Error::TooLarge));
     assert_eq!(funnel(START, MAX, 1_000_000_000, 1), Err(Error::TooLarge), "the limit itself overflows");
-    assert_eq!(funnel(0, MAX - 1, 1_000_000_000, 1).unwrap().decide(None, i64::MAX).reset_after, Nanos(MAX));
+    assert_eq!(funnel(0, MAX - 1, 1_000_000_000, 1).unwrap().throttle(None, i64::MAX).reset_after, Span(MAX));
     assert_eq!(funnel(1, MAX - 1, 1_000_000_000, 1), Err(Error::TooLarge));
     // count
-    assert_eq!(funnel(START, 0, MAX, MAX).unwrap().decide(None, 1).reset_after, Nanos(SECOND));
-    assert_eq!(funnel(START, 0, MAX, MAX - 1).unwrap().decide(None, 1).reset_after, Nanos(SECOND - 1));
+    assert_eq!(funnel(START, 0, MAX, MAX).unwrap().throttle(None, 1).reset_after, Span(SECOND));
+    assert_eq!(funnel(START, 0, MAX, MAX - 1).unwrap().throttle(None, 1).reset_after, Span(SECOND - 1));
     // period
     assert_eq!(funnel(START, 0, 1, MAX), Err(Error::TooLarge));
     let longest = (MAX - START) / SECOND;
@@ -202,13 +218,13 @@ fn the_extremes_of_every_argument_are_exact_or_an_error() {
     assert_eq!(funnel(START, MAX - 1, 1, MAX), Err(Error::TooLarge));
     // now
     assert_eq!(funnel(MAX, 0, 1, 1), Err(Error::TooLarge));
-    assert_eq!(funnel(MAX - SECOND, 0, 1, 1).unwrap().decide(None, 1).change, Change::Store(Nanos(MAX)));
+    assert_eq!(funnel(MAX - SECOND, 0, 1, 1).unwrap().throttle(None, 1).change, Change::Store(Moment(MAX)));
 }
 
 #[test]
 fn spans_round_up_exactly() {
     for (nanos, seconds) in [(0, 0), (1, 1), (SECOND, 1), (2 * SECOND, 2), (2 * SECOND + 1, 3), (MAX, 9_223_372_037)] {
-        assert_eq!(Nanos(nanos).round_up(Nanos::PER_SECOND), seconds);
+        assert_eq!(Span(nanos).round_up(Unit::Seconds), seconds);
     }
 }
 
@@ -217,21 +233,21 @@ fn what_is_given_back_was_never_taken() {
     let mut limiter = Limiter::new(15, 30, 60);
     assert_eq!(limiter.answer(0, 5), (true, 11, None, 10 * SECOND));
     assert_eq!(limiter.answer(0, -3), (true, 14, None, 4 * SECOND));
-    assert_eq!(limiter.tat, Some(Nanos(START + 4 * SECOND)));
+    assert_eq!(limiter.tat, Some(Moment(START + 4 * SECOND)));
 }
 
 #[test]
 fn a_funnel_that_gets_all_back_is_empty_and_gets_no_emptier() {
     let funnel = funnel(START, 15, 30, 60).unwrap();
     for quantity in [-5, -6, -1_000, i64::MIN] {
-        let verdict = funnel.decide(Some(Nanos(START + 10 * SECOND)), quantity);
+        let verdict = funnel.throttle(Some(Moment(START + 10 * SECOND)), quantity);
         assert_eq!((verdict.limited, verdict.remaining), (false, 16));
-        assert_eq!((verdict.retry_after, verdict.reset_after), (None, Nanos(0)));
+        assert_eq!((verdict.retry_after, verdict.reset_after), (None, Span(0)));
         assert_eq!(verdict.change, Change::Delete);
         // What redis-cell leaves behind in the past.
-        let leftover = funnel.decide(Some(Nanos(START - SECOND)), quantity);
+        let leftover = funnel.throttle(Some(Moment(START - SECOND)), quantity);
         assert_eq!(leftover, verdict);
-        let fresh = funnel.decide(None, quantity);
+        let fresh = funnel.throttle(None, quantity);
         assert_eq!((fresh.remaining, fresh.change), (16, Change::Nothing));
     }
 }
@@ -239,8 +255,51 @@ fn a_funnel_that_gets_all_back_is_empty_and_gets_no_emptier() {
 #[test]
 fn giving_back_shortens_even_a_tat_beyond_the_tolerance() {
     let funnel = funnel(START, 4, 1, 1).unwrap();
-    let verdict = funnel.decide(Some(Nanos(START + 9 * SECOND)), -2);
+    let verdict = funnel.throttle(Some(Moment(START + 9 * SECOND)), -2);
     assert_eq!((verdict.limited, verdict.remaining), (false, 0));
-    assert_eq!(verdict.reset_after, Nanos(7 * SECOND));
-    assert_eq!(verdict.change, Change::Store(Nanos(START + 7 * SECOND)));
+    assert_eq!(verdict.reset_after, Span(7 * SECOND));
+    assert_eq!(verdict.change, Change::Store(Moment(START + 7 * SECOND)));
+}
+
+#[test]
+fn a_charge_beyond_the_room_is_a_debt_that_leaks() {
+    let funnel = funnel(START, 4, 1, 1).unwrap();
+    let full = funnel.charge_of(None, 5);
+    assert_eq!((full.limited, full.taken, full.remaining, full.retry_after), (false, 5, 0, None));
+    let debt = funnel.charge_of(Some(Moment(START + 5 * SECOND)), 3);
+    assert_eq!((debt.limited, debt.taken, debt.remaining), (true, 3, 0));
+    assert_eq!((debt.retry_after, debt.reset_after), (Some(Span(3 * SECOND)), Span(8 * SECOND)));
+    assert_eq!(debt.change, Change::Store(Moment(START + 8 * SECOND)));
+    // More than the funnel holds is a debt like any other.
+    assert_eq!(funnel.charge_of(None, 100).retry_after, Some(Span(95 * SECOND)));
+    let look = funnel.charge_of(Some(Moment(START + 8 * SECOND)), 0);
+    assert_eq!((look.limited, look.taken, look.retry_after), (true, 0, Some(Span(3 * SECOND))));
+    assert_eq!(look.change, Change::Nothing);
+}
+
+#[test]
+fn a_debt_ends_by_the_year_2262_or_is_an_error() {
+    let funnel = funnel(START, 4, 1, 1).unwrap();
+    let longest = i64::try_from((MAX - START) / SECOND).unwrap();
+    assert!(funnel.decide(None, Taking::InAnyCase, longest).is_ok());
+    assert_eq!(funnel.decide(None, Taking::InAnyCase, longest + 1), Err(Error::DebtTooLong));
+    assert_eq!(funnel.decide(None, Taking::InAnyCase, i64::MAX), Err(Error::DebtTooLong));
+    assert_eq!(funnel.decide(Some(Moment(MAX)), Taking::InAnyCase, 1), Err(Error::DebtTooLong));
+    assert!(funnel.decide(Some(Moment(MAX)), Taking::InAnyCase, 0).is_ok());
+}
+
+#[test]
+fn a_take_gets_what_there_is() {
+    let funnel = funnel(START, 4, 1, 1).unwrap();
+    for (left, quantity, taken, wait) in
+        [(5, 3, 3, None), (5, 5, 5, None), (5, 9, 5, Some(1)), (2, 9, 2, Some(1)), (0, 9, 0, Some(1)), (0, 0, 0, None)]
+    {
+        let verdict = funnel.take_of(Some(Moment(START + (5 - left) * SECOND)), quantity);
+        assert_eq!((verdict.taken, verdict.remaining), (taken, left - taken));
+        assert_eq!(verdict.retry_after, wait.map(|seconds| Span(seconds * SECOND)));
+        assert_eq!(verdict.limited, taken == 0 && quantity > 0);
+        assert_eq!(verdict.change != Change::Nothing, taken > 0);
+    }
+    let in_debt = funnel.take_of(Some(Moment(START + 8 * SECOND)), 1);
+    assert_eq!((in_debt.taken, in_debt.limited, in_debt.retry_after), (0, true, Some(Span(4 * SECOND))));
 }

@@ -7,14 +7,16 @@ use super::look::{AROUND, Look, Seen, all_between, expiry, is_replicated, replic
 use super::visit::{Place, Role, Text, Visit};
 use super::{ALLOWED, BLURRED, Fuzz, LIMITED, LOOKED, run_visits};
 use crate::support::expected::{
-    Found, MILLISECOND, NAMES, NOT_A_STATE, TOO_FAST, TOO_LARGE, WRONG_TYPE, arity, below_least, error_text, expected,
-    in_group, in_units, integers, name_and_unit, not_an_integer, same_key,
+    Command, DEBT_TOO_LONG, Found, MILLISECOND, NAMES, NOT_A_STATE, TOO_FAST, TOO_LARGE, WRONG_TYPE, arity,
+    below_least, error_text, expected, in_group, in_units, integers, not_an_integer, same_key,
 };
 use crate::support::hostile::{Bytes, words};
-use crate::support::model::{Change, Told};
+use crate::support::model::{Change, Told, Way};
 
 const EMPTIED: &str = "allowed, and the key deleted";
 const NEVER: &str = "limited for ever";
+const IN_DEBT: &str = "in debt";
+const PART: &str = "took what there was";
 
 #[test]
 fn hostile_calls_get_the_right_answer_and_change_nothing_else() {
@@ -26,7 +28,11 @@ fn hostile_calls_get_the_right_answer_and_change_nothing_else() {
         LOOKED.to_string(),
         LIMITED.to_string(),
         NEVER.to_string(),
+        IN_DEBT.to_string(),
+        PART.to_string(),
         arity("cl.throttle"),
+        arity("cl.charge"),
+        arity("cl.take"),
         arity("cl.mthrottle"),
         in_group(1, WRONG_TYPE.into()),
         in_group(2, same_key(1)),
@@ -34,12 +40,11 @@ fn hostile_calls_get_the_right_answer_and_change_nothing_else() {
         NOT_A_STATE.to_string(),
         TOO_FAST.to_string(),
         TOO_LARGE.to_string(),
+        DEBT_TOO_LONG.to_string(),
     ];
     for name in NAMES {
         expected.push(not_an_integer(name));
-        if name != "quantity" {
-            expected.push(below_least(name));
-        }
+        expected.push(below_least(name));
     }
     fuzz.has_seen(&expected);
 }
@@ -91,7 +96,7 @@ impl Fuzz {
         let first = &looks[0];
         // A server that knows how many arguments there are to be does not even begin such a transaction.
         if visit.place == Place::Transaction && exec.is_some() {
-            let known = visit.calls().any(|call| expected(call, 0, Ok(None)) == Err(arity(&name_and_unit(call).0)));
+            let known = visit.calls().any(|call| expected(call, 0, Ok(None)) == Err(arity(&Command::of(call).name)));
             return match known && unchanged(first, last) {
                 true => Ok(()),
                 false => Err(format!("the transaction failed: {exec:?}\n{first:?}\n{last:?}")),
@@ -177,7 +182,7 @@ impl Call<'_> {
             let mut error = error_text(error);
             // Redis 6.2 names the command as the caller wrote it. A script has words of its own, where the server
             // knows how many arguments there are to be.
-            let name = name_and_unit(self.call).0;
+            let name = Command::of(self.call).name;
             if error.to_lowercase() == arity(&name).to_lowercase()
                 || (self.in_lua && error.starts_with("ERR Wrong number of args calling "))
             {
@@ -189,11 +194,26 @@ impl Call<'_> {
                 false => Err(format!("instead of {:?}", expected(earliest))),
             };
         }
+        let command = Command::of(self.call);
         let reply = integers(self.reply).ok_or("not five integers")?;
+        // Lua's numbers have 53 bits.
+        let shown = |integer: i128| match self.in_lua {
+            true => integer as f64 as i128,
+            false => integer,
+        };
 
-        // Between the two times, a call that is limited may become one that is allowed.
+        // Between the two times, a call that is limited may become one that is allowed, and one that takes what there is
+        // finds more.
         let (first, last) = (expected(earliest)?, expected(latest)?);
-        if let (true, Some(wait), false) = (first.limited, first.retry_after, last.limited) {
+        if command.way == Way::Take {
+            let taken = |now| expected(now).map_or(0, |told| shown(told.taken));
+            let end = latest + 1;
+            earliest = first_moment(earliest, end, |now| taken(now) >= reply[0]);
+            latest = first_moment(earliest, end, |now| taken(now) > reply[0]) - 1;
+            if earliest > latest {
+                return Err(format!("instead of {first:?} to {last:?}"));
+            }
+        } else if let (true, Some(wait), false) = (first.limited, first.retry_after, last.limited) {
             match reply[0] {
                 1 => latest = earliest + wait - 1,
                 _ => earliest += wait,
@@ -225,13 +245,7 @@ impl Call<'_> {
         }
 
         let (first, last) = (expected(earliest)?, expected(latest)?);
-        // Lua's numbers have 53 bits.
-        let shown = |integer: i128| match self.in_lua {
-            true => integer as f64 as i128,
-            false => integer,
-        };
-        let unit = name_and_unit(self.call).1;
-        let [earliest, latest] = [first, last].map(|told| in_units(told, unit).map(shown));
+        let [earliest, latest] = [first, last].map(|told| in_units(told, &command).map(shown));
         all_between(&reply, earliest, latest)?;
         let (Some(first_tat), Some(last_tat)) = (new_tat(first), new_tat(last)) else {
             if first.change == Change::Delete || last.change == Change::Delete {
@@ -250,21 +264,39 @@ impl Call<'_> {
                 false => Err(format!("changed the key, but was {outcome}")),
             };
         };
+        let outcome = match (first.limited, first.retry_after) {
+            (true, _) => IN_DEBT,
+            (false, Some(_)) => PART,
+            (false, None) => ALLOWED,
+        };
         match stored {
             Some(tat)
                 if (first_tat..=last_tat).contains(&tat)
                     && self.after.value == Some(Text(format!("{tat:019}").into()))
                     && self.after.expires_at(expiry(tat)) =>
             {
-                Ok((ALLOWED.into(), Change::Store(tat)))
+                Ok((outcome.into(), Change::Store(tat)))
             }
             // Gone before it could be seen.
             None if self.after.dump.is_none() && expiry(first_tat) * MILLISECOND <= self.times.1 => {
-                Ok((ALLOWED.into(), Change::Store(first_tat)))
+                Ok((outcome.into(), Change::Store(first_tat)))
             }
             _ => Err(format!("{stored:?} is stored instead of {first_tat} to {last_tat}")),
         }
     }
+}
+
+/// The first moment at which it holds, which then goes on; `end` if there is none before.
+fn first_moment(mut begin: i128, mut end: i128, holds: impl Fn(i128) -> bool) -> i128 {
+    while begin < end {
+        let middle = (begin + end) / 2;
+        if holds(middle) {
+            end = middle;
+        } else {
+            begin = middle + 1;
+        }
+    }
+    begin
 }
 
 /// The TAT that has to be stored, if one has.

@@ -14,11 +14,10 @@
 
 use std::num::NonZero;
 
-use crate::decimal::{self, Decimal};
+use crate::decimal;
 use crate::error::Error;
-use crate::funnel::{self, Funnel, Nanos, Verdict};
-
-use crate::model::{Asked, Change, Refused, Told};
+use crate::funnel::{self, Moment, Quota, Span, Taking, Unit, Verdict};
+use crate::model::{Asked, Change, Refused, Told, Way};
 
 pub fn check(bytes: &[u8]) {
     let mut input = Input(bytes);
@@ -30,14 +29,16 @@ pub fn check(bytes: &[u8]) {
         2 => Some(now.saturating_add(input.moment()).min(i64::MAX as u64)),
         _ => Some(now.saturating_sub(input.moment())),
     };
-    let unit = [Nanos::PER_SECOND, Nanos::PER_MILLISECOND, NonZero::<u64>::MIN][usize::from(flags / 4 % 3)];
+    let (unit, nanos) = units()[usize::from(flags / 4 % 2)];
     let [max_burst, count, period, quantity] = [(); 4].map(|()| input.integer());
     if let (Some(count), Some(period)) = (NonZero::new(count), NonZero::new(period)) {
-        rule(now, tat, max_burst, count, period, unit, quantity as i64);
+        let (taking, _) = takings()[usize::from(flags / 8 % 3)];
+        rule(Quota { max_burst, count, period, unit }, now, tat, taking, quantity as i64);
     }
-    assert_eq!(Nanos(now).round_up(unit), now.div_ceil(unit.get()));
-    assert_eq!(Decimal::new(quantity).as_bytes(), quantity.to_string().as_bytes());
-    assert_eq!(decimal::format_moment(quantity >> 1).as_slice(), format!("{:019}", quantity >> 1).as_bytes());
+    assert_eq!(i128::from(Span(quantity).round_up(unit)), (i128::from(quantity) + nanos - 1) / nanos);
+    let digits = decimal::format(quantity >> 1);
+    assert_eq!(digits.as_slice(), format!("{:019}", quantity >> 1).as_bytes());
+    assert_eq!(decimal::without_zeros_in_front(&digits), (quantity >> 1).to_string().as_bytes());
     text(input.0);
     let same_wrong_byte = |byte| {
         // Checked as blocks, two of the same must not cancel out.
@@ -50,43 +51,56 @@ pub fn check(bytes: &[u8]) {
     text(&digits);
 }
 
-fn rule(
-    now: u64,
-    tat: Option<u64>,
-    max_burst: u64,
-    count: NonZero<u64>,
-    period: NonZero<u64>,
-    unit: NonZero<u64>,
-    quantity: i64,
-) {
-    let asked = Asked {
+/// In nanoseconds.
+pub fn units() -> [(Unit, i128); 2] {
+    [(Unit::Seconds, 1_000_000_000), (Unit::Milliseconds, 1_000_000)]
+}
+
+pub fn takings() -> [(Taking, Way); 3] {
+    [(Taking::AllOrNone, Way::Throttle), (Taking::InAnyCase, Way::Charge), (Taking::UpTo, Way::Take)]
+}
+
+fn rule(quota: Quota, now: u64, tat: Option<u64>, taking: Taking, quantity: i64) {
+    let expected = asked(quota, now, taking, quantity).told(tat.map(i128::from)).map_err(refused);
+    let decided = quota.at(Moment(now)).and_then(|funnel| funnel.decide(tat.map(Moment), taking, quantity));
+    assert_eq!(decided.map(told), expected, "{taking:?} {quantity} of {quota:?} at {now} on {tat:?}");
+}
+
+/// A call in the second statement's words.
+pub fn asked(quota: Quota, now: u64, taking: Taking, quantity: i64) -> Asked {
+    let (_, way) = takings().into_iter().find(|(other, _)| *other == taking).unwrap();
+    let (_, nanos) = units().into_iter().find(|(unit, _)| *unit == quota.unit).unwrap();
+    Asked {
+        way,
         now: now.into(),
-        max_burst: max_burst.into(),
-        count: count.get().into(),
-        period: i128::from(period.get()) * i128::from(unit.get()),
+        max_burst: quota.max_burst.into(),
+        count: quota.count.get().into(),
+        period: i128::from(quota.period.get()) * nanos,
         quantity: quantity.into(),
-    };
-    let expected = asked.told(tat.map(i128::from)).map_err(|refused| match refused {
+    }
+}
+
+pub fn refused(refused: Refused) -> Error {
+    match refused {
         Refused::TooFast => Error::TooFast,
         Refused::TooLarge => Error::TooLarge,
-    });
-    let decided =
-        Funnel::new(Nanos(now), max_burst, count, period, unit).map(|funnel| funnel.decide(tat.map(Nanos), quantity));
-    assert_eq!(decided.map(told), expected, "{asked:?} on {tat:?}");
+        Refused::DebtTooLong => Error::DebtTooLong,
+    }
 }
 
 /// A verdict in the second statement's words.
 pub fn told(verdict: Verdict) -> Told {
-    let span = |nanos: Nanos| i128::from(nanos.0);
+    let span = |span: Span| i128::from(span.0);
     Told {
         limited: verdict.limited,
+        taken: verdict.taken.into(),
         limit: verdict.limit.into(),
         remaining: verdict.remaining.into(),
         retry_after: verdict.retry_after.map(span),
         reset_after: span(verdict.reset_after),
         change: match verdict.change {
             funnel::Change::Nothing => Change::Nothing,
-            funnel::Change::Store(tat) => Change::Store(span(tat)),
+            funnel::Change::Store(tat) => Change::Store(tat.0.into()),
             funnel::Change::Delete => Change::Delete,
         },
     }

@@ -11,4 +11,12 @@ mod funnel;
 #[path = "../support/model.rs"]
 mod model;
 
+/// All that the errors know of the server.
+mod redis {
+    pub enum ErrorReply {
+        WrongArity,
+        Text(String),
+    }
+}
+
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| check::check(bytes));

@@ -6,11 +6,11 @@ use super::look::{Seen, all_between, expiry, is_replicated, replicated_bytes, un
 use super::visit::{Place, Role, Text, Visit};
 use super::{ALLOWED, BLURRED, Fuzz, LIMITED, LOOKED, run_visits};
 use crate::support::expected::{
-    MILLISECOND, NOT_A_STATE, SECOND, WRONG_TYPE, error_text, expected_of_groups, in_group, in_units,
+    Command, MILLISECOND, NOT_A_STATE, WRONG_TYPE, error_text, expected_of_groups, in_group, in_units,
     limited_and_groups, same_key,
 };
 use crate::support::hostile::words;
-use crate::support::model::Change;
+use crate::support::model::{Change, Way};
 
 #[test]
 fn hostile_groups_are_all_or_nothing() {
@@ -32,7 +32,7 @@ fn hostile_groups_are_all_or_nothing() {
 impl Fuzz {
     fn visit_of_several(&mut self) -> Visit {
         let mut visit = Visit { keys: Vec::new(), place: Place::Plain, commands: Vec::new() };
-        let mut call = words(&["CL.MTHROTTLE"]);
+        let mut call = words(&[self.client.random.pick(&["CL.MTHROTTLE", "CL.MPTHROTTLE"])]);
         // One group is enough for an error, and then the others show nothing.
         let hostile = self.client.random.one_in(3);
         for _ in 0..2 + self.client.random.below(3) {
@@ -45,7 +45,7 @@ impl Fuzz {
                 visit.push(Role::Other, vec![b"DEL".to_vec(), key.clone()]);
             }
             if hostile {
-                call.extend(self.client.group(&key));
+                call.extend(self.client.group(&key, Way::Throttle));
             } else {
                 let [max_burst, period, quantity] = [30, 3000, 4].map(|most| self.client.random.below(most));
                 call.push(key.clone());
@@ -75,6 +75,7 @@ impl Fuzz {
         let (Some(call), &[reply]) = (visit.calls().next(), replies.as_slice()) else {
             return Err("not one call".into());
         };
+        let command = Command::of(call);
         let wrong = |what: String| format!("{what}\n{reply:?}\n{before:#?}\n{after:#?}");
         self.made += 1;
         if looks.iter().any(|look| look.expired_by(last_after.time)) {
@@ -111,7 +112,7 @@ impl Fuzz {
                 return Err(wrong(format!("limited: {limited}")));
             }
             for ((group, key), (first, last)) in groups.iter().zip(call[1..].chunks(5)).zip(first.iter().zip(&last)) {
-                all_between(group, in_units(*first, SECOND), in_units(*last, SECOND)).map_err(&wrong)?;
+                all_between(group, in_units(*first, &command), in_units(*last, &command)).map_err(&wrong)?;
                 match (first.change, last.change) {
                     (Change::Store(first), Change::Store(last)) => {
                         stored.push((&key[0], Some(first..=last)));

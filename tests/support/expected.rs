@@ -2,7 +2,7 @@
 
 use redis::{ServerError, Value};
 
-use super::model::{Asked, Refused, Told};
+use super::model::{Asked, Refused, Told, Way};
 
 pub const SECOND: i128 = 1_000_000_000;
 pub const MILLISECOND: i128 = 1_000_000;
@@ -14,6 +14,8 @@ pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wron
 pub const NOT_A_STATE: &str = "ERR the key holds no rate limiter state";
 pub const TOO_FAST: &str = "ERR count and period allow more than one token per nanosecond";
 pub const TOO_LARGE: &str = "ERR max_burst, count and period make a funnel that leaks beyond the year 2262";
+
+pub const DEBT_TOO_LONG: &str = "ERR quantity makes a debt that leaks beyond the year 2262";
 
 pub fn arity(name: &str) -> String {
     format!("ERR wrong number of arguments for '{name}' command")
@@ -32,12 +34,16 @@ pub fn not_an_integer(name: &str) -> String {
 }
 
 pub fn below_least(name: &str) -> String {
-    format!("ERR {name} must be {} or more", least(name).unwrap_or_default())
+    format!("ERR {name} must be {} or more", i128::from(name == "count" || name == "period"))
 }
 
-/// None for a quantity: below 0 it gives back.
-pub fn least(name: &str) -> Option<i128> {
-    (name != "quantity").then(|| i128::from(name == "count" || name == "period"))
+/// None for a quantity that gives back below 0.
+pub fn least(name: &str, way: Way) -> Option<i128> {
+    match name {
+        "count" | "period" => Some(1),
+        "quantity" if way != Way::Take => None,
+        _ => Some(0),
+    }
 }
 
 /// What a call finds in its key: a TAT, nothing, or something else.
@@ -45,11 +51,13 @@ pub type Found = Result<Option<i128>, &'static str>;
 
 /// What a call has to get that is made now and finds this.
 pub fn expected(call: &[Vec<u8>], now: i128, found: Found) -> Result<Told, String> {
-    let (name, unit) = name_and_unit(call);
-    if name != "cl.mthrottle" {
-        return match call.len() {
-            5 | 6 => asked(&call[2..], now, unit)?.told(found?).map_err(text),
-            _ => Err(arity(&name)),
+    let command = Command::of(call);
+    if !command.several {
+        return match (call.len(), command.way) {
+            (6, _) | (5, Way::Throttle) => {
+                asked(&call[2..], now, command.way, command.unit)?.told(found?).map_err(text)
+            }
+            _ => Err(arity(&command.name)),
         };
     }
     let told = expected_of_groups(call, now, |_| found)?;
@@ -58,15 +66,16 @@ pub fn expected(call: &[Vec<u8>], now: i128, found: Found) -> Result<Told, Strin
 
 /// What each group of a `CL.MTHROTTLE` has to get that is made now and finds this in its keys.
 pub fn expected_of_groups(call: &[Vec<u8>], now: i128, found: impl Fn(&[u8]) -> Found) -> Result<Vec<Told>, String> {
+    let command = Command::of(call);
     if call.len() < 6 {
-        return Err(arity("cl.mthrottle"));
+        return Err(arity(&command.name));
     }
     let groups = call[1..].chunks(5);
     let asked = groups.clone().zip(1..).map(|(group, number)| {
         let missing = ["key", "max_burst", "count", "period", "quantity"].get(group.len());
         let asked = match missing {
             Some(missing) => Err(format!("ERR {missing} is missing")),
-            None => asked(&group[1..], now, SECOND),
+            None => asked(&group[1..], now, command.way, command.unit),
         };
         asked.map_err(|error| in_group(number, error))
     });
@@ -97,15 +106,36 @@ pub fn expected_of_groups(call: &[Vec<u8>], now: i128, found: impl Fn(&[u8]) -> 
     Ok(shown.collect())
 }
 
-/// Its name in small letters, and the nanoseconds of its unit.
-pub fn name_and_unit(call: &[Vec<u8>]) -> (String, i128) {
-    let name = String::from_utf8_lossy(&call[0]).to_lowercase();
-    let unit = if name == "cl.pthrottle" { MILLISECOND } else { SECOND };
-    (name, unit)
+/// What a call's first word says.
+pub struct Command {
+    /// In small letters.
+    pub name: String,
+    pub way: Way,
+    /// In nanoseconds.
+    pub unit: i128,
+    pub several: bool,
+}
+
+impl Command {
+    pub fn of(call: &[Vec<u8>]) -> Self {
+        let name = String::from_utf8_lossy(&call[0]).to_lowercase();
+        let (way, unit, several) = match name.as_str() {
+            "cl.throttle" => (Way::Throttle, SECOND, false),
+            "cl.pthrottle" => (Way::Throttle, MILLISECOND, false),
+            "cl.mthrottle" => (Way::Throttle, SECOND, true),
+            "cl.mpthrottle" => (Way::Throttle, MILLISECOND, true),
+            "cl.charge" => (Way::Charge, SECOND, false),
+            "cl.pcharge" => (Way::Charge, MILLISECOND, false),
+            "cl.take" => (Way::Take, SECOND, false),
+            "cl.ptake" => (Way::Take, MILLISECOND, false),
+            _ => panic!("{name}"),
+        };
+        Self { name, way, unit, several }
+    }
 }
 
 /// The three or four integers of a limit, if they make one.
-fn asked(arguments: &[Vec<u8>], now: i128, unit: i128) -> Result<Asked, String> {
+fn asked(arguments: &[Vec<u8>], now: i128, way: Way, unit: i128) -> Result<Asked, String> {
     let mut integers = [1; 4];
     for ((integer, argument), name) in integers.iter_mut().zip(arguments).zip(NAMES) {
         // The server takes an integer only in the form that it would itself write.
@@ -115,13 +145,13 @@ fn asked(arguments: &[Vec<u8>], now: i128, unit: i128) -> Result<Asked, String> 
             .filter(|integer| integer.to_string().as_bytes() == argument)
             .ok_or_else(|| not_an_integer(name))?
             .into();
-        if least(name).is_some_and(|least| *integer < least) {
+        if least(name, way).is_some_and(|least| *integer < least) {
             return Err(below_least(name));
         }
     }
     let [max_burst, count, period, quantity] = integers;
     let period = period * unit;
-    let asked = Asked { now, max_burst, count, period, quantity };
+    let asked = Asked { way, now, max_burst, count, period, quantity };
     asked.funnel().map_err(text)?;
     Ok(asked)
 }
@@ -167,11 +197,13 @@ fn text(refused: Refused) -> String {
     match refused {
         Refused::TooFast => TOO_FAST.into(),
         Refused::TooLarge => TOO_LARGE.into(),
+        Refused::DebtTooLong => DEBT_TOO_LONG.into(),
     }
 }
 
 /// As a reply has it.
-pub fn in_units(told: Told, unit: i128) -> [i128; 5] {
-    let units = |span: i128| (span + unit - 1) / unit;
-    [told.limited.into(), told.limit, told.remaining, told.retry_after.map_or(-1, units), units(told.reset_after)]
+pub fn in_units(told: Told, command: &Command) -> [i128; 5] {
+    let units = |span: i128| (span + command.unit - 1) / command.unit;
+    let first = if command.way == Way::Take { told.taken } else { told.limited.into() };
+    [first, told.limit, told.remaining, told.retry_after.map_or(-1, units), units(told.reset_after)]
 }

@@ -1,6 +1,7 @@
 //! What a client may send that means no good: calls with any arguments, and everything else that is done to a key.
 
-use super::expected::{NAMES, SECOND, least};
+use super::expected::{self, NAMES, SECOND, least};
+use super::model::Way;
 use super::now;
 use super::random::Random;
 
@@ -45,15 +46,25 @@ impl Hostile {
     }
 
     pub fn call(&mut self, key: &[u8]) -> Command {
-        let names = ["CL.THROTTLE", "cl.throttle", "cl.Pthrottle", "cl.Mthrottle"];
-        let name = self.random.pick(&names);
-        let mut call = words(&[name]);
-        call.extend(self.group(key));
-        if name == "cl.Mthrottle" {
+        let names = [
+            "CL.THROTTLE",
+            "cl.throttle",
+            "cl.Pthrottle",
+            "cl.Charge",
+            "cl.pcharge",
+            "cl.Take",
+            "cl.ptake",
+            "cl.Mthrottle",
+            "cl.mpthrottle",
+        ];
+        let mut call = words(&[self.random.pick(&names)]);
+        let expected::Command { way, several, .. } = expected::Command::of(&call);
+        call.extend(self.group(key, way));
+        if several {
             while self.random.one_in(6) {
-                call.extend(self.group(key));
+                call.extend(self.group(key, way));
             }
-        } else if self.random.one_in(3) {
+        } else if self.random.one_in(if way == Way::Throttle { 3 } else { 12 }) {
             call.pop();
         }
         if self.random.one_in(16) {
@@ -64,18 +75,18 @@ impl Hostile {
     }
 
     /// A key and four integers.
-    pub fn group(&mut self, key: &[u8]) -> Command {
+    pub fn group(&mut self, key: &[u8], way: Way) -> Command {
         let mut group = vec![key.to_vec()];
         let usual = self.random.one_in(2);
         for name in NAMES {
             let integer = match usual {
                 true => {
                     let most = self.random.pick(&[3, 30, 3000]);
-                    let integer = least(name).unwrap_or(0) as i64 + self.random.of_any_length() % most;
-                    if least(name).is_none() && self.random.one_in(4) { -integer } else { integer }
+                    let integer = least(name, way).unwrap_or(0) as i64 + self.random.of_any_length() % most;
+                    if least(name, way).is_none() && self.random.one_in(4) { -integer } else { integer }
                 }
                 false if self.random.one_in(4) => self.integer(),
-                false => self.integer().max(least(name).map_or(i64::MIN, |least| least as i64)),
+                false => self.integer().max(least(name, way).map_or(i64::MIN, |least| least as i64)),
             };
             group.push(integer.to_string().into());
         }

@@ -30,6 +30,10 @@ use redis::{Client, Connection, FromRedisValue, RedisResult};
 
 pub use needs::module_command;
 
+/// Every command of the module.
+pub const COMMANDS: [&str; 8] =
+    ["cl.throttle", "cl.pthrottle", "cl.charge", "cl.pcharge", "cl.take", "cl.ptake", "cl.mthrottle", "cl.mpthrottle"];
+
 /// A number that the environment may set.
 pub fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect(name))
@@ -52,6 +56,12 @@ pub fn command(line: &str) -> redis::Cmd {
 /// `CL.THROTTLE` with these arguments, which has to be answered.
 pub fn throttle(connection: &mut impl redis::ConnectionLike, arguments: &str) -> [i64; 5] {
     run(connection, &format!("CL.THROTTLE {arguments}")).unwrap()
+}
+
+/// The text of the error that a command gets, code first.
+pub fn error_of(connection: &mut impl redis::ConnectionLike, line: &str) -> String {
+    let error = run::<redis::Value>(connection, line).expect_err(line);
+    format!("{} {}", error.code().unwrap(), error.detail().unwrap())
 }
 
 /// A server process of the test's own.

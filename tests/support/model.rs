@@ -1,9 +1,18 @@
 //! The rule a second time, to hold the module against: written down as README states it, in 128 bits, and searching
 //! where the module computes. Spans and moments are nanoseconds.
 
+/// How tokens are taken: by CL.THROTTLE and its like, by CL.CHARGE, by CL.TAKE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    Throttle,
+    Charge,
+    Take,
+}
+
 /// What a caller asks, and when.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked {
+    pub way: Way,
     pub now: i128,
     pub max_burst: i128,
     pub count: i128,
@@ -15,6 +24,7 @@ pub struct Asked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Told {
     pub limited: bool,
+    pub taken: i128,
     pub limit: i128,
     pub remaining: i128,
     pub retry_after: Option<i128>,
@@ -33,6 +43,7 @@ pub enum Change {
 pub enum Refused {
     TooFast,
     TooLarge,
+    DebtTooLong,
 }
 
 const LAST: i128 = i64::MAX as i128;
@@ -69,6 +80,7 @@ impl Asked {
             let reset_after = (new_tat - self.now).max(0);
             return Ok(Told {
                 limited: false,
+                taken: 0,
                 limit: self.limit(),
                 remaining: self.most_tokens_within(tolerance - reset_after),
                 retry_after: None,
@@ -80,18 +92,36 @@ impl Asked {
                 },
             });
         }
-        let new_tat = base + self.span(self.quantity);
-        let wait = new_tat - tolerance - self.now;
-        let never = self.quantity > self.limit();
-        let limited = never || wait > 0;
-        let reset_after = if limited { base } else { new_tat } - self.now;
+        let passes = |tokens| tokens <= self.limit() && base + self.span(tokens) - tolerance <= self.now;
+        let taken = match self.way {
+            Way::Throttle if !passes(self.quantity) => 0,
+            Way::Throttle | Way::Charge => self.quantity,
+            Way::Take => self.quantity.min(self.most_tokens_within(tolerance - (base - self.now))),
+        };
+        let new_tat = base + self.span(taken);
+        if new_tat > LAST {
+            return Err(Refused::DebtTooLong);
+        }
+        // The moment from which there is room for what the call waits for.
+        let (limited, room_at) = match self.way {
+            Way::Throttle => (!passes(self.quantity), base + self.span(self.quantity) - tolerance),
+            Way::Charge => (new_tat - tolerance > self.now, new_tat - tolerance),
+            Way::Take => (taken == 0 && self.quantity > 0, new_tat + self.span(1) - tolerance),
+        };
+        let waits = match self.way {
+            Way::Throttle => limited && self.quantity <= self.limit(),
+            Way::Charge => limited,
+            Way::Take => taken < self.quantity,
+        };
+        let reset_after = new_tat - self.now;
         Ok(Told {
             limited,
+            taken,
             limit: self.limit(),
             remaining: self.most_tokens_within(tolerance - reset_after),
-            retry_after: (limited && !never).then_some(wait),
+            retry_after: waits.then_some((room_at - self.now).max(0)),
             reset_after,
-            change: if !limited && new_tat > base { Change::Store(new_tat) } else { Change::Nothing },
+            change: if taken > 0 { Change::Store(new_tat) } else { Change::Nothing },
         })
     }
 

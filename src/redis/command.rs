@@ -1,11 +1,72 @@
-//! What the server is told of a command for `COMMAND DOCS`, key specs and the hints of redis-cli.
+//! A command, as it is registered and as the server describes it in `COMMAND DOCS`, key specs and redis-cli's hints.
 
 use std::ffi::{CStr, c_char, c_int};
-use std::ptr;
+use std::{ptr, slice};
 
 use redis_module::raw;
 
-use crate::redis::Command;
+use super::OK;
+use super::call::{Argument, Context, ErrorReply};
+use crate::counts::{Counts, Outcome};
+
+pub struct Command {
+    pub name: &'static CStr,
+    pub handler: Handler,
+    /// The version that brought the command.
+    pub since: &'static CStr,
+    pub summary: &'static CStr,
+    pub complexity: &'static CStr,
+    pub parameters: &'static [Parameter],
+}
+
+/// What the server calls, and the counts of how that ended. Made by [`handler!`].
+pub struct Handler {
+    pub entry: Entry,
+    pub counts: &'static Counts,
+}
+
+type Entry = unsafe extern "C" fn(*mut raw::RedisModuleCtx, *mut *mut raw::RedisModuleString, c_int) -> c_int;
+
+/// The [`Handler`] of a `fn(&Context, &[Argument]) -> Result<Outcome, impl Into<ErrorReply>>`.
+macro_rules! handler {
+    ($call:expr) => {{
+        static COUNTS: $crate::counts::Counts = $crate::counts::Counts::new();
+        unsafe extern "C" fn entry(
+            context: *mut ::redis_module::raw::RedisModuleCtx,
+            arguments: *mut *mut ::redis_module::raw::RedisModuleString,
+            count: ::std::ffi::c_int,
+        ) -> ::std::ffi::c_int {
+            // SAFETY: the server passes what `run` asks for.
+            unsafe { $crate::redis::run(context, arguments, count, $call, &COUNTS) }
+        }
+        $crate::redis::Handler { entry, counts: &COUNTS }
+    }};
+}
+pub(crate) use handler;
+
+/// Runs one call of a command, and replies with its error if it returns one.
+///
+/// # Safety
+/// `context` and the `count` strings at `arguments` live as long as the call.
+#[inline(always)]
+pub unsafe fn run<E: Into<ErrorReply>>(
+    context: *mut raw::RedisModuleCtx,
+    arguments: *mut *mut raw::RedisModuleString,
+    count: c_int,
+    call: impl Fn(&Context, &[Argument]) -> Result<Outcome, E>,
+    counts: &Counts,
+) -> c_int {
+    let context = Context(context);
+    let count = usize::try_from(count).unwrap_or(0);
+    // SAFETY: as promised by the caller; an `Argument` is a string pointer and nothing else.
+    let arguments = unsafe { slice::from_raw_parts(arguments.cast(), count) };
+    let result = call(&context, arguments);
+    counts.count(&result);
+    if let Err(error) = result {
+        context.reply_error(error.into());
+    }
+    OK
+}
 
 /// A parameter of a command.
 #[derive(Debug, Clone, Copy)]
@@ -43,8 +104,39 @@ impl Parameter {
 }
 
 impl Command {
+    /// Registers the command, and describes it to a server that has a place for that: Redis 7 and later.
+    pub(super) fn register(&self, context: &Context) -> bool {
+        let (last_key, key_step) = self.last_key_and_step();
+        // SAFETY: the context is live, the server copies the strings, and calls `entry` as `run` asks for.
+        let created = unsafe {
+            api!(RedisModule_CreateCommand)(
+                context.0,
+                self.name.as_ptr(),
+                Some(self.handler.entry),
+                c"write deny-oom fast".as_ptr(),
+                1,
+                last_key,
+                key_step,
+            )
+        };
+        if created != OK {
+            return false;
+        }
+        // SAFETY: written once, by `Export_RedisModule_Init`; none on a server that is older than the function.
+        let (get, set_info, set_categories) = unsafe {
+            (raw::RedisModule_GetCommand, raw::RedisModule_SetCommandInfo, raw::RedisModule_SetCommandACLCategories)
+        };
+        let Some(get) = get else { return true };
+        // SAFETY: the command has just been created.
+        let command = unsafe { get(context.0, self.name.as_ptr()) };
+        // SAFETY: the server copies all that `info` points to.
+        set_info.is_none_or(|set| self.describe(|info| unsafe { set(command, info) } == OK))
+            // SAFETY: the server copies the text.
+            && set_categories.is_none_or(|set| unsafe { set(command, c"write fast".as_ptr()) } == OK)
+    }
+
     /// Last key and step from key to key, counted as `RedisModule_CreateCommand` does. The first key is argument 1.
-    pub fn last_key_and_step(&self) -> (c_int, c_int) {
+    fn last_key_and_step(&self) -> (c_int, c_int) {
         self.repeated().map_or((1, 1), |group| (-1, length(group.len())))
     }
 
@@ -64,7 +156,7 @@ impl Command {
     }
 
     /// Hands out the description in the server's own form, which lives as long as `take` runs.
-    pub fn describe<T>(&self, take: impl FnOnce(&raw::RedisModuleCommandInfo) -> T) -> T {
+    fn describe<T>(&self, take: impl FnOnce(&raw::RedisModuleCommandInfo) -> T) -> T {
         let version = raw::RedisModuleCommandInfoVersion {
             version: 1,
             sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
@@ -85,7 +177,7 @@ impl Command {
             version: &version,
             summary: self.summary.as_ptr(),
             complexity: self.complexity.as_ptr(),
-            since: SINCE.as_ptr(),
+            since: self.since.as_ptr(),
             history: ptr::null_mut(),
             // The reply depends on the clock.
             tips: c"nondeterministic_output".as_ptr(),
@@ -95,9 +187,6 @@ impl Command {
         })
     }
 }
-
-/// The version that brought the command.
-const SINCE: &CStr = c"1.0.0";
 
 fn length(length: usize) -> c_int {
     length.try_into().unwrap_or(c_int::MAX)

@@ -1,0 +1,91 @@
+//! A thin safe face on the module API: the only folder with `unsafe`, and no more of the API than the others use.
+//!
+//! The server runs one command at a time on one thread, and calls into the module only through `RedisModule_OnLoad`,
+//! what is registered there, and `RedisModule_OnUnload`. Every SAFETY line here rests on that.
+
+use std::ffi::{CString, c_int};
+
+use redis_module::raw;
+
+const OK: c_int = 0;
+const ERR: c_int = 1;
+
+/// Names the functions of the API that the module calls: a server that lacks one is refused, and
+/// [`api!`] takes no other.
+macro_rules! required {
+    ($($function:ident)*) => {
+        #[allow(non_upper_case_globals, reason = "named as in the API")]
+        mod required {
+            $(pub const $function: () = ();)*
+        }
+
+        fn first_missing() -> Option<&'static str> {
+            $(
+                // SAFETY: written once, by `Export_RedisModule_Init`, before this is called.
+                if unsafe { raw::$function }.is_none() {
+                    return Some(stringify!($function));
+                }
+            )*
+            None
+        }
+    };
+}
+
+required! {
+    RedisModule_Call
+    RedisModule_CloseKey
+    RedisModule_CreateCommand
+    RedisModule_CreateString
+    RedisModule_DeleteKey
+    RedisModule_FreeServerInfo
+    RedisModule_FreeString
+    RedisModule_GetContextFlags
+    RedisModule_GetNotifyKeyspaceEvents
+    RedisModule_GetServerInfo
+    RedisModule_InfoAddFieldCString
+    RedisModule_InfoAddFieldULongLong
+    RedisModule_InfoAddSection
+    RedisModule_KeyType
+    RedisModule_NotifyKeyspaceEvent
+    RedisModule_OpenKey
+    RedisModule_RegisterInfoFunc
+    RedisModule_Replicate
+    RedisModule_ReplicateVerbatim
+    RedisModule_ReplyWithArray
+    RedisModule_ReplyWithError
+    RedisModule_ReplyWithLongLong
+    RedisModule_ServerInfoGetFieldUnsigned
+    RedisModule_SetAbsExpire
+    RedisModule_SetModuleOptions
+    RedisModule_SignalModifiedKey
+    RedisModule_StringDMA
+    RedisModule_StringPtrLen
+    RedisModule_StringSet
+    RedisModule_StringToLongLong
+    RedisModule_SubscribeToServerEvent
+    RedisModule_WrongArity
+}
+
+/// A function of the API. Only for use after the module has loaded: it is then known to be there.
+macro_rules! api {
+    ($function:ident) => {{
+        let () = $crate::redis::required::$function;
+        ::redis_module::raw::$function.unwrap_unchecked()
+    }};
+}
+
+mod call;
+mod command;
+mod listeners;
+mod module;
+
+pub use call::{Argument, Context, ErrorReply, Key, Value, now};
+pub(crate) use command::handler;
+pub use command::{Command, Handler, Parameter, run};
+pub(crate) use module::module;
+pub use module::{Module, load, unload};
+
+/// For texts of our own, in which there is no NUL.
+fn c_string(text: String) -> CString {
+    CString::new(text).unwrap_or_default()
+}

@@ -1,0 +1,242 @@
+//! The module as a whole: loading, staying loaded, its part of `INFO`, and the line that a panic leaves.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::panic::{self, PanicHookInfo};
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use redis_module::raw;
+
+use super::call::{self, Argument, Context};
+use super::command::Command;
+use super::{ERR, OK, c_string, first_missing, listeners};
+
+const API_VERSION: c_int = 1;
+/// Of valkeymodule.h. Without it, Valkey 9 refuses to move slots by itself (`CLUSTER MIGRATESLOTS`).
+const VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
+
+/// What the server calls in whose place it does not know the module: `INFO` and a panic.
+static LOADED: OnceLock<&Module> = OnceLock::new();
+/// When the module was loaded, by [`command_time`].
+static LOADED_AT: AtomicU64 = AtomicU64::new(0);
+
+/// A module, as it is handed to [`module!`].
+pub struct Module {
+    /// As in `MODULE LIST`.
+    pub name: &'static CStr,
+    /// Three numbers and the dots between them.
+    pub version: &'static str,
+    /// `version` as `MODULE LIST` shows it: 10203 is 1.2.3.
+    pub version_number: c_int,
+    pub commands: &'static [Command],
+}
+
+/// Makes the two functions by which the server loads and unloads a `static` [`Module`].
+macro_rules! module {
+    ($module:ident) => {
+        /// Called by the server, Redis or Valkey, when it loads the module.
+        ///
+        /// # Safety
+        /// `context` and the `count` strings at `arguments` are live.
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case, reason = "the server looks it up by this name")]
+        pub unsafe extern "C" fn RedisModule_OnLoad(
+            context: *mut ::redis_module::raw::RedisModuleCtx,
+            arguments: *mut *mut ::redis_module::raw::RedisModuleString,
+            count: ::std::ffi::c_int,
+        ) -> ::std::ffi::c_int {
+            // SAFETY: the server passes what `load` asks for.
+            unsafe { $crate::redis::load(&$module, context, arguments, count) }
+        }
+
+        /// Called by the server before it unloads the module, which an error keeps loaded.
+        ///
+        /// # Safety
+        /// The module has loaded, and `context` is live.
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case, reason = "the server looks it up by this name")]
+        pub unsafe extern "C" fn RedisModule_OnUnload(
+            context: *mut ::redis_module::raw::RedisModuleCtx,
+        ) -> ::std::ffi::c_int {
+            // SAFETY: the server passes what `unload` asks for.
+            unsafe { $crate::redis::unload(&$module, context) }
+        }
+    };
+}
+pub(crate) use module;
+
+/// Registers the module's commands, or says in the log why it cannot keep its word on this server.
+///
+/// # Safety
+/// `context` and the `count` strings at `arguments` are live.
+pub unsafe fn load(
+    module: &'static Module,
+    context: *mut raw::RedisModuleCtx,
+    arguments: *mut *mut raw::RedisModuleString,
+    count: c_int,
+) -> c_int {
+    let (name, version) = (module.name.as_ptr(), module.version_number);
+    // SAFETY: the context is live, and this is the first that is called of the API: it looks up all the others.
+    if unsafe { raw::Export_RedisModule_Init(context, name, version, API_VERSION) } != OK {
+        return ERR;
+    }
+    let context = Context(context);
+    // SAFETY: as promised by the caller; an `Argument` is a string pointer and nothing else.
+    let argument = (count > 0).then(|| unsafe { &*arguments.cast::<Argument>() });
+    if let Err(reason) = module.set_up(&context, argument) {
+        log(&context, c"warning", format!("{module} {reason}"));
+        return ERR;
+    }
+    log(&context, c"notice", format!("{module} is ready"));
+    OK
+}
+
+/// Every server keeps a pointer to the last command of each client, and follows it after an unload has freed the command:
+/// on `CLIENT LIST`, on Redis 8 at the client's next call. So the module stays, unless the server takes a load back, as
+/// it does for settings that no module knows: there has been no call yet, and Redis 8 ends if that is refused.
+///
+/// # Safety
+/// The module has loaded, and `context` is live.
+pub unsafe fn unload(module: &'static Module, context: *mut raw::RedisModuleCtx) -> c_int {
+    let context = Context(context);
+    if command_time(&context).is_none_or(|now| now != LOADED_AT.load(Ordering::Relaxed)) {
+        let reason =
+            "stays loaded until a restart: servers crash when a module goes whose commands clients have called";
+        log(&context, c"warning", format!("{module} {reason}"));
+        return ERR;
+    }
+    // SAFETY: the module has loaded, and the server calls nothing of it after this.
+    unsafe { call::clean_up() }
+    OK
+}
+
+impl Module {
+    /// All that is done at load, or why the module cannot be loaded.
+    fn set_up(&'static self, context: &Context, argument: Option<&Argument>) -> Result<(), String> {
+        if let Some(function) = first_missing() {
+            return Err(format!("needs Redis 6.2.2 or Valkey 7.2 or later: {function} is missing"));
+        }
+        if let Some(argument) = argument {
+            return Err(format!("takes no arguments, but is given \"{}\"", argument.bytes().escape_ascii()));
+        }
+        for command in [c"SET", c"DEL"] {
+            if !has_command(context, command) {
+                return Err(format!(
+                    "needs the command {}, with which it replicates and which is renamed or disabled here: remove its \
+                     rename-command from the settings",
+                    command.to_string_lossy()
+                ));
+            }
+        }
+        LOADED.get_or_init(|| self);
+        // A panic is a defect of ours, and ends the server, which then reports a crash: this is to say where it began.
+        panic::set_hook(Box::new(|panic| log(&Context(ptr::null_mut()), c"warning", panic_line(self, panic))));
+        // A limited call must not look like a write to WATCH and client-side caches, so a write signals itself; and there
+        // is no state outside the keyspace that a replica's asynchronous loading or the move of a slot could tear.
+        let mut options =
+            raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
+        if is_valkey() {
+            options |= VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION;
+        }
+        // SAFETY: the context is live, and `first_missing` has seen every function.
+        unsafe { api!(RedisModule_SetModuleOptions)(context.0, options.cast_signed()) }
+        for command in self.commands {
+            if !command.register(context) {
+                return Err(format!("could not register {:?}: is another redis-cell loaded?", command.name));
+            }
+        }
+        // SAFETY: the context is live, `first_missing` has seen every function, and `info` is what the server expects.
+        unsafe { api!(RedisModule_RegisterInfoFunc)(context.0, Some(info)) };
+        // SAFETY: `first_missing` has seen every function.
+        unsafe { call::prepare() }
+        listeners::watch(context);
+        LOADED_AT.store(command_time(context).unwrap_or_default(), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl std::fmt::Display for Module {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} {}", self.name.to_string_lossy(), self.version)
+    }
+}
+
+/// Whether the server is a Valkey: only there, the API goes by that name as well.
+fn is_valkey() -> bool {
+    let mut function: *mut c_void = ptr::null_mut();
+    // SAFETY: written by `Export_RedisModule_Init`, before this is called; it writes one pointer where it is told to.
+    unsafe {
+        raw::RedisModule_GetApi.is_some_and(|get_api| {
+            let name = c"ValkeyModule_SetModuleOptions";
+            get_api(name.as_ptr(), (&raw mut function).cast()) == OK
+        })
+    }
+}
+
+/// Whether the server has a command of this name: the operator may have renamed or disabled it.
+fn has_command(context: &Context, name: &CStr) -> bool {
+    // SAFETY: the context is live. The command takes arguments, so that without any it is looked up and not run, and
+    // there is no reply to be freed.
+    unsafe { api!(RedisModule_Call)(context.0, name.as_ptr(), c"".as_ptr()) };
+    std::io::Error::last_os_error().raw_os_error() != Some(libc::ENOENT)
+}
+
+/// The server's time in microseconds, which stands still while a command runs; none if it does not tell.
+fn command_time(context: &Context) -> Option<u64> {
+    let [time] = context.server_info(c"server", [c"server_time_usec"]);
+    time
+}
+
+fn log(context: &Context, level: &CStr, line: String) {
+    // SAFETY: the context is live or null, and the format asks for the one string that it gets.
+    unsafe {
+        if let Some(log) = raw::RedisModule_Log {
+            log(context.0, level.as_ptr(), c"%s".as_ptr(), c_string(line).as_ptr());
+        }
+    }
+}
+
+/// The module's part of `INFO`: its version, and how the calls of each command ended.
+///
+/// # Safety
+/// `info` is live.
+unsafe extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, _for_crash_report: c_int) {
+    let Some(module) = LOADED.get() else { return };
+    // SAFETY: `info` is live, and the server copies the strings.
+    unsafe {
+        api!(RedisModule_InfoAddSection)(info, ptr::null());
+        let version = c_string(module.version.to_string());
+        api!(RedisModule_InfoAddFieldCString)(info, c"version".as_ptr(), version.as_ptr());
+        for command in module.commands {
+            let name = command.name.to_string_lossy();
+            let name = name.trim_start_matches("cl.");
+            let counts = command.handler.counts;
+            let counters = [("allowed", &counts.allowed), ("limited", &counts.limited), ("errors", &counts.errors)];
+            // Plain fields of one number each, as exporters read them.
+            for (outcome, counter) in counters {
+                let field = c_string(format!("{name}_{outcome}"));
+                api!(RedisModule_InfoAddFieldULongLong)(info, field.as_ptr(), counter.get());
+            }
+        }
+    }
+}
+
+/// A panic's place and message, in one line.
+fn panic_line(module: &Module, panic: &PanicHookInfo) -> String {
+    format!("{module} {panic}").replace('\n', " ")
+}
+
+#[cfg(test)]
+#[allow(clippy::panic, clippy::unwrap_used, reason = "it is about panics")]
+#[test]
+fn a_panic_is_told_in_one_line_with_its_place() {
+    static LINE: std::sync::Mutex<String> = std::sync::Mutex::new(String::new());
+    static MODULE: Module = Module { name: c"name", version: "1.2.3", version_number: 10203, commands: &[] };
+    panic::set_hook(Box::new(|panic| *LINE.lock().unwrap() = panic_line(&MODULE, panic)));
+    panic::catch_unwind(|| panic!("two\nlines")).unwrap_err();
+    drop(panic::take_hook());
+    let line = LINE.lock().unwrap();
+    assert!(line.starts_with("name 1.2.3 panicked at src/redis/module.rs:"), "{line}");
+    assert!(line.ends_with(": two lines"), "{line}");
+}

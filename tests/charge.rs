@@ -1,0 +1,71 @@
+//! CL.CHARGE takes in any case, if need be into debt: for what a call has cost, which is known only afterwards.
+
+use crate::support::clock::Clock;
+use crate::support::{Server, error_of, run, throttle};
+
+const START: i64 = 1_790_000_000_123_456_789;
+
+fn charge(connection: &mut redis::Connection, arguments: &str) -> [i64; 5] {
+    run(connection, &format!("CL.CHARGE {arguments}")).unwrap()
+}
+
+#[test]
+fn within_the_room_it_is_cl_throttle() {
+    let (_clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    for quantity in [3, 0, 8, 5] {
+        let charged = charge(&mut connection, &format!("charged 15 30 60 {quantity}"));
+        assert_eq!(charged, throttle(&mut connection, &format!("throttled 15 30 60 {quantity}")));
+    }
+    let states: Vec<i64> = run(&mut connection, "MGET charged throttled").unwrap();
+    assert_eq!(states[0], states[1]);
+}
+
+#[test]
+fn beyond_the_room_it_is_a_debt_that_leaks() {
+    let (clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    assert_eq!(charge(&mut connection, "key 4 1 1 4"), [0, 5, 1, -1, 4]);
+    assert_eq!(charge(&mut connection, "key 4 1 1 4"), [1, 5, 0, 3, 8], "3 more than there were");
+    assert_eq!(run::<i64>(&mut connection, "GET key").unwrap(), START + 8_000_000_000);
+    assert_eq!(throttle(&mut connection, "key 4 1 1"), [1, 5, 0, 4, 8], "the debt, and then one");
+    assert_eq!(throttle(&mut connection, "key 4 1 1 0"), [1, 5, 0, 3, 8]);
+    assert_eq!(charge(&mut connection, "key 4 1 1 0"), [1, 5, 0, 3, 8], "a look");
+    clock.set(START + 3_000_000_000);
+    assert_eq!(throttle(&mut connection, "key 4 1 1 0"), [0, 5, 0, -1, 5], "paid");
+    clock.set(START + 4_000_000_000);
+    assert_eq!(throttle(&mut connection, "key 4 1 1"), [0, 5, 0, -1, 5]);
+    // More than the funnel holds, at once.
+    assert_eq!(charge(&mut connection, "other 4 1 1 100"), [1, 5, 0, 95, 100]);
+}
+
+#[test]
+fn what_was_charged_too_much_is_given_back() {
+    let (_clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    charge(&mut connection, "key 4 1 1 9");
+    assert_eq!(charge(&mut connection, "key 4 1 1 -2"), [0, 5, 0, -1, 7], "never limited, though still in debt");
+    assert_eq!(charge(&mut connection, "key 4 1 1 -5"), [0, 5, 3, -1, 2]);
+    assert_eq!(charge(&mut connection, "key 4 1 1 -5"), [0, 5, 5, -1, 0]);
+    assert!(!run::<bool>(&mut connection, "EXISTS key").unwrap());
+}
+
+#[test]
+fn cl_pcharge_counts_in_milliseconds() {
+    let (_clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    assert_eq!(run::<[i64; 5]>(&mut connection, "CL.PCHARGE key 4 1 250 9").unwrap(), [1, 5, 0, 1000, 2250]);
+}
+
+#[test]
+fn a_debt_that_ends_after_2262_is_an_error_that_changes_nothing() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    charge(&mut connection, "key 4 1 60 1");
+    let state: String = run(&mut connection, "GET key").unwrap();
+    for quantity in [200_000_000, i64::MAX] {
+        let error = error_of(&mut connection, &format!("CL.CHARGE key 4 1 60 {quantity}"));
+        assert_eq!(error, "ERR quantity makes a debt that leaks beyond the year 2262");
+    }
+    assert_eq!(run::<String>(&mut connection, "GET key").unwrap(), state);
+}

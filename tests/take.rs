@@ -1,0 +1,60 @@
+//! CL.TAKE takes as many tokens as there are, up to the quantity, and says how many.
+
+use crate::support::clock::Clock;
+use crate::support::{Server, error_of, run, throttle};
+
+const START: i64 = 1_790_000_000_123_456_789;
+
+fn take(connection: &mut redis::Connection, arguments: &str) -> [i64; 5] {
+    run(connection, &format!("CL.TAKE {arguments}")).unwrap()
+}
+
+#[test]
+fn the_first_integer_is_how_many_were_taken() {
+    let (clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    assert_eq!(take(&mut connection, "key 9 1 1 4"), [4, 10, 6, -1, 4]);
+    assert_eq!(take(&mut connection, "key 9 1 1 0"), [0, 10, 6, -1, 4], "a look");
+    assert_eq!(take(&mut connection, "key 9 1 1 100"), [6, 10, 0, 1, 10]);
+    assert_eq!(take(&mut connection, "key 9 1 1 100"), [0, 10, 0, 1, 10]);
+    assert_eq!(run::<i64>(&mut connection, "GET key").unwrap(), START + 10_000_000_000);
+    // When one more is there.
+    clock.set(START + 1_000_000_000);
+    assert_eq!(take(&mut connection, "key 9 1 1 100"), [1, 10, 0, 1, 10]);
+    clock.set(START + 4_500_000_000);
+    assert_eq!(take(&mut connection, "key 9 1 1 100"), [3, 10, 0, 1, 10]);
+}
+
+#[test]
+fn a_debt_is_waited_out() {
+    let (_clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    run::<[i64; 5]>(&mut connection, "CL.CHARGE key 4 1 1 8").unwrap();
+    assert_eq!(take(&mut connection, "key 4 1 1 2"), [0, 5, 0, 4, 8]);
+}
+
+#[test]
+fn what_it_took_may_be_given_back_by_the_others() {
+    let (_clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    take(&mut connection, "key 9 1 1 4");
+    assert_eq!(throttle(&mut connection, "key 9 1 1 -3"), [0, 10, 9, -1, 1]);
+}
+
+#[test]
+fn cl_ptake_counts_in_milliseconds() {
+    let (_clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    assert_eq!(run::<[i64; 5]>(&mut connection, "CL.PTAKE key 4 1 250 9").unwrap(), [5, 5, 0, 250, 1250]);
+}
+
+#[test]
+fn it_gives_nothing_back() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    for command in ["CL.TAKE", "CL.PTAKE"] {
+        let error = error_of(&mut connection, &format!("{command} key 4 1 60 -1"));
+        assert_eq!(error, "ERR quantity must be 0 or more");
+    }
+    assert!(!run::<bool>(&mut connection, "EXISTS key").unwrap());
+}
