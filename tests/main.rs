@@ -26,6 +26,7 @@ mod cost;
 mod docs;
 mod fuzz;
 mod giving_back;
+mod listeners;
 mod loading;
 mod maxmemory;
 mod mthrottle;
