@@ -10,16 +10,12 @@ use std::process::{Command, Stdio};
 
 use redis::Value;
 
+use crate::support::needs::needs;
 use crate::support::{Server, executable, info, module, run};
 
 #[test]
 fn a_call_costs_little_more_than_a_set() {
-    let version = Command::new(executable()).arg("--version").output();
-    let version = String::from_utf8(version.unwrap().stdout).unwrap();
-    if !version.contains("Redis server v=7.0.") {
-        println!("skipped: the figures are for Redis 7.0, this is {version}");
-        return;
-    }
+    needs("the server of its figures (Redis 7.0)");
     module();
     let bench = Command::new("scripts/bench")
         .arg("--instructions")

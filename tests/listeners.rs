@@ -11,7 +11,7 @@ use std::time::Duration;
 use redis::{Connection, Value};
 
 use crate::support::aof::commands;
-use crate::support::needs::debug_command;
+use crate::support::needs::{debug_command, snapshot_channel};
 use crate::support::random::Random;
 use crate::support::replication::{catch_up, replicate};
 use crate::support::traffic::under_load;
@@ -19,12 +19,15 @@ use crate::support::{Server, Snapshot, info, run, snapshot, wait_until};
 
 const CLIENTS: usize = 3;
 const SETTINGS: [&str; 4] = ["--hz", "1", "--repl-ping-replica-period", "3600"];
-/// How the primary makes its snapshot for a replica.
-const SNAPSHOTS: [[&str; 4]; 3] = [
-    ["--repl-diskless-sync", "no", "--repl-diskless-sync-delay", "0"],
-    ["--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0"],
-    ["--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "1"],
-];
+/// How the primary makes its snapshot for a replica: in a file, or for the network, at once or for all that come within
+/// a second, or over a connection of its own, where the server can.
+fn snapshots() -> Vec<Vec<&'static str>> {
+    let ways = [("no", "0"), ("yes", "0"), ("yes", "1")]
+        .map(|(diskless, delay)| vec!["--repl-diskless-sync", diskless, "--repl-diskless-sync-delay", delay]);
+    let channel = [&ways[1], snapshot_channel()].concat();
+    let has_channel = channel != ways[1];
+    ways.into_iter().chain(has_channel.then_some(channel)).collect()
+}
 
 fn server(settings: &[&str]) -> Server {
     Server::start_with(&[&SETTINGS, settings].concat())
@@ -92,10 +95,10 @@ fn wait_for_nobody(primary: &Server) {
 #[test]
 fn replicas_that_join_at_any_moment_hold_what_the_primary_holds() {
     let mut random = Random::new(1);
-    for settings in SNAPSHOTS {
+    for settings in snapshots() {
         let primary = server(&settings);
         for _ in 0..2 {
-            let replicas = [server(&[]), server(&[]), server(&[])];
+            let replicas = [(); 3].map(|()| server(&settings));
             under_changes(&primary, || {
                 pause(&mut random, 300);
                 replicate(&replicas[0], &primary);
@@ -122,9 +125,8 @@ fn replicas_that_join_at_any_moment_hold_what_the_primary_holds() {
 #[test]
 fn who_asks_for_a_snapshot_and_goes_leaves_the_next_one_nothing_wrong() {
     let mut random = Random::new(2);
-    for settings in SNAPSHOTS {
-        let primary = server(&settings);
-        let replica = server(&[]);
+    for settings in snapshots() {
+        let (primary, replica) = (server(&settings), server(&settings));
         under_changes(&primary, || {
             for _ in 0..5 {
                 pause(&mut random, 200);
@@ -146,7 +148,7 @@ fn who_asks_for_a_snapshot_and_goes_leaves_the_next_one_nothing_wrong() {
 #[test]
 fn a_replica_that_was_away_goes_on_or_begins_again() {
     let mut random = Random::new(3);
-    let primary = server(&SNAPSHOTS[1]);
+    let primary = server(&snapshots()[1]);
     let replica = server(&[]);
     let partial = || info(&mut primary.connect(), "sync_partial_ok").parse::<u64>().unwrap();
     replicate(&replica, &primary);
@@ -174,8 +176,8 @@ fn a_replica_that_was_away_goes_on_or_begins_again() {
 
 #[test]
 fn a_replica_of_a_replica_holds_the_same() {
-    let primary = server(&SNAPSHOTS[1]);
-    let (replica, below) = (server(&SNAPSHOTS[0]), server(&[]));
+    let primary = server(&snapshots()[1]);
+    let (replica, below) = (server(&snapshots()[0]), server(&[]));
     under_changes(&primary, || {
         replicate(&replica, &primary);
         replicate(&below, &replica);
@@ -188,7 +190,7 @@ fn a_replica_of_a_replica_holds_the_same() {
 /// Whoever was primary becomes a replica of its replica, and the other way round.
 #[test]
 fn roles_may_be_swapped() {
-    let mut servers = [server(&SNAPSHOTS[0]), server(&SNAPSHOTS[1])];
+    let mut servers = [server(&snapshots()[0]), server(&snapshots()[1])];
     // It has known that nobody listens.
     under_changes(&servers[1], || sleep(Duration::from_millis(100)));
     replicate(&servers[1], &servers[0]);
@@ -217,7 +219,7 @@ fn roles_may_be_swapped() {
 /// Its backlog comes from the file, and its replica goes on from there.
 #[test]
 fn a_primary_that_restarts_from_a_file_is_still_listened_to() {
-    let mut primary = server(&SNAPSHOTS[1]);
+    let mut primary = server(&snapshots()[1]);
     let replica = server(&[]);
     replicate(&replica, &primary);
     for _ in 0..2 {
@@ -280,7 +282,7 @@ fn a_file_that_is_turned_on_and_off_holds_what_the_server_holds() {
 /// A save point goes by it.
 #[test]
 fn every_change_is_counted_whether_it_is_heard_or_not() {
-    let primary = server(&SNAPSHOTS[1]);
+    let primary = server(&snapshots()[1]);
     let mut connection = primary.connect();
     let changes = |connection: &mut Connection| info(connection, "rdb_changes_since_last_save").parse::<i64>().unwrap();
     let replica = server(&[]);
