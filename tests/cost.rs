@@ -15,7 +15,7 @@ use crate::support::{Server, executable, info, module, run};
 
 #[test]
 fn a_call_costs_little_more_than_a_set() {
-    needs("the server of its figures (Redis 7.0)");
+    needs("the server of its figures, Redis 7.0");
     module();
     let bench = Command::new("scripts/bench")
         .arg("--instructions")
