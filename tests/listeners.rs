@@ -194,7 +194,7 @@ fn roles_may_be_swapped() {
     // It has known that nobody listens.
     under_changes(&servers[1], || sleep(Duration::from_millis(100)));
     replicate(&servers[1], &servers[0]);
-    for round in 0..4 {
+    for round in 0..2 {
         let [primary, replica] = &servers;
         under_changes(primary, || sleep(Duration::from_millis(100)));
         // What it runs from now on is sent to it.
@@ -213,6 +213,29 @@ fn roles_may_be_swapped() {
         replicate(primary, replica);
         assert_same(primary, replica);
         servers.swap(0, 1);
+    }
+}
+
+/// Before its cron has ticked, it goes on with what its primary's replicas have, and they follow it.
+#[test]
+fn a_replica_that_is_promoted_at_once_is_listened_to() {
+    let primary = Server::start_with(&["--repl-diskless-sync-delay", "0", "--hz", "100"]);
+    let sibling = server(&[]);
+    for _ in 0..3 {
+        replicate(&sibling, &primary);
+        let promoted = server(&[]);
+        let mut connection = promoted.connect();
+        change(&mut connection, 0, 0);
+        run::<()>(&mut connection, &format!("REPLICAOF 127.0.0.1 {}", primary.port)).unwrap();
+        wait_until("synchronisation", || info(&mut connection, "master_link_status") == "up");
+        catch_up(&sibling, &primary);
+        run::<()>(&mut connection, "REPLICAOF NO ONE").unwrap();
+        for turn in 0..100 {
+            change(&mut connection, 1, turn);
+        }
+        run::<()>(&mut sibling.connect(), &format!("REPLICAOF 127.0.0.1 {}", promoted.port)).unwrap();
+        wait_until("the rest of the stream", || info(&mut connection, "sync_partial_ok") == "1");
+        assert_same(&sibling, &promoted);
     }
 }
 
