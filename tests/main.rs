@@ -17,6 +17,7 @@ mod support;
 
 mod access;
 mod bad_input;
+mod budgets;
 mod charge;
 mod clients;
 mod clock;
@@ -25,6 +26,7 @@ mod contexts;
 mod cost;
 mod fuzz;
 mod giving_back;
+mod leases;
 mod loading;
 mod maxmemory;
 mod mthrottle;
