@@ -5,6 +5,8 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use redis::Connection;
@@ -191,4 +193,46 @@ fn reserve(connection: &mut Connection, [whole, own]: &[&mut Tokens; 2], user: u
     type Five = (bool, i64, i64, i64, i64);
     let (limited, _, _, whole, own): (bool, Five, Five, Five, Five) = run(connection, &call).unwrap();
     if limited { whole.3.max(own.3) as usize } else { 0 }
+}
+
+/// The exception to what any window has: what leaks in flight, and is given back whole.
+#[test]
+fn a_call_that_fails_after_its_estimate_has_leaked_makes_that_room_again() {
+    let (clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    let mut all = |command: &str, sign: &str| -> [i64; 5] {
+        run(&mut connection, &format!("{command} key 99 100 60 {sign}100")).unwrap()
+    };
+    assert_eq!(all("CL.THROTTLE", "")[0], 0);
+    clock.set(START + MINUTE);
+    assert_eq!(all("CL.THROTTLE", "")[0], 0);
+    assert_eq!(all("CL.THROTTLE", "")[0], 1);
+    assert_eq!(all("CL.CHARGE", "-")[2], 100, "the first has failed");
+    assert_eq!(all("CL.THROTTLE", "")[0], 0, "once");
+    assert_eq!(all("CL.THROTTLE", "")[0], 1, "and not twice");
+}
+
+/// As docs/budgets.md has it: the same key, count and period.
+#[test]
+fn who_asks_with_a_smaller_burst_leaves_the_rest_to_the_others() {
+    let (clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    let mut ask = |max_burst| run::<[i64; 5]>(&mut connection, &format!("CL.TAKE key {max_burst} 10 1 1000")).unwrap();
+    assert_eq!(ask(99)[0], 100);
+    assert_eq!(ask(99)[0], 0);
+    assert_eq!(ask(999)[0], 900);
+    clock.set(START + 50 * 1_000 * MILLISECOND);
+    assert_eq!(ask(99)[0], 0);
+    assert_eq!(ask(999)[0], 500);
+}
+
+#[test]
+fn figures_on_the_page_are_those_of_the_committed_results() {
+    let read = |path: &str| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let (page, results) = (read("docs/budgets.md"), read("scripts/bench-results/README.md"));
+    let rows: Vec<_> = page.lines().filter(|line| line.starts_with('|')).collect();
+    assert!(rows.len() > 5, "{rows:?}");
+    for row in rows {
+        assert!(results.contains(row), "{row}");
+    }
 }
