@@ -172,6 +172,24 @@ fn eight_clients_use_at_least_95_in_100_of_the_rate() {
     }
 }
 
+/// The price: why the rate of a lease's time comes on top, in a window.
+#[test]
+fn what_clients_hold_comes_on_top_of_the_burst_until_it_is_given_back() {
+    for (milliseconds, held) in [(LEASE - 1, 5 * (BATCH - 1)), (LEASE, 0)] {
+        let mut world = World::new();
+        let mut leases = [(); 5].map(|()| world.lease());
+        for lease in &mut leases {
+            assert_eq!(world.spend(lease, 1), 1);
+        }
+        // In which all that was taken leaks.
+        world.pass(milliseconds);
+        leases.iter_mut().for_each(|lease| lease.end_if_over(world.now()).unwrap());
+        let mut at_once: u64 = leases.iter_mut().map(|lease| world.spend(lease, BATCH - 1)).sum();
+        at_once += leases.iter_mut().map(|lease| world.spend(lease, LIMIT)).sum::<u64>();
+        assert_eq!(at_once, held + LIMIT, "after {milliseconds} ms");
+    }
+}
+
 /// Clients that are idle, busy and bursting by chance, and come and go; some die.
 #[test]
 fn the_limit_holds_in_all_and_a_lease_longer_in_any_window() {
