@@ -104,4 +104,25 @@ one, as the client sees them, the server being busy all the time.
 {growth}
 
 ![Growth](growth.svg)
+
+## One hot key
+
+{leases(results["leases"])}
 """
+
+
+def leases(results):
+    """One table, with how it came about."""
+    rows = table(
+        ["one hot key", "decisions a second", "× one by one", "calls to the server a second"],
+        [
+            [name, f"{of['decisions']:,.0f}", f"{of['ratio']:,.1f}", f"{of['calls']:,.0f}"]
+            for name, of in results["ways"].items()
+        ],
+    )
+    about, settings = results["about"], results["settings"]
+    return f"""Decisions that allow: by calls of CL.THROTTLE as above, and by [a client](../../tests/clients/lease.rs) that takes leases of so
+many tokens, on {settings["threads"]} threads that share {settings["threads"]} cores with the server. Medians of {settings["rounds"]} interleaved rounds of {settings["seconds"]} s, on
+{about["machine"]}, with {about["server"]}, on {about["date"]}.
+
+{rows}"""
