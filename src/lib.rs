@@ -16,17 +16,6 @@ mod redis;
 mod state;
 mod throttle;
 
-/// The second statement of the rule.
-#[cfg(test)]
-#[allow(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
-#[path = "../tests/support/model.rs"]
-mod model;
-
-/// The rule against a second statement of it, on what the fuzzer has found.
-#[cfg(test)]
-#[path = "../tests/fuzz/check.rs"]
-mod check;
-
 use std::ffi::c_int;
 
 use funnel::{Taking, Unit};

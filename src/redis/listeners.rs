@@ -19,8 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 use redis_module::raw;
 
-use super::OK;
-use super::call::Context;
+use super::{Context, OK};
 
 static REMEMBERED: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = 0;

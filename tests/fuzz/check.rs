@@ -14,10 +14,10 @@
 
 use std::num::NonZero;
 
+use super::model::{Asked, Change, Refused, Told, Way};
 use crate::decimal;
 use crate::error::Error;
 use crate::funnel::{self, Moment, Quota, Span, Taking, Unit, Verdict};
-use crate::model::{Asked, Change, Refused, Told, Way};
 
 pub fn check(bytes: &[u8]) {
     let mut input = Input(bytes);
