@@ -96,7 +96,7 @@ fn a_slot_that_moves_under_load_lets_through_what_one_server_would_have() {
 /// Valkey 9 moves slots by itself, and asks the modules beforehand.
 #[test]
 fn a_slot_that_the_servers_move_under_load_lets_through_what_one_server_would_have() {
-    needs("CLUSTER MIGRATESLOTS (Valkey 9)");
+    needs("CLUSTER MIGRATESLOTS, Valkey 9");
     let cluster = Cluster::start();
     move_under_load(&cluster, |cluster, slot, from, to| {
         let mut source = cluster.nodes[from].connect();

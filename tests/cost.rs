@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use redis::Value;
 
-use crate::support::{Server, executable, module, run};
+use crate::support::{Server, executable, info, module, run};
 
 #[test]
 fn a_call_costs_little_more_than_a_set() {
@@ -68,8 +68,11 @@ fn a_new_key_is_as_small_as_a_string_and_a_rewritten_one_hardly_larger() {
     run::<()>(&mut calls, "SET plain:0000000 180000000000000000x PX 1000000").unwrap();
     let plain = bytes("plain");
     run::<Value>(&mut calls, "CL.THROTTLE fresh:0000000 15 30 60").unwrap();
-    assert_eq!(bytes("fresh"), plain);
+    // libc's malloc, which is in the tests' Redis 6.2, gives 16 bytes more than are asked for, or not, by chance.
+    let chance = if info(&mut calls, "mem_allocator") == "libc" { 16 } else { 0 };
+    let fresh = bytes("fresh");
+    assert!((plain - chance..=plain + chance).contains(&fresh), "{fresh} bytes, a plain one {plain}");
     run::<Value>(&mut calls, "CL.THROTTLE fresh:0000000 15 30 60").unwrap();
     let rewritten = bytes("fresh");
-    assert!(rewritten <= plain + 16, "{rewritten} bytes, was {plain}");
+    assert!(rewritten <= plain + 16 + chance, "{rewritten} bytes, was {plain}");
 }

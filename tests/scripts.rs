@@ -1,6 +1,8 @@
 //! What a newcomer types first.
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -21,7 +23,7 @@ fn help_only_shows_the_usage_and_an_unknown_option_is_an_error() {
         command.arg(option).env("PATH", &tools).output().unwrap()
     };
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    for script in ["bench", "package", "run", "servers", "setup", "test"] {
+    for script in ["bench", "memcheck", "package", "run", "servers", "setup", "test"] {
         let help = call(script, "--help");
         let usage = text(help.stdout);
         assert_eq!((help.status.code(), text(help.stderr).as_str()), (Some(0), ""), "{script}");
@@ -34,6 +36,69 @@ fn help_only_shows_the_usage_and_an_unknown_option_is_an_error() {
         }
     }
     std::fs::remove_dir_all(tools).unwrap();
+}
+
+/// With two servers, on one of which a test fails, and without anything that scripts/test would install or start.
+#[test]
+fn scripts_test_ends_with_what_passed_failed_and_was_left_out() {
+    let tools = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("test-{}", std::process::id()));
+    let tool = |name: &str, script: &str| {
+        let path = tools.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        path.into_os_string().into_string().unwrap()
+    };
+    let old = tool("old/redis-server", "echo Redis server v=6.2.14 sha=0");
+    let new = tool("new/valkey-server", "echo Valkey server v=9.0.1 sha=0");
+    tool("dpkg-query", "echo installed");
+    tool("shellcheck", "");
+    tool(
+        "cargo",
+        "case \"$SERVER $*\" in
+            *old*--skip\\ contexts::functions_call_it_like_lua*)
+                printf 'failures:\\n---- a::b stdout ----\\nfailures:\\n    a::b\\n    a::c\\n\\n'
+                echo 'test result: FAILED. 5 passed; 2 failed; 0 ignored; 0 measured; 1 filtered out'
+                exit 1 ;;
+            *old*|*functions*) exit 1 ;;
+            *' test '*) echo 'test result: ok. 7 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out' ;;
+        esac",
+    );
+    let run = |servers: &str| {
+        let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
+        let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/test"));
+        let output = command.env("PATH", path).env("SERVERS", servers).env_remove("SERVER").output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+
+    let (code, said) = run(&format!("{old} {new}"));
+    assert_eq!(code, Some(1), "{said}");
+    let line = |start: &str| said.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{said}"));
+    let old_line = line("Redis 6.2.14: 5 passed");
+    assert!(old_line.starts_with("Redis 6.2.14: 5 passed, failed: a::b a::c, left out: "), "{said}");
+    assert!(old_line.contains("contexts::functions_call_it_like_lua (needs functions, Redis 7)"), "{said}");
+    assert!(line("Valkey 9.0.1: 7 passed, ").contains("left out: cost::"), "{said}");
+    // Unit tests and two servers; shellcheck, format, clippy, the release build, the servers.
+    assert!(said.ends_with("\n24 passed, 2 failed\n"), "{said}");
+
+    let (code, said) = run(&new);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.ends_with("\n19 passed, 0 failed\n"), "{said}");
+
+    let (code, said) = run(&format!("{new} /nowhere"));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.ends_with("\n18 passed, 1 failed\n"), "{said}");
+    std::fs::remove_dir_all(tools).unwrap();
+}
+
+#[test]
+fn what_is_left_out_on_some_server_is_a_test() {
+    let tests = Command::new(std::env::current_exe().unwrap()).arg("--list").output().unwrap();
+    let tests = String::from_utf8(tests.stdout).unwrap();
+    for line in include_str!("needs.txt").lines().filter(|line| !line.starts_with('#')) {
+        let name = line.split_whitespace().next().unwrap();
+        assert!(tests.contains(&format!("{name}: test\n")), "{name}");
+    }
 }
 
 /// On `redis-server`, whichever server the other tests run on.
