@@ -42,11 +42,21 @@ pub fn format(number: u64) -> [u8; MOMENT_DIGITS] {
     text.last_chunk().copied().unwrap_or_default()
 }
 
-/// A number's digits as the server's commands take them; one is left of 0.
-#[inline(always)]
-pub fn without_zeros_in_front(digits: &[u8; MOMENT_DIGITS]) -> &[u8] {
-    let zeros = digits.iter().take_while(|&&digit| digit == b'0').count();
-    digits.get(zeros.min(MOMENT_DIGITS - 1)..).unwrap_or_default()
+/// A number below 10^19 as the server's commands take it: no zeros in front.
+pub struct Short([u8; MOMENT_DIGITS]);
+
+impl Short {
+    pub fn new(number: u64) -> Self {
+        Self(format(number))
+    }
+}
+
+impl AsRef<[u8]> for Short {
+    fn as_ref(&self) -> &[u8] {
+        let zeros = self.0.iter().take_while(|&&digit| digit == b'0').count();
+        // One is left of 0.
+        self.0.get(zeros.min(MOMENT_DIGITS - 1)..).unwrap_or_default()
+    }
 }
 
 /// The number that 1 to 9 digits spell, of which the first is not 0. The usual argument of a call is such.
@@ -140,7 +150,7 @@ mod tests {
     #[test]
     fn what_is_written_is_what_fmt_writes() {
         for number in some_below(100_000_000).chain(numbers().filter(|&number| number < 10_u64.pow(19))) {
-            assert_eq!(without_zeros_in_front(&format(number)), number.to_string().as_bytes());
+            assert_eq!(Short::new(number).as_ref(), number.to_string().as_bytes());
         }
     }
 

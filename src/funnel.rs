@@ -41,6 +41,14 @@ use std::num::NonZero;
 
 use crate::error::Error;
 
+/// The rule against a second statement of it, on what the fuzzer has found.
+#[cfg(test)]
+#[path = "../tests/fuzz/check.rs"]
+mod check;
+/// The second statement.
+#[cfg(test)]
+#[path = "../tests/support/model.rs"]
+mod model;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]

@@ -3,6 +3,9 @@
 //! This is the table of contents: the module's name and its commands. One call reads from top to bottom in
 //! `throttle.rs`, or in `mthrottle.rs` for several limits at once; it decides by `funnel.rs`, keeps its state by
 //! `state.rs` and fails by `error.rs`. `redis/` stands between them and the server.
+//!
+//! What a call runs through is `inline(always)`. By itself the compiler inlines no function of this size with several
+//! callers, and each call would cost some 150 instructions more: 5% of a limited one.
 
 mod counts;
 mod decimal;
@@ -12,17 +15,6 @@ mod mthrottle;
 mod redis;
 mod state;
 mod throttle;
-
-/// The second statement of the rule.
-#[cfg(test)]
-#[allow(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
-#[path = "../tests/support/model.rs"]
-mod model;
-
-/// The rule against a second statement of it, on what the fuzzer has found.
-#[cfg(test)]
-#[path = "../tests/fuzz/check.rs"]
-mod check;
 
 use std::ffi::c_int;
 

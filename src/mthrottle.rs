@@ -34,16 +34,21 @@ pub fn mthrottle(context: &Context, arguments: &[Argument], unit: Unit) -> Resul
 
     // Every key is read before any is written, and closed before the next is opened: opening one may expire it, which may
     // run other modules' code, and that code may delete the keys that are open.
+    let mut open = None;
     let mut limits = in_groups(requests, |request| {
-        let tat = state::read(&context.open_key(request.key))?;
+        drop(open.take());
+        let tat = state::read(open.insert(context.open_key(request.key)))?;
         let verdict = request.funnel.decide(tat, Taking::AllOrNone, request.quantity)?;
         Ok((request, tat, verdict))
     })?;
     let limited = limits.iter().any(|(_, _, verdict)| verdict.limited);
-    for (request, tat, verdict) in &mut limits {
+    // The last is still open, so it is the first to be written.
+    for (request, tat, verdict) in limits.iter_mut().rev() {
+        let read = open.take();
         if !limited {
             if verdict.change != Change::Nothing {
-                state::write(&mut context.open_key(request.key), verdict.change);
+                let mut key = read.unwrap_or_else(|| context.open_key(request.key));
+                state::write(&mut key, verdict.change);
             }
         } else if !verdict.limited {
             // Shown as it is, and not as one of the limits that refuse.

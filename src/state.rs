@@ -27,8 +27,7 @@ pub fn write(key: &mut Key, change: Change) {
         Change::Nothing => {}
         Change::Store(tat) => {
             let expire_at = tat.since_epoch().round_up(Unit::Milliseconds);
-            let expiry = decimal::format(expire_at);
-            key.set(&decimal::format(tat.0), expire_at, decimal::without_zeros_in_front(&expiry));
+            key.set(&decimal::format(tat.0), expire_at, || decimal::Short::new(expire_at));
         }
         Change::Delete => key.delete(),
     }

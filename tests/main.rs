@@ -17,6 +17,7 @@ mod support;
 
 mod access;
 mod bad_input;
+mod budgets;
 mod charge;
 mod clients;
 mod clock;
@@ -26,6 +27,8 @@ mod cost;
 mod docs;
 mod fuzz;
 mod giving_back;
+mod leases;
+mod listeners;
 mod loading;
 mod maxmemory;
 mod mthrottle;

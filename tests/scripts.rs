@@ -78,16 +78,16 @@ fn scripts_test_ends_with_what_passed_failed_and_was_left_out() {
     assert!(old_line.starts_with("Redis 6.2.14: 5 passed, failed: a::b a::c, left out: "), "{said}");
     assert!(old_line.contains("contexts::functions_call_it_like_lua (needs functions, Redis 7)"), "{said}");
     assert!(line("Valkey 9.0.1: 7 passed, ").contains("left out: cost::"), "{said}");
-    // Unit tests and two servers; shellcheck, format, clippy, the release build, the servers.
-    assert!(said.ends_with("\n24 passed, 2 failed\n"), "{said}");
+    // Unit tests and two servers; shellcheck, format, clippy, the oldest Rust, the release build, the servers.
+    assert!(said.ends_with("\n25 passed, 2 failed\n"), "{said}");
 
     let (code, said) = run(&new);
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.ends_with("\n19 passed, 0 failed\n"), "{said}");
+    assert!(said.ends_with("\n20 passed, 0 failed\n"), "{said}");
 
     let (code, said) = run(&format!("{new} /nowhere"));
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.ends_with("\n18 passed, 1 failed\n"), "{said}");
+    assert!(said.ends_with("\n19 passed, 1 failed\n"), "{said}");
     std::fs::remove_dir_all(tools).unwrap();
 }
 
@@ -123,8 +123,9 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
     let text: Vec<_> = lines.by_ref().take_while(|line| !line.contains("Ctrl-C ends the server")).collect();
     let text = text.join("\n");
     assert!(text.contains(&format!("CL.THROTTLE is ready at 127.0.0.1:{port}")), "{text}");
-    let first = "1) (integer) 0\n2) (integer) 3\n3) (integer) 2\n4) (integer) -1\n5) (integer) 1";
-    assert!(text.contains(first), "{text}");
+    let first = "1) (integer) 0\n2) (integer) 3\n3) (integer) 2\n4) (integer) -1\n5) (integer) 60";
+    let limited = "1) (integer) 1\n2) (integer) 3\n3) (integer) 0\n4) (integer) 60\n5) (integer) 180";
+    assert!(text.contains(first) && text.contains(limited), "{text}");
 
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}/")).unwrap();
     let mut connection = client.get_connection().unwrap();
@@ -144,4 +145,40 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
     assert!(gone.is_some(), "the server stayed");
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "files stayed");
     std::fs::remove_dir(temporary).unwrap();
+}
+
+#[test]
+fn scripts_run_says_ready_where_the_settings_put_the_server() {
+    module();
+    let socket = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.socket", std::process::id()));
+    let port = free_port().to_string();
+    let calls = [
+        (vec!["--port", &port, "--requirepass", "secret"], format!("127.0.0.1:{port}")),
+        (vec!["--port", "0", "--unixsocket", socket.to_str().unwrap()], socket.display().to_string()),
+    ];
+    for (settings, place) in calls {
+        let mut process = Command::new("env")
+            .args(["--default-signal=INT", "scripts/run"])
+            .args(&settings)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let text: Vec<_> = lines.take_while(|line| !line.contains("Ctrl-C ends the server")).collect();
+        let text = text.join("\n");
+        assert!(text.contains(&format!("CL.THROTTLE is ready at {place}")), "{text}");
+        assert!(text.contains("5) (integer) 180"), "{text}");
+        Command::new("kill").args(["-INT", &process.id().to_string()]).status().unwrap();
+        assert!(process.wait().unwrap().success());
+    }
+    for port in ["x", "65536", ""] {
+        let output = Command::new("scripts/run")
+            .args(["--port", port])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(error, format!("run: port {port} is not a number from 0 to 65535\n"));
+    }
 }

@@ -27,6 +27,8 @@ CONTESTANTS = [
     Contestant("CL.THROTTLE limited", "CL.THROTTLE KEY 0 1 3600"),
     Contestant("CL.THROTTLE new key", f"CL.THROTTLE KEY {MANY}", fresh=True),
     Contestant("CL.PTHROTTLE allowed", "CL.PTHROTTLE KEY 9999999 10 3600000"),
+    Contestant("CL.CHARGE allowed", f"CL.CHARGE KEY {MANY} 1"),
+    Contestant("CL.TAKE allowed", f"CL.TAKE KEY {MANY} 1"),
     Contestant("CL.MTHROTTLE 2 limits allowed", f"CL.MTHROTTLE KEY:a {MANY} 1 KEY:b {MANY} 1"),
     Contestant("CL.MTHROTTLE 4 limits allowed", "CL.MTHROTTLE" + "".join(f" KEY:{x} {MANY} 1" for x in "abcd")),
 ]

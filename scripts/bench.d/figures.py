@@ -87,6 +87,18 @@ def run_for(server, contestant, keys, seconds, shape=PIPELINED):
 
 
 def measure_instructions():
+    """Where nobody listens, and where an append-only file does; a replica would be told the same."""
+    result = {}
+    for setting, arguments in (("", ()), ("listened ", ("--appendonly", "yes", "--appendfsync", "no"))):
+        counted = count_instructions(setting, arguments)
+        for name, count in counted.items():
+            figures = result.setdefault(name, {})
+            figures[f"{setting}instructions"] = count
+            figures[f"{setting}instructions ratio"] = count / counted[BASE]
+    return result
+
+
+def count_instructions(setting, arguments):
     """Instructions inside the server's function `call`, what that calls included, by callgrind."""
     folder = tempfile.TemporaryDirectory(prefix="bench-counts-")
     counts = f"{folder.name}/counts"
@@ -94,9 +106,10 @@ def measure_instructions():
     wrapper = ["valgrind", "--tool=callgrind", "--trace-children=yes", "--collect-atstart=no"]
     wrapper += ["--toggle-collect=processCommand", "--dump-before=echoCommand", f"--callgrind-out-file={counts}.%p"]
     keys, files, result = COUNTED_KEYS, {}, {}
-    with servers(wrapper=wrapper) as by_module:
+    # Under callgrind a second holds few calls, and the cron's share of each would be more than it is.
+    with servers(*arguments, "--hz", "1", wrapper=wrapper) as by_module:
         for contestant in CONTESTANTS:
-            say(f"instructions: {contestant.name}")
+            say(f"{setting}instructions: {contestant.name}")
             server = by_module[contestant.module]
             server.client.flushall()
             # So many that the server's tables neither grow nor shrink while it counts, and often enough that they have
@@ -111,9 +124,7 @@ def measure_instructions():
             server.client.echo("after")
             files[contestant.module] = files.get(contestant.module, 0) + 2
             file = pathlib.Path(f"{counts}.{server.process.pid}.{files[contestant.module]}")
-            result[contestant.name] = {"instructions": inclusive(file, "processCommand", "call") / keys}
-    for name, figures in result.items():
-        figures["instructions ratio"] = figures["instructions"] / result[BASE]["instructions"]
+            result[contestant.name] = inclusive(file, "processCommand", "call") / keys
     return result
 
 

@@ -10,9 +10,8 @@
 
 use proptest::prelude::*;
 
+use super::check::{asked, refused, told};
 use super::*;
-
-use crate::check::{asked, refused, told};
 
 fn after(tat: Option<Moment>, verdict: &Verdict) -> Option<Moment> {
     match verdict.change {

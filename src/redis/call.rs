@@ -6,7 +6,7 @@ use std::{ptr, slice};
 
 use redis_module::raw;
 
-use super::{OK, c_string, listeners};
+use super::{Context, OK, c_string, listeners};
 
 const READ: c_int = 1 << 0;
 const WRITE: c_int = 1 << 1;
@@ -34,9 +34,6 @@ pub fn now() -> u64 {
     let seconds = time.tv_sec.clamp(0, LAST_SECOND).cast_unsigned();
     seconds.wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec.cast_unsigned())
 }
-
-/// The server's context of one call.
-pub struct Context(pub(super) *mut raw::RedisModuleCtx);
 
 impl Context {
     /// Opens the key `name` for reading and writing, whether it exists or not.
@@ -67,21 +64,6 @@ impl Context {
             if api!(RedisModule_GetNotifyKeyspaceEvents)() & raw::REDISMODULE_NOTIFY_MODULE != 0 {
                 api!(RedisModule_NotifyKeyspaceEvent)(self.0, raw::REDISMODULE_NOTIFY_MODULE, event.as_ptr(), key.0);
             }
-        }
-    }
-
-    /// Numbers from a section of `INFO`; none for a field that is not there or no number.
-    pub(super) fn server_info<const N: usize>(&self, section: &CStr, fields: [&CStr; N]) -> [Option<u64>; N] {
-        // SAFETY: the context is live, and so is the information until it is freed.
-        unsafe {
-            let info = api!(RedisModule_GetServerInfo)(self.0, section.as_ptr());
-            let numbers = fields.map(|field| {
-                let mut error = 0;
-                let number = api!(RedisModule_ServerInfoGetFieldUnsigned)(info, field.as_ptr(), &mut error);
-                (error == OK).then_some(number)
-            });
-            api!(RedisModule_FreeServerInfo)(self.0, info);
-            numbers
         }
     }
 
@@ -149,9 +131,9 @@ impl Key<'_> {
     }
 
     /// Makes the key a string of these bytes that expires at `expire_at` ms since the epoch, here and, as that very
-    /// effect, in the AOF and on replicas. `expiry` is `expire_at` in digits.
+    /// effect, in the AOF and on replicas, which are told in `digits`.
     #[inline(always)]
-    pub fn set(&mut self, bytes: &[u8], expire_at: u64, expiry: &[u8]) {
+    pub fn set<D: AsRef<[u8]>>(&mut self, bytes: &[u8], expire_at: u64, digits: impl FnOnce() -> D) {
         // SAFETY: the handle is open for writing. The buffer, null where the key holds another type, has the length of the bytes,
         // and nobody else holds it. The strings live until the server has copied or retained them.
         unsafe {
@@ -167,6 +149,8 @@ impl Key<'_> {
             api!(RedisModule_SetAbsExpire)(self.handle, expire_at.cast_signed());
             api!(RedisModule_SignalModifiedKey)(self.context.0, self.name.0);
             if listeners::anybody(self.context) {
+                let expiry = digits();
+                let expiry = expiry.as_ref();
                 api!(RedisModule_Replicate)(
                     self.context.0,
                     c"SET".as_ptr(),

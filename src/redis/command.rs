@@ -5,8 +5,8 @@ use std::{ptr, slice};
 
 use redis_module::raw;
 
-use super::OK;
-use super::call::{Argument, Context, ErrorReply};
+use super::call::{Argument, ErrorReply};
+use super::{Context, OK};
 use crate::counts::{Counts, Outcome};
 
 pub struct Command {

@@ -10,15 +10,16 @@
 //!   What is written until the snapshot for that replica is in the snapshot, and nobody reads it from the backlog: the
 //!   replica is told to go on from where the backlog is when the snapshot's process is forked. That is an event, and comes
 //!   before the next command.
-//! * A backlog of earlier days is there when a replica is made a primary, and when a file is loaded: events as well.
-//! * The cron's tick, some ten times a second, is there for what nobody has thought of.
+//! * The backlog of a server that follows another one goes on under the old replication ID when the server is promoted:
+//!   a change of its role is an event as well.
+//! * The cron's tick, some ten times a second, is there for what nobody has thought of, and for the day on which the last
+//!   backlog is given up.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 use redis_module::raw;
 
-use super::OK;
-use super::call::Context;
+use super::{Context, OK};
 
 static REMEMBERED: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = 0;
@@ -29,12 +30,9 @@ const SOMEBODY: u8 = 2;
 static WATCHING: AtomicBool = AtomicBool::new(false);
 
 /// Any of their kinds.
-const EVENTS: [u64; 6] = [
+const EVENTS: [u64; 3] = [
     raw::REDISMODULE_EVENT_FORK_CHILD,
-    raw::REDISMODULE_EVENT_REPLICA_CHANGE,
     raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
-    raw::REDISMODULE_EVENT_MASTER_LINK_CHANGE,
-    raw::REDISMODULE_EVENT_LOADING,
     raw::REDISMODULE_EVENT_CRON_LOOP,
 ];
 

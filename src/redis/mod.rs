@@ -3,7 +3,7 @@
 //! The server runs one command at a time on one thread, and calls into the module only through `RedisModule_OnLoad`,
 //! what is registered there, and `RedisModule_OnUnload`. Every SAFETY line here rests on that.
 
-use std::ffi::{CString, c_int};
+use std::ffi::{CStr, CString, c_int};
 
 use redis_module::raw;
 
@@ -79,11 +79,31 @@ mod command;
 mod listeners;
 mod module;
 
-pub use call::{Argument, Context, ErrorReply, Key, Value, now};
+pub use call::{Argument, ErrorReply, Key, Value, now};
 pub(crate) use command::handler;
 pub use command::{Command, Handler, Parameter, run};
 pub(crate) use module::module;
 pub use module::{Module, load, unload};
+
+/// The server's context of one call.
+pub struct Context(*mut raw::RedisModuleCtx);
+
+impl Context {
+    /// Numbers from a section of `INFO`; none for a field that is not there or no number.
+    pub(super) fn server_info<const N: usize>(&self, section: &CStr, fields: [&CStr; N]) -> [Option<u64>; N] {
+        // SAFETY: the context is live, and so is the information until it is freed.
+        unsafe {
+            let info = api!(RedisModule_GetServerInfo)(self.0, section.as_ptr());
+            let numbers = fields.map(|field| {
+                let mut error = 0;
+                let number = api!(RedisModule_ServerInfoGetFieldUnsigned)(info, field.as_ptr(), &mut error);
+                (error == OK).then_some(number)
+            });
+            api!(RedisModule_FreeServerInfo)(self.0, info);
+            numbers
+        }
+    }
+}
 
 /// For texts of our own, in which there is no NUL.
 fn c_string(text: String) -> CString {

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis_module::raw;
 
-use super::call::{self, Argument, Context};
+use super::call::{self, Argument};
 use super::command::Command;
-use super::{ERR, OK, c_string, first_missing, listeners};
+use super::{Context, ERR, OK, c_string, first_missing, listeners};
 
 const API_VERSION: c_int = 1;
 /// Of valkeymodule.h. Without it, Valkey 9 refuses to move slots by itself (`CLUSTER MIGRATESLOTS`).

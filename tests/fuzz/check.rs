@@ -14,10 +14,10 @@
 
 use std::num::NonZero;
 
+use super::model::{Asked, Change, Refused, Told, Way};
 use crate::decimal;
 use crate::error::Error;
 use crate::funnel::{self, Moment, Quota, Span, Taking, Unit, Verdict};
-use crate::model::{Asked, Change, Refused, Told, Way};
 
 pub fn check(bytes: &[u8]) {
     let mut input = Input(bytes);
@@ -36,9 +36,8 @@ pub fn check(bytes: &[u8]) {
         rule(Quota { max_burst, count, period, unit }, now, tat, taking, quantity as i64);
     }
     assert_eq!(i128::from(Span(quantity).round_up(unit)), (i128::from(quantity) + nanos - 1) / nanos);
-    let digits = decimal::format(quantity >> 1);
-    assert_eq!(digits.as_slice(), format!("{:019}", quantity >> 1).as_bytes());
-    assert_eq!(decimal::without_zeros_in_front(&digits), (quantity >> 1).to_string().as_bytes());
+    assert_eq!(decimal::format(quantity >> 1).as_slice(), format!("{:019}", quantity >> 1).as_bytes());
+    assert_eq!(decimal::Short::new(quantity >> 1).as_ref(), (quantity >> 1).to_string().as_bytes());
     text(input.0);
     let same_wrong_byte = |byte| {
         // Checked as blocks, two of the same must not cancel out.

@@ -48,3 +48,12 @@ pub fn module_command() -> &'static [&'static str] {
 pub fn debug_command() -> &'static [&'static str] {
     if is_redis_6_2() { &[] } else { &["--enable-debug-command", "yes"] }
 }
+
+/// The setting with which a replica gets its snapshot over a connection of its own, where the server has one.
+pub fn snapshot_channel() -> &'static [&'static str] {
+    match server().split('.').next().unwrap() {
+        "redis-8" => &["--repl-rdb-channel", "yes"],
+        "valkey-8" | "valkey-9" => &["--dual-channel-replication-enabled", "yes"],
+        _ => &[],
+    }
+}

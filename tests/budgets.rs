@@ -1,0 +1,238 @@
+//! A gateway's token budgets: what tests/clients/token_budget.py does, and what it comes to over many calls.
+//!
+//! Before a call its estimate is taken, and one request; when the answer is there, what it used beyond the estimate is
+//! charged, or what it did not use is given back.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use redis::Connection;
+
+use crate::support::clock::Clock;
+use crate::support::random::Random;
+use crate::support::run;
+
+const START: i64 = 1_790_000_000_123_456_789;
+const MILLISECOND: i64 = 1_000_000;
+const MINUTE: i64 = 60_000 * MILLISECOND;
+
+#[test]
+fn the_example_charges_what_was_used_and_says_how_long_to_wait() {
+    let (_clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/token_budget.py");
+    let mut python = Command::new("/usr/bin/python3");
+    python.arg("-B").arg(example).env("REDIS_PORT", server.port.to_string()).stderr(Stdio::inherit());
+    let output = python.output().unwrap();
+    assert!(output.status.success(), "{:?}", output.status);
+    // 26,000 of 20,000 are used: 6,000 are to leak, and 2,000 more for the estimate, at 20,000 a minute.
+    let expected = "\
+        short\n\
+        failed: the model is gone\n\
+        long\n\
+        over budget, wait 24\n\
+        over budget, wait None\n";
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+    for (key, a_minute, taken) in [
+        ("acme}:requests", 600, 3),
+        ("acme}:alice:requests", 60, 3),
+        ("acme}:tokens", 100_000, 26_000),
+        ("acme}:alice:tokens", 20_000, 26_000),
+    ] {
+        let tat: i64 = run(&mut connection, &format!("GET budget:{{{key}")).unwrap();
+        assert_eq!(tat, START + taken * MINUTE / a_minute, "{key}");
+    }
+}
+
+const USERS: usize = 4;
+/// As many of each user may be in flight.
+const CALLERS: usize = 6;
+const ANSWERS: usize = 3_000;
+
+/// A budget of tokens, and what the test knows of it without asking.
+struct Tokens {
+    key: String,
+    /// As many a minute as at once.
+    a_minute: i64,
+    charges: i64,
+    /// By answers, in flight or not.
+    used: i64,
+    /// What the answers in flight will have used beyond their estimates.
+    overrun: i64,
+    /// Used less leaked, in tokens * ns: where it was lowest before a call.
+    lowest: i128,
+}
+
+impl Tokens {
+    /// Full to begin with, so that it is never empty: what would leak from it then is nobody's.
+    fn full(connection: &mut Connection, key: String, a_minute: i64) -> Self {
+        let mut tokens = Self { key, a_minute, charges: 0, used: a_minute, overrun: 0, lowest: 0 };
+        tokens.charge(connection, a_minute);
+        tokens
+    }
+
+    fn limit(&self, quantity: i64) -> String {
+        format!("{} {} {} 60 {quantity}", self.key, self.a_minute - 1, self.a_minute)
+    }
+
+    fn charge(&mut self, connection: &mut Connection, quantity: i64) {
+        run::<[i64; 5]>(connection, &format!("CL.CHARGE {}", self.limit(quantity))).unwrap();
+        self.charges += 1;
+    }
+
+    fn reserved(&mut self, now: i64, answer: Answer) {
+        self.charges += 1;
+        self.lowest = self.lowest.min(self.excess(now));
+        self.used += answer.used;
+        self.overrun += answer.overrun();
+        let beyond = (self.excess(now) - self.lowest) / i128::from(MINUTE);
+        let most = i128::from(self.a_minute + self.overrun);
+        assert!(beyond <= most, "{}: {beyond} beyond the rate in a window, of at most {most}", self.key);
+    }
+
+    fn settled(&mut self, connection: &mut Connection, answer: Answer) {
+        self.charge(connection, answer.used - answer.estimate);
+        self.overrun -= answer.overrun();
+    }
+
+    /// Used less leaked.
+    fn excess(&self, now: i64) -> i128 {
+        i128::from(self.used) * i128::from(MINUTE) - i128::from(now - START) * i128::from(self.a_minute)
+    }
+
+    fn assert_charged_as_used(&self, connection: &mut Connection) {
+        let tat: i64 = run(connection, &format!("GET {}", self.key)).unwrap();
+        let used = i128::from(self.used) * i128::from(MINUTE) / i128::from(self.a_minute);
+        let rounding = tat - START - i64::try_from(used).unwrap();
+        println!("{}: {} used, charged to within {rounding} ns by {} calls", self.key, self.used, self.charges);
+        assert!(rounding.abs() <= self.charges, "{}: {rounding} ns", self.key);
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Answer {
+    estimate: i64,
+    used: i64,
+}
+
+impl Answer {
+    /// Up to three times the estimate; one in five fails.
+    fn random(random: &mut Random) -> Self {
+        let estimate = 1 + random.below(400) as i64;
+        let used = if random.one_in(5) { 0 } else { random.below(3 * estimate as usize + 1) as i64 };
+        Self { estimate, used }
+    }
+
+    fn overrun(self) -> i64 {
+        (self.used - self.estimate).max(0)
+    }
+}
+
+/// What a caller does next.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    Reserve,
+    Settle,
+}
+
+#[test]
+fn charged_is_what_was_used_and_any_window_has_the_burst_the_rate_and_the_overruns_in_flight() {
+    // Tokens a minute of the organisation and of each user: it is the one, then the others that limit. A token takes no
+    // whole number of nanoseconds.
+    for (organisation, user) in [(30_011, 1_000_003), (1_000_003, 7_013)] {
+        let (clock, server) = Clock::start(START);
+        let mut connection = server.connect();
+        let mut whole = Tokens::full(&mut connection, "{org}:tokens".to_string(), organisation);
+        let mut own: Vec<_> =
+            (0..USERS).map(|number| Tokens::full(&mut connection, format!("{{org}}:{number}:tokens"), user)).collect();
+
+        let mut random = Random::new(2026);
+        let (mut answers, mut limited) = (0, 0);
+        // The earliest first.
+        let mut steps = BinaryHeap::new();
+        for caller in 0..USERS * CALLERS {
+            steps.push(Reverse((START, caller, Step::Reserve, Answer::random(&mut random))));
+        }
+        while let Some(Reverse((now, caller, step, answer))) = steps.pop() {
+            clock.set(now);
+            let later = |milliseconds: usize| now + milliseconds as i64 * MILLISECOND;
+            let tokens = [&mut whole, &mut own[caller % USERS]];
+            if step == Step::Settle {
+                answers += 1;
+                tokens.into_iter().for_each(|tokens| tokens.settled(&mut connection, answer));
+                let next = later(random.below(1_000));
+                steps.push(Reverse((next, caller, Step::Reserve, Answer::random(&mut random))));
+            } else if answers < ANSWERS {
+                match reserve(&mut connection, &tokens, caller % USERS, answer.estimate) {
+                    0 => {
+                        tokens.into_iter().for_each(|tokens| tokens.reserved(now, answer));
+                        steps.push(Reverse((later(100 + random.below(8_000)), caller, Step::Settle, answer)));
+                    }
+                    seconds => {
+                        limited += 1;
+                        let again = later(seconds * 1_000 + random.below(3_000));
+                        steps.push(Reverse((again, caller, Step::Reserve, answer)));
+                    }
+                }
+            }
+        }
+        println!("{answers} answers, {limited} times limited");
+        assert!(limited > ANSWERS / 10);
+        let limiting = if organisation < user { vec![whole] } else { own };
+        limiting.iter().for_each(|tokens| tokens.assert_charged_as_used(&mut connection));
+    }
+}
+
+/// In one call, with a request of each: the seconds to wait, 0 if it has them.
+fn reserve(connection: &mut Connection, [whole, own]: &[&mut Tokens; 2], user: usize, estimate: i64) -> usize {
+    let requests = format!("{{org}}:requests 9999 9999 60 1 {{org}}:{user}:requests 9999 9999 60 1");
+    let call = format!("CL.MTHROTTLE {requests} {} {}", whole.limit(estimate), own.limit(estimate));
+    type Five = (bool, i64, i64, i64, i64);
+    let (limited, _, _, whole, own): (bool, Five, Five, Five, Five) = run(connection, &call).unwrap();
+    if limited { whole.3.max(own.3) as usize } else { 0 }
+}
+
+/// The exception to what any window has: what leaks in flight, and is given back whole.
+#[test]
+fn a_call_that_fails_after_its_estimate_has_leaked_makes_that_room_again() {
+    let (clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    let mut all = |command: &str, sign: &str| -> [i64; 5] {
+        run(&mut connection, &format!("{command} key 99 100 60 {sign}100")).unwrap()
+    };
+    assert_eq!(all("CL.THROTTLE", "")[0], 0);
+    clock.set(START + MINUTE);
+    assert_eq!(all("CL.THROTTLE", "")[0], 0);
+    assert_eq!(all("CL.THROTTLE", "")[0], 1);
+    assert_eq!(all("CL.CHARGE", "-")[2], 100, "the first has failed");
+    assert_eq!(all("CL.THROTTLE", "")[0], 0, "once");
+    assert_eq!(all("CL.THROTTLE", "")[0], 1, "and not twice");
+}
+
+/// As docs/budgets.md has it: the same key, count and period.
+#[test]
+fn who_asks_with_a_smaller_burst_leaves_the_rest_to_the_others() {
+    let (clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    let mut ask = |max_burst| run::<[i64; 5]>(&mut connection, &format!("CL.TAKE key {max_burst} 10 1 1000")).unwrap();
+    assert_eq!(ask(99)[0], 100);
+    assert_eq!(ask(99)[0], 0);
+    assert_eq!(ask(999)[0], 900);
+    clock.set(START + 50 * 1_000 * MILLISECOND);
+    assert_eq!(ask(99)[0], 0);
+    assert_eq!(ask(999)[0], 500);
+}
+
+#[test]
+fn figures_on_the_page_are_those_of_the_committed_results() {
+    let read = |path: &str| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let (page, results) = (read("docs/budgets.md"), read("scripts/bench-results/README.md"));
+    let rows: Vec<_> = page.lines().filter(|line| line.starts_with('|')).collect();
+    assert!(rows.len() > 5, "{rows:?}");
+    for row in rows {
+        assert!(results.contains(row), "{row}");
+    }
+}

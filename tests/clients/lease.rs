@@ -1,0 +1,90 @@
+//! A lease on a hot key: takes tokens from the server a batch at a time, and spends them in its own memory.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use redis::{Client, ConnectionLike, RedisResult};
+
+pub struct Lease<C: ConnectionLike> {
+    pub connection: C,
+    pub key: String,
+    /// `max_burst`, count, and the period in milliseconds.
+    pub quota: (u64, u64, u64),
+    /// Tokens to ask for at once.
+    pub batch: u64,
+    /// How long they may be kept.
+    pub time: Duration,
+    left: u64,
+    ends: Instant,
+    ask_again: Instant,
+}
+
+impl<C: ConnectionLike> Lease<C> {
+    pub fn new(connection: C, key: &str, quota: (u64, u64, u64), batch: u64, time: Duration, now: Instant) -> Self {
+        Self { connection, key: key.to_string(), quota, batch, time, left: 0, ends: now, ask_again: now }
+    }
+
+    /// Takes a token: returns zero if there was one, else how long to wait for it.
+    pub fn take(&mut self, now: Instant) -> RedisResult<Duration> {
+        self.end_if_over(now)?;
+        if self.left == 0 {
+            if now < self.ask_again {
+                return Ok(self.ask_again - now);
+            }
+            let (taken, retry_after) = self.call("CL.PTAKE", self.batch as i64)?;
+            self.left = taken as u64;
+            self.ends = now + self.time;
+            // -1 where all that was asked for was there.
+            self.ask_again = now + Duration::from_millis(retry_after.max(0) as u64);
+            if taken == 0 {
+                return Ok(self.ask_again - now);
+            }
+        }
+        self.left -= 1;
+        Ok(Duration::ZERO)
+    }
+
+    /// Gives back what is left when its time is over; for a timer, where no call of `take` may come by then.
+    pub fn end_if_over(&mut self, now: Instant) -> RedisResult<()> {
+        if now >= self.ends { self.give_back() } else { Ok(()) }
+    }
+
+    fn give_back(&mut self) -> RedisResult<()> {
+        // Forgotten first: if the answer gets lost, they are not given back twice.
+        let left = std::mem::take(&mut self.left);
+        if left > 0 {
+            self.call("CL.PTHROTTLE", -(left as i64))?;
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, command: &str, quantity: i64) -> RedisResult<(i64, i64)> {
+        let (first, _, _, retry_after, _): (i64, i64, i64, i64, i64) =
+            redis::cmd(command).arg(&self.key).arg(self.quota).arg(quantity).query(&mut self.connection)?;
+        Ok((first, retry_after))
+    }
+}
+
+impl<C: ConnectionLike> Drop for Lease<C> {
+    fn drop(&mut self) {
+        let _ = self.give_back();
+    }
+}
+
+pub fn main() -> RedisResult<()> {
+    let connection = Client::open("redis://127.0.0.1:6379/")?.get_connection()?;
+    // A million a second, of which 10,000 may come at once; each lease is of up to 1,000 for 100 ms.
+    let quota = (9_999, 1_000, 1);
+    let mut lease = Lease::new(connection, "hot", quota, 1_000, Duration::from_millis(100), Instant::now());
+    for number in 0..20_000 {
+        loop {
+            let wait = lease.take(Instant::now())?;
+            if wait.is_zero() {
+                break;
+            }
+            println!("{number} so far, none for {wait:?}");
+            sleep(wait);
+        }
+    }
+    Ok(())
+}

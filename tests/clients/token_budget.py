@@ -1,0 +1,70 @@
+"""Token budgets of an LLM gateway: requests and tokens a minute, of an organisation and of a user.
+
+As a program: [REDIS_PORT=6379] python3 token_budget.py
+"""
+
+import os
+
+import redis
+
+
+class OverBudget(Exception):
+    """Has the seconds to wait, or None where the estimate is more than a budget ever holds."""
+
+
+class Budget:
+    def __init__(self, client, organisation, user):
+        self.client = client
+        # The hash tag in braces keeps the four on one node of a cluster.
+        whole, own = f"budget:{{{organisation}}}", f"budget:{{{organisation}}}:{user}"
+        # Key, max_burst, count, period: so many a minute, all of which may come at once.
+        self.requests = [(f"{whole}:requests", 599, 600, 60), (f"{own}:requests", 59, 60, 60)]
+        self.tokens = [(f"{whole}:tokens", 99_999, 100_000, 60), (f"{own}:tokens", 19_999, 20_000, 60)]
+
+    def reserve(self, estimate):
+        """Takes one request and the estimate from all four, or nothing from any."""
+        limits = [(*limit, 1) for limit in self.requests] + [(*limit, estimate) for limit in self.tokens]
+        limited, *answers = self.client.execute_command("CL.MTHROTTLE", *(word for limit in limits for word in limit))
+        if limited:
+            waits = [retry_after for refused, _, _, retry_after, _ in answers if refused]
+            raise OverBudget(None if -1 in waits else max(waits))
+
+    def settle(self, estimate, used):
+        """Takes what was used beyond the estimate, if need be into debt, or gives back what was not."""
+        pipeline = self.client.pipeline(transaction=False)
+        for limit in self.tokens:
+            pipeline.execute_command("CL.CHARGE", *limit, used - estimate)
+        pipeline.execute()
+
+
+def ask(budget, estimate, model):
+    """The model's answer. A call that fails has used nothing."""
+    budget.reserve(estimate)
+    used = 0
+    try:
+        answer, used = model()
+        return answer
+    finally:
+        budget.settle(estimate, used)
+
+
+def failing():
+    raise ConnectionError("the model is gone")
+
+
+if __name__ == "__main__":
+    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)))
+    budget = Budget(client, "acme", "alice")
+    for estimate, model in [
+        (8_000, lambda: ("short", 2_000)),
+        (8_000, failing),
+        (8_000, lambda: ("long", 24_000)),
+        (2_000, lambda: ("never asked", 0)),
+        (20_001, lambda: ("never asked", 0)),
+    ]:
+        try:
+            print(ask(budget, estimate, model))
+        except OverBudget as error:
+            print("over budget, wait", error)
+        except ConnectionError as error:
+            print("failed:", error)

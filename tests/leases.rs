@@ -1,0 +1,226 @@
+//! The lease of tests/clients: many decisions for one call, and still the limit.
+
+#[allow(dead_code, reason = "main is for whoever copies the file")]
+#[path = "clients/lease.rs"]
+mod lease;
+
+use std::time::{Duration, Instant};
+
+use lease::Lease;
+use redis::Connection;
+
+use crate::support::clock::Clock;
+use crate::support::random::Random;
+use crate::support::{Server, info, run};
+
+const START: i64 = 1_790_000_000_123_456_789;
+const MILLISECOND: i64 = 1_000_000;
+/// 5,000 at once and 100 a millisecond.
+const LIMIT: u64 = 5_000;
+const RATE: u64 = 100;
+const QUOTA: (u64, u64, u64) = (LIMIT - 1, RATE, 1);
+const CLIENTS: usize = 8;
+/// Milliseconds, in which the rate is what all clients may hold.
+const LEASE: u64 = 80;
+const BATCH: u64 = RATE * LEASE / CLIENTS as u64;
+
+/// A server, and clients with the same time: it goes on when the test says so, and not by a slow machine.
+struct World {
+    clock: Clock,
+    server: Server,
+    connection: Connection,
+    /// What the clients hold for the time when `milliseconds` was 0.
+    zero: Instant,
+    milliseconds: u64,
+}
+
+impl World {
+    fn new() -> Self {
+        let (clock, server) = Clock::start(START);
+        let connection = server.connect();
+        Self { clock, server, connection, zero: Instant::now(), milliseconds: 0 }
+    }
+
+    fn pass(&mut self, milliseconds: u64) {
+        self.milliseconds += milliseconds;
+        self.clock.set(START + self.milliseconds as i64 * MILLISECOND);
+    }
+
+    fn now(&self) -> Instant {
+        self.zero + Duration::from_millis(self.milliseconds)
+    }
+
+    fn lease(&self) -> Lease<Connection> {
+        let connection = self.server.connect();
+        Lease::new(connection, "hot", QUOTA, BATCH, Duration::from_millis(LEASE), self.now())
+    }
+
+    /// How many of so many tokens a client gets now.
+    fn spend(&self, lease: &mut Lease<Connection>, tokens: u64) -> u64 {
+        (0..tokens).take_while(|_| lease.take(self.now()).unwrap().is_zero()).count() as u64
+    }
+
+    /// By nobody of the clients.
+    fn charge(&mut self, tokens: u64) {
+        let (max_burst, count, period) = QUOTA;
+        let call = format!("CL.PCHARGE hot {max_burst} {count} {period} {tokens}");
+        run::<[i64; 5]>(&mut self.connection, &call).unwrap();
+    }
+
+    /// Tokens that the server takes for poured in now and not leaked.
+    fn taken(&mut self) -> u64 {
+        let tat: Option<i64> = run(&mut self.connection, "GET hot").unwrap();
+        let ahead = tat.map_or(0, |tat| tat - START - self.milliseconds as i64 * MILLISECOND);
+        ahead.max(0) as u64 * RATE / MILLISECOND as u64
+    }
+
+    /// Calls of all clients that have reached the server.
+    fn calls(&mut self) -> u64 {
+        let stats = info(&mut self.connection, "cmdstat_cl.ptake");
+        stats.split(['=', ',']).nth(1).unwrap().parse().unwrap()
+    }
+}
+
+#[test]
+fn a_batch_is_one_call() {
+    let mut world = World::new();
+    let mut lease = world.lease();
+    for batches in 1..=3 {
+        assert_eq!(world.spend(&mut lease, BATCH), BATCH);
+        assert_eq!(world.calls(), batches);
+    }
+}
+
+#[test]
+fn a_wait_is_waited_out_without_a_call_and_to_the_millisecond() {
+    let mut world = World::new();
+    let mut lease = world.lease();
+    assert_eq!(world.spend(&mut lease, 2 * LIMIT), LIMIT);
+    world.charge(700);
+    world.pass(1);
+    // 700 are charged, 100 of them have leaked. One more is there after 6 ms and a hundredth.
+    assert_eq!(lease.take(world.now()).unwrap(), Duration::from_millis(7));
+    let calls = world.calls();
+    for left in (1..=7).rev() {
+        assert_eq!(lease.take(world.now()).unwrap(), Duration::from_millis(left));
+        assert_eq!(world.calls(), calls);
+        world.pass(1);
+    }
+    assert_eq!(world.spend(&mut lease, LIMIT), 100);
+}
+
+#[test]
+fn what_is_left_is_given_back_when_the_time_is_over() {
+    let mut world = World::new();
+    let mut lease = world.lease();
+    assert_eq!(world.spend(&mut lease, 10), 10);
+    // More than leaks meanwhile.
+    world.charge(20_000);
+    world.pass(LEASE - 1);
+    lease.end_if_over(world.now()).unwrap();
+    assert_eq!(world.taken(), BATCH + 20_000 - RATE * (LEASE - 1));
+    world.pass(1);
+    lease.end_if_over(world.now()).unwrap();
+    assert_eq!(world.taken(), 10 + 20_000 - RATE * LEASE);
+    assert!(!lease.take(world.now()).unwrap().is_zero(), "spent after its time");
+}
+
+#[test]
+fn what_is_left_is_given_back_when_the_client_ends() {
+    let mut world = World::new();
+    let mut lease = world.lease();
+    assert_eq!(world.spend(&mut lease, 10), 10);
+    assert_eq!(world.taken(), BATCH);
+    drop(lease);
+    assert_eq!(world.taken(), 10);
+}
+
+#[test]
+fn a_client_that_dies_costs_at_most_its_lease() {
+    let mut world = World::new();
+    let mut dead = world.lease();
+    assert_eq!(world.spend(&mut dead, 10), 10);
+    std::mem::forget(dead);
+    let mut alive = world.lease();
+    let mut spent = 10;
+    for _ in 0..1_000 {
+        spent += world.spend(&mut alive, 2 * RATE);
+        world.pass(1);
+    }
+    spent += world.spend(&mut alive, 2 * LIMIT);
+    assert_eq!(spent, LIMIT + 1_000 * RATE - (BATCH - 10));
+}
+
+#[test]
+fn eight_clients_use_at_least_95_in_100_of_the_rate() {
+    // What each asks for in a millisecond: alike, one much more than the others, some hardly at all.
+    for demands in [[13; CLIENTS], [100; CLIENTS], [93, 1, 1, 1, 1, 1, 1, 1], [60, 60, 2, 2, 1, 1, 0, 0]] {
+        let mut world = World::new();
+        let mut leases = [(); CLIENTS].map(|()| world.lease());
+        let mut spent = 0;
+        let milliseconds = 2_000;
+        for _ in 0..milliseconds {
+            for (lease, demand) in leases.iter_mut().zip(demands) {
+                spent += world.spend(lease, demand);
+            }
+            world.pass(1);
+        }
+        // Beyond what was there to begin with.
+        let used = spent - LIMIT;
+        println!("{used} of {} at {demands:?}, by {} calls", RATE * milliseconds, world.calls());
+        assert!(used * 100 >= RATE * milliseconds * 95, "{used} of {} at {demands:?}", RATE * milliseconds);
+    }
+}
+
+/// The price: why the rate of a lease's time comes on top, in a window.
+#[test]
+fn what_clients_hold_comes_on_top_of_the_burst_until_it_is_given_back() {
+    for (milliseconds, held) in [(LEASE - 1, 5 * (BATCH - 1)), (LEASE, 0)] {
+        let mut world = World::new();
+        let mut leases = [(); 5].map(|()| world.lease());
+        for lease in &mut leases {
+            assert_eq!(world.spend(lease, 1), 1);
+        }
+        // In which all that was taken leaks.
+        world.pass(milliseconds);
+        leases.iter_mut().for_each(|lease| lease.end_if_over(world.now()).unwrap());
+        let mut at_once: u64 = leases.iter_mut().map(|lease| world.spend(lease, BATCH - 1)).sum();
+        at_once += leases.iter_mut().map(|lease| world.spend(lease, LIMIT)).sum::<u64>();
+        assert_eq!(at_once, held + LIMIT, "after {milliseconds} ms");
+    }
+}
+
+/// Clients that are idle, busy and bursting by chance, and come and go; some die.
+#[test]
+fn the_limit_holds_in_all_and_a_lease_longer_in_any_window() {
+    let mut random = Random::new(2026);
+    let mut world = World::new();
+    let mut leases = [(); CLIENTS].map(|()| world.lease());
+    let mut demands = [0; CLIENTS];
+    let mut spent = 0;
+    // Spent less leaked: where it was lowest, and how much it has risen from there, which is a window's excess.
+    let (mut lowest, mut highest_rise) = (i64::MAX, i64::MIN);
+    for _ in 0..10_000 {
+        let leaked = RATE * world.milliseconds;
+        lowest = lowest.min(spent as i64 - leaked as i64);
+        for (lease, demand) in leases.iter_mut().zip(&mut demands) {
+            if random.one_in(LEASE as usize) {
+                *demand = random.pick(&[0, 0, 1, 20, 200, BATCH]);
+            }
+            if random.one_in(20 * LEASE as usize) {
+                let ended = std::mem::replace(lease, world.lease());
+                if random.one_in(4) { std::mem::forget(ended) } else { drop(ended) }
+            }
+            spent += world.spend(lease, *demand);
+        }
+        assert!(spent <= LIMIT + leaked, "{spent} after {} ms", world.milliseconds);
+        highest_rise = highest_rise.max(spent as i64 - leaked as i64 - lowest);
+        world.pass(1);
+        for lease in &mut leases {
+            lease.end_if_over(world.now()).unwrap();
+        }
+    }
+    let calls = world.calls();
+    println!("{spent} in {} ms, at most {highest_rise} beyond the rate, by {calls} calls", world.milliseconds);
+    assert!(highest_rise <= (LIMIT + RATE * LEASE) as i64, "{highest_rise} beyond the rate in some window");
+}

@@ -1,0 +1,333 @@
+//! Where nobody listens, a write is not put into words. Whoever comes to listen, and whenever, misses none and hears no
+//! call: replicas and files that come and go under load hold what the primary holds, to the byte and the millisecond.
+//!
+//! The servers' cron ticks once a second here, so that nothing is put right by it before it can be seen.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread::sleep;
+use std::time::Duration;
+
+use redis::{Connection, Value};
+
+use crate::support::aof::commands;
+use crate::support::needs::{debug_command, snapshot_channel};
+use crate::support::random::Random;
+use crate::support::replication::{catch_up, replicate};
+use crate::support::traffic::under_load;
+use crate::support::{Server, Snapshot, info, run, snapshot, wait_until};
+
+const CLIENTS: usize = 3;
+const SETTINGS: [&str; 4] = ["--hz", "1", "--repl-ping-replica-period", "3600"];
+/// How the primary makes its snapshot for a replica: in a file, or for the network, at once or for all that come within
+/// a second, or over a connection of its own, where the server can.
+fn snapshots() -> Vec<Vec<&'static str>> {
+    let ways = [("no", "0"), ("yes", "0"), ("yes", "1")]
+        .map(|(diskless, delay)| vec!["--repl-diskless-sync", diskless, "--repl-diskless-sync-delay", delay]);
+    let channel = [&ways[1], snapshot_channel()].concat();
+    let has_channel = channel != ways[1];
+    ways.into_iter().chain(has_channel.then_some(channel)).collect()
+}
+
+fn server(settings: &[&str]) -> Server {
+    Server::start_with(&[&SETTINGS, settings].concat())
+}
+
+/// A call that changes its keys, each time to something else. No key expires within the test.
+fn change(connection: &mut Connection, client: usize, turn: usize) {
+    let key = format!("{{key}}{client}/{}", turn % 20);
+    let call = match turn / 20 % 6 {
+        0 => format!("CL.THROTTLE {key} 1000000 1 3600"),
+        1 => format!("CL.CHARGE {key} 9 1 3600 20"),
+        2 => format!("CL.PTAKE {key} 1000000 1 3600000 7"),
+        3 => format!("CL.CHARGE {key} 9 1 3600 -3"),
+        4 => format!("CL.MTHROTTLE {key} 1000000 1 3600 1 {{key}}shared/{client} 1000000 1 3600 1"),
+        // All of it: the key is deleted.
+        _ => format!("CL.THROTTLE {key} 1000000 1 3600 -1000000"),
+    };
+    run::<Value>(connection, &call).unwrap();
+}
+
+/// Changes keys at `primary` while `body` runs, and counts the calls.
+fn under_changes(primary: &Server, body: impl FnOnce()) -> usize {
+    let ((), calls) = under_load(
+        CLIENTS,
+        |client, more| {
+            let mut connection = primary.connect();
+            let turns = (0..).take_while(|_| more());
+            turns.map(|turn| change(&mut connection, client, turn)).count()
+        },
+        body,
+    );
+    calls.into_iter().sum()
+}
+
+fn pause(random: &mut Random, most: usize) {
+    sleep(Duration::from_millis(random.below(most) as u64));
+}
+
+fn keys(server: &Server) -> Snapshot {
+    snapshot(&mut server.connect())
+}
+
+/// The replica holds what the primary holds, and has been sent no call of the module.
+fn assert_same(replica: &Server, primary: &Server) {
+    catch_up(replica, primary);
+    let (expected, actual) = (keys(primary), keys(replica));
+    assert!(!expected.is_empty());
+    for (key, state) in &expected {
+        assert_eq!(actual.get(key), Some(state), "{:?}", str::from_utf8(key));
+    }
+    assert_eq!(actual.len(), expected.len());
+    let statistics: String = run(&mut replica.connect(), "INFO commandstats").unwrap();
+    let called = |line: &&str| line.starts_with("cmdstat_cl.") && !line.contains(":calls=0,");
+    assert_eq!(statistics.lines().find(called), None, "the replica has run it");
+}
+
+/// Until the primary has forgotten that anybody ever listened.
+fn wait_for_nobody(primary: &Server) {
+    let mut connection = primary.connect();
+    run::<()>(&mut connection, "CONFIG SET repl-backlog-ttl 1").unwrap();
+    wait_until("no backlog", || info(&mut connection, "repl_backlog_active") == "0");
+    run::<()>(&mut connection, "CONFIG SET repl-backlog-ttl 3600").unwrap();
+}
+
+#[test]
+fn replicas_that_join_at_any_moment_hold_what_the_primary_holds() {
+    let mut random = Random::new(1);
+    for settings in snapshots() {
+        let primary = server(&settings);
+        for _ in 0..2 {
+            let replicas = [(); 3].map(|()| server(&settings));
+            under_changes(&primary, || {
+                pause(&mut random, 300);
+                replicate(&replicas[0], &primary);
+                pause(&mut random, 300);
+                // Two at once share a snapshot, or one waits for the next.
+                for replica in &replicas[1..] {
+                    run::<()>(&mut replica.connect(), &format!("REPLICAOF 127.0.0.1 {}", primary.port)).unwrap();
+                    pause(&mut random, 100);
+                }
+                for replica in &replicas[1..] {
+                    replicate(replica, &primary);
+                }
+                pause(&mut random, 300);
+            });
+            for replica in &replicas {
+                assert_same(replica, &primary);
+            }
+            drop(replicas);
+            wait_for_nobody(&primary);
+        }
+    }
+}
+
+#[test]
+fn who_asks_for_a_snapshot_and_goes_leaves_the_next_one_nothing_wrong() {
+    let mut random = Random::new(2);
+    for settings in snapshots() {
+        let (primary, replica) = (server(&settings), server(&settings));
+        under_changes(&primary, || {
+            for _ in 0..5 {
+                pause(&mut random, 200);
+                let mut stream = TcpStream::connect(("127.0.0.1", primary.port)).unwrap();
+                stream.write_all(b"PSYNC ? -1\r\n").unwrap();
+                // Before the snapshot, or within it.
+                if random.one_in(2) {
+                    stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+                    let _ = stream.read(&mut [0; 10]);
+                }
+            }
+            replicate(&replica, &primary);
+            pause(&mut random, 200);
+        });
+        assert_same(&replica, &primary);
+    }
+}
+
+#[test]
+fn a_replica_that_was_away_goes_on_or_begins_again() {
+    let mut random = Random::new(3);
+    let primary = server(&snapshots()[1]);
+    let replica = server(&[]);
+    let partial = || info(&mut primary.connect(), "sync_partial_ok").parse::<u64>().unwrap();
+    replicate(&replica, &primary);
+    for _ in 0..3 {
+        let before = partial();
+        under_changes(&primary, || {
+            run::<i64>(&mut primary.connect(), "CLIENT KILL TYPE replica").unwrap();
+            wait_until("the rest of the stream", || partial() > before);
+            pause(&mut random, 300);
+        });
+        assert_same(&replica, &primary);
+    }
+    // For longer than the backlog is kept.
+    for _ in 0..2 {
+        under_changes(&primary, || {
+            run::<()>(&mut replica.connect(), "REPLICAOF NO ONE").unwrap();
+            wait_for_nobody(&primary);
+            pause(&mut random, 300);
+            replicate(&replica, &primary);
+            pause(&mut random, 300);
+        });
+        assert_same(&replica, &primary);
+    }
+}
+
+#[test]
+fn a_replica_of_a_replica_holds_the_same() {
+    let primary = server(&snapshots()[1]);
+    let (replica, below) = (server(&snapshots()[0]), server(&[]));
+    under_changes(&primary, || {
+        replicate(&replica, &primary);
+        replicate(&below, &replica);
+        sleep(Duration::from_millis(300));
+    });
+    assert_same(&replica, &primary);
+    assert_same(&below, &primary);
+}
+
+/// Whoever was primary becomes a replica of its replica, and the other way round.
+#[test]
+fn roles_may_be_swapped() {
+    let mut servers = [server(&snapshots()[0]), server(&snapshots()[1])];
+    // It has known that nobody listens.
+    under_changes(&servers[1], || sleep(Duration::from_millis(100)));
+    replicate(&servers[1], &servers[0]);
+    for round in 0..2 {
+        let [primary, replica] = &servers;
+        under_changes(primary, || sleep(Duration::from_millis(100)));
+        // What it runs from now on is sent to it.
+        run::<()>(&mut primary.connect(), "CONFIG RESETSTAT").unwrap();
+        if round % 2 == 0 {
+            let failover = format!("FAILOVER TO 127.0.0.1 {}", replica.port);
+            run::<()>(&mut primary.connect(), &failover).unwrap();
+            wait_until("promotion", || info(&mut replica.connect(), "role") == "master");
+            // What is written at once is what the old primary asks for when it comes back.
+            under_changes(replica, || sleep(Duration::from_millis(200)));
+        } else {
+            catch_up(replica, primary);
+            run::<()>(&mut replica.connect(), "REPLICAOF NO ONE").unwrap();
+            under_changes(replica, || sleep(Duration::from_millis(200)));
+        }
+        replicate(primary, replica);
+        assert_same(primary, replica);
+        servers.swap(0, 1);
+    }
+}
+
+/// Before its cron has ticked, it goes on with what its primary's replicas have, and they follow it.
+#[test]
+fn a_replica_that_is_promoted_at_once_is_listened_to() {
+    let primary = Server::start_with(&["--repl-diskless-sync-delay", "0", "--hz", "100"]);
+    let sibling = server(&[]);
+    for _ in 0..3 {
+        replicate(&sibling, &primary);
+        let promoted = server(&[]);
+        let mut connection = promoted.connect();
+        change(&mut connection, 0, 0);
+        run::<()>(&mut connection, &format!("REPLICAOF 127.0.0.1 {}", primary.port)).unwrap();
+        wait_until("synchronisation", || info(&mut connection, "master_link_status") == "up");
+        catch_up(&sibling, &primary);
+        run::<()>(&mut connection, "REPLICAOF NO ONE").unwrap();
+        for turn in 0..100 {
+            change(&mut connection, 1, turn);
+        }
+        run::<()>(&mut sibling.connect(), &format!("REPLICAOF 127.0.0.1 {}", promoted.port)).unwrap();
+        wait_until("the rest of the stream", || info(&mut connection, "sync_partial_ok") == "1");
+        assert_same(&sibling, &promoted);
+    }
+}
+
+/// Its backlog comes from the file, and its replica goes on from there.
+#[test]
+fn a_primary_that_restarts_from_a_file_is_still_listened_to() {
+    let mut primary = server(&snapshots()[1]);
+    let replica = server(&[]);
+    replicate(&replica, &primary);
+    for _ in 0..2 {
+        under_changes(&primary, || sleep(Duration::from_millis(100)));
+        catch_up(&replica, &primary);
+        // One may still be under way, for the replica.
+        wait_until("a snapshot", || run::<()>(&mut primary.connect(), "SAVE").is_ok());
+        primary.restart();
+        run::<()>(&mut replica.connect(), &format!("REPLICAOF 127.0.0.1 {}", primary.port)).unwrap();
+        under_changes(&primary, || {
+            sleep(Duration::from_millis(100));
+            replicate(&replica, &primary);
+        });
+        assert_same(&replica, &primary);
+    }
+}
+
+#[test]
+fn a_file_that_is_turned_on_and_off_holds_what_the_server_holds() {
+    let mut random = Random::new(4);
+    let primary = server(&[debug_command(), &["--aof-use-rdb-preamble", "no"]].concat());
+    let mut connection = primary.connect();
+    for round in 0..4 {
+        under_changes(&primary, || {
+            pause(&mut random, 200);
+            if round % 2 == 0 {
+                run::<()>(&mut connection, "CONFIG SET appendonly yes").unwrap();
+            } else {
+                // With calls before it and after it, in one transaction.
+                let call = || redis::cmd("CL.CHARGE").arg(&["{key}turn", "9", "1", "3600", "5"]).to_owned();
+                let mut on = redis::cmd("CONFIG");
+                on.arg(&["SET", "appendonly", "yes"]);
+                let mut transaction = redis::pipe();
+                transaction.atomic().add_command(call()).add_command(on).add_command(call());
+                transaction.query::<Vec<Value>>(&mut connection).unwrap();
+            }
+            let _ = run::<Value>(&mut connection, "BGSAVE SCHEDULE");
+            wait_until("a file", || {
+                info(&mut connection, "aof_rewrite_in_progress") == "0"
+                    && info(&mut connection, "aof_rewrite_scheduled") == "0"
+                    && info(&mut connection, "aof_current_size") != "0"
+            });
+            pause(&mut random, 200);
+            let _ = run::<Value>(&mut connection, "BGREWRITEAOF");
+            pause(&mut random, 100);
+        });
+        wait_until("a file", || {
+            info(&mut connection, "aof_rewrite_in_progress") == "0"
+                && info(&mut connection, "aof_rewrite_scheduled") == "0"
+        });
+        let before = keys(&primary);
+        run::<()>(&mut connection, "DEBUG LOADAOF").unwrap();
+        assert_eq!(keys(&primary), before, "round {round}");
+        let calls: Vec<_> = commands(&primary.folder).into_iter().filter(|words| words[0].starts_with("CL.")).collect();
+        assert_eq!(calls, Vec::<Vec<String>>::new());
+        run::<()>(&mut connection, "CONFIG SET appendonly no").unwrap();
+    }
+}
+
+/// A save point goes by it.
+#[test]
+fn every_change_is_counted_whether_it_is_heard_or_not() {
+    let primary = server(&snapshots()[1]);
+    let mut connection = primary.connect();
+    let changes = |connection: &mut Connection| info(connection, "rdb_changes_since_last_save").parse::<i64>().unwrap();
+    let replica = server(&[]);
+    for heard in [false, true] {
+        if heard {
+            replicate(&replica, &primary);
+        }
+        let before = changes(&mut connection);
+        for call in [
+            "CL.THROTTLE {a}1 4 1 3600 3",
+            "CL.THROTTLE {a}1 4 1 3600 3",
+            "CL.THROTTLE {a}1 4 1 3600 0",
+            "CL.CHARGE {a}1 4 1 3600 9",
+            "CL.TAKE {a}2 4 1 3600 9",
+            "CL.TAKE {a}2 4 1 3600 9",
+            "CL.MTHROTTLE {a}3 4 1 3600 1 {a}4 4 1 3600 1",
+            "CL.THROTTLE {a}1 4 1 3600 -99",
+            "CL.THROTTLE {a}2 4 1 3600 -99",
+            "CL.MTHROTTLE {a}3 4 1 3600 -1 {a}4 4 1 3600 -1",
+        ] {
+            run::<Value>(&mut connection, call).unwrap();
+        }
+        assert_eq!(changes(&mut connection) - before, 9, "heard: {heard}");
+    }
+}
