@@ -42,6 +42,21 @@ fn the_archive_unpacks_into_a_folder_of_its_own_with_the_library_and_its_documen
     assert_answers(&["--include", settings.to_str().unwrap()]);
 }
 
+/// As far as they are of this machine's kind: that the image is built, no test can show.
+#[test]
+fn the_commands_of_the_containerfile_take_the_library_out_of_the_archive() {
+    let release = Release::new("container");
+    let file = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/Containerfile")).unwrap();
+    assert!(file.contains(&format!("\nARG VERSION={VERSION}\n")), "{file}");
+    let commands = file.split_once("\nRUN ").unwrap().1.split_once("\n\n").unwrap().0;
+    let commands = commands.replace("/release", release.folder.to_str().unwrap());
+    output(Command::new("sh").args(["-e", "-c", &commands]).env("VERSION", VERSION));
+    let copied = file.lines().find_map(|line| line.strip_prefix("COPY --from=release /release/")).unwrap();
+    let library = release.folder.join(copied.split(' ').next().unwrap());
+    assert!(file.contains(&format!("CMD [\"--loadmodule\", \"{MODULES}/libredis_cell.so\"]")), "{file}");
+    assert_answers(&["--loadmodule", library.to_str().unwrap()]);
+}
+
 #[test]
 fn the_licences_of_all_that_is_linked_in_come_along() {
     let release = Release::new("licences");
