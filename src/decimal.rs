@@ -190,7 +190,8 @@ mod tests {
     fn no_byte_but_a_digit_is_read_wherever_it_stands() {
         for place in 0..MOMENT_DIGITS {
             for other in 0..=place {
-                for byte in (0..=u8::MAX).filter(|byte| !byte.is_ascii_digit()) {
+                let bytes = (0..=u8::MAX).filter(|byte| !byte.is_ascii_digit());
+                for byte in bytes.step_by(if cfg!(miri) { 47 } else { 1 }) {
                     let mut text = [b'1'; MOMENT_DIGITS];
                     *text.get_mut(place).unwrap() = byte;
                     *text.get_mut(other).unwrap() = byte;
