@@ -142,16 +142,21 @@ mod tests {
         ])
     }
 
+    /// Below the end, and no two neighbours end alike; fewer under Miri, which takes thousands of times as long.
+    fn some_below(end: u64) -> impl Iterator<Item = u64> {
+        (0..end).step_by(if cfg!(miri) { 997_997 } else { 997 })
+    }
+
     #[test]
     fn what_is_written_is_what_fmt_writes() {
-        for number in (0..100_000_000).step_by(997).chain(numbers().filter(|&number| number < 10_u64.pow(19))) {
+        for number in some_below(100_000_000).chain(numbers().filter(|&number| number < 10_u64.pow(19))) {
             assert_eq!(Short::new(number).as_ref(), number.to_string().as_bytes());
         }
     }
 
     #[test]
     fn a_moment_is_written_and_read_with_all_its_digits() {
-        for number in (0..100_000_000).step_by(997).chain(numbers()) {
+        for number in some_below(100_000_000).chain(numbers()) {
             let text = format!("{number:019}");
             let expected = text.parse::<i64>().ok().map(i64::cast_unsigned);
             assert_eq!(parse_moment(text.as_bytes()), expected, "{text}");
@@ -170,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_short_number_is_read_or_left_to_the_server() {
-        for number in (0..1_000_000_000).step_by(997).chain(numbers()) {
+        for number in some_below(1_000_000_000).chain(numbers()) {
             let text = number.to_string();
             let expected = (1..1_000_000_000).contains(&number).then_some(number);
             assert_eq!(parse_short(text.as_bytes()).map(u64::from), expected);
@@ -185,7 +190,8 @@ mod tests {
     fn no_byte_but_a_digit_is_read_wherever_it_stands() {
         for place in 0..MOMENT_DIGITS {
             for other in 0..=place {
-                for byte in (0..=u8::MAX).filter(|byte| !byte.is_ascii_digit()) {
+                let bytes = (0..=u8::MAX).filter(|byte| !byte.is_ascii_digit());
+                for byte in bytes.step_by(if cfg!(miri) { 47 } else { 1 }) {
                     let mut text = [b'1'; MOMENT_DIGITS];
                     *text.get_mut(place).unwrap() = byte;
                     *text.get_mut(other).unwrap() = byte;

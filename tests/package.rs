@@ -42,6 +42,21 @@ fn the_archive_unpacks_into_a_folder_of_its_own_with_the_library_and_its_documen
     assert_answers(&["--include", settings.to_str().unwrap()]);
 }
 
+/// As far as they are of this machine's kind: that the image is built, no test can show.
+#[test]
+fn the_commands_of_the_containerfile_take_the_library_out_of_the_archive() {
+    let release = Release::new("container");
+    let file = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/Containerfile")).unwrap();
+    assert!(file.contains(&format!("\nARG VERSION={VERSION}\n")), "{file}");
+    let commands = file.split_once("\nRUN ").unwrap().1.split_once("\n\n").unwrap().0;
+    let commands = commands.replace("/release", release.folder.to_str().unwrap());
+    output(Command::new("sh").args(["-e", "-c", &commands]).env("VERSION", VERSION));
+    let copied = file.lines().find_map(|line| line.strip_prefix("COPY --from=release /release/")).unwrap();
+    let library = release.folder.join(copied.split(' ').next().unwrap());
+    assert!(file.contains(&format!("CMD [\"--loadmodule\", \"{MODULES}/libredis_cell.so\"]")), "{file}");
+    assert_answers(&["--loadmodule", library.to_str().unwrap()]);
+}
+
 #[test]
 fn the_licences_of_all_that_is_linked_in_come_along() {
     let release = Release::new("licences");
@@ -111,13 +126,35 @@ fn the_debian_package_depends_on_what_this_machine_has() {
     }
 }
 
+/// From a copy of the sources, which keeps what it has compiled for the next time.
 #[test]
-fn a_release_made_again_has_the_same_bytes() {
-    let (one, two) = (Release::new("one"), Release::new("two"));
+fn a_release_made_again_in_another_folder_has_the_same_bytes() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let copy = root.join("target/again");
+    fs::create_dir_all(copy.join("target")).unwrap();
+    let shared = copy.join("target/zig");
+    let _ = std::os::unix::fs::symlink(root.join("target/zig"), shared);
+    let sources = "tar -c --exclude=./target --exclude=./.git . | tar -x -C target/again";
+    output(Command::new("sh").args(["-c", sources]).current_dir(root));
+
+    let (one, two) = (Release::new("one"), Release::from(&copy, "two"));
     for suffix in [".tar.gz", ".deb"] {
         let same = fs::read(one.file(suffix)).unwrap() == fs::read(two.file(suffix)).unwrap();
         assert!(same, "{suffix}");
     }
+}
+
+#[test]
+fn a_target_that_is_none_of_the_four_is_named_and_the_others_are_made() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("targets-{}", std::process::id()));
+    let native = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let mut package = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/package"));
+    let package = package.arg("--folder").arg(&folder).args(["riscv64gc-unknown-linux-gnu", &native]).output().unwrap();
+    let said = String::from_utf8(package.stderr).unwrap();
+    assert_eq!(package.status.code(), Some(1), "{said}");
+    assert!(said.ends_with("package: not made: riscv64gc-unknown-linux-gnu\n"), "{said}");
+    assert!(folder.join(format!("redis-cell-v{VERSION}-{native}.tar.gz.sha256")).exists(), "{said}");
+    fs::remove_dir_all(folder).unwrap();
 }
 
 /// The crates with code or data in the library, by the names and the lines of a build that keeps them, as scripts/memcheck
@@ -171,10 +208,14 @@ struct Release {
 
 impl Release {
     fn new(name: &str) -> Self {
+        Self::from(Path::new(env!("CARGO_MANIFEST_DIR")), name)
+    }
+
+    fn from(sources: &Path, name: &str) -> Self {
         let name = format!("release-{}-{name}", std::process::id());
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/package");
-        output(Command::new(script).arg(&folder));
+        let mut package = Command::new(sources.join("scripts/package"));
+        output(package.arg("--folder").arg(&folder).env_remove("CARGO_TARGET_DIR"));
         Self { folder }
     }
 

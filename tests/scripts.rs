@@ -23,7 +23,7 @@ fn help_only_shows_the_usage_and_an_unknown_option_is_an_error() {
         command.arg(option).env("PATH", &tools).output().unwrap()
     };
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    for script in ["bench", "memcheck", "package", "run", "servers", "setup", "test"] {
+    for script in ["bench", "memcheck", "package", "run", "servers", "setup", "test", "zig"] {
         let help = call(script, "--help");
         let usage = text(help.stdout);
         assert_eq!((help.status.code(), text(help.stderr).as_str()), (Some(0), ""), "{script}");

@@ -160,7 +160,12 @@ fn play(quota: Quota, start: u64, steps: &[Step]) -> Vec<Call> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
+    // Miri takes thousands of times as long.
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 4 } else { 4_000 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn every_answer_is_that_of_the_second_statement(

@@ -50,11 +50,13 @@ time_t time(time_t *seconds) {
     return precise.tv_sec;
 }
 
+#ifdef RTLD_DEEPBIND /* which musl has not */
 /* Valkey loads a module such that it sees libc before it sees us. It must not: it has to read the same clock. */
 void *dlopen(const char *path, int flags) {
     void *(*original)(const char *, int) = (void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen");
     return original(path, flags & ~RTLD_DEEPBIND);
 }
+#endif
 
 /* Valkey 9 counts the processor's ticks between two looks at the wall clock, if /proc/cpuinfo says that they are even:
  * then it would go on between two of the test's moments. */
@@ -68,6 +70,8 @@ FILE *fopen(const char *restrict path, const char *restrict mode) {
     return open_unless_cpuinfo("fopen", path, mode);
 }
 
+#ifdef __GLIBC__ /* to musl, that is fopen */
 FILE *fopen64(const char *restrict path, const char *restrict mode) {
     return open_unless_cpuinfo("fopen64", path, mode);
 }
+#endif

@@ -1,6 +1,7 @@
 //! Real servers for the tests: started on free ports of loopback, each in a folder of its own, gone when dropped.
 //!
-//! `SERVER` names the server's executable (`redis-server` unless set); the module is the release build.
+//! `SERVER` names the server's executable (`redis-server` unless set), `MODULE` the library (the release build unless
+//! set), and `MODULE_CC` the compiler for what is loaded beside it (`cc` unless set): all for one platform, whichever it is.
 
 pub mod aof;
 pub mod callbacks;
@@ -293,8 +294,11 @@ pub fn executable() -> PathBuf {
     std::env::var_os("SERVER").map_or_else(|| "redis-server".into(), PathBuf::from)
 }
 
-/// The module as users get it, built when the first test asks for it, so that it is never an old one.
+/// The module as users get it, built when the first test asks for it, so that it is never an old one; or `MODULE`.
 pub fn module() -> PathBuf {
+    if let Some(module) = std::env::var_os("MODULE") {
+        return fs::canonicalize(&module).unwrap_or_else(|error| panic!("MODULE: {}: {error}", module.display()));
+    }
     static MODULE: OnceLock<Option<PathBuf>> = OnceLock::new();
     let module = MODULE.get_or_init(|| {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -314,12 +318,17 @@ fn compiled(name: &str) -> PathBuf {
     let library = folder.join(format!("{name}.so"));
     // Moved into place: another run may be using the old one at this moment.
     let new = folder.join(format!("{name}-{}.so", std::process::id()));
-    let status = Command::new("cc")
-        .args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"])
-        .args([&new, &source])
-        .status()
-        .expect("cc, a C compiler, is not installed: see scripts/test");
-    assert!(status.success(), "{name}.c does not compile");
+    let object = new.with_extension("o");
+    let compiler = std::env::var("MODULE_CC").unwrap_or("cc".to_string());
+    let compile = |arguments: &[&str], from: &Path, to: &Path| {
+        let status = Command::new(&compiler).args(arguments).arg("-o").args([to, from]).status();
+        let status = status.unwrap_or_else(|error| panic!("{compiler}, a C compiler: {error}: see scripts/test"));
+        assert!(status.success(), "{name}.c does not compile");
+    };
+    compile(&["-c", "-fPIC", "-O1", "-Wall", "-Werror"], &source, &object);
+    // With no C library: the server has one, and a shell that starts it may have another.
+    compile(&["-shared", "-nostdlib"], &object, &new);
+    fs::remove_file(object).unwrap();
     fs::rename(&new, &library).unwrap();
     library
 }
