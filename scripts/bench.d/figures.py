@@ -74,8 +74,11 @@ def medians(rounds):
         for kind in ("pipelined", "single"):
             ratios = [own[f"{kind} cpu"] / base[f"{kind} cpu"] for own, base in zip(figures, rounds[BASE])]
             result[name][f"{kind} ratio"] = statistics.median(ratios)
-            result[name][f"{kind} spread"] = max(ratios) - min(ratios)
-        result[name]["half spread"] = result[name]["pipelined spread"] / 2
+            # Of one round there is no spread.
+            if len(ratios) > 1:
+                result[name][f"{kind} half spread"] = (max(ratios) - min(ratios)) / 2
+        pings = [own["pipelined cpu"] / ping["pipelined cpu"] for own, ping in zip(figures, rounds["PING"])]
+        result[name]["pings"] = statistics.median(pings)
     return result
 
 
@@ -204,7 +207,8 @@ def measure_growth(scale):
                     costs.append(cpu / load.calls * 1e9)
                 assert server.client.dbsize() == size, "keys have expired"
                 memory = (server.memory() - empty) / size
-                result.setdefault(contestant.name, {})[str(size)] = {"cpu": statistics.median(costs), "bytes": memory}
+                figures = {"cpu": statistics.median(costs), "low": min(costs), "high": max(costs), "bytes": memory}
+                result.setdefault(contestant.name, {})[str(size)] = figures
     return result
 
 

@@ -18,6 +18,7 @@ def plots(results, folder):
             "axes.spines.right": False,
             "axes.titlelocation": "left",
             "axes.titlesize": 13,
+            "svg.fonttype": "none",  # text stays text, and the file small
             "svg.hashsalt": "redis-cell",  # the same figures make the same file
             "savefig.bbox": "tight",
             "figure.constrained_layout.use": True,
@@ -46,10 +47,16 @@ def plots(results, folder):
         names = [n for n in names or by_name if key in by_name[n]]
         names.sort(key=lambda n: by_name[n][key], reverse=True)
         values = [by_name[n][key] for n in names]
-        axes.barh(names, values, color=[colour(n) for n in names], height=0.7)
+        spread = None
+        if key in results["rounds"][names[0]][0]:
+            rounds = [[figures[key] for figures in results["rounds"][n]] for n in names]
+            spread = [[v - min(r) for v, r in zip(values, rounds)], [max(r) - v for v, r in zip(values, rounds)]]
+        whiskers = {"ecolor": "#606060", "elinewidth": 1}
+        axes.barh(names, values, color=[colour(n) for n in names], height=0.7, xerr=spread, error_kw=whiskers)
         for y, value in enumerate(values):
             paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
-            axes.text(value + max(values) * 0.01, y, f"{value:,.0f}", va="center", fontsize=10, bbox=paper)
+            end = value + (spread[1][y] if spread else 0)
+            axes.text(end + max(values) * 0.01, y, f"{value:,.0f}", va="center", fontsize=10, bbox=paper)
         axes.set_title(title)
         axes.set_xlabel(unit)
         axes.set_xlim(0, max(values) * 1.1)
@@ -59,6 +66,7 @@ def plots(results, folder):
     figure, axes = pyplot.subplots(figsize=(9, 0.42 * len(by_name) + 1))
     bars(axes, "pipelined cpu", "What one check costs the server", "ns of CPU per call, pipelined")
     axes.axvline(by_name[base]["pipelined cpu"], color=dark, linewidth=0.8, linestyle=":", zorder=0)
+    axes.text(by_name[base]["pipelined cpu"], len(by_name) - 0.4, f" {base}", fontsize=9, color=dark)
     save(figure, "cost")
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 0.42 * 9 + 1))
@@ -91,7 +99,9 @@ def plots(results, folder):
     labels = []
     for (name, figures), line, marker in zip(results["growth"].items(), colours, markers):
         values = [figures[str(size)]["cpu"] for size in sizes]
-        axes.plot(sizes, values, color=line, marker=marker, linewidth=2)
+        low = [value - figures[str(size)]["low"] for size, value in zip(sizes, values)]
+        high = [figures[str(size)]["high"] - value for size, value in zip(sizes, values)]
+        axes.errorbar(sizes, values, yerr=[low, high], color=line, marker=marker, linewidth=2, elinewidth=1, capsize=3)
         labels.append([values[-1], name, line])
     # Labels at the lines' ends, moved apart where they would meet.
     apart, last = axes.get_ylim()[1] * 0.06, 0
