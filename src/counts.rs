@@ -28,6 +28,11 @@ impl Counts {
         Self { allowed: Counter::new(), limited: Counter::new(), errors: Counter::new() }
     }
 
+    /// Whether there was a call at all.
+    pub fn any(&self) -> bool {
+        [&self.allowed, &self.limited, &self.errors].iter().any(|counter| counter.get() > 0)
+    }
+
     pub fn count<E>(&self, result: &Result<Outcome, E>) {
         let counter = match result {
             Ok(Outcome::Allowed) => &self.allowed,

@@ -11,7 +11,8 @@ use std::time::Duration;
 use redis::{Connection, Value};
 
 use crate::support::aof::commands;
-use crate::support::needs::{debug_command, snapshot_channel};
+use crate::support::callbacks;
+use crate::support::needs::{debug_command, is_redis_6_2, snapshot_channel};
 use crate::support::random::Random;
 use crate::support::replication::{catch_up, replicate};
 use crate::support::traffic::under_load;
@@ -68,6 +69,15 @@ fn pause(random: &mut Random, most: usize) {
 
 fn keys(server: &Server) -> Snapshot {
     snapshot(&mut server.connect())
+}
+
+/// As a replica does that reads it from the network, so that the primary may wait for others.
+fn ask_for_a_snapshot(primary: &Server) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", primary.port)).unwrap();
+    stream.write_all(b"REPLCONF capa eof capa psync2\r\n").unwrap();
+    assert_eq!(stream.read(&mut [0; 10]).unwrap(), b"+OK\r\n".len());
+    stream.write_all(b"PSYNC ? -1\r\n").unwrap();
+    stream
 }
 
 /// The replica holds what the primary holds, and has been sent no call of the module.
@@ -130,8 +140,7 @@ fn who_asks_for_a_snapshot_and_goes_leaves_the_next_one_nothing_wrong() {
         under_changes(&primary, || {
             for _ in 0..5 {
                 pause(&mut random, 200);
-                let mut stream = TcpStream::connect(("127.0.0.1", primary.port)).unwrap();
-                stream.write_all(b"PSYNC ? -1\r\n").unwrap();
+                let mut stream = ask_for_a_snapshot(&primary);
                 // Before the snapshot, or within it.
                 if random.one_in(2) {
                     stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
@@ -239,10 +248,16 @@ fn a_replica_that_is_promoted_at_once_is_listened_to() {
     }
 }
 
-/// Its backlog comes from the file, and its replica goes on from there.
+/// Its backlog comes from the file, and its replica goes on from there. Another module has called while there was none,
+/// and clients call before the cron ticks.
 #[test]
 fn a_primary_that_restarts_from_a_file_is_still_listened_to() {
-    let mut primary = server(&snapshots()[1]);
+    // For a millisecond, as no key may be there that the file has as well.
+    let caller = ["--loadmodule", callbacks::library(), "CL.PTHROTTLE", "{key}module", "0", "1", "1"];
+    // Clients are refused while it loads, and not only met afterwards.
+    let refusing: &[_] = if is_redis_6_2() { &[] } else { &["--loading-process-events-interval-bytes", "1024"] };
+    let mut primary = server(&[&snapshots()[1][..], debug_command(), refusing, &caller].concat());
+    run::<()>(&mut primary.connect(), "DEBUG POPULATE 50000").unwrap();
     let replica = server(&[]);
     replicate(&replica, &primary);
     for _ in 0..2 {
@@ -250,7 +265,26 @@ fn a_primary_that_restarts_from_a_file_is_still_listened_to() {
         catch_up(&replica, &primary);
         // One may still be under way, for the replica.
         wait_until("a snapshot", || run::<()>(&mut primary.connect(), "SAVE").is_ok());
-        primary.restart();
+        let port = primary.port;
+        primary.kill();
+        under_load(
+            CLIENTS,
+            |client, more| {
+                while more() {
+                    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { continue };
+                    let call = format!("CL.CHARGE {{key}}early/{client} 9 1 3600 5\r\n");
+                    let mut answer = [0; 100];
+                    while more()
+                        && stream.write_all(call.as_bytes()).is_ok()
+                        && stream.read(&mut answer).is_ok_and(|n| n > 0)
+                    {}
+                }
+            },
+            || {
+                primary.restart();
+                sleep(Duration::from_millis(50));
+            },
+        );
         run::<()>(&mut replica.connect(), &format!("REPLICAOF 127.0.0.1 {}", primary.port)).unwrap();
         under_changes(&primary, || {
             sleep(Duration::from_millis(100));
@@ -258,6 +292,28 @@ fn a_primary_that_restarts_from_a_file_is_still_listened_to() {
         });
         assert_same(&replica, &primary);
     }
+}
+
+/// By its replication ID, as INFO tells it, and an offset: no replica, but it hears no call either.
+#[test]
+fn whoever_goes_on_from_where_it_never_was_is_sent_effects() {
+    let primary = server(&snapshots()[2]);
+    let mut connection = primary.connect();
+    change(&mut connection, 0, 0);
+    // There is a backlog now, and no snapshot before a second has passed.
+    let _first = ask_for_a_snapshot(&primary);
+    wait_until("backlog", || info(&mut connection, "repl_backlog_active") == "1");
+    let [id, offset] = ["master_replid", "master_repl_offset"].map(|field| info(&mut connection, field));
+    let mut second = TcpStream::connect(("127.0.0.1", primary.port)).unwrap();
+    second.write_all(format!("PSYNC {id} {}\r\n", offset.parse::<u64>().unwrap() + 1).as_bytes()).unwrap();
+    let mut stream = [0; 1000];
+    second.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let length = second.read(&mut stream).unwrap();
+    assert!(stream[..length].starts_with(b"+CONTINUE"), "{}", stream[..length].escape_ascii());
+    change(&mut connection, 0, 1);
+    let length = second.read(&mut stream).unwrap();
+    let sent = stream[..length].escape_ascii().to_string();
+    assert!(sent.contains("SET") && !sent.contains("CL."), "{sent}");
 }
 
 #[test]

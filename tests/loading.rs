@@ -147,8 +147,10 @@ fn a_server_that_is_too_old_refuses_it_and_logs_what_it_needs() {
         let log = server.log();
         let lines: Vec<&str> =
             log.lines().filter_map(|line| line.split_once("<redis-cell> ")).map(|(_, line)| line).collect();
-        let needs =
-            format!("redis-cell {} needs Redis 6.2.2 or Valkey 7.2 or later: RedisModule_", env!("CARGO_PKG_VERSION"));
+        let needs = format!(
+            "redis-cell {} needs Redis 6.2.8, 7.0.5 or Valkey 7.2 or later: RedisModule_",
+            env!("CARGO_PKG_VERSION")
+        );
         assert!(lines.len() == 1 && lines[0].starts_with(&needs), "{lines:?}");
 
         // The server goes on without it.

@@ -100,7 +100,8 @@ pub unsafe fn load(
 /// The module has loaded, and `context` is live.
 pub unsafe fn unload(module: &'static Module, context: *mut raw::RedisModuleCtx) -> c_int {
     let context = Context(context);
-    if command_time(&context).is_none_or(|now| now != LOADED_AT.load(Ordering::Relaxed)) {
+    let called = module.commands.iter().any(|command| command.handler.counts.any());
+    if called || command_time(&context).is_none_or(|now| now != LOADED_AT.load(Ordering::Relaxed)) {
         let reason =
             "stays loaded until a restart: servers crash when a module goes whose commands clients have called";
         log(&context, c"warning", format!("{module} {reason}"));
@@ -115,7 +116,7 @@ impl Module {
     /// All that is done at load, or why the module cannot be loaded.
     fn set_up(&'static self, context: &Context, argument: Option<&Argument>) -> Result<(), String> {
         if let Some(function) = first_missing() {
-            return Err(format!("needs Redis 6.2.2 or Valkey 7.2 or later: {function} is missing"));
+            return Err(format!("needs Redis 6.2.8, 7.0.5 or Valkey 7.2 or later: {function} is missing"));
         }
         if let Some(argument) = argument {
             return Err(format!("takes no arguments, but is given \"{}\"", argument.bytes().escape_ascii()));

@@ -1,6 +1,8 @@
 // Another module on the same server: on an event of the keyspace it runs the commands that the test has given it. And it
 // counts the events, whatever notify-keyspace-events says.
 //
+// Arguments at load are a command that it runs at once.
+//
 // CB.DO event word...  on this event, run this command, in which % stands for the event's key
 // CB.COUNT event       how often it has happened since CB.CLEAR
 // CB.CLEAR             no commands, no counts
@@ -138,7 +140,6 @@ static int cb_set(context *ctx, string **argv, int argc) {
 
 
 int RedisModule_OnLoad(context *ctx, string **argv, int argc) {
-    (void)argv, (void)argc;
     // A context begins with the function that looks up all the others.
     get_api = *(int (**)(const char *, void *))ctx;
     struct {
@@ -169,5 +170,9 @@ int RedisModule_OnLoad(context *ctx, string **argv, int argc) {
         create_command(ctx, "cb.delete", cb_delete, "write", 1, 1, 1) != OK ||
         create_command(ctx, "cb.set", cb_set, "write", 1, 1, 1) != OK)
         return ERR;
+    if (argc) {
+        reply *answer = call(ctx, text_of(argv[0], NULL), "!v", argv + 1, (size_t)(argc - 1));
+        if (answer) free_reply(answer);
+    }
     return subscribe(ctx, EVENTS, happened);
 }

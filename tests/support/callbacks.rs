@@ -13,9 +13,7 @@ use super::{Server, command, compiled, module, run};
 
 /// With the module as well. Keys expire only when they are looked at.
 pub fn start(arguments: &[&str]) -> (Server, Connection) {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    let library = LIBRARY.get_or_init(|| compiled("callbacks"));
-    let mut all = vec!["--loadmodule", library.to_str().unwrap()];
+    let mut all = vec!["--loadmodule", library()];
     let module = module();
     all.extend(["--loadmodule", module.to_str().unwrap()]);
     all.extend(debug_command());
@@ -24,6 +22,12 @@ pub fn start(arguments: &[&str]) -> (Server, Connection) {
     let mut connection = server.connect();
     run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
     (server, connection)
+}
+
+/// The other module.
+pub fn library() -> &'static str {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| compiled("callbacks")).to_str().unwrap()
 }
 
 /// What a callback may do to a key.
