@@ -193,7 +193,7 @@ for panel in panels:
 fn the_keys_that_are_limited_most_are_counted_under_load() {
     let server = Server::start_with(&["--notify-keyspace-events", "Ed"]);
     let line = block("sh", "cl.limited");
-    let line = line.replace("redis-cli", &format!("redis-cli -p {}", server.port)).replace("timeout 10 ", "timeout 4 ");
+    let line = line.replace("redis-cli", &format!("redis-cli -p {}", server.port)).replace("timeout 10 ", "timeout 6 ");
     let counting = Command::new("sh").args(["-c", &line]).stdout(Stdio::piped()).spawn().unwrap();
     let mut connection = server.connect();
     wait_until("it subscribes", || run::<u64>(&mut connection, "PUBSUB NUMPAT").unwrap() == 1);
