@@ -31,6 +31,7 @@ mod leases;
 mod listeners;
 mod loading;
 mod maxmemory;
+mod monitoring;
 mod mthrottle;
 mod operating;
 mod other_modules;

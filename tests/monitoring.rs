@@ -1,0 +1,233 @@
+//! What docs/monitoring.md says holds, with its own lines and files: the real exporter reads the counts, the real
+//! Prometheus gathers them, alerts and answers the dashboard, and whoever subscribes learns which keys are limited most.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::docs::blocks;
+use crate::support::needs::needs;
+use crate::support::traffic::under_load;
+use crate::support::{COMMANDS, Server, free_port, run, wait_until};
+
+const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/monitoring");
+
+/// A process of the page's, killed when dropped.
+struct Process(Child);
+
+impl Process {
+    fn start(command: &mut Command) -> Self {
+        Self(command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// The page's only block of this kind with these words in it.
+fn block(language: &str, words: &str) -> String {
+    let found = blocks(|block| block.language == language && block.text.contains(words));
+    let [block] = &found[..] else { panic!("which one?") };
+    block.text.clone()
+}
+
+/// The page's user for the exporter.
+fn create_exporter(server: &Server) {
+    let session = block("console", "ACL SETUSER exporter");
+    let line = session.lines().next().unwrap().split_once("> ").unwrap().1;
+    run::<()>(&mut server.connect(), line).unwrap();
+}
+
+/// The folder of Prometheus, its promtool and the exporter.
+fn executables() -> PathBuf {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/servers");
+    let output = Command::new(script).arg("--monitoring").stderr(Stdio::inherit()).output().unwrap();
+    assert!(output.status.success(), "Prometheus and its exporter cannot be had: see above");
+    let prometheus = String::from_utf8(output.stdout).unwrap();
+    Path::new(prometheus.trim_end()).parent().unwrap().to_path_buf()
+}
+
+fn output(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{command:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+/// On every server, and as a user who may do no more than the page says.
+#[test]
+fn the_exporters_user_reads_every_count_with_the_script() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    for call in ["CL.THROTTLE key 0 1 60", "CL.THROTTLE key 0 1 60", "CL.MTHROTTLE key 0 1 0 1"] {
+        let _ = run::<Value>(&mut connection, call);
+    }
+    create_exporter(&server);
+    run::<()>(&mut connection, "AUTH exporter secret").unwrap();
+    let script = fs::read_to_string(Path::new(FILES).join("limits.lua")).unwrap();
+    let counts: BTreeMap<String, u64> = redis::cmd("EVAL").arg(script).arg("0").query(&mut connection).unwrap();
+    let mut expected = BTreeMap::new();
+    for command in COMMANDS {
+        for outcome in ["allowed", "limited", "errors"] {
+            let name = format!("{}_{outcome}", command.strip_prefix("cl.").unwrap());
+            let count = ["throttle_allowed", "throttle_limited", "mthrottle_errors"].contains(&name.as_str());
+            expected.insert(name, u64::from(count));
+        }
+    }
+    assert_eq!(counts, expected);
+}
+
+#[test]
+fn prometheus_gathers_the_counts_alerts_and_answers_the_dashboard() {
+    needs("Prometheus, and Redis 7.0 alone");
+    let mut server = Server::start();
+    create_exporter(&server);
+    let executables = executables();
+    let path = format!("{}:{}", executables.display(), std::env::var("PATH").unwrap());
+
+    // By the page's command line and settings, but for the ports, and with a second for every 15.
+    let port = free_port().to_string();
+    let line = block("sh", "prometheus-redis-exporter");
+    let line = line.replace("6379", &server.port.to_string()).replace("9121", &port);
+    let _exporter =
+        Process::start(Command::new("sh").arg("-c").arg(format!("exec {line}")).current_dir(FILES).env("PATH", &path));
+    let rules = Path::new(FILES).join("limits.rules.yml");
+    let settings = fs::read_to_string(Path::new(FILES).join("prometheus.yml")).unwrap();
+    let settings = settings.replace("15s", "1s").replace("9121", &port);
+    let folder = server.folder.join("prometheus");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("prometheus.yml"), settings).unwrap();
+    let rules = fs::read_to_string(rules).unwrap().replace("for: 1m", "for: 1s");
+    fs::write(folder.join("limits.rules.yml"), rules).unwrap();
+    let promtool = || {
+        let mut command = Command::new(executables.join("promtool"));
+        command.current_dir(&folder);
+        command
+    };
+    output(promtool().args(["check", "config", "prometheus.yml"]));
+    let address = format!("127.0.0.1:{}", free_port());
+    let _prometheus = Process::start(
+        Command::new(executables.join("prometheus"))
+            .args(["--config.file=prometheus.yml", "--storage.tsdb.path=data"])
+            .arg(format!("--web.listen-address={address}"))
+            .current_dir(&folder),
+    );
+    // A line for each series: {key="throttle_allowed"} => 1 @[1700000000]
+    let query = |expression: &str| -> String {
+        let address = format!("http://{address}");
+        let output = promtool().args(["query", "instant", &address, expression]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_string()
+    };
+    let counts = |name: &str, count: u64| {
+        let expression = format!("redis_script_values{{key='{name}'}} == {count}");
+        wait_until(&expression, || !query(&expression).is_empty());
+    };
+    let fires = |alert: &str| {
+        let firing = query("ALERTS{alertstate='firing'}");
+        firing.contains(&format!("alertname=\"{alert}\""))
+    };
+
+    counts("throttle_allowed", 0);
+    counts("mpthrottle_errors", 0);
+    let mut connection = server.connect();
+    run::<Value>(&mut connection, "CL.TAKE other 99 1 60 1").unwrap();
+    for _ in 0..7 {
+        run::<Value>(&mut connection, "CL.THROTTLE other 99 1 60").unwrap();
+    }
+    counts("throttle_allowed", 7);
+    counts("take_allowed", 1);
+    let share = "sum(rate(redis_script_values{key='throttle_allowed'}[5m])) > 0";
+    wait_until(share, || !query(share).is_empty());
+    for alert in ["ManyCallsLimited", "CallsWithErrors", "CountsMissing"] {
+        assert!(!fires(alert), "{alert}");
+    }
+
+    for _ in 0..6 {
+        run::<Value>(&mut connection, "CL.THROTTLE key 0 1 600").unwrap();
+    }
+    counts("throttle_limited", 5);
+    wait_until("ManyCallsLimited", || fires("ManyCallsLimited"));
+    assert!(!fires("CallsWithErrors"));
+    run::<Value>(&mut connection, "CL.CHARGE key 0 1 0 1").unwrap_err();
+    counts("charge_errors", 1);
+    wait_until("CallsWithErrors", || fires("CallsWithErrors"));
+
+    // A panel's expressions, each on a line.
+    let print = "import json; panels = json.load(open('dashboard.json'))['panels']
+for panel in panels:
+    for target in panel['targets']: print(target['expr'])";
+    let expressions = output(Command::new("python3").args(["-c", print]).current_dir(FILES));
+    assert!(expressions.lines().count() >= 4, "{expressions}");
+    for expression in expressions.lines() {
+        let answer = query(expression);
+        // Of a command that nobody has called of late, a time is 0 / 0.
+        let figures = answer.lines().filter(|line| line.contains("} => ") && !line.contains("NaN"));
+        assert!(figures.count() > 0, "{expression}: {answer}");
+    }
+
+    // Beside INFO and the script, the exporter asks for what the page names, is refused, and goes on.
+    let log: Vec<BTreeMap<String, Value>> = run(&mut connection, "ACL LOG 100").unwrap();
+    let refused: Vec<String> = log.iter().map(|entry| redis::from_redis_value_ref(&entry["object"]).unwrap()).collect();
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/monitoring.md")).unwrap();
+    for command in refused {
+        let command = command.replace('|', " ").to_uppercase();
+        assert!(page.contains(&format!("`{command}`")), "{command}");
+    }
+
+    assert!(!fires("CountsMissing"));
+    server.kill();
+    wait_until("CountsMissing", || fires("CountsMissing"));
+}
+
+/// By the page's line, for less than its ten seconds, while clients call as fast as they can.
+#[test]
+fn the_keys_that_are_limited_most_are_counted_under_load() {
+    let server = Server::start_with(&["--notify-keyspace-events", "Ed"]);
+    let line = block("sh", "cl.limited");
+    let line = line.replace("redis-cli", &format!("redis-cli -p {}", server.port)).replace("timeout 10 ", "timeout 6 ");
+    let counting = Command::new("sh").args(["-c", &line]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut connection = server.connect();
+    wait_until("it subscribes", || run::<u64>(&mut connection, "PUBSUB NUMPAT").unwrap() == 1);
+
+    // Of every seven calls, four for one key, two for another, one for the third.
+    let keys = ["most", "some", "most", "few", "most", "some", "most"];
+    let (_, limited) = under_load(
+        4,
+        |_, more| {
+            let mut connection = server.connect();
+            let mut limited = BTreeMap::<&str, i64>::new();
+            while more() {
+                let mut pipeline = redis::pipe();
+                for key in keys {
+                    pipeline.cmd("CL.THROTTLE").arg(&[key, "0", "1", "3600"]);
+                }
+                let replies: Vec<[i64; 5]> = pipeline.query(&mut connection).unwrap();
+                for (key, reply) in keys.iter().zip(replies) {
+                    *limited.entry(key).or_default() += reply[0];
+                }
+            }
+            limited
+        },
+        || sleep(Duration::from_secs(1)),
+    );
+    let mut expected = BTreeMap::<&str, i64>::new();
+    for (key, count) in limited.into_iter().flatten() {
+        *expected.entry(key).or_default() += count;
+    }
+    assert!(expected["few"] > 100, "no load: {expected:?}");
+
+    // "  4000 "__keyevent@0__:cl.limited","most"", most first.
+    let counted = String::from_utf8(counting.wait_with_output().unwrap().stdout).unwrap();
+    let counted: Vec<_> = counted.lines().map(str::trim).collect();
+    let line = |key| format!("{} \"__keyevent@0__:cl.limited\",\"{key}\"", expected[key]);
+    assert_eq!(counted, [line("most"), line("some"), line("few")]);
+}
