@@ -68,7 +68,7 @@ fn a_wrong_number_of_arguments_is_the_servers_own_arity_error() {
 fn an_argument_that_is_not_a_64_bit_integer_is_named() {
     let server = server();
     let mut connection = server.connect();
-    throttle(&mut connection, "key 15 30 60");
+    throttle(&mut connection, "key 15 1 3600");
     for argument in NOT_INTEGERS {
         for (position, name) in [(1, "max_burst"), (2, "count"), (3, "period"), (4, "quantity")] {
             let mut arguments: [&[u8]; 5] = [b"key", b"15", b"30", b"60", b"1"];

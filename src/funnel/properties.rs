@@ -116,7 +116,7 @@ fn history_of(taking: impl Strategy<Value = Taking>) -> impl Strategy<Value = Ve
         1 => any_quantity().prop_map(Quantity::Any),
     ];
     let step = (pause, taking, quantity).prop_map(|(pause, taking, quantity)| Step { pause, taking, quantity });
-    prop::collection::vec(step, 1..40)
+    prop::collection::vec(step, 1..if cfg!(miri) { 5 } else { 40 })
 }
 
 /// A call of a history, with all that it was decided from.
@@ -162,7 +162,7 @@ fn play(quota: Quota, start: u64, steps: &[Step]) -> Vec<Call> {
 proptest! {
     // Miri takes thousands of times as long.
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 4 } else { 4_000 },
+        cases: if cfg!(miri) { 2 } else { 4_000 },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
