@@ -10,7 +10,7 @@ use redis::{RedisResult, Value};
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
 use crate::support::needs::needs;
 use crate::support::traffic::under_load;
-use crate::support::{Server, command, eventually, info, run, snapshot, throttle, wait_until};
+use crate::support::{COMMANDS, Server, command, eventually, info, run, snapshot, throttle, wait_until};
 
 const PRIMARIES: usize = 3;
 
@@ -25,7 +25,9 @@ fn each_limiter_is_on_the_node_of_its_slot() {
         assert_eq!(limited, [0, 0, 1], "{key}");
         let owner = cluster.owner(&key);
         for (node, server) in cluster.primaries().iter().enumerate() {
-            let answer = run::<Value>(&mut server.connect(), &format!("CL.THROTTLE {key} 1 1 3600 0"));
+            // A look, by one command after the other.
+            let command = COMMANDS[number % COMMANDS.len()];
+            let answer = run::<Value>(&mut server.connect(), &format!("{command} {key} 1 1 3600 0"));
             if node == owner {
                 answer.unwrap();
             } else {
