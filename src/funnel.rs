@@ -278,7 +278,7 @@ impl Funnel {
     /// Never limited, and never more than an empty funnel. What was taken by one call and given back by another leaves
     /// the TAT as it was, as both are rounded alike.
     #[cold]
-    fn give_back(&self, stored: bool, backlog: Span, quantity: u64) -> Verdict {
+    fn give_back(self, stored: bool, backlog: Span, quantity: u64) -> Verdict {
         let decrement = self.period.time_to_leak(quantity, self.count);
         let reset_after = Span(backlog.0.saturating_sub(decrement.0));
         Verdict {

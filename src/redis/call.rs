@@ -139,25 +139,27 @@ impl Key<'_> {
         unsafe {
             let mut length = 0;
             let buffer = api!(RedisModule_StringDMA)(self.handle, &mut length, WRITE);
+            let mut string = ptr::null_mut();
             if !buffer.is_null() && length == bytes.len() {
                 ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), length);
             } else {
-                let string = new_string(bytes);
+                string = new_string(bytes);
                 api!(RedisModule_StringSet)(self.handle, string);
-                free_string(string);
             }
             api!(RedisModule_SetAbsExpire)(self.handle, expire_at.cast_signed());
             api!(RedisModule_SignalModifiedKey)(self.context.0, self.name.0);
             if listeners::anybody(self.context) {
+                if string.is_null() {
+                    string = new_string(bytes);
+                }
                 let expiry = digits();
                 let expiry = expiry.as_ref();
                 api!(RedisModule_Replicate)(
                     self.context.0,
                     c"SET".as_ptr(),
-                    c"sbsb".as_ptr(),
+                    c"sssb".as_ptr(),
                     self.name.0,
-                    bytes.as_ptr().cast::<c_char>(),
-                    bytes.len(),
+                    string,
                     PXAT.load(Ordering::Relaxed),
                     expiry.as_ptr().cast::<c_char>(),
                     expiry.len(),
@@ -166,11 +168,14 @@ impl Key<'_> {
                 // Counts a write, for the server's save points, and is heard by nobody.
                 api!(RedisModule_ReplicateVerbatim)(self.context.0);
             }
+            if !string.is_null() {
+                free_string(string);
+            }
         }
     }
 
     /// Deletes the key, here and, as that very effect, in the AOF and on replicas.
-    #[cold]
+    #[inline(always)]
     pub fn delete(&mut self) {
         // SAFETY: the handle is open for writing, and context and name are live.
         unsafe {
