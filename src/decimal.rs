@@ -64,7 +64,10 @@ impl AsRef<[u8]> for Short {
 pub fn parse_short(text: &[u8]) -> Option<u32> {
     let (&first, rest) = text.split_first()?;
     let mut number = digit(first)?;
-    if rest.len() > 8 || (number == 0 && !rest.is_empty()) {
+    if rest.is_empty() {
+        return Some(number);
+    }
+    if number == 0 || rest.len() > 8 {
         return None;
     }
     for &byte in rest {
