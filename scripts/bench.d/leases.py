@@ -22,12 +22,12 @@ def measure(scale):
     rounds = {name: [] for name in ways}
     server = Server()
     try:
-        for number in range(scale.rounds):
+        for number in range(scale.few_rounds):
             for name, way in ways.items():
-                say(f"one hot key, round {number + 1} of {scale.rounds}: {name}")
+                say(f"one hot key, round {number + 1} of {scale.few_rounds}: {name}")
                 server.client.flushall()
                 server.client.config_resetstat()
-                decisions, seconds = way(server, scale.seconds)
+                decisions, seconds = way(server, scale.long_seconds)
                 stats = server.client.info("commandstats")
                 calls = sum(stats[name]["calls"] for name in stats if name.startswith("cmdstat_cl."))
                 rounds[name].append({"decisions": decisions / seconds, "calls": calls / seconds})
@@ -37,7 +37,7 @@ def measure(scale):
         for own, base in zip(figures, rounds[BASE]):
             own["ratio"] = own["decisions"] / base["decisions"]
     ways = {name: {key: statistics.median(f[key] for f in of) for key in of[0]} for name, of in rounds.items()}
-    settings = {"rounds": scale.rounds, "seconds": scale.seconds, "threads": THREADS, "base": BASE}
+    settings = {"rounds": scale.few_rounds, "seconds": scale.long_seconds, "threads": THREADS, "base": BASE}
     return {"about": machine(), "settings": settings, "ways": ways, "rounds": rounds}
 
 

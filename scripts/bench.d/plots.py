@@ -1,6 +1,7 @@
 """The plots, in SVG."""
 
 import os
+import statistics
 
 
 def plots(results, folder):
@@ -50,7 +51,9 @@ def plots(results, folder):
         spread = None
         if key in results["rounds"][names[0]][0]:
             rounds = [[figures[key] for figures in results["rounds"][n]] for n in names]
-            spread = [[v - min(r) for v, r in zip(values, rounds)], [max(r) - v for v, r in zip(values, rounds)]]
+            # The middle half of them.
+            quartiles = [statistics.quantiles(r, n=4) if len(r) > 1 else r * 3 for r in rounds]
+            spread = [[v - q[0] for v, q in zip(values, quartiles)], [q[2] - v for v, q in zip(values, quartiles)]]
         whiskers = {"ecolor": "#606060", "elinewidth": 1}
         axes.barh(names, values, color=[colour(n) for n in names], height=0.7, xerr=spread, error_kw=whiskers)
         for y, value in enumerate(values):

@@ -28,7 +28,8 @@ def markdown(results):
         ),
     )
     cpu = table(
-        ["one check", "pipelined, ns", "× SET PX", "± half of the spread", "× PING", "one by one, ns", "× SET PX one by one"],
+        ["one check", "pipelined, ns", "× SET PX", "± half of the middle half", "× PING"]
+        + ["one by one, ns", "× SET PX one by one"],
         rows(
             ("pipelined cpu", "{:,.0f}"),
             ("pipelined ratio", "{:.2f}"),
@@ -81,6 +82,10 @@ with an append-only file, which is told of each as a replica would be.
 
 {instructions}
 
+### On each server
+
+{servers(results["servers"]) if "servers" in results else "Not counted: see `scripts/bench --servers`."}
+
 ## CPU
 
 The server's, per call, the network included, where nobody listens: pipelined, with {at_once} calls at once on each of
@@ -115,6 +120,29 @@ one, as the client sees them, the server being busy all the time.
 
 {leases(results["leases"])}
 """
+
+
+def servers(results):
+    """A line for each server: the base's instructions, and ratios to them."""
+
+    def row(server, counts):
+        ratios = [
+            f"{counts[name][setting] / counts[BASE][setting]:.2f}" for setting, names in COLUMNS for name in names
+        ]
+        return [server, f"{counts[BASE][0]:,.0f}", *ratios[:5], f"{counts[BASE][1]:,.0f}", *ratios[5:]]
+
+    heads = ["SET PX", "allowed", "limited", "new key", "(SET PX, new key)", "two limits"]
+    heads = ["× SET PX, one server", *heads, "SET PX with an AOF", "allowed", "new key", "two limits"]
+    rows = table(heads, [row(*of) for of in results["counts"].items()])
+    return f"""Instructions of a SET PX, and ratios to them where nobody listens; and the same with an append-only file. By
+{results["module"]}, on {results["date"]}.
+
+{rows}"""
+
+
+BASE = "SET PX"
+ALLOWED, NEW, TWO = "CL.THROTTLE allowed", "CL.THROTTLE new key", "CL.MTHROTTLE 2 limits allowed"
+COLUMNS = [(0, [ALLOWED, "CL.THROTTLE limited", NEW, "SET PX, new key", TWO]), (1, [ALLOWED, NEW, TWO])]
 
 
 def leases(results):
