@@ -42,19 +42,40 @@ fn the_archive_unpacks_into_a_folder_of_its_own_with_the_library_and_its_documen
     assert_answers(&["--include", settings.to_str().unwrap()]);
 }
 
-/// As far as they are of this machine's kind: that the image is built, no test can show.
+/// docs/operating.md says how the image as a whole was tried.
 #[test]
 fn the_commands_of_the_containerfile_take_the_library_out_of_the_archive() {
     let release = Release::new("container");
     let file = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/Containerfile")).unwrap();
     assert!(file.contains(&format!("\nARG VERSION={VERSION}\n")), "{file}");
-    let commands = file.split_once("\nRUN ").unwrap().1.split_once("\n\n").unwrap().0;
-    let commands = commands.replace("/release", release.folder.to_str().unwrap());
-    output(Command::new("sh").args(["-e", "-c", &commands]).env("VERSION", VERSION));
     let copied = file.lines().find_map(|line| line.strip_prefix("COPY --from=release /release/")).unwrap();
     let library = release.folder.join(copied.split(' ').next().unwrap());
+    let alpine = release.folder.join("alpine-release");
+    let commands = file.split_once("\nRUN ").unwrap().1.split_once("\n\n").unwrap().0;
+    assert!(commands.contains("/etc/alpine-release"), "{commands}");
+    let commands = commands.replace("/release", release.folder.to_str().unwrap());
+    let commands = commands.replace("/etc/alpine-release", alpine.to_str().unwrap());
+    let shell = |lines: &str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", lines]).current_dir(&release.folder).env("VERSION", VERSION);
+        shell
+    };
+    output(&mut shell(&commands));
     assert!(file.contains(&format!("CMD [\"--loadmodule\", \"{MODULES}/libredis_cell.so\"]")), "{file}");
     assert_answers(&["--loadmodule", library.to_str().unwrap()]);
+
+    // Alpine takes musl's archive, for which one of the same form stands in; and nobody takes one of another sum.
+    fs::write(alpine, "").unwrap();
+    let name = format!("redis-cell-v{VERSION}-{}-unknown-linux-musl", std::env::consts::ARCH);
+    let make =
+        "mkdir $0; echo musl >$0/libredis_cell.so; tar -czf $0.tar.gz $0 && sha256sum $0.tar.gz >$0.tar.gz.sha256";
+    output(shell(make).arg(&name));
+    output(&mut shell(&commands));
+    assert_eq!(fs::read_to_string(&library).unwrap(), "musl\n");
+    fs::remove_file(&library).unwrap();
+    output(shell("echo other >$0/libredis_cell.so; tar -czf $0.tar.gz $0").arg(&name));
+    let refused = shell(&commands).output().unwrap();
+    assert!(!refused.status.success() && !library.exists(), "{refused:?}");
 }
 
 #[test]
