@@ -1,7 +1,8 @@
 //! What scripts/package makes can be checked, installed, used and removed.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -165,15 +166,28 @@ fn a_release_made_again_in_another_folder_has_the_same_bytes() {
     }
 }
 
+/// One is none of the four; for another, Rust has no standard library here, and rustup cannot fetch it.
 #[test]
-fn a_target_that_is_none_of_the_four_is_named_and_the_others_are_made() {
+fn targets_that_cannot_be_made_are_named_and_the_others_are_made() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("targets-{}", std::process::id()));
-    let native = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let tools = folder.join("tools");
+    fs::create_dir_all(&tools).unwrap();
+    let rustc = "case $* in *-musl) echo /nowhere ;; *) PATH=${PATH#*:}; exec rustc \"$@\" ;; esac";
+    for (name, lines) in [("rustc", rustc), ("rustup", "echo \"fake: rustup $*\" >&2; exit 1")] {
+        fs::write(tools.join(name), format!("#!/bin/sh\n{lines}\n")).unwrap();
+        fs::set_permissions(tools.join(name), Permissions::from_mode(0o755)).unwrap();
+    }
+    let (unknown, native) = ("riscv64gc-unknown-linux-gnu", format!("{}-unknown-linux-gnu", std::env::consts::ARCH));
+    let missing = native.replace("gnu", "musl");
     let mut package = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/package"));
-    let package = package.arg("--folder").arg(&folder).args(["riscv64gc-unknown-linux-gnu", &native]).output().unwrap();
+    package.arg("--folder").arg(&folder).args([unknown, &missing, &native]);
+    package.env("PATH", format!("{}:{}", tools.display(), std::env::var("PATH").unwrap()));
+    let package = package.output().unwrap();
     let said = String::from_utf8(package.stderr).unwrap();
     assert_eq!(package.status.code(), Some(1), "{said}");
-    assert!(said.ends_with("package: not made: riscv64gc-unknown-linux-gnu\n"), "{said}");
+    let why = format!("fake: rustup target add {missing}\npackage: missing: Rust's standard library for {missing}\n");
+    assert!(said.contains(&why), "{said}");
+    assert!(said.ends_with(&format!("package: not made: {unknown} {missing}\n")), "{said}");
     assert!(folder.join(format!("redis-cell-v{VERSION}-{native}.tar.gz.sha256")).exists(), "{said}");
     fs::remove_dir_all(folder).unwrap();
 }
