@@ -3,7 +3,7 @@
 #[allow(dead_code, reason = "main is for whoever copies the file")]
 mod redis_cell_rs;
 #[allow(dead_code, reason = "main is for whoever copies the file")]
-mod redis_rs;
+pub mod redis_rs;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -102,7 +102,7 @@ fn an_http_server_answers_200_and_429_with_headers() {
     let server = Server::start();
     let http = Http::start(&mut python("http_server.py", &server));
     for (expected, (remaining, more_in)) in ANSWERS.lines().take(4).zip([(2, 60), (1, 120), (0, 180), (0, 60)]) {
-        let (status, headers, body) = http.get();
+        let (status, headers, body) = http.get("");
         let with = |prefixes: [&str; 2]| -> Vec<_> {
             headers.iter().filter(|header| prefixes.iter().any(|prefix| header.starts_with(prefix))).cloned().collect()
         };
@@ -125,7 +125,7 @@ fn an_http_server_answers_in_time_when_redis_does_not() {
         let http = Http::start(command.env("FAIL", fail));
         let get = || {
             let start = Instant::now();
-            let (status, headers, body) = http.get();
+            let (status, headers, body) = http.get("");
             assert!(start.elapsed() < Duration::from_secs(2), "{fail}: {:?}", start.elapsed());
             let retry = headers.iter().any(|header| header == "Retry-After: 1");
             assert_eq!(retry, status == 503, "{headers:?}");
@@ -144,6 +144,34 @@ fn an_http_server_answers_in_time_when_redis_does_not() {
     }
 }
 
+/// A user by name, whoever is not logged in by address, and nobody by what he makes up.
+#[test]
+fn an_http_server_limits_a_user_and_an_address_behind_its_own_proxy() {
+    let server = Server::start();
+    for proxy in ["127.0.0.1", "192.0.2.1"] {
+        let mut command = python("http_server.py", &server);
+        let http = Http::start(command.env("PROXY", proxy));
+        for (headers, trusting, else_) in [
+            ("", "address:127.0.0.1", "address:127.0.0.1"),
+            ("Authorization: Bearer secret-of-alice\r\nX-Forwarded-For: 192.0.2.7\r\n", "user:alice", "user:alice"),
+            ("Authorization: Bearer made-up\r\n", "address:127.0.0.1", "address:127.0.0.1"),
+            ("X-Forwarded-For: 192.0.2.7\r\n", "address:192.0.2.7", "address:127.0.0.1"),
+            ("X-Forwarded-For: 10.0.0.1, 192.0.2.7\r\n", "address:192.0.2.7", "address:127.0.0.1"),
+            ("X-Forwarded-For: 10.0.0.1\r\nX-Forwarded-For: 192.0.2.7\r\n", "address:192.0.2.7", "address:127.0.0.1"),
+            ("X-Forwarded-For: ::ffff:192.0.2.7\r\n", "address:192.0.2.7", "address:127.0.0.1"),
+            ("X-Forwarded-For: 2001:db8:1:2:3::4\r\n", "address:2001:db8:1:2::/64", "address:127.0.0.1"),
+        ] {
+            let (status, answer, _) = http.get(headers);
+            assert_eq!(status, 200, "{headers}");
+            let key = if proxy == "127.0.0.1" { trusting } else { else_ };
+            let limit = if key == "user:alice" { "\"user\";q=10;w=60" } else { "\"address\";q=3;w=180" };
+            assert!(answer.contains(&format!("RateLimit-Policy: {limit}")), "{answer:?}");
+            assert_eq!(run::<Vec<String>>(&mut server.connect(), "KEYS *").unwrap(), [key], "{headers}");
+            run::<()>(&mut server.connect(), "FLUSHALL").unwrap();
+        }
+    }
+}
+
 /// An answer as the examples print it.
 fn line<T: std::fmt::Display>((status, headers): (u16, Vec<(&str, T)>)) -> String {
     let headers: Vec<_> = headers.into_iter().map(|(name, value)| format!("{name}: {value}")).collect();
@@ -151,7 +179,7 @@ fn line<T: std::fmt::Display>((status, headers): (u16, Vec<(&str, T)>)) -> Strin
 }
 
 /// Debian's own Python, which is the one that sees Debian's packages.
-fn python(example: &str, server: &Server) -> Command {
+pub fn python(example: &str, server: &Server) -> Command {
     let program = "/usr/bin/python3";
     let mut check = Command::new(program);
     check.args(["-c", "import redis"]);
@@ -187,7 +215,8 @@ fn assert_installed(packages: &str, mut check: Command) {
     assert!(there, "{packages} is not installed: see scripts/test");
 }
 
-fn output(mut command: Command) -> String {
+/// What the program prints.
+pub fn output(mut command: Command) -> String {
     let output = command.stderr(Stdio::inherit()).output().unwrap();
     assert!(output.status.success(), "{:?}", output.status);
     String::from_utf8(output.stdout).unwrap()
@@ -208,10 +237,10 @@ impl Http {
         Self { process, address: address.to_string() }
     }
 
-    /// The status, the headers and the body.
-    fn get(&self) -> (u16, Vec<String>, String) {
+    /// The status, the headers and the body, for a request with these headers.
+    fn get(&self, headers: &str) -> (u16, Vec<String>, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        write!(stream, "GET / HTTP/1.0\r\n{headers}\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use redis::cluster::{ClusterClient, ClusterConnection};
 use redis::{RedisResult, Value};
 
+use crate::clients::{output, python, redis_rs};
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
 use crate::support::needs::needs;
 use crate::support::traffic::under_load;
@@ -61,6 +62,17 @@ fn limiters_with_one_hash_tag_are_on_one_node_for_scripts_and_transactions() {
     }
     let mut connection = cluster.nodes[cluster.owner("hour")].connect();
     redis::Script::new(script).key(&["hour", "day"]).invoke::<Value>(&mut connection).unwrap_err();
+}
+
+/// From a node that has none of the keys.
+#[test]
+fn the_examples_for_clients_find_the_node_of_a_call() {
+    let cluster = Cluster::start();
+    let other = &cluster.nodes[(cluster.owner("{user123}") + 1) % PRIMARIES];
+    let replies = output(python("cluster.py", other));
+    assert_eq!(replies, "[0, 3, 2, -1, 60]\n[0, [0, 3, 1, -1, 120], [0, 100, 99, -1, 864]]\n");
+    let reply = redis_rs::throttle(&mut cluster.connect(), "{user123}:minute", (2, 1, 60), 1).unwrap();
+    assert_eq!(reply.1[..2], [("X-RateLimit-Limit", 3), ("X-RateLimit-Remaining", 0)]);
 }
 
 #[test]

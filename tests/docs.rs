@@ -7,6 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::clients::{output, python};
 use crate::support::{Server, executable, free_port, module, module_command, run, throttle, wait_until};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -138,7 +139,7 @@ fn settings_load_the_module() {
     }
 }
 
-/// With the page's settings for Sentinel, on a primary of the test's own.
+/// With the pages' settings for Sentinel and their client, on a primary of the test's own.
 #[test]
 fn sentinel_promotes_a_replica_that_goes_on_limiting() {
     let mut primary = Server::start();
@@ -161,8 +162,14 @@ fn sentinel_promotes_a_replica_that_goes_on_limiting() {
     };
     let replica_port = replica.port.to_string();
     wait_until("Sentinel knows the replica", || knows("SENTINEL replicas limits", &replica_port));
+    let call = || {
+        let mut example = python("sentinel.py", &replica);
+        example.env("SENTINEL_PORT", port.to_string());
+        output(example)
+    };
+    assert_eq!(call(), "[0, 3, 2, -1, 60]\n");
     assert_eq!(throttle(&mut primary.connect(), "key 2 1 3600 3")[..3], [0, 3, 0]);
-    wait_until("the replica has it", || run(&mut replica.connect(), "EXISTS key").unwrap());
+    wait_until("the replica has both", || run::<u8>(&mut replica.connect(), "EXISTS key user123").unwrap() == 2);
     primary.kill();
     wait_until("Sentinel promotes it", || knows("SENTINEL get-master-addr-by-name limits", &replica_port));
     wait_until("it is a primary", || {
@@ -170,6 +177,7 @@ fn sentinel_promotes_a_replica_that_goes_on_limiting() {
         format!("{role:?}").contains("master")
     });
     assert_eq!(throttle(&mut replica.connect(), "key 2 1 3600")[..3], [1, 3, 0]);
+    assert!(call().starts_with("[0, 3, 1, -1, "));
 
     sentinel.kill().unwrap();
     sentinel.wait().unwrap();

@@ -1,7 +1,8 @@
 //! What scripts/package makes can be checked, installed, used and removed.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -42,19 +43,40 @@ fn the_archive_unpacks_into_a_folder_of_its_own_with_the_library_and_its_documen
     assert_answers(&["--include", settings.to_str().unwrap()]);
 }
 
-/// As far as they are of this machine's kind: that the image is built, no test can show.
+/// docs/operating.md says how the image as a whole was tried.
 #[test]
 fn the_commands_of_the_containerfile_take_the_library_out_of_the_archive() {
     let release = Release::new("container");
     let file = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/Containerfile")).unwrap();
     assert!(file.contains(&format!("\nARG VERSION={VERSION}\n")), "{file}");
-    let commands = file.split_once("\nRUN ").unwrap().1.split_once("\n\n").unwrap().0;
-    let commands = commands.replace("/release", release.folder.to_str().unwrap());
-    output(Command::new("sh").args(["-e", "-c", &commands]).env("VERSION", VERSION));
     let copied = file.lines().find_map(|line| line.strip_prefix("COPY --from=release /release/")).unwrap();
     let library = release.folder.join(copied.split(' ').next().unwrap());
+    let alpine = release.folder.join("alpine-release");
+    let commands = file.split_once("\nRUN ").unwrap().1.split_once("\n\n").unwrap().0;
+    assert!(commands.contains("/etc/alpine-release"), "{commands}");
+    let commands = commands.replace("/release", release.folder.to_str().unwrap());
+    let commands = commands.replace("/etc/alpine-release", alpine.to_str().unwrap());
+    let shell = |lines: &str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", lines]).current_dir(&release.folder).env("VERSION", VERSION);
+        shell
+    };
+    output(&mut shell(&commands));
     assert!(file.contains(&format!("CMD [\"--loadmodule\", \"{MODULES}/libredis_cell.so\"]")), "{file}");
     assert_answers(&["--loadmodule", library.to_str().unwrap()]);
+
+    // Alpine takes musl's archive, for which one of the same form stands in; and nobody takes one of another sum.
+    fs::write(alpine, "").unwrap();
+    let name = format!("redis-cell-v{VERSION}-{}-unknown-linux-musl", std::env::consts::ARCH);
+    let make =
+        "mkdir $0; echo musl >$0/libredis_cell.so; tar -czf $0.tar.gz $0 && sha256sum $0.tar.gz >$0.tar.gz.sha256";
+    output(shell(make).arg(&name));
+    output(&mut shell(&commands));
+    assert_eq!(fs::read_to_string(&library).unwrap(), "musl\n");
+    fs::remove_file(&library).unwrap();
+    output(shell("echo other >$0/libredis_cell.so; tar -czf $0.tar.gz $0").arg(&name));
+    let refused = shell(&commands).output().unwrap();
+    assert!(!refused.status.success() && !library.exists(), "{refused:?}");
 }
 
 #[test]
@@ -144,15 +166,28 @@ fn a_release_made_again_in_another_folder_has_the_same_bytes() {
     }
 }
 
+/// One is none of the four; for another, Rust has no standard library here, and rustup cannot fetch it.
 #[test]
-fn a_target_that_is_none_of_the_four_is_named_and_the_others_are_made() {
+fn targets_that_cannot_be_made_are_named_and_the_others_are_made() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("targets-{}", std::process::id()));
-    let native = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let tools = folder.join("tools");
+    fs::create_dir_all(&tools).unwrap();
+    let rustc = "case $* in *-musl) echo /nowhere ;; *) PATH=${PATH#*:}; exec rustc \"$@\" ;; esac";
+    for (name, lines) in [("rustc", rustc), ("rustup", "echo \"fake: rustup $*\" >&2; exit 1")] {
+        fs::write(tools.join(name), format!("#!/bin/sh\n{lines}\n")).unwrap();
+        fs::set_permissions(tools.join(name), Permissions::from_mode(0o755)).unwrap();
+    }
+    let (unknown, native) = ("riscv64gc-unknown-linux-gnu", format!("{}-unknown-linux-gnu", std::env::consts::ARCH));
+    let missing = native.replace("gnu", "musl");
     let mut package = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/package"));
-    let package = package.arg("--folder").arg(&folder).args(["riscv64gc-unknown-linux-gnu", &native]).output().unwrap();
+    package.arg("--folder").arg(&folder).args([unknown, &missing, &native]);
+    package.env("PATH", format!("{}:{}", tools.display(), std::env::var("PATH").unwrap()));
+    let package = package.output().unwrap();
     let said = String::from_utf8(package.stderr).unwrap();
     assert_eq!(package.status.code(), Some(1), "{said}");
-    assert!(said.ends_with("package: not made: riscv64gc-unknown-linux-gnu\n"), "{said}");
+    let why = format!("fake: rustup target add {missing}\npackage: missing: Rust's standard library for {missing}\n");
+    assert!(said.contains(&why), "{said}");
+    assert!(said.ends_with(&format!("package: not made: {unknown} {missing}\n")), "{said}");
     assert!(folder.join(format!("redis-cell-v{VERSION}-{native}.tar.gz.sha256")).exists(), "{said}");
     fs::remove_dir_all(folder).unwrap();
 }

@@ -1,8 +1,10 @@
-"""An HTTP server that lets each address in three times at once, and then once a minute.
+"""An HTTP server that lets each user in ten times at once, and then ten times a minute; and whoever is not logged in,
+by address, three times at once, and then once a minute.
 
-As a program: [REDIS_PORT=6379] [HTTP_PORT=8080] [FAIL=open] python3 http_server.py
+As a program: [REDIS_PORT=6379] [HTTP_PORT=8080] [FAIL=open] [PROXY=192.0.2.1] python3 http_server.py
 """
 
+import ipaddress
 import os
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,7 +13,12 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-MAX_BURST, COUNT, PERIOD = 2, 1, 60
+# max_burst, count, period
+LIMITS = {"user": (9, 10, 60), "address": (2, 1, 60)}
+# In place of whatever authenticates your users.
+USERS = {"Bearer secret-of-alice": "alice"}
+# The address of your own proxy, if requests come through one.
+PROXY = os.environ.get("PROXY")
 # Where Redis does not answer in time: "open" lets everybody in, "closed" nobody.
 FAIL = os.environ.get("FAIL", "open")
 
@@ -23,23 +30,39 @@ client = redis.Redis(
 )
 
 
-def decide(address):
-    """The status and the headers of the answer to a request from this address."""
+def caller(headers, peer):
+    """Who is limited, and by which of the limits."""
+    user = USERS.get(headers.get("Authorization"))
+    if user:
+        return "user", user
+    if peer == PROXY:
+        # The last word is the proxy's; those before it, the caller may have made up.
+        peer = ",".join(headers.get_all("X-Forwarded-For", [peer])).split(",")[-1].strip()
+    address = ipaddress.ip_address(peer)
+    if address.version == 6:
+        # An IPv4 address in the clothes of IPv6 is itself; any other caller has the 2^64 around it.
+        address = address.ipv4_mapped or ipaddress.ip_network((address, 64), strict=False)
+    return "address", address
+
+
+def decide(kind, name):
+    """The status and the headers of the answer to a request from this caller."""
+    max_burst, count, period = LIMITS[kind]
     try:
         limited, limit, remaining, retry_after, reset_after = client.execute_command(
-            "CL.THROTTLE", f"address:{address}", MAX_BURST, COUNT, PERIOD
+            "CL.THROTTLE", f"{kind}:{name}", max_burst, count, period
         )
     except redis.RedisError as error:
         print(f"no limits, failing {FAIL}: {error}", file=sys.stderr)
         return (200, {}) if FAIL == "open" else (503, {"Retry-After": 1})
-    window = -(-limit * PERIOD // COUNT)  # what a full funnel takes to leak, rounded up
+    window = -(-limit * period // count)  # what a full funnel takes to leak, rounded up
     more_in = retry_after if retry_after >= 0 else reset_after
     headers = {
         "X-RateLimit-Limit": limit,
         "X-RateLimit-Remaining": remaining,
         "X-RateLimit-Reset": reset_after,
-        "RateLimit-Policy": f'"address";q={limit};w={window}',
-        "RateLimit": f'"address";r={remaining};t={more_in}',
+        "RateLimit-Policy": f'"{kind}";q={limit};w={window}',
+        "RateLimit": f'"{kind}";r={remaining};t={more_in}',
     }
     # -1 where the call was allowed, and where it asks for more than the limit and never will be.
     if retry_after >= 0:
@@ -49,7 +72,7 @@ def decide(address):
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
-        status, headers = decide(self.client_address[0])
+        status, headers = decide(*caller(self.headers, self.client_address[0]))
         body = {200: b"Hello\n", 429: b"Too many requests\n", 503: b"Try again later\n"}[status]
         self.send_response(status)
         for name, value in headers.items():
