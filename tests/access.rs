@@ -61,6 +61,8 @@ fn the_server_knows_the_keys_of_a_call() {
         ("CL.PTAKE a 1 2 3 4", vec!["a"]),
         ("CL.MPTHROTTLE a 4 1 60 1 b 4 1 60 1", vec!["a", "b"]),
         ("CL.MTHROTTLE a 4 1 60 1 b 4 1 60 1 c 4 1 60 1", vec!["a", "b", "c"]),
+        // Also of a group that is incomplete.
+        ("CL.MTHROTTLE a 4 1 60 1 b", vec!["a", "b"]),
     ] {
         let keys: Vec<String> = run(&mut server.connect(), &format!("COMMAND GETKEYS {call}")).unwrap();
         assert_eq!(keys, expected, "{call}");

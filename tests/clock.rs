@@ -119,6 +119,22 @@ fn a_clock_at_the_end_of_its_range_is_an_error_and_no_crash() {
 }
 
 #[test]
+fn a_clock_outside_its_range_counts_as_standing_at_the_end_of_it() {
+    // The last nanosecond of a second.
+    let start = START - START % SECOND + SECOND - 1;
+    let (clock, server) = Clock::start(start);
+    let mut connection = server.connect();
+    // In the year 2280.
+    clock.shift(8_000_000_000);
+    let error = run::<[i64; 5]>(&mut connection, "CL.THROTTLE key 4 1 60").unwrap_err();
+    assert!(error.to_string().contains("the year 2262"), "{error}");
+    // In the year 1960.
+    clock.shift(-2_100_000_000);
+    assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
+    assert_eq!(run::<String>(&mut connection, "GET key").unwrap(), "0000000060999999999");
+}
+
+#[test]
 fn the_key_holds_the_tat_and_is_gone_after_its_millisecond_when_the_funnel_is_empty() {
     let (clock, server) = Clock::start(START);
     let mut connection = server.connect();

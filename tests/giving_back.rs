@@ -86,3 +86,16 @@ fn in_a_limited_whole_nothing_is_given_back() {
     let reply: [i64; 5] = run(&mut connection, "CL.PTHROTTLE a 4 1 60000 -1").unwrap();
     assert_eq!(reply, [0, 5, 5, -1, 0]);
 }
+
+#[test]
+fn in_a_limited_whole_it_is_not_the_debt_that_limits() {
+    let (_clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    run::<[i64; 5]>(&mut connection, "CL.CHARGE debt 4 1 60 9").unwrap();
+    throttle(&mut connection, "full 0 1 60");
+    let five = |integers: [i64; 5]| Value::Array(integers.map(Value::Int).to_vec());
+    let reply: Value = run(&mut connection, "CL.MTHROTTLE debt 4 1 60 -2 full 0 1 60 1").unwrap();
+    // A look at the debt would be limited.
+    let debt = five([0, 5, 0, -1, 540]);
+    assert_eq!(reply, Value::Array(vec![Value::Int(1), debt, five([1, 1, 0, 60, 60])]));
+}

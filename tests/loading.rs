@@ -55,6 +55,32 @@ fn an_attempt_to_unload_it_does_no_harm_to_clients_that_have_called_it() {
 }
 
 #[test]
+fn it_stays_even_if_no_call_has_come_to_it() {
+    let server = Server::start_with(module_command());
+    let mut connection = server.connect();
+    run::<()>(&mut connection, "MODULE UNLOAD redis-cell").unwrap_err();
+    // The server refuses this call by itself, but remembers the client's last command all the same.
+    run::<Value>(&mut connection, "CL.THROTTLE").unwrap_err();
+    run::<()>(&mut connection, "MODULE UNLOAD redis-cell").unwrap_err();
+    assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
+}
+
+/// A transaction is one moment for the server, which takes a load back in the moment of the load.
+#[test]
+fn it_stays_even_if_it_is_loaded_called_and_unloaded_in_one_moment() {
+    let server = Server::start_bare(module_command());
+    let mut connection = server.connect();
+    // By a script: a transaction takes no command that is not there yet.
+    let call = "return redis.call('CL.THROTTLE', KEYS[1], 4, 1, 60, 2)";
+    let mut transaction = redis::pipe();
+    transaction.atomic().cmd("MODULE").arg("LOAD").arg(module().to_str().unwrap()).ignore();
+    transaction.cmd("EVAL").arg(call).arg(1).arg("key").ignore();
+    transaction.cmd("MODULE").arg("UNLOAD").arg("redis-cell").ignore();
+    transaction.exec(&mut connection).unwrap_err();
+    assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 2, -1, 180]);
+}
+
+#[test]
 fn a_load_with_settings_or_arguments_is_refused_and_a_later_one_works() {
     let server = Server::start_bare(module_command());
     let mut connection = server.connect();

@@ -1,5 +1,6 @@
-/* Preloaded into a server, this makes its wall clock read what a test has written: nanoseconds since the epoch, at the
- * start of the file that CLOCK names. The monotonic clock, by which servers run their timers, stays the machine's. */
+/* Preloaded into a server, this makes its wall clock read what a test has written at the start of the file that CLOCK
+ * names: nanoseconds since the epoch, and seconds that are added. The monotonic clock, by which servers run their timers,
+ * stays the machine's. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -20,7 +21,7 @@ __attribute__((constructor)) static void open_clock(void) {
     const char *path = getenv("CLOCK");
     int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (file < 0) return;
-    void *page = mmap(NULL, sizeof *wall, PROT_READ, MAP_SHARED, file, 0);
+    void *page = mmap(NULL, 2 * sizeof *wall, PROT_READ, MAP_SHARED, file, 0);
     if (page != MAP_FAILED) wall = page;
     close(file);
 }
@@ -28,8 +29,8 @@ __attribute__((constructor)) static void open_clock(void) {
 int clock_gettime(clockid_t clock, struct timespec *now) {
     if (!wall || (clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE))
         return (int)syscall(SYS_clock_gettime, clock, now);
-    int64_t ns = *wall;
-    now->tv_sec = ns / 1000000000;
+    int64_t ns = wall[0];
+    now->tv_sec = ns / 1000000000 + wall[1];
     now->tv_nsec = ns % 1000000000;
     return 0;
 }

@@ -17,7 +17,7 @@ impl Clock {
     pub fn start(now: i64) -> (Self, Server) {
         let folder = new_folder();
         let path = folder.join("clock");
-        fs::write(&path, now.to_ne_bytes()).unwrap();
+        fs::write(&path, [now, 0].map(i64::to_ne_bytes).concat()).unwrap();
         let clock = Self { file: File::options().write(true).open(&path).unwrap(), folder };
         let environment = [("LD_PRELOAD", library()), ("CLOCK", path)];
         let module = module();
@@ -29,6 +29,11 @@ impl Clock {
     /// Moves the clock to this many nanoseconds since the epoch.
     pub fn set(&self, now: i64) {
         self.file.write_all_at(&now.to_ne_bytes(), 0).unwrap();
+    }
+
+    /// Moves it by so many seconds from there, also to where nanoseconds do not fit in 64 bits.
+    pub fn shift(&self, seconds: i64) {
+        self.file.write_all_at(&seconds.to_ne_bytes(), 8).unwrap();
     }
 }
 
