@@ -36,17 +36,22 @@ fn a_key_that_expires_may_take_the_keys_with_it_that_its_call_has_yet_to_read() 
     for harm in HARM {
         limiter_and_expired_key(&mut connection, harm);
         let reply = call(&server, &mut connection, "CL.MTHROTTLE expired 4 1 60 1 limiter 4 1 60 1");
-        let limiter = match harm {
-            "DEL" | "CB.DELETE" | "UNLINK" => [0, 5, 4, -1, 60],
-            "CL.THROTTLE KEY 4 1 60" => [0, 5, 1, -1, 240],
-            "PEXPIRE KEY 1" => [0, 5, 2, -1, 180],
+        let gone = [0, 5, 4, -1, 60];
+        let limiters = match harm {
+            "DEL" | "CB.DELETE" | "UNLINK" => vec![gone],
+            "CL.THROTTLE KEY 4 1 60" => vec![[0, 5, 1, -1, 240]],
+            // The machine may be so slow that it has.
+            "PEXPIRE KEY 1" => vec![[0, 5, 2, -1, 180], gone],
             _ => {
                 assert_eq!(reply, Err(in_group(2, NOT_A_STATE.into())), "{harm}");
                 continue;
             }
         };
         let reply = limited_and_groups(&reply.unwrap()).unwrap();
-        assert_eq!(reply, (false, vec![[0, 5, 4, -1, 60], limiter]), "{harm}");
+        assert!(
+            limiters.into_iter().any(|limiter| reply == (false, vec![[0, 5, 4, -1, 60], limiter])),
+            "{harm}: {reply:?}"
+        );
     }
 }
 
@@ -89,9 +94,8 @@ fn whoever_is_told_of_a_call_may_delete_or_rewrite_its_keys() {
 fn whoever_is_told_of_a_new_key_may_let_it_expire() {
     needs("an event for a new key, Redis 7");
     let (server, mut connection) = start(&[]);
-    for key in ["%", "one", "two"] {
-        run::<()>(&mut connection, &format!("CB.DO new PEXPIRE {key} 1")).unwrap();
-    }
+    // Once only: whoever looks at the key again may find that it has expired, which deletes it.
+    run::<()>(&mut connection, "CB.DO new PEXPIRE % 1").unwrap();
     let reply = call(&server, &mut connection, "CL.THROTTLE one 4 1 60").unwrap();
     assert_eq!(integers(&reply), Some([0, 5, 4, -1, 60]));
     assert_eq!(run::<i64>(&mut connection, "CB.COUNT new").unwrap(), 1);
