@@ -132,9 +132,9 @@ def servers(results):
         return [server, f"{counts[BASE][0]:,.0f}", *ratios[:5], f"{counts[BASE][1]:,.0f}", *ratios[5:]]
 
     heads = ["SET PX", "allowed", "limited", "new key", "(SET PX, new key)", "two limits"]
-    heads = ["× SET PX, one server", *heads, "SET PX with an AOF", "allowed", "new key", "two limits"]
+    heads = ["one server", *heads, "SET PX, AOF", "allowed, AOF", "new key, AOF", "two limits, AOF"]
     rows = table(heads, [row(*of) for of in results["counts"].items()])
-    return f"""Instructions of a SET PX, and ratios to them where nobody listens; and the same with an append-only file. By
+    return f"""The instructions of a SET PX where nobody listens, and ratios to them; and then the same with an append-only file. By
 {results["module"]}, on {results["date"]}.
 
 {rows}"""
