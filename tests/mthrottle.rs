@@ -99,6 +99,11 @@ fn the_same_key_twice_is_an_error() {
         error(&mut connection, "a 4 1 60 1 b 4 1 60 1 b 1 1 60 1 a 1 1 1 1"),
         "ERR key is the same as in group 2 (group 3)"
     );
+    // Of many, too, the first two that are the same.
+    assert_eq!(
+        error(&mut connection, &"a 4 1 60 1 b 4 1 60 1 ".repeat(50)),
+        "ERR key is the same as in group 1 (group 3)"
+    );
     assert_eq!(run::<i64>(&mut connection, "DBSIZE").unwrap(), 0);
 }
 
