@@ -3,10 +3,14 @@
 use redis::{Connection, Value};
 
 use crate::support::aof::commands;
+use crate::support::clock::Clock;
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
 use crate::support::random::Random;
 use crate::support::replication::{Monitor, SETTINGS, replicate};
 use crate::support::{Server, run, throttle, wait_until};
+
+/// Some moment: of a clock that stands still, seconds do not depend on how fast the server is.
+const START: i64 = 1_790_000_000_123_456_789;
 
 /// Whether the call was limited, and what it says of each group.
 fn mthrottle(connection: &mut Connection, arguments: &str) -> (bool, Vec<[i64; 5]>) {
@@ -34,7 +38,7 @@ fn if_every_limit_allows_each_takes_its_quantity() {
 
 #[test]
 fn if_any_is_limited_none_is_touched_and_the_reply_says_which() {
-    let server = Server::start();
+    let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();
     throttle(&mut connection, "small 1 1 60 2");
     throttle(&mut connection, "large 9 1 60 3");
@@ -52,7 +56,7 @@ fn if_any_is_limited_none_is_touched_and_the_reply_says_which() {
 
 #[test]
 fn one_group_is_answered_as_cl_throttle_answers_it() {
-    let server = Server::start();
+    let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();
     for arguments in ["4 1 60 1", "4 1 60 0", "4 1 60 3", "4 1 60 3", "4 1 60 6", "0 1 1 9"] {
         let alone = throttle(&mut connection, &format!("one {arguments}"));
@@ -63,7 +67,7 @@ fn one_group_is_answered_as_cl_throttle_answers_it() {
 
 #[test]
 fn a_quantity_of_zero_looks_at_all_of_them() {
-    let server = Server::start();
+    let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();
     throttle(&mut connection, "a 4 1 60 5");
     assert_eq!(
@@ -98,6 +102,11 @@ fn the_same_key_twice_is_an_error() {
     assert_eq!(
         error(&mut connection, "a 4 1 60 1 b 4 1 60 1 b 1 1 60 1 a 1 1 1 1"),
         "ERR key is the same as in group 2 (group 3)"
+    );
+    // Of many, too, the first two that are the same.
+    assert_eq!(
+        error(&mut connection, &"a 4 1 60 1 b 4 1 60 1 ".repeat(50)),
+        "ERR key is the same as in group 1 (group 3)"
     );
     assert_eq!(run::<i64>(&mut connection, "DBSIZE").unwrap(), 0);
 }

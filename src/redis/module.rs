@@ -132,7 +132,12 @@ impl Module {
         }
         LOADED.get_or_init(|| self);
         // A panic is a defect of ours, and ends the server, which then reports a crash: this is to say where it began.
-        panic::set_hook(Box::new(|panic| log(&Context(ptr::null_mut()), c"warning", panic_line(self, panic))));
+        panic::set_hook(Box::new(|panic| {
+            // It captures nothing, and so takes no memory that a load that fails would leave behind.
+            if let Some(module) = LOADED.get() {
+                log(&Context(ptr::null_mut()), c"warning", panic_line(module, panic));
+            }
+        }));
         // A limited call must not look like a write to WATCH and client-side caches, so a write signals itself; and there
         // is no state outside the keyspace that a replica's asynchronous loading or the move of a slot could tear.
         let mut options =

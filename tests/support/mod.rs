@@ -223,7 +223,8 @@ impl Drop for Server {
 
 fn connect(client: &Client) -> Connection {
     let connection = client.get_connection().unwrap();
-    connection.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    // A server under valgrind may take a minute to look at all of its keys.
+    connection.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
     connection
 }
 
