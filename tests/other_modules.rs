@@ -27,6 +27,8 @@ fn a_key_that_expires_may_take_the_keys_with_it_that_its_call_has_read() {
         let reply = limited_and_groups(&reply.unwrap()).unwrap();
         assert_eq!(reply, (false, vec![[0, 5, 2, -1, 180], [0, 5, 4, -1, 60]]), "{harm}");
         assert_eq!(run::<i64>(&mut connection, "CB.COUNT expired").unwrap(), 1);
+        // What was decided is written whole, over whatever is there by then.
+        assert_eq!(throttle(&mut connection, "limiter 4 1 60 0")[..3], [0, 5, 2], "{harm}");
     }
 }
 
