@@ -13,12 +13,23 @@ use redis::Value;
 use crate::support::needs::needs;
 use crate::support::{Server, executable, info, module, run};
 
+const CHECKS: [&str; 7] = [
+    "CL.THROTTLE allowed",
+    "CL.THROTTLE limited",
+    "CL.THROTTLE new key",
+    "CL.CHARGE allowed",
+    "CL.TAKE allowed",
+    "CL.MTHROTTLE 2 limits allowed",
+    "CL.MTHROTTLE 4 limits allowed",
+];
+
 #[test]
 fn a_call_costs_little_more_than_a_set() {
     needs("the server of its figures, Redis 7.0");
     module();
     let bench = Command::new("scripts/bench")
         .arg("--instructions")
+        .args(CHECKS)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .env("SERVER", executable())
         .env_remove("PEER")

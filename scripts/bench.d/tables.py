@@ -1,5 +1,7 @@
 """The tables, in Markdown."""
 
+from contestants import BASE
+
 
 def table(heads, rows):
     lines = ["| " + " | ".join(heads) + " |", "| --- |" + " ---: |" * (len(heads) - 1)]
@@ -140,9 +142,9 @@ def servers(results):
 {rows}"""
 
 
-BASE = "SET PX"
 ALLOWED, NEW, TWO = "CL.THROTTLE allowed", "CL.THROTTLE new key", "CL.MTHROTTLE 2 limits allowed"
 COLUMNS = [(0, [ALLOWED, "CL.THROTTLE limited", NEW, "SET PX, new key", TWO]), (1, [ALLOWED, NEW, TWO])]
+ON_EACH_SERVER = [BASE, *COLUMNS[0][1]]
 
 
 def leases(results):
