@@ -4,7 +4,7 @@ use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::support::{eventually, free_port, module, run, throttle};
@@ -92,6 +92,12 @@ fn scripts_test_ends_with_what_passed_failed_and_was_left_out() {
     std::fs::remove_dir_all(tools).unwrap();
 }
 
+/// Of the shell's own, as a small system has no program of that name.
+fn interrupt(process: &Child) {
+    let status = Command::new("sh").args(["-c", &format!("kill -INT {}", process.id())]).status().unwrap();
+    assert!(status.success());
+}
+
 #[test]
 fn what_is_left_out_on_some_server_is_a_test() {
     let tests = Command::new(std::env::current_exe().unwrap()).arg("--list").output().unwrap();
@@ -140,7 +146,7 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
     assert!(!second.status.success());
     assert!(String::from_utf8(second.stderr).unwrap().contains(&format!("port {port} is taken")));
 
-    Command::new("kill").args(["-INT", &process.id().to_string()]).status().unwrap();
+    interrupt(&process);
     assert!(process.wait().unwrap().success());
     let gone = eventually(Duration::from_secs(10), || client.get_connection().is_err().then_some(()));
     assert!(gone.is_some(), "the server stayed");
@@ -170,7 +176,7 @@ fn scripts_run_says_ready_where_the_settings_put_the_server() {
         let text = text.join("\n");
         assert!(text.contains(&format!("CL.THROTTLE is ready at {place}")), "{text}");
         assert!(text.contains("5) (integer) 180"), "{text}");
-        Command::new("kill").args(["-INT", &process.id().to_string()]).status().unwrap();
+        interrupt(&process);
         assert!(process.wait().unwrap().success());
     }
     for port in ["x", "65536", ""] {
