@@ -4,7 +4,7 @@ use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use crate::support::{eventually, free_port, module, run, throttle};
@@ -92,10 +92,23 @@ fn scripts_test_ends_with_what_passed_failed_and_was_left_out() {
     std::fs::remove_dir_all(tools).unwrap();
 }
 
-/// Of the shell's own, as a small system has no program of that name.
-fn interrupt(process: &Child) {
-    let status = Command::new("sh").args(["-c", &format!("kill -INT {}", process.id())]).status().unwrap();
-    assert!(status.success());
+/// Ctrl-C ends it, at the latest when the test ends.
+struct Running(Child);
+
+impl Running {
+    fn interrupt(&mut self) -> ExitStatus {
+        // The shell's own, as a small system has no program of that name.
+        Command::new("sh").args(["-c", &format!("kill -INT {}", self.0.id())]).status().unwrap();
+        self.0.wait().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.0.try_wait().is_ok_and(|ended| ended.is_none()) {
+            self.interrupt();
+        }
+    }
 }
 
 #[test]
@@ -125,8 +138,8 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
             .env("TMPDIR", &temporary);
         command
     };
-    let mut process = script().args(["--maxmemory", "123mb"]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut process = Running(script().args(["--maxmemory", "123mb"]).stdout(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(process.0.stdout.take().unwrap()).lines().map(Result::unwrap);
     let text: Vec<_> = lines.by_ref().take_while(|line| !line.contains("Ctrl-C ends the server")).collect();
     let text = text.join("\n");
     assert!(text.contains(&format!("CL.THROTTLE is ready at 127.0.0.1:{port}")), "{text}");
@@ -146,8 +159,7 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
     assert!(!second.status.success());
     assert!(String::from_utf8(second.stderr).unwrap().contains(&format!("port {port} is taken")));
 
-    interrupt(&process);
-    assert!(process.wait().unwrap().success());
+    assert!(process.interrupt().success());
     let gone = eventually(Duration::from_secs(10), || client.get_connection().is_err().then_some(()));
     assert!(gone.is_some(), "the server stayed");
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "files stayed");
@@ -164,20 +176,19 @@ fn scripts_run_says_ready_where_the_settings_put_the_server() {
         (vec!["--port", "0", "--unixsocket", socket.to_str().unwrap()], socket.display().to_string()),
     ];
     for (settings, place) in calls {
-        let mut process = Command::new("env")
+        let process = Command::new("env")
             .args(["--default-signal=INT", "scripts/run"])
             .args(&settings)
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
+            .spawn();
+        let mut process = Running(process.unwrap());
+        let lines = BufReader::new(process.0.stdout.take().unwrap()).lines().map(Result::unwrap);
         let text: Vec<_> = lines.take_while(|line| !line.contains("Ctrl-C ends the server")).collect();
         let text = text.join("\n");
         assert!(text.contains(&format!("CL.THROTTLE is ready at {place}")), "{text}");
         assert!(text.contains("5) (integer) 180"), "{text}");
-        interrupt(&process);
-        assert!(process.wait().unwrap().success());
+        assert!(process.interrupt().success());
     }
     for port in ["x", "65536", ""] {
         let output = Command::new("scripts/run")
