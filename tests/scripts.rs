@@ -149,7 +149,8 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
 
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}/")).unwrap();
     let mut connection = client.get_connection().unwrap();
-    assert_eq!(throttle(&mut connection, "other 2 1 60"), [0, 3, 2, -1, 60]);
+    // The README's first call is what the reader types next.
+    assert_eq!(throttle(&mut connection, "user123 15 30 60 1"), [0, 16, 15, -1, 2]);
     let (_, limit): (String, String) = run(&mut connection, "CONFIG GET maxmemory").unwrap();
     assert_eq!(limit, (123 << 20).to_string());
     let (_, save): (String, String) = run(&mut connection, "CONFIG GET save").unwrap();
