@@ -15,20 +15,18 @@ from places import ROOT, SERVER, say
 from servers import ONE_BY_ONE, PIPELINED, Server, servers
 
 KEYS = 10_000
-# Counted five times, and the least taken: into the others may fall the cron's tick, of which each call has a share that is
-# far smaller where calls are not counted.
 COUNTED_KEYS = 300
-COUNTS = 5
 # Rounds, how many keys to grow to and to weigh, and rounds there and on one hot key. Rounds are short and many: what
-# else the machine does then meets few of them.
-Scale = namedtuple("Scale", "rounds seconds sizes memory_keys few_rounds long_seconds")
-FULL = Scale(25, 0.3, [1, 1_000, 100_000, 1_000_000, 5_000_000], 100_000, 5, 1)
-QUICK = Scale(1, 0.2, [1, 1_000, 100_000], 5_000, 1, 0.2)
+# else the machine does then meets few of them. And how often instructions are counted, of which the least is taken: into
+# the others may fall the cron's tick, of which each call has a share that is far smaller where nobody counts.
+Scale = namedtuple("Scale", "rounds seconds sizes memory_keys few_rounds long_seconds counts")
+FULL = Scale(25, 0.3, [1, 1_000, 100_000, 1_000_000, 5_000_000], 100_000, 5, 1, 5)
+QUICK = Scale(1, 0.2, [1, 1_000, 100_000], 5_000, 1, 0.2, 1)
 
 
 def measure(scale):
     """All that tables and plots are made from."""
-    parts = [measure_instructions(), measure_replication(), measure_memory(scale)]
+    parts = [measure_instructions(scale), measure_replication(), measure_memory(scale)]
     rounds = measure_time(scale)
     parts.append(medians(rounds))
     return {
@@ -96,11 +94,11 @@ def run_for(server, contestant, keys, seconds, shape=PIPELINED):
     return server.cpu() - before, load
 
 
-def measure_instructions(names=None):
+def measure_instructions(scale, names=None):
     """Where nobody listens, and where an append-only file does; a replica would be told the same. Of all, or these."""
     result = {}
     for setting, arguments in (("", ()), ("listened ", ("--appendonly", "yes", "--appendfsync", "no"))):
-        counted = count_instructions(setting, arguments, names)
+        counted = count_instructions(setting, arguments, names, scale.counts)
         for name, count in counted.items():
             figures = result.setdefault(name, {})
             figures[f"{setting}instructions"] = count
@@ -108,13 +106,13 @@ def measure_instructions(names=None):
     return result
 
 
-def count_instructions(setting, arguments, names):
+def count_instructions(setting, arguments, names, times):
     """Instructions inside the server's function `call`, what that calls included, by callgrind."""
     folder = tempfile.TemporaryDirectory(prefix="bench-counts-")
-    counts = f"{folder.name}/counts"
+    out = f"{folder.name}/counts"
     # Each ECHO makes callgrind write a file and count from 0 again. A SERVER may be a script that runs the server.
     wrapper = ["valgrind", "--tool=callgrind", "--trace-children=yes", "--collect-atstart=no"]
-    wrapper += ["--toggle-collect=processCommand", "--dump-before=echoCommand", f"--callgrind-out-file={counts}.%p"]
+    wrapper += ["--toggle-collect=processCommand", "--dump-before=echoCommand", f"--callgrind-out-file={out}.%p"]
     keys, files, result = COUNTED_KEYS, {}, {}
     # Under callgrind a second holds few calls, and the cron's share of each would be more than it is.
     with servers(*arguments, "--hz", "1", wrapper=wrapper) as by_module:
@@ -128,14 +126,14 @@ def count_instructions(setting, arguments, names):
                 server.load("SET KEY 1 PX 3600000", 4500, 1, 100_000)
             if not contestant.fresh:
                 for call in [contestant.before or contestant.call] * 3 + [contestant.call]:
-                    server.load(call, COUNTS * keys, keys, 0)
+                    server.load(call, times * keys, keys, 0)
             counted = []
-            for number in range(COUNTS):
+            for number in range(times):
                 server.client.echo("before")
                 server.load(contestant.call, keys, keys, number * keys)
                 server.client.echo("after")
                 files[contestant.module] = files.get(contestant.module, 0) + 2
-                file = pathlib.Path(f"{counts}.{server.process.pid}.{files[contestant.module]}")
+                file = pathlib.Path(f"{out}.{server.process.pid}.{files[contestant.module]}")
                 counted.append(inclusive(file, "processCommand", "call") / keys)
             result[contestant.name] = min(counted)
     return result
