@@ -38,7 +38,8 @@ fn a_state_with_zeros_in_front_is_rewritten_whole() {
         assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60], "{old}");
         let tat: String = run(&mut connection, "GET key").unwrap();
         assert_eq!(tat.len(), 19);
-        assert!((0..SECOND).contains(&(now() + 60 * SECOND - tat.parse::<i64>().unwrap())));
+        // A machine may be slow.
+        assert!((0..10 * SECOND).contains(&(now() + 60 * SECOND - tat.parse::<i64>().unwrap())));
     }
 }
 
