@@ -87,16 +87,10 @@ pub struct Funnel {
     limit: u64,
     /// Tokens that it leaks every `period`, at most one a nanosecond.
     count: NonZero<u64>,
-    period: Period,
+    /// In nanoseconds: 64 bits times 30.
+    period: NonZero<u128>,
     /// How long it takes to leak when full; `now + tolerance` is not after `Moment::LAST`.
     tolerance: Span,
-}
-
-/// A period in nanoseconds, of 64 bits where it fits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Period {
-    Short(NonZero<u64>),
-    Long(NonZero<u128>),
 }
 
 /// How a call takes tokens.
@@ -177,13 +171,13 @@ impl Quota {
     #[inline(always)]
     pub fn at(self, now: Moment) -> Result<Funnel, Error> {
         let Self { max_burst, count, .. } = self;
-        let period = Period::new(self.period, self.unit);
-        if matches!(period, Period::Short(period) if count > period) {
+        let period = NonZero::<u128>::from(self.period).saturating_mul(self.unit.nanos().into());
+        if NonZero::from(count) > period {
             return Err(Error::TooFast);
         }
         let limit = max_burst.checked_add(1).ok_or(Error::TooLarge)?;
         // No less than `limit`, at a token per nanosecond or slower: so that fits in 63 bits where this does.
-        let tolerance = period.time_to_leak(limit, count);
+        let tolerance = time_to_leak(limit, count, period);
         if tolerance.0 > Moment::LAST.0 - now.0 {
             return Err(Error::TooLarge);
         }
@@ -227,7 +221,7 @@ impl Funnel {
             return self.limited(backlog, self.remaining(backlog), None);
         }
         // As the quantity is within the limit, its time is within the tolerance.
-        let increment = self.period.time_to_leak(quantity, self.count);
+        let increment = self.time_to_leak(quantity);
         let room = self.tolerance.0 - increment.0;
         if backlog.0 > room {
             // Where there is no room for one, none remain.
@@ -239,7 +233,7 @@ impl Funnel {
 
     #[inline(always)]
     fn charge(&self, backlog: Span, quantity: u64) -> Result<Verdict, Error> {
-        let increment = self.period.time_to_leak(quantity, self.count);
+        let increment = self.time_to_leak(quantity);
         let time_left = Moment::LAST.0 - self.now.0;
         if backlog.0.checked_add(increment.0).is_none_or(|reset_after| reset_after > time_left) {
             return Err(Error::DebtTooLong);
@@ -252,11 +246,11 @@ impl Funnel {
     #[inline(always)]
     fn take_up_to(&self, backlog: Span, quantity: u64) -> Verdict {
         let taken = quantity.min(self.remaining(backlog));
-        let verdict = self.taken(backlog, taken, self.period.time_to_leak(taken, self.count));
+        let verdict = self.taken(backlog, taken, self.time_to_leak(taken));
         if taken == quantity {
             return verdict;
         }
-        let one_more = verdict.reset_after.0 + self.period.time_to_leak(1, self.count).0;
+        let one_more = verdict.reset_after.0 + self.time_to_leak(1).0;
         let wait = Span(one_more.saturating_sub(self.tolerance.0));
         Verdict { limited: taken == 0, retry_after: Some(wait), ..verdict }
     }
@@ -280,7 +274,7 @@ impl Funnel {
     /// the TAT as it was, as both are rounded alike.
     #[cold]
     fn give_back(self, stored: bool, backlog: Span, quantity: u64) -> Verdict {
-        let decrement = self.period.time_to_leak(quantity, self.count);
+        let decrement = self.time_to_leak(quantity);
         let reset_after = Span(backlog.0.saturating_sub(decrement.0));
         Verdict {
             limited: false,
@@ -324,44 +318,30 @@ impl Funnel {
     fn remaining(&self, backlog: Span) -> u64 {
         let Some(room) = self.tolerance.0.checked_sub(backlog.0) else { return 0 };
         let (room, count) = (room + 1, self.count.get());
-        let tokens = match (self.period, room.checked_mul(count)) {
-            (Period::Short(period), Some(product)) => (product - 1) / period,
-            (period, _) => {
+        let tokens = match (NonZero::<u64>::try_from(self.period), room.checked_mul(count)) {
+            (Ok(period), Some(product)) => (product - 1) / period,
+            _ => {
                 let product = u128::from(room) * u128::from(count);
-                u64::try_from((product - 1) / period.long()).unwrap_or(u64::MAX)
+                u64::try_from((product - 1) / self.period).unwrap_or(u64::MAX)
             }
         };
         tokens.min(self.limit)
     }
+
+    fn time_to_leak(&self, tokens: u64) -> Span {
+        time_to_leak(tokens, self.count, self.period)
+    }
 }
 
-impl Period {
-    #[inline(always)]
-    fn new(period: NonZero<u64>, unit: Unit) -> Self {
-        match period.checked_mul(unit.nanos()) {
-            Some(short) => Self::Short(short),
-            // 64 bits times 30 fit in 128.
-            None => Self::Long(NonZero::<u128>::from(period).saturating_mul(unit.nanos().into())),
-        }
+/// `floor(tokens * period / count)`, or 2^64 - 1 if it is more.
+#[inline(always)]
+fn time_to_leak(tokens: u64, count: NonZero<u64>, period: NonZero<u128>) -> Span {
+    if let Ok(period) = u64::try_from(period.get())
+        && let Some(product) = tokens.checked_mul(period)
+    {
+        return Span(product / count);
     }
-
-    fn long(self) -> NonZero<u128> {
-        match self {
-            Self::Short(period) => period.into(),
-            Self::Long(period) => period,
-        }
-    }
-
-    /// `floor(tokens * period / count)`, or 2^64 - 1 if it is more.
-    #[inline(always)]
-    fn time_to_leak(self, tokens: u64, count: NonZero<u64>) -> Span {
-        if let Self::Short(period) = self
-            && let Some(product) = tokens.checked_mul(period.get())
-        {
-            return Span(product / count);
-        }
-        // A product beyond 128 bits is, divided by a count of 63 bits, a span beyond 64 bits.
-        let product = u128::from(tokens).saturating_mul(self.long().get());
-        Span(u64::try_from(product / NonZero::<u128>::from(count)).unwrap_or(u64::MAX))
-    }
+    // A product beyond 128 bits is, divided by a count of 63 bits, a span beyond 64 bits.
+    let product = u128::from(tokens).saturating_mul(period.get());
+    Span(u64::try_from(product / NonZero::<u128>::from(count)).unwrap_or(u64::MAX))
 }
