@@ -47,8 +47,7 @@ pub fn mthrottle(context: &Context, arguments: &[Argument], unit: Unit) -> Resul
         let read = open.take();
         if !limited {
             if verdict.change != Change::Nothing {
-                let mut key = read.unwrap_or_else(|| context.open_key(request.key));
-                state::write(&mut key, verdict.change);
+                state::write(read.unwrap_or_else(|| context.open_key(request.key)), verdict.change);
             }
         } else if !verdict.limited {
             // Shown as it is, and not as one of the limits that refuse.

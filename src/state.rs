@@ -20,9 +20,9 @@ pub fn read(key: &Key) -> Result<Option<Moment>, Error> {
     }
 }
 
-/// Stores a TAT until it has passed: the key expires at the first whole millisecond that is not before it.
+/// Stores a TAT until it has passed, and closes the key: it expires at the first whole millisecond that is not before it.
 #[inline(always)]
-pub fn write(key: &mut Key, change: Change) {
+pub fn write(key: Key, change: Change) {
     match change {
         Change::Nothing => {}
         Change::Store(tat) => {

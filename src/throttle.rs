@@ -32,11 +32,10 @@ pub fn throttle(
     };
     let request = Request::parse(key, quota, unit, quantity, taking, Moment(now()))?;
 
-    let mut key = context.open_key(request.key);
+    let key = context.open_key(request.key);
     let verdict = request.funnel.decide(state::read(&key)?, taking, request.quantity)?;
-    state::write(&mut key, verdict.change);
-    // What is announced may run other modules' code, which may do anything to the key.
-    drop(key);
+    // This closes the key: what is announced may run other modules' code, which may do anything to it.
+    state::write(key, verdict.change);
     announce(context, &request, &verdict);
 
     let first = if taking == Taking::UpTo { verdict.taken } else { verdict.limited.into() };

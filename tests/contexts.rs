@@ -3,7 +3,7 @@
 use redis::Value;
 
 use crate::support::needs::needs;
-use crate::support::{Server, command, run, throttle};
+use crate::support::{Server, command, info, run, throttle};
 
 #[test]
 fn in_multi_each_call_sees_the_ones_before_it() {
@@ -92,6 +92,28 @@ fn watch_sees_an_allowed_call_and_only_that() {
     assert!(!exec_after("CL.THROTTLE key 4 1 60 -1"), "giving back went unseen");
     assert!(!exec_after("CL.THROTTLE key 4 1 60 -9"), "giving all back went unseen");
     assert!(exec_after("CL.THROTTLE key 4 1 60 -9"), "giving back to an empty funnel looked like a write");
+}
+
+/// What a client has read and may hold in its cache is in a table of the server's, until it is told to drop it.
+#[test]
+fn a_client_side_cache_is_told_of_an_allowed_call_and_only_that() {
+    let server = Server::start();
+    let mut cache = server.connect_resp3();
+    let mut other = server.connect();
+    run::<()>(&mut cache, "CLIENT TRACKING ON").unwrap();
+    let mut told_of = |call: &str| -> bool {
+        run::<Value>(&mut cache, "GET key").unwrap();
+        let _ = run::<Value>(&mut other, call);
+        info(&mut other, "tracking_total_keys") == "0"
+    };
+    assert!(told_of("CL.THROTTLE key 0 1 60"), "not of a new limiter");
+    assert!(!told_of("CL.THROTTLE key 0 1 60"), "of a limited call");
+    assert!(!told_of("CL.THROTTLE key 4 1 60 0"), "of a look");
+    assert!(!told_of("CL.THROTTLE key 4 1 0"), "of an error");
+    assert!(told_of("CL.THROTTLE key 4 1 60"), "not of an allowed call");
+    assert!(told_of("CL.MTHROTTLE key 4 1 60 1 another 4 1 60 1"), "not of a call of several limits");
+    assert!(told_of("CL.THROTTLE key 4 1 60 -1"), "not of giving back");
+    assert!(told_of("CL.THROTTLE key 4 1 60 -9"), "not of giving all back");
 }
 
 #[test]

@@ -57,7 +57,7 @@ pub unsafe fn run<E: Into<ErrorReply>>(
     counts: &Counts,
 ) -> c_int {
     let context = Context(context);
-    let count = usize::try_from(count).unwrap_or(0);
+    let count = usize::try_from(count.cast_unsigned()).unwrap_or(0);
     // SAFETY: as promised by the caller; an `Argument` is a string pointer and nothing else.
     let arguments = unsafe { slice::from_raw_parts(arguments.cast(), count) };
     let result = call(&context, arguments);

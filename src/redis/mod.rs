@@ -57,7 +57,6 @@ required! {
     RedisModule_ServerInfoGetFieldUnsigned
     RedisModule_SetAbsExpire
     RedisModule_SetModuleOptions
-    RedisModule_SignalModifiedKey
     RedisModule_StringDMA
     RedisModule_StringPtrLen
     RedisModule_StringSet

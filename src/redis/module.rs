@@ -138,15 +138,13 @@ impl Module {
                 log(&Context(ptr::null_mut()), c"warning", panic_line(module, panic));
             }
         }));
-        // A limited call must not look like a write to WATCH and client-side caches, so a write signals itself; and there
-        // is no state outside the keyspace that a replica's asynchronous loading or the move of a slot could tear.
+        // A limited call must not look like a write to WATCH and client-side caches; and there is no state outside the
+        // keyspace that a replica's asynchronous loading or the move of a slot could tear.
         let mut options =
             raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
         if is_valkey() {
             options |= VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION;
         }
-        // SAFETY: the context is live, and `first_missing` has seen every function.
-        unsafe { api!(RedisModule_SetModuleOptions)(context.0, options.cast_signed()) }
         for command in self.commands {
             if !command.register(context) {
                 return Err(format!("could not register {:?}: is another redis-cell loaded?", command.name));
@@ -155,7 +153,7 @@ impl Module {
         // SAFETY: the context is live, `first_missing` has seen every function, and `info` is what the server expects.
         unsafe { api!(RedisModule_RegisterInfoFunc)(context.0, Some(info)) };
         // SAFETY: `first_missing` has seen every function.
-        unsafe { call::prepare() }
+        unsafe { call::prepare(context, options.cast_signed()) }
         listeners::watch(context);
         LOADED_AT.store(command_time(context).unwrap_or_default(), Ordering::Relaxed);
         Ok(())
