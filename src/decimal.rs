@@ -17,15 +17,15 @@ pub fn parse_moment(text: &[u8]) -> Option<u64> {
     let text: &[u8; MOMENT_DIGITS] = text.try_into().ok()?;
     let (first, rest) = text.split_first_chunk()?;
     let (second, _) = rest.split_first_chunk()?;
-    // The last block holds three digits, after five that the second has already.
     let first = digits(first);
     let second = digits(second);
-    let third = digits(text.last_chunk()?) & 0xffff_ff00_0000_0000;
-    if not_digits(first) | not_digits(second) | not_digits(third) != 0 {
+    // Three digits, after one that the second block has already.
+    let third = (u32::from_le_bytes(*text.last_chunk()?) & 0xffff_ff00) ^ 0x3030_3000;
+    if not_digits(first) | not_digits(second) | not_digits(third.into()) != 0 {
         return None;
     }
     let number = value(first).wrapping_mul(BLOCK.get()).wrapping_add(value(second));
-    let number = number.wrapping_mul(1000).wrapping_add(value_of_last_four(third));
+    let number = number.wrapping_mul(1000).wrapping_add(value_of_four(third).into());
     i64::try_from(number).ok().map(|_| number)
 }
 
@@ -101,19 +101,16 @@ fn not_digits(digits: u64) -> u64 {
 /// one multiplication that adds every second lane to ten, a hundred or ten thousand times its neighbour.
 #[inline(always)]
 fn value(digits: u64) -> u64 {
-    let quads = (pairs(digits).wrapping_mul(100 << 16 | 1) >> 16) & 0x0000_ffff_0000_ffff;
+    let pairs = (digits.wrapping_mul(10 << 8 | 1) >> 8) & 0x00ff_00ff_00ff_00ff;
+    let quads = (pairs.wrapping_mul(100 << 16 | 1) >> 16) & 0x0000_ffff_0000_ffff;
     quads.wrapping_mul(10_000 << 32 | 1) >> 32
 }
 
-/// The number that the last four of eight digits spell.
+/// The number that four digits spell.
 #[inline(always)]
-fn value_of_last_four(digits: u64) -> u64 {
-    pairs(digits).wrapping_mul(100 << 16 | 1) >> 48
-}
-
-#[inline(always)]
-fn pairs(digits: u64) -> u64 {
-    (digits.wrapping_mul(10 << 8 | 1) >> 8) & 0x00ff_00ff_00ff_00ff
+fn value_of_four(digits: u32) -> u32 {
+    let pairs = (digits.wrapping_mul(10 << 8 | 1) >> 8) & 0x00ff_00ff;
+    pairs.wrapping_mul(100 << 16 | 1) >> 16
 }
 
 /// The eight digits of a number below 100,000,000, by the same lanes in the other direction.
