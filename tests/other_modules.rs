@@ -4,9 +4,10 @@
 use redis::{Connection, Value};
 
 use crate::support::callbacks::{HARM, call, expire, harm_to, start};
-use crate::support::expected::{NOT_A_STATE, in_group, integers, limited_and_groups};
+use crate::support::expected::{NOT_A_STATE, WRONG_TYPE, in_group, integers, limited_and_groups};
 use crate::support::needs::needs;
-use crate::support::{run, throttle};
+use crate::support::replication::{catch_up, replicate};
+use crate::support::{Server, run, snapshot, throttle};
 
 /// Nothing but a limiter, and a key that has expired: when the server finds out, another module does this to the limiter.
 fn limiter_and_expired_key(connection: &mut Connection, harm: &str) {
@@ -54,6 +55,36 @@ fn a_key_that_expires_may_take_the_keys_with_it_that_its_call_has_yet_to_read() 
             limiters.into_iter().any(|limiter| reply == (false, vec![[0, 5, 4, -1, 60], limiter])),
             "{harm}: {reply:?}"
         );
+    }
+}
+
+/// The call has read a key that is not there, and finds one where it writes.
+#[test]
+fn a_key_that_expires_may_be_there_again_at_once() {
+    let (server, mut connection) = start(&[]);
+    let replica = Server::start();
+    replicate(&replica, &server);
+    let again = ["SET KEY text", "CB.SET KEY text", "HSET KEY field text", "CL.THROTTLE KEY 4 1 60"];
+    for harm in again.into_iter().chain(HARM.into_iter().filter(|harm| harm.starts_with("SET KEY x"))) {
+        for line in ["CL.THROTTLE one 4 1 60 2", "CL.MTHROTTLE two 4 1 60 2 one 4 1 60 2"] {
+            run::<()>(&mut connection, "FLUSHALL").unwrap();
+            run::<()>(&mut connection, "CB.CLEAR").unwrap();
+            expire(&mut connection, "one");
+            run::<()>(&mut connection, &format!("CB.DO expired {}", harm_to("one", harm))).unwrap();
+            let reply = call(&server, &mut connection, line);
+            assert_eq!(run::<i64>(&mut connection, "CB.COUNT expired").unwrap(), 1);
+            // Redis 6.2 looks again before it says that there is no key.
+            let refusals = [NOT_A_STATE, WRONG_TYPE].map(|refusal| [refusal.to_string(), in_group(2, refusal.into())]);
+            if reply.as_ref().is_err_and(|error| refusals.as_flattened().contains(error)) {
+                continue;
+            }
+            reply.unwrap();
+            // What was decided is written whole: of five, two are taken, or on Redis 6.2 three, by both calls.
+            let held = throttle(&mut connection, "one 4 1 60 0");
+            assert!(matches!(held[..3], [0, 5, 2 | 3]), "{harm}, {line}: {held:?}");
+            catch_up(&replica, &server);
+            assert_eq!(snapshot(&mut replica.connect()), snapshot(&mut connection), "{harm}, {line}");
+        }
     }
 }
 

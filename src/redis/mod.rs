@@ -36,6 +36,7 @@ required! {
     RedisModule_CloseKey
     RedisModule_CreateCommand
     RedisModule_CreateString
+    RedisModule_DbSize
     RedisModule_DeleteKey
     RedisModule_FreeServerInfo
     RedisModule_FreeString
