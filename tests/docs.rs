@@ -313,6 +313,23 @@ fn costs_are_those_of_the_committed_results() {
     }
 }
 
+/// As the page says: where nobody listens, from Redis 7 on.
+#[test]
+fn an_allowed_call_costs_less_than_a_set_on_each_server() {
+    let page = fs::read_to_string(Path::new(ROOT).join("docs/costs.md")).unwrap();
+    let rows = page.lines().filter(|line| ["| Redis ", "| Valkey "].iter().any(|server| line.starts_with(server)));
+    let allowed: BTreeMap<_, f64> = rows
+        .map(|row| {
+            let cells: Vec<_> = row.split('|').map(str::trim).collect();
+            (cells[1], cells[3].parse().unwrap())
+        })
+        .collect();
+    assert!(allowed.len() >= 6, "{allowed:?}");
+    for (server, ratio) in allowed {
+        assert!(ratio < 1.0 || server.starts_with("Redis 6."), "{server}: {ratio}");
+    }
+}
+
 #[test]
 fn the_readme_is_short_and_names_each_server() {
     let readme = fs::read_to_string(Path::new(ROOT).join("README.md")).unwrap();
