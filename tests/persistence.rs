@@ -8,7 +8,7 @@ use redis::{Connection, Value};
 
 use crate::support::aof::commands;
 use crate::support::ledger::Ledger;
-use crate::support::traffic::{lasting, mixed_call, under_load};
+use crate::support::traffic::{lasting, mixed_call, under_load, wait_for_limiters};
 use crate::support::{Server, command, info, run, snapshot, throttle, wait_until};
 
 const AOF: [&str; 4] = ["--appendonly", "yes", "--auto-aof-rewrite-percentage", "0"];
@@ -73,8 +73,8 @@ fn a_rewrite_under_load_keeps_every_state_and_expiry() {
             },
             || {
                 let mut connection = server.connect();
-                for _ in 0..2 {
-                    sleep(Duration::from_millis(100));
+                for number in [100, 200] {
+                    wait_for_limiters(number, &mut connection);
                     rewrite(&mut connection);
                 }
             },

@@ -1,14 +1,12 @@
 //! Replicas hold what the primary holds, to the byte and the millisecond, with the module or without it.
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
-use std::thread::sleep;
-use std::time::Duration;
 
 use redis::Value;
 
 use crate::support::ledger::Ledger;
 use crate::support::replication::{SETTINGS, catch_up, replicate};
-use crate::support::traffic::{MISTAKES, lasting, mixed_call, spoil, under_load};
+use crate::support::traffic::{MISTAKES, lasting, mixed_call, spoil, under_load, wait_for_limiters};
 use crate::support::{Server, info, run, snapshot, throttle, wait_until};
 
 #[test]
@@ -31,7 +29,7 @@ fn under_mixed_load_replicas_equal_the_primary_and_need_no_module() {
             for replica in &replicas {
                 replicate(replica, &primary);
             }
-            sleep(Duration::from_millis(700));
+            wait_for_limiters(500, &mut primary.connect());
         },
     );
 

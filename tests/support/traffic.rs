@@ -5,7 +5,7 @@ use std::thread;
 
 use redis::{Connection, Value};
 
-use super::{Snapshot, command, run, snapshot, throttle};
+use super::{Snapshot, command, run, snapshot, throttle, wait_until};
 
 /// Runs `client` in threads, each until the function that it is given says false, while `body` runs. Returns what both
 /// returned.
@@ -91,6 +91,11 @@ pub fn mixed_call(connection: &mut Connection, client: usize, turn: usize) {
         // Gone at once, and a million of them a second.
         _ => throttle(connection, &format!("{short} 15 1000000 1"))[0],
     };
+}
+
+/// Waits until there are so many of the limiters that [`mixed_call`] leaves, however slow the machine.
+pub fn wait_for_limiters(number: usize, connection: &mut Connection) {
+    wait_until("so many limiters", || run::<Vec<Value>>(connection, "KEYS new/*").unwrap().len() > number);
 }
 
 /// Every limiter that [`mixed_call`] leaves for longer than a test.
