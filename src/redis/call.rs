@@ -148,22 +148,21 @@ impl Key<'_> {
         unsafe {
             let mut length = 0;
             let buffer = api!(RedisModule_StringDMA)(self.handle, &mut length, WRITE);
-            let (mut string, mut added) = (ptr::null_mut(), true);
+            let mut string = ptr::null_mut();
             if !buffer.is_null() && length == bytes.len() {
                 ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), length);
             } else {
                 string = new_string(bytes);
                 let keys = api!(RedisModule_DbSize)(self.context.0);
                 api!(RedisModule_StringSet)(self.handle, string);
-                added = api!(RedisModule_DbSize)(self.context.0) > keys;
+                if api!(RedisModule_DbSize)(self.context.0) <= keys {
+                    // Valkey 9 sets no key that the handle does not know and that is there all the same: it had expired when
+                    // it was opened, and then other modules' code made it anew. To expire it tells the handle of it.
+                    api!(RedisModule_SetAbsExpire)(self.handle, expire_at.cast_signed());
+                    api!(RedisModule_StringSet)(self.handle, string);
+                }
             }
             api!(RedisModule_SetAbsExpire)(self.handle, expire_at.cast_signed());
-            // Valkey 9 sets no key that the handle does not know and that is there all the same: it had expired when it was
-            // opened, and then other modules' code made it anew. The expiry has told the handle of it.
-            if !added {
-                api!(RedisModule_StringSet)(self.handle, string);
-                api!(RedisModule_SetAbsExpire)(self.handle, expire_at.cast_signed());
-            }
             if listeners::anybody(self.context) {
                 if string.is_null() {
                     string = new_string(bytes);
