@@ -8,7 +8,7 @@ use redis::{Connection, Value};
 
 use crate::support::aof::commands;
 use crate::support::ledger::Ledger;
-use crate::support::traffic::{lasting, mixed_call, under_load, wait_for_limiters};
+use crate::support::traffic::{lasting, mixed_call, under_load, wait_for_more};
 use crate::support::{Server, command, info, run, snapshot, throttle, wait_until};
 
 const AOF: [&str; 4] = ["--appendonly", "yes", "--auto-aof-rewrite-percentage", "0"];
@@ -73,8 +73,8 @@ fn a_rewrite_under_load_keeps_every_state_and_expiry() {
             },
             || {
                 let mut connection = server.connect();
-                for number in [100, 200] {
-                    wait_for_limiters(number, &mut connection);
+                for _ in 0..2 {
+                    wait_for_more(200, &mut connection);
                     rewrite(&mut connection);
                 }
             },

@@ -6,7 +6,7 @@ use redis::Value;
 
 use crate::support::ledger::Ledger;
 use crate::support::replication::{SETTINGS, catch_up, replicate};
-use crate::support::traffic::{MISTAKES, lasting, mixed_call, spoil, under_load, wait_for_limiters};
+use crate::support::traffic::{MISTAKES, lasting, mixed_call, spoil, under_load, wait_for_more};
 use crate::support::{Server, info, run, snapshot, throttle, wait_until};
 
 #[test]
@@ -29,7 +29,7 @@ fn under_mixed_load_replicas_equal_the_primary_and_need_no_module() {
             for replica in &replicas {
                 replicate(replica, &primary);
             }
-            wait_for_limiters(500, &mut primary.connect());
+            wait_for_more(600, &mut primary.connect());
         },
     );
 

@@ -93,9 +93,11 @@ pub fn mixed_call(connection: &mut Connection, client: usize, turn: usize) {
     };
 }
 
-/// Waits until there are so many of the limiters that [`mixed_call`] leaves, however slow the machine.
-pub fn wait_for_limiters(number: usize, connection: &mut Connection) {
-    wait_until("so many limiters", || run::<Vec<Value>>(connection, "KEYS new/*").unwrap().len() > number);
+/// Waits until [`mixed_call`] has left so many more limiters, however slow the machine.
+pub fn wait_for_more(limiters: usize, connection: &mut Connection) {
+    let mut count = || run::<Vec<Value>>(connection, "KEYS new/*").unwrap().len();
+    let enough = count() + limiters;
+    wait_until("so many more limiters", || count() >= enough);
 }
 
 /// Every limiter that [`mixed_call`] leaves for longer than a test.
