@@ -2,6 +2,7 @@
 
 use redis::{Connection, Value};
 
+use crate::support::aof::AOF;
 use crate::support::hostile::NOT_INTEGERS;
 use crate::support::{self, COMMANDS};
 use crate::support::{Server, info, run, throttle};
@@ -14,11 +15,6 @@ struct Snapshot {
     changes: String,
     /// The append-only file gets what replicas get.
     propagated: String,
-}
-
-/// By default a write waits in memory while the disk is busy, and would be taken for the next call's.
-fn server() -> Server {
-    Server::start_with(&["--appendonly", "yes", "--appendfsync", "no"])
 }
 
 impl Snapshot {
@@ -54,7 +50,7 @@ fn error_of(connection: &mut Connection, arguments: &str) -> String {
 
 #[test]
 fn a_wrong_number_of_arguments_is_the_servers_own_arity_error() {
-    let server = server();
+    let server = Server::start_with(&AOF);
     let mut connection = server.connect();
     let arity = "ERR wrong number of arguments for 'cl.throttle' command";
     for arguments in ["", "key", "key 1", "key 1 1", "key 1 1 1 1 1", "key 1 1 1 1 1 1"] {
@@ -67,7 +63,7 @@ fn a_wrong_number_of_arguments_is_the_servers_own_arity_error() {
 
 #[test]
 fn an_argument_that_is_not_a_64_bit_integer_is_named() {
-    let server = server();
+    let server = Server::start_with(&AOF);
     let mut connection = server.connect();
     throttle(&mut connection, "key 15 1 3600");
     for argument in NOT_INTEGERS {
@@ -82,7 +78,7 @@ fn an_argument_that_is_not_a_64_bit_integer_is_named() {
 
 #[test]
 fn an_argument_below_its_least_value_is_named() {
-    let server = server();
+    let server = Server::start_with(&AOF);
     let mut connection = server.connect();
     for (arguments, expected) in [
         ("key -1 30 60", "ERR max_burst must be 0 or more"),
@@ -98,7 +94,7 @@ fn an_argument_below_its_least_value_is_named() {
 
 #[test]
 fn more_than_one_token_per_nanosecond_is_refused() {
-    let server = server();
+    let server = Server::start_with(&AOF);
     let mut connection = server.connect();
     for arguments in ["key 15 1000000001 1", "key 0 9223372036854775807 1", "key 15 60000000001 60"] {
         let text = error_of(&mut connection, arguments);
@@ -109,7 +105,7 @@ fn more_than_one_token_per_nanosecond_is_refused() {
 
 #[test]
 fn a_funnel_that_outlasts_the_clock_is_refused() {
-    let server = server();
+    let server = Server::start_with(&AOF);
     let mut connection = server.connect();
     for arguments in [
         "key 9223372036854775807 30 60",
@@ -129,7 +125,7 @@ fn a_funnel_that_outlasts_the_clock_is_refused() {
 
 #[test]
 fn arguments_are_checked_before_the_key_is_opened() {
-    let server = server();
+    let server = Server::start_with(&AOF);
     let mut connection = server.connect();
     run::<()>(&mut connection, "RPUSH key 1").unwrap();
     assert_eq!(error_of(&mut connection, "key 15 0 60"), "ERR count must be 1 or more");
@@ -138,7 +134,7 @@ fn arguments_are_checked_before_the_key_is_opened() {
 
 #[test]
 fn a_key_of_another_type_is_the_servers_own_wrongtype_error() {
-    let server = server();
+    let server = Server::start_with(&AOF);
     let mut connection = server.connect();
     for make in ["RPUSH key a", "HSET key a b", "SADD key a b", "ZADD key 1 a", "XADD key * a b"] {
         run::<()>(&mut connection, "DEL key").unwrap();
@@ -154,7 +150,7 @@ fn a_key_of_another_type_is_the_servers_own_wrongtype_error() {
 
 #[test]
 fn a_string_that_is_no_tat_is_refused_and_left_alone() {
-    let server = server();
+    let server = Server::start_with(&AOF);
     let mut connection = server.connect();
     let not_a_tat: [&[u8]; 19] = [
         // Somebody's counter; 18 digits; 20.
@@ -191,7 +187,7 @@ fn a_string_that_is_no_tat_is_refused_and_left_alone() {
 
 #[test]
 fn every_command_refuses_what_cl_throttle_refuses() {
-    let server = server();
+    let server = Server::start_with(&AOF);
     let mut connection = server.connect();
     run::<()>(&mut connection, "SET text hello").unwrap();
     run::<()>(&mut connection, "RPUSH list a").unwrap();

@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use crate::support::aof::commands;
+use crate::support::aof::{AOF, commands};
 use crate::support::clock::Clock;
 use crate::support::replication::{Monitor, SETTINGS, replicate};
 use crate::support::{Server, info, run, throttle};
@@ -43,7 +43,7 @@ fn a_funnel_that_is_empty_again_has_no_key() {
 
 #[test]
 fn files_and_replicas_get_the_effect() {
-    let server = Server::start_with(&[&SETTINGS[..], &["--appendonly", "yes", "--appendfsync", "always"]].concat());
+    let server = Server::start_with(&[&SETTINGS[..], &AOF].concat());
     let replica = Server::start_bare(&[]);
     replicate(&replica, &server);
     let monitor = Monitor::start(&replica);

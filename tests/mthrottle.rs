@@ -2,7 +2,7 @@
 
 use redis::{Connection, Value};
 
-use crate::support::aof::commands;
+use crate::support::aof::{AOF, commands};
 use crate::support::clock::Clock;
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
 use crate::support::random::Random;
@@ -221,7 +221,7 @@ fn any_sequence_of_calls_is_all_or_nothing() {
 
 #[test]
 fn replicas_and_files_get_all_limits_of_a_call_as_one_transaction() {
-    let server = Server::start_with(&[&SETTINGS[..], &["--appendonly", "yes", "--appendfsync", "always"]].concat());
+    let server = Server::start_with(&[&SETTINGS[..], &AOF].concat());
     let replica = Server::start_bare(&[]);
     replicate(&replica, &server);
     let monitor = Monitor::start(&replica);

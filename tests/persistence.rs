@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use redis::{Connection, Value};
 
-use crate::support::aof::commands;
+use crate::support::aof::{AOF, commands};
 use crate::support::ledger::Ledger;
 use crate::support::traffic::{lasting, mixed_call, under_load, wait_for_more};
 use crate::support::{Server, command, info, run, snapshot, throttle, wait_until};
 
-const AOF: [&str; 4] = ["--appendonly", "yes", "--auto-aof-rewrite-percentage", "0"];
 const CLIENTS: usize = 4;
 
 #[test]

@@ -7,6 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 use std::{fs, thread};
 
+use crate::support::aof::AOF;
 use crate::support::traffic::under_load;
 use crate::support::{Server, command, module, module_command, now, run, snapshot, throttle, wait_until};
 
@@ -145,7 +146,7 @@ fn a_library_is_put_in_the_place_of_the_one_in_use_and_a_restart_takes_it() {
     fs::create_dir_all(&folder).unwrap();
     let library = folder.join("libredis_cell.so");
     fs::copy(module(), &library).unwrap();
-    let mut server = Server::start_bare(&["--loadmodule", library.to_str().unwrap(), "--appendonly", "yes"]);
+    let mut server = Server::start_bare(&[&["--loadmodule", library.to_str().unwrap()], &AOF[..]].concat());
     let mut connection = server.connect();
     throttle(&mut connection, "key 4 1 3600");
 

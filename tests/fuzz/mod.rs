@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use redis::{RedisResult, Value};
 
+use crate::support::aof::AOF;
 use crate::support::hostile::{Bytes, Hostile, words};
 use crate::support::random::Random;
 use crate::support::{Server, run, setting};
@@ -50,19 +51,10 @@ fn run_visits(
     let calls = setting("FUZZ_CALLS", 200_000) / one_of;
 
     // The AOF holds what replicas are sent, and INFO tells its length call by call.
-    let server = Server::start_with(&[
-        "--appendonly",
-        "yes",
-        "--appendfsync",
-        "no",
-        "--auto-aof-rewrite-percentage",
-        "0",
-        "--hz",
-        "1",
+    let server = Server::start_with(
         // What compresses leaves some bytes to chance, and DUMPs are compared.
-        "--rdbcompression",
-        "no",
-    ]);
+        &[&AOF[..], &["--hz", "1", "--rdbcompression", "no"]].concat(),
+    );
     let mut connection = server.connect();
     connection.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
     // The first write also replicates a SELECT.
