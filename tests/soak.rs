@@ -17,8 +17,8 @@ const CLIENTS: usize = 50;
 
 #[test]
 fn under_a_long_mixed_load_memory_and_time_per_call_stay_as_they_were() {
-    // Slower than any call may be; also slower than what it takes to run again on a machine full of other tests.
-    let threshold = setting("SLOWLOG_MICROSECONDS", 50_000).to_string();
+    // A call that waits for anything; other tests on the machine may stop the server for 60 ms in the middle of one.
+    let threshold = setting("SLOWLOG_MICROSECONDS", 500_000).to_string();
     let server = Server::start_with(&["--slowlog-log-slower-than", &threshold]);
     let duration = Duration::from_secs(setting("SOAK_SECONDS", 10));
 
@@ -28,26 +28,27 @@ fn under_a_long_mixed_load_memory_and_time_per_call_stay_as_they_were() {
     let [first, second] = [(); 2].map(|()| soak(&server, duration / 2));
     let after = Sample::take(&server);
 
-    let nanoseconds = [first, second].map(|(calls, microseconds)| microseconds * 1000 / calls);
+    let nanoseconds = [first, second].map(|(calls, seconds)| (seconds * 1e9) as i64 / calls);
     let calls = first.0 + second.0;
     let memory = [before.memory, after.memory];
     let resident = [before.resident, after.resident];
     println!(
         "{calls} calls of CL.THROTTLE in {duration:?}: before and after {memory:?} bytes, {resident:?} resident; \
-         {nanoseconds:?} ns per call in the first and the second half"
+         {nanoseconds:?} ns of CPU time per call, with all that goes with it, in the first and the second half"
     );
     let slow: Value = run(&mut server.connect(), "SLOWLOG GET 100").unwrap();
     assert!(!format!("{slow:?}").to_lowercase().contains("throttle"), "{slow:?}");
     assert!(memory[1] < memory[0] + (256 << 10), "{memory:?} bytes");
     assert!(resident[1] < resident[0] + (8 << 20), "{resident:?} bytes resident");
-    assert!(nanoseconds[1] < nanoseconds[0] * 2, "{nanoseconds:?} ns per call");
+    assert!(nanoseconds[1] < nanoseconds[0] * 3 / 2, "{nanoseconds:?} ns of CPU time per call");
 }
 
-/// All clients call for so long. Returns how often they called CL.THROTTLE, and how many microseconds that took.
-fn soak(server: &Server, duration: Duration) -> (i64, i64) {
+/// All clients call for so long. Returns how often they called CL.THROTTLE, and the server's CPU time in seconds.
+fn soak(server: &Server, duration: Duration) -> (i64, f64) {
     let mut connection = server.connect();
     spoil(&mut connection);
     run::<()>(&mut connection, "CONFIG RESETSTAT").unwrap();
+    let before = cpu_time(&mut connection);
     let ((), turns) = under_load(
         CLIENTS,
         |number, running| {
@@ -62,13 +63,16 @@ fn soak(server: &Server, duration: Duration) -> (i64, i64) {
         || sleep(duration),
     );
     assert!(turns.iter().all(|&turns| turns > 0), "{turns:?}");
+    let seconds = cpu_time(&mut connection) - before;
     // calls=3,usec=7,...
     let stats = info(&mut connection, "cmdstat_cl.throttle");
-    let field = |name: &str| -> i64 {
-        let text = stats.split(',').find_map(|field| field.strip_prefix(name));
-        text.unwrap().parse().unwrap()
-    };
-    (field("calls="), field("usec="))
+    let calls = stats.split(',').find_map(|field| field.strip_prefix("calls=")).unwrap();
+    (calls.parse().unwrap(), seconds)
+}
+
+/// The server's, in seconds, which does not run while other tests do.
+fn cpu_time(connection: &mut Connection) -> f64 {
+    ["used_cpu_user", "used_cpu_sys"].map(|field| info(connection, field).parse::<f64>().unwrap()).iter().sum()
 }
 
 /// What the server uses when all keys and clients are gone.
