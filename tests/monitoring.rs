@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -13,25 +13,9 @@ use redis::Value;
 use crate::docs::blocks;
 use crate::support::needs::needs;
 use crate::support::traffic::under_load;
-use crate::support::{COMMANDS, Server, free_port, run, wait_until};
+use crate::support::{COMMANDS, Process, Server, free_port, run, wait_until};
 
 const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/monitoring");
-
-/// A process of the page's, killed when dropped.
-struct Process(Child);
-
-impl Process {
-    fn start(command: &mut Command) -> Self {
-        Self(command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
 
 /// The page's only block of this kind with these words in it.
 fn block(language: &str, words: &str) -> String {

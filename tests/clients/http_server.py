@@ -1,7 +1,7 @@
 """An HTTP server that lets each user in ten times at once, and then ten times a minute; and whoever is not logged in,
 by address, three times at once, and then once a minute.
 
-As a program: [REDIS_PORT=6379] [HTTP_PORT=8080] [FAIL=open] [PROXY=192.0.2.1] python3 http_server.py
+As a program: [REDIS_PORT=6379] [HTTP_PORT=8080] [FAIL=open] [TIMEOUT=0.1] [PROXY=192.0.2.1] python3 http_server.py
 """
 
 import ipaddress
@@ -21,11 +21,13 @@ USERS = {"Bearer secret-of-alice": "alice"}
 PROXY = os.environ.get("PROXY")
 # Where Redis does not answer in time: "open" lets everybody in, "closed" nobody.
 FAIL = os.environ.get("FAIL", "open")
+# That time, in seconds.
+TIMEOUT = float(os.environ.get("TIMEOUT", 0.1))
 
 client = redis.Redis(
     port=int(os.environ.get("REDIS_PORT", 6379)),
-    socket_connect_timeout=0.1,
-    socket_timeout=0.1,
+    socket_connect_timeout=TIMEOUT,
+    socket_timeout=TIMEOUT,
     retry=Retry(NoBackoff(), 0),
 )
 

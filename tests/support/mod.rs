@@ -221,6 +221,22 @@ impl Drop for Server {
     }
 }
 
+/// Any other process, killed when dropped.
+pub struct Process(pub Child);
+
+impl Process {
+    pub fn start(command: &mut Command) -> Self {
+        Self(command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 fn connect(client: &Client) -> Connection {
     let connection = client.get_connection().unwrap();
     // A server under valgrind may take a minute to look at all of its keys.
@@ -351,6 +367,8 @@ fn new_folder() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    // A process of the same number may have left one.
+    let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     folder
 }
