@@ -204,7 +204,10 @@ impl Call<'_> {
 
         // Between the two times, a call that is limited may become one that is allowed, and one that takes what there is
         // finds more.
-        let (first, last) = (expected(earliest)?, expected(latest)?);
+        let first = expected(earliest)?;
+        // A limit may outlast the clock from some moment on, and the call came before that.
+        latest = first_moment(earliest, latest + 1, |now| expected(now).is_err()) - 1;
+        let last = expected(latest)?;
         if command.way == Way::Take {
             let taken = |now| expected(now).map_or(0, |told| shown(told.taken));
             let end = latest + 1;
@@ -244,7 +247,10 @@ impl Call<'_> {
             }
         }
 
-        let (first, last) = (expected(earliest)?, expected(latest)?);
+        let first = expected(earliest)?;
+        // A limit may outlast the clock from some moment on, and the call came before that.
+        latest = first_moment(earliest, latest + 1, |now| expected(now).is_err()) - 1;
+        let last = expected(latest)?;
         let [earliest, latest] = [first, last].map(|told| in_units(told, &command).map(shown));
         all_between(&reply, earliest, latest)?;
         let (Some(first_tat), Some(last_tat)) = (new_tat(first), new_tat(last)) else {

@@ -19,6 +19,7 @@ use redis::{RedisResult, Value};
 
 use crate::support::aof::AOF;
 use crate::support::hostile::{Bytes, Hostile, words};
+use crate::support::needs::debug_command;
 use crate::support::random::Random;
 use crate::support::{Server, run, setting};
 use look::Seen;
@@ -53,10 +54,12 @@ fn run_visits(
     // The AOF holds what replicas are sent, and INFO tells its length call by call.
     let server = Server::start_with(
         // What compresses leaves some bytes to chance, and DUMPs are compared.
-        &[&AOF[..], &["--hz", "1", "--rdbcompression", "no"]].concat(),
+        &[&AOF[..], &["--hz", "1", "--rdbcompression", "no"], debug_command()].concat(),
     );
     let mut connection = server.connect();
     connection.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
+    // What expires between two commands would be replicated in between.
+    run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
     // The first write also replicates a SELECT.
     run::<()>(&mut connection, "SET first 1").unwrap();
     let mut fuzz = Fuzz {
