@@ -163,7 +163,7 @@ fn when_a_primary_is_killed_its_replica_goes_on_limiting() {
 
 /// Four clients empty 20 limiters of one slot, which changes its node meanwhile by `change(cluster, slot, from, to)`.
 fn move_under_load(cluster: &Cluster, change: impl FnOnce(&Cluster, usize, usize, usize)) {
-    let limit = 600;
+    let limit = 2_000;
     let let_through: [AtomicI64; 20] = Default::default();
     let total = || let_through.iter().map(|key| key.load(Ordering::SeqCst)).sum::<i64>();
     let all = limit * 20;
@@ -187,7 +187,7 @@ fn move_under_load(cluster: &Cluster, change: impl FnOnce(&Cluster, usize, usize
             }
         },
         || {
-            wait_until("load", || total() > all / 10);
+            wait_until("load", || total() > 1_000);
             change(cluster, slot, from, to);
             assert!(total() < all, "over before the slot had moved");
         },

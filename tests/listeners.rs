@@ -157,7 +157,8 @@ fn who_asks_for_a_snapshot_and_goes_leaves_the_next_one_nothing_wrong() {
 #[test]
 fn a_replica_that_was_away_goes_on_or_begins_again() {
     let mut random = Random::new(3);
-    let primary = server(&snapshots()[1]);
+    // All that is written until the replica is back.
+    let primary = server(&[&snapshots()[1][..], &["--repl-backlog-size", "100mb"]].concat());
     let replica = server(&[]);
     let partial = || info(&mut primary.connect(), "sync_partial_ok").parse::<u64>().unwrap();
     replicate(&replica, &primary);
@@ -228,7 +229,7 @@ fn roles_may_be_swapped() {
 /// Before its cron has ticked, it goes on with what its primary's replicas have, and they follow it.
 #[test]
 fn a_replica_that_is_promoted_at_once_is_listened_to() {
-    let primary = Server::start_with(&["--repl-diskless-sync-delay", "0", "--hz", "100"]);
+    let primary = server(&["--hz", "100"]);
     let sibling = server(&[]);
     for _ in 0..3 {
         replicate(&sibling, &primary);
@@ -337,8 +338,8 @@ fn a_file_that_is_turned_on_and_off_holds_what_the_server_holds() {
             }
             let _ = run::<Value>(&mut connection, "BGSAVE SCHEDULE");
             wait_until("a file", || {
-                info(&mut connection, "aof_rewrite_in_progress") == "0"
-                    && info(&mut connection, "aof_rewrite_scheduled") == "0"
+                info(&mut connection, "aof_rewrite_scheduled") == "0"
+                    && info(&mut connection, "aof_rewrite_in_progress") == "0"
                     && info(&mut connection, "aof_current_size") != "0"
             });
             pause(&mut random, 200);
@@ -346,8 +347,8 @@ fn a_file_that_is_turned_on_and_off_holds_what_the_server_holds() {
             pause(&mut random, 100);
         });
         wait_until("a file", || {
-            info(&mut connection, "aof_rewrite_in_progress") == "0"
-                && info(&mut connection, "aof_rewrite_scheduled") == "0"
+            info(&mut connection, "aof_rewrite_scheduled") == "0"
+                && info(&mut connection, "aof_rewrite_in_progress") == "0"
         });
         let before = keys(&primary);
         run::<()>(&mut connection, "DEBUG LOADAOF").unwrap();

@@ -1,9 +1,10 @@
 //! CL.PTHROTTLE is CL.THROTTLE in milliseconds, on the same state.
 
-use std::thread::sleep;
-use std::time::Duration;
-
+use crate::support::clock::Clock;
 use crate::support::{Server, command, run, throttle};
+
+const START: i64 = 1_790_000_000_123_456_789;
+const MILLISECOND: i64 = 1_000_000;
 
 fn pthrottle(connection: &mut redis::Connection, arguments: &str) -> [i64; 5] {
     run(connection, &format!("CL.PTHROTTLE {arguments}")).unwrap()
@@ -22,14 +23,13 @@ fn period_and_waits_are_in_milliseconds() {
 
 #[test]
 fn a_period_below_a_second_limits_and_leaks() {
-    let server = Server::start();
+    let (clock, server) = Clock::start(START);
     let mut connection = server.connect();
     assert_eq!(pthrottle(&mut connection, "key 0 1 250"), [0, 1, 0, -1, 250]);
-    let [limited, _, _, retry_after, _] = pthrottle(&mut connection, "key 0 1 250");
-    assert_eq!(limited, 1);
-    assert!((1..=250).contains(&retry_after));
-    sleep(Duration::from_millis(retry_after.try_into().unwrap()));
-    assert_eq!(pthrottle(&mut connection, "key 0 1 250")[0], 0);
+    clock.set(START + 100 * MILLISECOND);
+    assert_eq!(pthrottle(&mut connection, "key 0 1 250"), [1, 1, 0, 150, 150]);
+    clock.set(START + 250 * MILLISECOND);
+    assert_eq!(pthrottle(&mut connection, "key 0 1 250"), [0, 1, 0, -1, 250]);
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn calls_that_take_nothing_are_not_replicated() {
 fn a_failover_under_load_lets_through_what_one_server_would_have() {
     let servers = [Server::start_with(&SETTINGS), Server::start_with(&SETTINGS)];
     replicate(&servers[1], &servers[0]);
-    let limit = 5_000;
+    let limit = 20_000;
     let let_through = AtomicI64::new(0);
 
     let ((), switches) = under_load(
@@ -87,7 +87,7 @@ fn a_failover_under_load_lets_through_what_one_server_would_have() {
             let mut switches = 0;
             let mut connection = servers[at].connect();
             loop {
-                let call = format!("CL.THROTTLE key {} 1 1000000", limit - 1);
+                let call = format!("CL.THROTTLE key {} 1 100000", limit - 1);
                 match run::<[i64; 5]>(&mut connection, &call) {
                     Ok([0, ..]) => assert!(let_through.fetch_add(1, Ordering::SeqCst) < limit),
                     Ok(_) => return switches,
@@ -102,7 +102,7 @@ fn a_failover_under_load_lets_through_what_one_server_would_have() {
             }
         },
         || {
-            wait_until("load", || let_through.load(Ordering::SeqCst) > limit / 5);
+            wait_until("load", || let_through.load(Ordering::SeqCst) > 1_000);
             let failover = format!("FAILOVER TO 127.0.0.1 {}", servers[1].port);
             run::<()>(&mut servers[0].connect(), &failover).unwrap();
             wait_until("promotion", || role(&servers[1]) == "master");
@@ -138,7 +138,9 @@ fn a_replica_promoted_after_a_crash_goes_on_from_what_it_was_sent() {
             }
         },
         || {
-            wait_until("load", || calls.load(Ordering::Relaxed) > 400);
+            wait_until("load", || {
+                calls.load(Ordering::Relaxed) > 400 && confirmed.iter().all(|calls| calls.load(Ordering::SeqCst) > 1)
+            });
             primary.kill();
         },
     );

@@ -118,11 +118,11 @@ fn over_time_a_funnel_lets_its_rate_through() {
     assert_eq!(allowed, 15);
 
     // 100 at once and then one every 10 ms, as many as are asked for: a second's burst outlasts a busy machine's pauses.
-    let mut is_allowed = || throttle(&mut connection, "steady 99 100 1")[0] == 0;
     let before_first = Instant::now();
-    assert!(is_allowed());
+    assert_eq!(throttle(&mut connection, "steady 99 100 1 100")[0], 0);
     let after_first = Instant::now();
-    let mut allowed = 1;
+    let mut is_allowed = || throttle(&mut connection, "steady 99 100 1")[0] == 0;
+    let mut allowed = 100;
     let before_last = loop {
         let asked = Instant::now();
         if is_allowed() {

@@ -52,7 +52,7 @@ fn a_tat_beyond_the_tolerance_limits_even_a_look_and_is_left_alone() {
     assert_eq!((limited, limit, remaining), (1, 5, 0));
     assert!(retry_after > 7_000_000_000 && reset_after == retry_after + 300);
     assert_eq!(run::<String>(&mut connection, "GET key").unwrap(), "9223372036854775807");
-    assert_eq!(run::<i64>(&mut connection, "TTL key").unwrap(), 100);
+    assert!((90..=100).contains(&run::<i64>(&mut connection, "TTL key").unwrap()));
 }
 
 #[test]
