@@ -16,7 +16,7 @@ use crate::support::needs::{debug_command, is_redis_6_2, snapshot_channel};
 use crate::support::random::Random;
 use crate::support::replication::{catch_up, replicate};
 use crate::support::traffic::under_load;
-use crate::support::{Server, Snapshot, info, run, snapshot, wait_until};
+use crate::support::{Server, Snapshot, info, module, run, snapshot, wait_until};
 
 const CLIENTS: usize = 3;
 const SETTINGS: [&str; 4] = ["--hz", "1", "--repl-ping-replica-period", "3600"];
@@ -315,6 +315,29 @@ fn whoever_goes_on_from_where_it_never_was_is_sent_effects() {
     let length = second.read(&mut stream).unwrap();
     let sent = stream[..length].escape_ascii().to_string();
     assert!(sent.contains("SET") && !sent.contains("CL."), "{sent}");
+}
+
+/// A module that was loaded first is told first of a snapshot's process. What it calls then is sent to the replica that
+/// the snapshot is for.
+#[test]
+fn a_call_from_another_modules_handler_of_a_snapshots_process_is_sent_as_its_effect() {
+    for settings in snapshots() {
+        let module = module();
+        let modules = ["--loadmodule", callbacks::library(), "--loadmodule", module.to_str().unwrap()];
+        let primary = Server::start_bare(&[&modules, &SETTINGS[..], &settings].concat());
+        let mut connection = primary.connect();
+        run::<()>(&mut connection, "CB.DO fork CL.CHARGE {key}born 9 1 3600 20").unwrap();
+        // It knows now that nobody listens.
+        change(&mut connection, 0, 0);
+        let replica = Server::start_bare(&SETTINGS);
+        replicate(&replica, &primary);
+        change(&mut connection, 0, 1);
+        assert_eq!(run::<i64>(&mut connection, "CB.COUNT fork").unwrap(), 1, "{settings:?}");
+        catch_up(&replica, &primary);
+        let log = replica.log();
+        assert!(!log.to_lowercase().contains("unknown command"), "{settings:?}:\n{log}");
+        assert_same(&replica, &primary);
+    }
 }
 
 #[test]
