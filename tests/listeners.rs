@@ -12,7 +12,7 @@ use redis::{Connection, Value};
 
 use crate::support::aof::commands;
 use crate::support::callbacks;
-use crate::support::needs::{debug_command, is_redis_6_2, snapshot_channel};
+use crate::support::needs::{debug_command, is_redis_6_2, needs, snapshot_channel};
 use crate::support::random::Random;
 use crate::support::replication::{catch_up, replicate};
 use crate::support::traffic::under_load;
@@ -318,9 +318,10 @@ fn whoever_goes_on_from_where_it_never_was_is_sent_effects() {
 }
 
 /// A module that was loaded first is told first of a snapshot's process. What it calls then is sent to the replica that
-/// the snapshot is for.
+/// the snapshot is for. Redis 6.2 sends any write of such a handler, SET too, before it has answered the replica.
 #[test]
-fn a_call_from_another_modules_handler_of_a_snapshots_process_is_sent_as_its_effect() {
+fn a_call_at_the_birth_of_a_snapshots_process_is_sent_as_its_effect() {
+    needs("a primary whose handlers may write when it forks, Redis 7");
     for settings in snapshots() {
         let module = module();
         let modules = ["--loadmodule", callbacks::library(), "--loadmodule", module.to_str().unwrap()];
@@ -335,7 +336,8 @@ fn a_call_from_another_modules_handler_of_a_snapshots_process_is_sent_as_its_eff
         assert_eq!(run::<i64>(&mut connection, "CB.COUNT fork").unwrap(), 1, "{settings:?}");
         catch_up(&replica, &primary);
         let log = replica.log();
-        assert!(!log.to_lowercase().contains("unknown command"), "{settings:?}:\n{log}");
+        let unknown = log.lines().find(|line| line.to_lowercase().contains("unknown command"));
+        assert_eq!(unknown, None, "{settings:?}, in the replica's log");
         assert_same(&replica, &primary);
     }
 }
