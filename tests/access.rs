@@ -6,6 +6,7 @@ use redis::{Connection, RedisResult, Value};
 use crate::support::needs::{has_acl_categories, is_redis_6_2, needs};
 use crate::support::{COMMANDS, Server, info, run};
 
+/// Of every command but the looks, of which look.rs says the same.
 const CALLS: [&str; 8] = [
     "CL.THROTTLE key 4 1 60",
     "CL.PTHROTTLE key 4 1 60",
@@ -42,7 +43,8 @@ fn refusal(server: &Server, connection: &mut Connection, call: &str) -> Option<S
 fn the_commands_are_registered_with_their_flags_and_their_least_arguments() {
     let server = Server::start();
     for command in COMMANDS {
-        let least = if ["cl.throttle", "cl.pthrottle"].contains(&command) { -5 } else { -6 };
+        let looks = command.ends_with("look");
+        let least = if looks || ["cl.throttle", "cl.pthrottle"].contains(&command) { -5 } else { -6 };
         let info: Vec<Vec<Value>> = run(&mut server.connect(), &format!("COMMAND INFO {command}")).unwrap();
         // Redis 6.2 asks the module.
         assert_eq!(info[0][1], Value::Int(if is_redis_6_2() { -1 } else { least }), "{command}");
@@ -51,7 +53,11 @@ fn the_commands_are_registered_with_their_flags_and_their_least_arguments() {
         // The server's own additions.
         flags.retain(|flag| !["module", "movablekeys"].contains(&flag.as_str()));
         // The server's time limit for a fast command is none that a call of many limiters keeps.
-        let expected: &[_] = if takes_several(command) { &["denyoom", "write"] } else { &["denyoom", "fast", "write"] };
+        let expected: &[_] = match command {
+            _ if looks => &["fast", "readonly"],
+            _ if takes_several(command) => &["denyoom", "write"],
+            _ => &["denyoom", "fast", "write"],
+        };
         assert_eq!(flags, expected, "{command}");
     }
 }
@@ -66,6 +72,8 @@ fn the_server_knows_the_keys_of_a_call() {
         ("CL.PCHARGE a 1 2 3 4", vec!["a"]),
         ("CL.TAKE a 1 2 3 4", vec!["a"]),
         ("CL.PTAKE a 1 2 3 4", vec!["a"]),
+        ("CL.LOOK a 1 2 3", vec!["a"]),
+        ("CL.PLOOK a 1 2 3 4", vec!["a"]),
         ("CL.MPTHROTTLE a 4 1 60 1 b 4 1 60 1", vec!["a", "b"]),
         ("CL.MTHROTTLE a 4 1 60 1 b 4 1 60 1 c 4 1 60 1", vec!["a", "b", "c"]),
         // Also of a group that is incomplete.
