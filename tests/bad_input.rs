@@ -216,9 +216,8 @@ fn every_command_refuses_what_cl_throttle_refuses() {
     }
     // Only CL.THROTTLE and CL.LOOK, and their like in milliseconds, go without a quantity.
     for command in COMMANDS {
-        let without = run::<Value>(&mut connection, &format!("{command} new 1 1 1")).map_err(|_| {
-            support::error_of(&mut connection, &format!("{command} new 1 1 1"))
-        });
+        let without = run::<Value>(&mut connection, &format!("{command} new 1 1 1"))
+            .map_err(|_| support::error_of(&mut connection, &format!("{command} new 1 1 1")));
         if ["cl.throttle", "cl.pthrottle", "cl.look", "cl.plook"].contains(&command) {
             without.unwrap();
         } else {

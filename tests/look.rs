@@ -62,9 +62,15 @@ fn a_look_never_answers_otherwise_than_the_call_that_comes_at_that_nanosecond() 
     let mut connection = server.connect();
     let mut looks = 0;
     for (unit, take, second) in [("CL.LOOK", "CL.THROTTLE", SECOND), ("CL.PLOOK", "CL.PTHROTTLE", 1_000_000)] {
-        for (max_burst, count, period) in
-            [(0, 1, 1), (4, 1, 60), (15, 30, 60), (9, 7, 3), (-1, 1, 60), (999_999, 1_000_000, 86_400), (2, 1_000_000, 1)]
-        {
+        for (max_burst, count, period) in [
+            (0, 1, 1),
+            (4, 1, 60),
+            (15, 30, 60),
+            (9, 7, 3),
+            (-1, 1, 60),
+            (999_999, 1_000_000, 86_400),
+            (2, 1_000_000, 1),
+        ] {
             let quota = format!("key {max_burst} {count} {period}");
             let (limit, span) = (max_burst + 1, |tokens: i64| tokens * period * second / count);
             // Where one token more comes back, before it and after it; full; in debt.
@@ -99,7 +105,8 @@ fn a_look_never_answers_otherwise_than_the_call_that_comes_at_that_nanosecond() 
     // And it counts time as a call does.
     run::<()>(&mut connection, "DEL key").unwrap();
     throttle(&mut connection, "key 0 1 60");
-    for (elapsed, expected) in [(0, [1, 1, 0, 60, 60]), (60 * SECOND - 1, [1, 1, 0, 1, 1]), (60 * SECOND, [0, 1, 1, -1, 0])]
+    for (elapsed, expected) in
+        [(0, [1, 1, 0, 60, 60]), (60 * SECOND - 1, [1, 1, 0, 1, 1]), (60 * SECOND, [0, 1, 1, -1, 0])]
     {
         clock.set(START + elapsed);
         assert_eq!(look(&mut connection, "key 0 1 60"), expected, "{elapsed} ns later");

@@ -105,7 +105,9 @@ fn a_key_that_expires_may_be_there_again_while_other_keys_come() {
     let (server, mut connection) = start(&[]);
     let replica = Server::start_bare(&[]);
     replicate(&replica, &server);
-    for again in ["SET k1 text", "SET k1 1790000000000000000", "CB.SET k1 text", "HSET k1 field text", "CL.CHARGE k1 5 1 60 1"] {
+    for again in
+        ["SET k1 text", "SET k1 1790000000000000000", "CB.SET k1 text", "HSET k1 field text", "CL.CHARGE k1 5 1 60 1"]
+    {
         for line in ["CL.CHARGE k1 5 1 60 3", "CL.THROTTLE k1 5 1 60 3", "CL.TAKE k1 5 1 60 3"] {
             run::<()>(&mut connection, "FLUSHALL").unwrap();
             run::<()>(&mut connection, "CB.CLEAR").unwrap();
@@ -122,7 +124,8 @@ fn a_key_that_expires_may_be_there_again_while_other_keys_come() {
             }
             let reply = integers(&reply.unwrap()).unwrap();
             let held = run::<[i128; 5]>(&mut connection, "CL.CHARGE k1 5 1 60 0");
-            let held = held.unwrap_or_else(|error| panic!("{line} after {again}: replied {reply:?}, wrote nothing: {error}"));
+            let held =
+                held.unwrap_or_else(|error| panic!("{line} after {again}: replied {reply:?}, wrote nothing: {error}"));
             // Where it found a limiter of a moment later, one more token has come back by now.
             let left = reply[2]..=reply[2] + 1;
             assert!(left.contains(&held[2]), "{line} after {again}: replied {reply:?}, the key holds {held:?}");
