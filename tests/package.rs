@@ -118,6 +118,7 @@ fn the_debian_package_is_installed_used_and_removed() {
     assert!(fs::read_to_string(readme).unwrap().contains(&line));
     assert!(!settings.exists(), "a server's settings are its owner's");
     assert_eq!(dangling_links(&within("/usr/share/doc/redis-cell")), [""; 0]);
+    assert!(!within("/usr/share/doc/redis-cell/docs/development.md").exists(), "who installs it does not change it");
     let maintainer = output(Command::new("dpkg-deb").arg("--field").arg(&package).arg("Maintainer"));
     assert!(maintainer.trim().ends_with('>') && maintainer.contains('@'), "{maintainer}");
     assert_answers(&["--loadmodule", library.to_str().unwrap()]);
@@ -130,6 +131,7 @@ fn the_debian_package_is_installed_used_and_removed() {
     fs::write(&settings, format!("port 6379\n{line}\n")).unwrap();
     let said = dpkg(&root, "--remove", "redis-cell");
     assert!(said.contains("will not start again"), "{said}");
+    assert!(said.contains(&format!("remove the line \"{line}\" from ")), "{said}");
     assert!(!library.exists());
 }
 
