@@ -39,6 +39,7 @@ mod package;
 mod panics;
 mod persistence;
 mod pthrottle;
+mod recipes;
 mod replication;
 mod reply;
 mod scripts;
