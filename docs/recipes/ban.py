@@ -14,8 +14,8 @@ BAN = 60
 
 
 def wait(client, address):
-    """Seconds for which the address is kept out: 0 if it is not."""
-    limited, _, _, retry_after, _ = client.execute_command("CL.THROTTLE", f"wrong:{address}", *WRONG, 0)
+    """Seconds for which the address is kept out: 0 if it is not. A look of no tokens is limited by a debt alone."""
+    limited, _, _, retry_after, _ = client.execute_command("CL.LOOK", f"wrong:{address}", *WRONG, 0)
     return retry_after if limited else 0
 
 
