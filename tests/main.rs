@@ -32,6 +32,7 @@ mod listeners;
 mod loading;
 mod maxmemory;
 mod monitoring;
+mod moving;
 mod mthrottle;
 mod operating;
 mod other_modules;

@@ -141,7 +141,7 @@ fn prometheus_gathers_the_counts_alerts_and_answers_the_dashboard() {
         assert!(!fires(alert), "{alert}");
     }
 
-    // A few calls that are limited, and one that is mistyped, alert nobody; many do.
+    // A few calls that are limited, and one that is mistyped, alert no one; many do.
     let mut limited_and_wrong = |limited: usize, wrong: usize| {
         for _ in 0..limited {
             run::<Value>(&mut connection, "CL.THROTTLE key 0 1 600").unwrap();
