@@ -57,8 +57,8 @@ impl Dialogue {
         Self(child, answers)
     }
 
-    fn ask(&mut self) -> String {
-        writeln!(self.0.stdin.as_mut().unwrap()).unwrap();
+    fn ask(&mut self, question: i64) -> String {
+        writeln!(self.0.stdin.as_mut().unwrap(), "{question}").unwrap();
         let mut line = String::new();
         self.1.read_line(&mut line).unwrap();
         assert!(!line.is_empty(), "the program has ended");
@@ -105,7 +105,7 @@ fn turns_are_first_come_first_served_and_never_more_than_the_burst_and_the_rate(
 queue = waiting.Queue(redis.Redis(port=int(os.environ['REDIS_PORT'])), 'key', {}, {count}, {period}, {longest})
 for line in sys.stdin:
     try:
-        print(queue.turn())
+        print(queue.turn(int(line)))
     except waiting.TooLong as error:
         print(-error.args[0])",
         burst - 1
@@ -118,25 +118,28 @@ for line in sys.stdin:
     for number in 0..3_000 {
         now += random.below(if number % 400 < 200 { 10 } else { 60 }) as i64;
         clock.set(START + now * MILLISECOND);
-        let wait: i64 = queue.ask().parse().unwrap();
+        let tokens = if random.one_in(5) { burst } else { 1 };
+        let wait: i64 = queue.ask(tokens).parse().unwrap();
         if wait < 0 {
             refused += 1;
-            assert!(-wait <= period, "{wait}");
+            assert!(-wait <= period * burst / count + 1, "{wait}");
         } else {
             assert!(wait <= longest + 1, "{wait}");
             at_once += i64::from(wait == 0);
-            turns.push(now + wait);
+            turns.push((now + wait, tokens));
         }
     }
     println!("{} turns, {at_once} at once, {refused} refused", turns.len());
     assert!(refused > 100 && at_once > 100 && turns.len() as i64 - at_once > 100);
     // Rounding up to a millisecond may bring a turn that is told later before one that was told earlier, by one.
-    assert!(turns.windows(2).all(|pair| pair[0] <= pair[1] + 1));
+    assert!(turns.windows(2).all(|pair| pair[0].0 <= pair[1].0 + 1));
     turns.sort_unstable();
-    for (first, begin) in turns.iter().enumerate() {
-        for (last, end) in turns.iter().enumerate().skip(first) {
+    for (first, (begin, _)) in turns.iter().enumerate() {
+        let mut taken = 0;
+        for (end, tokens) in &turns[first..] {
+            taken += tokens;
             let most = burst + (end - begin + 1) * count / period;
-            assert!((last - first + 1) as i64 <= most, "{} from {begin} to {end}", last - first + 1);
+            assert!(taken <= most, "{taken} from {begin} to {end}");
         }
     }
 }

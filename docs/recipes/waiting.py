@@ -21,14 +21,14 @@ class Queue:
         # As many as come back within the longest wait.
         self.waiting = longest * count // period
 
-    def turn(self):
-        """Takes the next turn. Returns the milliseconds until it comes: 0 is now."""
+    def turn(self, tokens=1):
+        """Takes the next turn, for up to `max_burst + 1` tokens. Returns the milliseconds until it comes: 0 is now."""
         limited, _, _, retry_after, reset_after = self.client.execute_command(
-            "CL.PTHROTTLE", self.key, self.max_burst + self.waiting, self.count, self.period
+            "CL.PTHROTTLE", self.key, self.max_burst + self.waiting, self.count, self.period, tokens
         )
         if limited:
             raise TooLong(retry_after)
-        # A turn comes when no more than max_burst + 1 tokens are missing, this one among them.
+        # A turn comes when no more than max_burst + 1 tokens are missing, its own among them.
         return max(reset_after - (self.max_burst + 1) * self.period // self.count, 0)
 
     def wait(self):
