@@ -466,6 +466,22 @@ fn the_script_for_servers_without_modules_answers_and_stores_as_the_module_does(
     assert!(limited > 1_000 && refunds > 1_000 && odd > 50);
 }
 
+/// A double has no number so near to it.
+#[test]
+fn the_script_leaves_a_token_that_is_a_nanosecond_short_of_ten_years() {
+    let (_clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    let script = redis::Script::new(&read("gcra.lua"));
+    for (short, remaining) in [(0, 3), (1, 2)] {
+        let tat = START + 700_000_000 * SECOND + short;
+        run::<()>(&mut connection, &format!("MSET module {tat} script {tat}")).unwrap();
+        let mut call = script.key("script");
+        let answer: [i64; 5] = call.arg(&["9", "1", "100000000", "0"]).invoke(&mut connection).unwrap();
+        assert_eq!(answer, throttle(&mut connection, "module 9 1 100000000 0"));
+        assert_eq!(answer[2], remaining);
+    }
+}
+
 #[test]
 fn the_script_refuses_what_the_module_refuses_and_what_it_cannot_do_exactly() {
     let server = Server::start();
