@@ -385,6 +385,14 @@ fn named_policies_change_for_all_in_one_command_and_go_with_the_data() {
         assert_eq!(error, "ERR no policy of that name", "{wrong}");
     }
 
+    // A function is no way around permissions.
+    run::<()>(&mut connection, "ACL SETUSER app on nopass ~user* +fcall").unwrap();
+    let mut app = server.connect();
+    run::<()>(&mut app, "AUTH app x").unwrap();
+    ask(&mut app, "user11 gold").unwrap_err();
+    run::<()>(&mut connection, "ACL SETUSER app +cl.throttle").unwrap();
+    assert_eq!(ask(&mut app, "user11 gold").unwrap()[..3], [0, 100, 99]);
+
     // A table with a mistake in it is refused, and the old one stays.
     load_function(&mut connection, &library.replace("{99, 100, 60}", "{99, 100, 60")).unwrap_err();
     assert_eq!(ask(&mut connection, "user8 gold").unwrap()[..3], [0, 100, 99]);

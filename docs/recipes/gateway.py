@@ -53,7 +53,8 @@ class Call:
 
 
 if __name__ == "__main__":
-    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1)
+    # A call that is tried again by itself would take again.
+    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1, retry=None)
     gateway = Gateway(client)
     with gateway.admitted("alice", 8_000) as first, gateway.admitted("alice", 8_000) as second:
         try:

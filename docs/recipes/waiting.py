@@ -36,7 +36,8 @@ class Queue:
 
 
 if __name__ == "__main__":
-    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1)
+    # A call that is tried again by itself would take again.
+    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1, retry=None)
     # One every 100 ms, two at once, and no call waits longer than 300 ms.
     queue = Queue(client, "printer", 1, 1, 100, 300)
     for name in "abcdef":
