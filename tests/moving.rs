@@ -27,7 +27,7 @@ fn a_limiter_of_dragonfly_goes_on_where_it_was() {
     assert_eq!(throttle(&mut new, "user123 9 5 3600 0")[..4], [0, 10, 6, -1]);
     let expires: i64 = run(&mut new, "PTTL user123").unwrap();
     let full = (read(&mut new).parse::<i64>().unwrap() - now()) / 1_000_000;
-    assert!((full - 100..=full + 2).contains(&expires), "{expires} ms, full again in {full}");
+    assert!((full..=full + 10_000).contains(&expires), "{expires} ms, full again in {full}");
 }
 
 #[test]

@@ -378,7 +378,7 @@ fn named_policies_change_for_all_in_one_command_and_go_with_the_data() {
         run(connection, &format!("FCALL throttle 1 {arguments}"))
     };
     assert_eq!(ask(&mut connection, "user123 gold").unwrap()[..3], [0, 100, 99]);
-    assert_eq!(ask(&mut connection, "user123 gold 9").unwrap()[..3], [0, 100, 90]);
+    assert_eq!(ask(&mut connection, "user124 gold 9").unwrap()[..3], [0, 100, 91]);
     assert_eq!(ask(&mut connection, "user7 free").unwrap()[..3], [0, 10, 9]);
     for wrong in ["user7 silver", "user7"] {
         let error = error_of(&mut connection, &format!("FCALL throttle 1 {wrong}"));
