@@ -1,5 +1,5 @@
-// Express, and a middleware that limits what comes after it. Beside node_redis.js (or ioredis.js, which has the same two
-// functions): [HTTP_PORT=8080] node express_app.js
+// Express, and a middleware that limits what comes after it.
+// Beside node_redis.js, or beside ioredis.js: [HTTP_PORT=8080] [CLIENT=./ioredis.js] node express_app.js
 
 const express = require('express');
 const { connect, throttle } = require(process.env.CLIENT ?? './node_redis.js');

@@ -1,4 +1,7 @@
-"""Rate limiting with redis-py's asyncio. As a program: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] python3 redis_asyncio.py"""
+"""Rate limiting with redis-py and asyncio.
+
+As a program: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] python3 redis_asyncio.py
+"""
 
 import asyncio
 import os
