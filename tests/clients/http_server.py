@@ -12,8 +12,6 @@ import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 # max_burst, count, period
 LIMITS = {"user": (9, 10, 60), "address": (2, 1, 60)}
@@ -29,9 +27,7 @@ FAIL = os.environ.get("FAIL", "open")
 
 def connect(port):
     """A client for all threads, which does not ask again by itself."""
-    return redis.Redis(
-        port=int(port), socket_connect_timeout=TIMEOUT, socket_timeout=TIMEOUT, retry=Retry(NoBackoff(), 0)
-    )
+    return redis.Redis(port=int(port), socket_connect_timeout=TIMEOUT, socket_timeout=TIMEOUT, retry=None)
 
 
 client = connect(os.environ.get("REDIS_PORT", 6379))

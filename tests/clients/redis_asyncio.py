@@ -8,8 +8,6 @@ import os
 import sys
 
 import redis.asyncio as redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 
 # How long a call waits for the server, in seconds, and for a connection of the pool.
 TIMEOUT = float(os.environ.get("TIMEOUT", 0.1))
@@ -25,7 +23,7 @@ def connect():
         timeout=TIMEOUT,
         socket_connect_timeout=TIMEOUT,
         socket_timeout=TIMEOUT,
-        retry=Retry(NoBackoff(), 0),
+        retry=None,
     )
     return redis.Redis(connection_pool=pool)
 

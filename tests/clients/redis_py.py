@@ -4,8 +4,6 @@ import os
 import sys
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 # How long a call waits for the server, in seconds.
 TIMEOUT = float(os.environ.get("TIMEOUT", 0.1))
@@ -19,7 +17,7 @@ def connect():
         port=int(os.environ.get("REDIS_PORT", 6379)),
         socket_connect_timeout=TIMEOUT,
         socket_timeout=TIMEOUT,
-        retry=Retry(NoBackoff(), 0),
+        retry=None,
     )
 
 
