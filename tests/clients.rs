@@ -38,6 +38,29 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// What an example may take that starts, and whose calls have no answer.
 const BOUND: Duration = Duration::from_secs(20);
 
+/// The answers, and each library's version as it was run.
+#[test]
+fn the_page_names_what_is_run() {
+    let page = fs::read_to_string([env!("CARGO_MANIFEST_DIR"), "docs/clients.md"].join("/")).unwrap();
+    let answers: Vec<_> = ANSWERS.lines().map(|line| format!("    {line}\n")).collect();
+    assert!(page.contains(&answers.concat()));
+    let cells: Vec<_> = page.lines().filter_map(|line| line.strip_prefix('|')?.split(" | ").last()).collect();
+    let names = |version: &str| cells.iter().any(|cell| cell.split([' ', ',', '|']).any(|word| word == version));
+    let lists = [path("requirements.txt"), path("package.json")].map(|list| fs::read_to_string(list).unwrap());
+    // fastapi==0.165.0, "express": "5.3.0", but uvicorn only serves what FastAPI answers.
+    let mut fetched: Vec<_> = lists[0].lines().filter_map(|line| line.split_once("==")).collect();
+    fetched.extend(lists[1].lines().filter_map(|line| line.trim().trim_matches(',').split_once(": ")).skip(3));
+    for (name, version) in fetched.iter().filter(|(name, _)| *name != "uvicorn") {
+        assert!(names(version.trim_matches('"')), "{name} {version}");
+    }
+    assert!(fetched.len() == 7, "{fetched:?}");
+    let lock = fs::read_to_string([env!("CARGO_MANIFEST_DIR"), "Cargo.lock"].join("/")).unwrap();
+    for crate_name in ["redis", "redis-cell-rs"] {
+        let (_, rest) = lock.split_once(&format!("name = \"{crate_name}\"\nversion = \"")).unwrap();
+        assert!(names(rest.split('"').next().unwrap()), "{crate_name}");
+    }
+}
+
 #[test]
 fn redis_py_decides_and_decides_in_time_without_an_answer() {
     for example in ["redis_py.py", "redis_asyncio.py"] {
@@ -508,9 +531,14 @@ impl Example {
         command
     }
 
-    /// What it prints.
+    /// What it prints, if it ends.
     fn output(&self, redis: u16) -> String {
-        output(self.command(redis))
+        let mut process = Process(self.command(redis).stdout(Stdio::piped()).spawn().unwrap());
+        let status = eventually(Duration::from_secs(120), || process.0.try_wait().unwrap());
+        assert!(status.is_some_and(|status| status.success()), "{self:?}: {status:?}");
+        let mut printed = String::new();
+        process.0.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
+        printed
     }
 }
 
@@ -647,6 +675,7 @@ impl Http {
     /// The status, the headers and the body, for a request with these headers.
     fn get(&self, target: &str, headers: &str) -> (u16, Vec<String>, String) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         write!(stream, "GET {target} HTTP/1.0\r\n{headers}\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
