@@ -279,21 +279,27 @@ fn an_http_server_shows_a_quota_from_a_replica_and_takes_nothing() {
     let mut replica = Server::start_with(&["--replicaof", "127.0.0.1", &primary.port.to_string()]);
     let alone = Http::start(&example, primary.port);
     let http = Http::start(&example.with("REPLICA_PORT", &replica.port.to_string()), primary.port);
-    let left = |remaining, retry_after, reset_after| {
-        let quota = format!(
-            "{{\"limit\": 3, \"remaining\": {remaining}, \"retry_after\": {retry_after}, \"reset_after\": {reset_after}}}\n"
-        );
-        (200, quota)
-    };
     let quota = |http: &Http| {
         let (status, _, body) = http.get("/quota", "");
         (status, body)
     };
-    for expected in [left(3, 0, 0), left(2, 0, 60), left(1, 0, 120), left(0, 60, 180)] {
+    for (remaining, retry_after, reset_after) in [(3, 0, 0), (2, 0, 60), (1, 0, 120), (0, 60, 180)] {
         for http in [&alone, &http, &alone, &http] {
             // The replica hears of a call after its answer.
-            let shown = eventually(BOUND, || Some(quota(http)).filter(|shown| *shown == expected));
-            assert!(shown.is_some(), "{expected:?}, not {:?}", quota(http));
+            let shown = eventually(BOUND, || {
+                let (status, body) = quota(http);
+                assert_eq!(status, 200);
+                let numbers = body.split(|letter: char| !letter.is_ascii_digit()).filter(|number| !number.is_empty());
+                let numbers: Vec<i64> = numbers.map(|number| number.parse().unwrap()).collect();
+                let [3, left, retry, reset] = numbers[..] else { panic!("{body}") };
+                let names = "\"limit\": 3, \"remaining\": LEFT, \"retry_after\": RETRY, \"reset_after\": RESET";
+                let numbered = names.replace("LEFT", &left.to_string()).replace("RETRY", &retry.to_string());
+                assert_eq!(body, format!("{{{}}}\n", numbered.replace("RESET", &reset.to_string())));
+                // Some seconds may have passed.
+                let about = |shown: i64, most: i64| (most - 30..=most).contains(&shown) && shown >= most.min(1);
+                (left == remaining && about(retry, retry_after) && about(reset, reset_after)).then_some(())
+            });
+            assert!(shown.is_some(), "{remaining}: {:?}", quota(http));
         }
         http.get("/", "");
     }
@@ -464,7 +470,7 @@ fn serves_in_time_without_redis(example: &Example) {
             let remaining = header("X-RateLimit-Remaining");
             let retry = header("Retry-After");
             match (status, remaining) {
-                (429, _) => assert!((58..=60).contains(&retry.unwrap()), "{headers:?}"),
+                (429, _) => assert!((30..=60).contains(&retry.unwrap()), "{headers:?}"),
                 (503, None) => assert_eq!(retry, Some(1), "{headers:?}"),
                 _ => assert_eq!((status, retry), (200, None), "{headers:?}"),
             }
@@ -579,8 +585,13 @@ fn debian_node(example: &str) -> Option<Example> {
         .then(|| Example::new("node", &[example]).with("NODE_PATH", folder))
 }
 
+/// Debian's npm is large: scripts/test does not install it.
 fn npm_node(example: &str) -> Option<Example> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    if !found(Command::new("npm").arg("--version")) {
+        println!("left out: npm is not installed");
+        return None;
+    }
     let folder = FOLDER.get_or_init(|| {
         fetched("npm", "package.json", |folder| {
             fs::copy(path("package.json"), folder.join("package.json")).unwrap();

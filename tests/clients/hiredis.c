@@ -2,6 +2,7 @@
  * [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] ./hiredis */
 
 #include <hiredis/hiredis.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +61,8 @@ static struct answer throttle(redisContext **context, const char *key, long long
 
 int main(void) {
     redisContext *context = NULL;
+    /* To write to a server that is gone is an error then, and not the end of the process. */
+    signal(SIGPIPE, SIG_IGN);
     /* Three at once and one a minute; the last call asks for four. */
     const long long quantities[] = {1, 1, 1, 1, 4};
     for (int i = 0; i < 5; i++) {

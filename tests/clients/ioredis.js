@@ -17,7 +17,6 @@ function connect() {
     // A call fails while there is no connection: kept for later, it would take later.
     enableOfflineQueue: false,
     // Sent again when the server is back, a call that had no answer would take again.
-    autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0,
     retryStrategy: (attempt) => Math.min(50 * attempt, 500),
   });
