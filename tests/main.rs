@@ -39,6 +39,7 @@ mod package;
 mod panics;
 mod persistence;
 mod pthrottle;
+mod readme;
 mod replication;
 mod reply;
 mod scripts;
