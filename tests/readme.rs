@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::clients::output;
+use crate::clients::{output, python};
 use crate::support::Server;
 
 fn read(file: &str) -> String {
@@ -14,16 +14,15 @@ fn read(file: &str) -> String {
 #[test]
 fn the_lines_of_python_admit_16_requests_and_answer_the_next_with_429_and_retry_after() {
     let server = Server::start();
-    let mut python = Command::new("python3");
-    python.arg("-c").arg(format!(
+    let mut requests = Command::new(python("readme.py", &server).get_program());
+    requests.args(["-B", "-c"]).arg(format!(
         "import readme, redis\n\
          readme.client = redis.Redis(port={})\n\
          for request in range(17):\n    print(readme.admit('user123'))",
         server.port
     ));
-    python.env("PYTHONPATH", format!("{}/tests/clients", env!("CARGO_MANIFEST_DIR")));
-    python.env("PYTHONDONTWRITEBYTECODE", "1");
-    let answers = output(python);
+    requests.env("PYTHONPATH", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients"));
+    let answers = output(requests);
     let answers: Vec<_> = answers.lines().collect();
     for (remaining, answer) in (0..16).rev().zip(&answers) {
         assert_eq!(*answer, format!("(200, {{'X-RateLimit-Remaining': {remaining}}})"));
