@@ -369,9 +369,9 @@ fn the_readme_is_short_and_names_each_server() {
 }
 
 #[test]
-fn the_readme_names_what_the_scripts_install() {
+fn the_pages_name_what_the_scripts_install() {
     let read = |file: &str| fs::read_to_string(Path::new(ROOT).join(file)).unwrap();
-    let readme = read("README.md");
+    let readme = read("README.md") + &read("docs/development.md");
     for script in ["scripts/run", "scripts/test"] {
         let script = read(script);
         let packages = script.lines().filter_map(|line| line.strip_prefix("scripts/setup "));

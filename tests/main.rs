@@ -40,6 +40,7 @@ mod panics;
 mod persistence;
 mod pthrottle;
 mod readme;
+mod refusals;
 mod replication;
 mod reply;
 mod scripts;
