@@ -71,7 +71,7 @@ fn the_server_knows_the_keys_of_a_call() {
 
 #[test]
 fn key_specs_say_that_keys_are_read_and_updated() {
-    needs("key permissions, Redis 7");
+    needs!("key permissions, Redis 7");
     let server = Server::start();
     for call in CALLS.into_iter().chain(["CL.MTHROTTLE a 1 2 3 4 b 1 2 3 4"]) {
         let keys: Vec<(String, Vec<String>)> =
@@ -135,7 +135,7 @@ fn the_categories_write_and_fast_grant_and_withdraw_the_commands() {
 
 #[test]
 fn a_key_has_to_be_granted_for_reading_and_writing_as_for_incr() {
-    needs("key permissions, Redis 7");
+    needs!("key permissions, Redis 7");
     let server = Server::start();
     for (permissions, granted) in [
         ("~key", true),

@@ -11,11 +11,10 @@ use std::process::{Command, Stdio};
 
 use redis::Connection;
 
-use crate::support::clock::Clock;
+use crate::support::clock::{Clock, START};
 use crate::support::random::Random;
 use crate::support::run;
 
-const START: i64 = 1_790_000_000_123_456_789;
 const MILLISECOND: i64 = 1_000_000;
 const MINUTE: i64 = 60_000 * MILLISECOND;
 

@@ -2,18 +2,17 @@
 
 #[allow(dead_code, reason = "main is for whoever copies the file")]
 mod redis_cell_rs;
-#[allow(dead_code, reason = "main is for whoever copies the file")]
-pub mod redis_rs;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ::redis_cell_rs::{AllowedDetails, BlockedDetails, Cmd, Key, Policy, Verdict};
 use redis::RedisResult;
 
+use crate::support::needs::needs;
+use crate::support::programs::{node, output, python, redis_rs};
 use crate::support::{Process, Server, run};
 
 /// What the examples print: three at once and one a minute, and a last call that asks for four.
@@ -27,14 +26,16 @@ const ANSWERS: &str = "\
 
 #[test]
 fn redis_py() {
+    needs!("python3-redis");
     let server = Server::start();
-    assert_eq!(output(python("redis_py.py", &server)), ANSWERS);
+    assert_eq!(output(&mut python("redis_py.py", &server)), ANSWERS);
 }
 
 #[test]
 fn node_redis() {
+    needs!("node-redis");
     let server = Server::start();
-    assert_eq!(output(node("node_redis.js", &server)), ANSWERS);
+    assert_eq!(output(&mut node("node_redis.js", &server)), ANSWERS);
 }
 
 #[test]
@@ -99,6 +100,7 @@ fn redis_cell_rs_verdicts_are_right_for_every_kind_of_key() {
 
 #[test]
 fn an_http_server_answers_200_and_429_with_headers() {
+    needs!("python3-redis");
     let server = Server::start();
     let http = Http::start(&mut python("http_server.py", &server));
     for (expected, (remaining, more_in)) in ANSWERS.lines().take(4).zip([(2, 60), (1, 120), (0, 180), (0, 60)]) {
@@ -119,6 +121,7 @@ fn an_http_server_answers_200_and_429_with_headers() {
 
 #[test]
 fn an_http_server_answers_in_time_when_redis_does_not() {
+    needs!("python3-redis");
     for (fail, expected) in [("open", (200, "Hello\n")), ("closed", (503, "Try again later\n"))] {
         let mut server = Server::start();
         let mut command = python("http_server.py", &server);
@@ -147,6 +150,7 @@ fn an_http_server_answers_in_time_when_redis_does_not() {
 /// A user by name, whoever is not logged in by address, and nobody by what he makes up.
 #[test]
 fn an_http_server_limits_a_user_and_an_address_behind_its_own_proxy() {
+    needs!("python3-redis");
     let server = Server::start();
     for proxy in ["127.0.0.1", "192.0.2.1"] {
         let mut command = python("http_server.py", &server);
@@ -176,50 +180,6 @@ fn an_http_server_limits_a_user_and_an_address_behind_its_own_proxy() {
 fn line<T: std::fmt::Display>((status, headers): (u16, Vec<(&str, T)>)) -> String {
     let headers: Vec<_> = headers.into_iter().map(|(name, value)| format!("{name}: {value}")).collect();
     format!("{status} {}", headers.join(", "))
-}
-
-/// Debian's own Python, which is the one that sees Debian's packages.
-pub fn python(example: &str, server: &Server) -> Command {
-    let program = "/usr/bin/python3";
-    let mut check = Command::new(program);
-    check.args(["-c", "import redis"]);
-    assert_installed("python3-redis", check);
-    let mut command = Command::new(program);
-    command.arg("-B").arg(path(example));
-    command.env("REDIS_PORT", server.port.to_string());
-    command
-}
-
-/// `NODE_PATH` is where Debian puts packages, for a Node.js that is not Debian's.
-fn node(example: &str, server: &Server) -> Command {
-    let new = || {
-        let mut command = Command::new("node");
-        command.env("NODE_PATH", "/usr/share/nodejs");
-        command
-    };
-    let mut check = new();
-    check.args(["-e", "require('redis')"]);
-    assert_installed("nodejs and node-redis", check);
-    let mut command = new();
-    command.arg(path(example));
-    command.env("REDIS_PORT", server.port.to_string());
-    command
-}
-
-fn path(example: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "tests/clients", example].iter().collect()
-}
-
-fn assert_installed(packages: &str, mut check: Command) {
-    let there = check.output().is_ok_and(|output| output.status.success());
-    assert!(there, "{packages} is not installed: see scripts/test");
-}
-
-/// What the program prints.
-pub fn output(mut command: Command) -> String {
-    let output = command.stderr(Stdio::inherit()).output().unwrap();
-    assert!(output.status.success(), "{:?}", output.status);
-    String::from_utf8(output.stdout).unwrap()
 }
 
 /// The HTTP example, on a free port, gone when dropped.

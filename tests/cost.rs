@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use redis::Value;
 
-use crate::support::needs::needs;
+use crate::support::needs::{SCRIPTS_TEST, needs};
 use crate::support::{Server, executable, info, module, run};
 
 const CHECKS: [&str; 7] = [
@@ -25,7 +25,8 @@ const CHECKS: [&str; 7] = [
 
 #[test]
 fn a_call_costs_little_more_than_a_set() {
-    needs("the server of its figures, Redis 7.0");
+    needs!("the server of its figures, Redis 7.0");
+    needs!(SCRIPTS_TEST);
     module();
     let bench = Command::new("scripts/bench")
         .arg("--instructions")

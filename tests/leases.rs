@@ -9,11 +9,10 @@ use std::time::{Duration, Instant};
 use lease::Lease;
 use redis::Connection;
 
-use crate::support::clock::Clock;
+use crate::support::clock::{Clock, START};
 use crate::support::random::Random;
 use crate::support::{Server, info, run};
 
-const START: i64 = 1_790_000_000_123_456_789;
 const MILLISECOND: i64 = 1_000_000;
 /// 5,000 at once and 100 a millisecond.
 const LIMIT: u64 = 5_000;

@@ -15,7 +15,7 @@ use crate::support::callbacks;
 use crate::support::needs::{debug_command, is_redis_6_2, snapshot_channel};
 use crate::support::random::Random;
 use crate::support::replication::{catch_up, replicate};
-use crate::support::traffic::under_load;
+use crate::support::traffic::{side_by_side, under_load};
 use crate::support::{Server, Snapshot, info, run, snapshot, wait_until};
 
 const CLIENTS: usize = 3;
@@ -86,12 +86,17 @@ fn assert_same(replica: &Server, primary: &Server) {
     let (expected, actual) = (keys(primary), keys(replica));
     assert!(!expected.is_empty());
     for (key, state) in &expected {
-        assert_eq!(actual.get(key), Some(state), "{:?}", str::from_utf8(key));
+        assert_eq!(
+            actual.get(key),
+            Some(state),
+            "the replica does not hold what the primary holds of {:?}",
+            str::from_utf8(key)
+        );
     }
-    assert_eq!(actual.len(), expected.len());
+    assert_eq!(actual.len(), expected.len(), "the replica has keys that the primary has not");
     let statistics: String = run(&mut replica.connect(), "INFO commandstats").unwrap();
     let called = |line: &&str| line.starts_with("cmdstat_cl.") && !line.contains(":calls=0,");
-    assert_eq!(statistics.lines().find(called), None, "the replica has run it");
+    assert_eq!(statistics.lines().find(called), None, "the replica was sent the call itself, not its effect");
 }
 
 /// Until the primary has forgotten that anybody ever listened.
@@ -104,8 +109,8 @@ fn wait_for_nobody(primary: &Server) {
 
 #[test]
 fn replicas_that_join_at_any_moment_hold_what_the_primary_holds() {
-    let mut random = Random::new(1);
-    for settings in snapshots() {
+    side_by_side(snapshots(), |settings| {
+        let mut random = Random::new(1);
         let primary = server(&settings);
         for _ in 0..2 {
             let replicas = [(); 3].map(|()| server(&settings));
@@ -129,13 +134,13 @@ fn replicas_that_join_at_any_moment_hold_what_the_primary_holds() {
             drop(replicas);
             wait_for_nobody(&primary);
         }
-    }
+    });
 }
 
 #[test]
 fn who_asks_for_a_snapshot_and_goes_leaves_the_next_one_nothing_wrong() {
-    let mut random = Random::new(2);
-    for settings in snapshots() {
+    side_by_side(snapshots(), |settings| {
+        let mut random = Random::new(2);
         let (primary, replica) = (server(&settings), server(&settings));
         under_changes(&primary, || {
             for _ in 0..5 {
@@ -151,7 +156,7 @@ fn who_asks_for_a_snapshot_and_goes_leaves_the_next_one_nothing_wrong() {
             pause(&mut random, 200);
         });
         assert_same(&replica, &primary);
-    }
+    });
 }
 
 #[test]
@@ -314,18 +319,24 @@ fn whoever_goes_on_from_where_it_never_was_is_sent_effects() {
     change(&mut connection, 0, 1);
     let length = second.read(&mut stream).unwrap();
     let sent = stream[..length].escape_ascii().to_string();
-    assert!(sent.contains("SET") && !sent.contains("CL."), "{sent}");
+    assert!(!sent.contains("CL."), "the replica was sent the call itself, not its effect: {sent}");
+    assert!(sent.contains("SET"), "the replica was not sent the effect of the call: {sent}");
 }
 
 #[test]
 fn a_file_that_is_turned_on_and_off_holds_what_the_server_holds() {
-    let mut random = Random::new(4);
+    // On its own, or within a transaction.
+    side_by_side([(false, 4), (true, 5)], |(in_transaction, seed)| turn_the_file_on_and_off(in_transaction, seed));
+}
+
+fn turn_the_file_on_and_off(in_transaction: bool, seed: u64) {
+    let mut random = Random::new(seed);
     let primary = server(&[debug_command(), &["--aof-use-rdb-preamble", "no"]].concat());
     let mut connection = primary.connect();
-    for round in 0..4 {
+    for round in 0..2 {
         under_changes(&primary, || {
             pause(&mut random, 200);
-            if round % 2 == 0 {
+            if !in_transaction {
                 run::<()>(&mut connection, "CONFIG SET appendonly yes").unwrap();
             } else {
                 // With calls before it and after it, in one transaction.
@@ -352,9 +363,9 @@ fn a_file_that_is_turned_on_and_off_holds_what_the_server_holds() {
         });
         let before = keys(&primary);
         run::<()>(&mut connection, "DEBUG LOADAOF").unwrap();
-        assert_eq!(keys(&primary), before, "round {round}");
+        assert_eq!(keys(&primary), before, "in a transaction: {in_transaction}, round {round}");
         let calls: Vec<_> = commands(&primary.folder).into_iter().filter(|words| words[0].starts_with("CL.")).collect();
-        assert_eq!(calls, Vec::<Vec<String>>::new());
+        assert_eq!(calls, Vec::<Vec<String>>::new(), "the AOF holds calls, not their effects");
         run::<()>(&mut connection, "CONFIG SET appendonly no").unwrap();
     }
 }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use redis::Value;
 
-use crate::support::needs::is_redis_6_2;
+use crate::support::needs::{SCRIPTS_TEST, is_redis_6_2, needs};
 use crate::support::{Server, module, module_command, run, throttle};
 
 #[test]
@@ -161,6 +161,7 @@ fn loading_it_twice_is_refused_and_harmless() {
 
 #[test]
 fn a_server_that_is_too_old_refuses_it_and_logs_what_it_needs() {
+    needs!(SCRIPTS_TEST);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/servers");
     let output = Command::new(script).arg("--too-old").stderr(Stdio::inherit()).output().unwrap();
     let servers = String::from_utf8(output.stdout).unwrap();

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::docs::blocks;
-use crate::support::needs::needs;
+use crate::support::needs::{SCRIPTS_TEST, needs};
+use crate::support::pages::blocks;
+use crate::support::programs::output;
 use crate::support::traffic::under_load;
 use crate::support::{COMMANDS, Process, Server, free_port, run, wait_until};
 
@@ -40,13 +41,6 @@ fn executables() -> PathBuf {
     Path::new(prometheus.trim_end()).parent().unwrap().to_path_buf()
 }
 
-fn output(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{command:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
-    text
-}
-
 /// On every server, and as a user who may do no more than the page says.
 #[test]
 fn the_exporters_user_reads_every_count_with_the_script() {
@@ -72,7 +66,8 @@ fn the_exporters_user_reads_every_count_with_the_script() {
 
 #[test]
 fn prometheus_gathers_the_counts_alerts_and_answers_the_dashboard() {
-    needs("Prometheus, and Redis 7.0 alone");
+    needs!("Prometheus, and Redis 7.0 alone");
+    needs!(SCRIPTS_TEST);
     let mut server = Server::start();
     create_exporter(&server);
     let executables = executables();
@@ -175,6 +170,7 @@ for panel in panels:
 /// By the page's line, for less than its ten seconds, while clients call as fast as they can.
 #[test]
 fn the_keys_that_are_limited_most_are_counted_under_load() {
+    needs!("redis-tools");
     let server = Server::start_with(&["--notify-keyspace-events", "Ed"]);
     let line = block("sh", "cl.limited");
     let line = line.replace("redis-cli", &format!("redis-cli -p {}", server.port)).replace("timeout 10 ", "timeout 6 ");

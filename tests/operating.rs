@@ -19,7 +19,7 @@ fn text(value: &Value) -> String {
 
 #[test]
 fn command_docs_explain_the_command_and_every_argument() {
-    needs("COMMAND DOCS, Redis 7");
+    needs!("COMMAND DOCS, Redis 7");
     let server = Server::start();
     let mut connection = server.connect();
     for command in COMMANDS {

@@ -125,7 +125,7 @@ fn whoever_is_told_of_a_call_may_delete_or_rewrite_its_keys() {
 /// there ends every server, and on Redis 8 one that rewrites it, as they do at the server's own `SET key value PX 1000`.
 #[test]
 fn whoever_is_told_of_a_new_key_may_let_it_expire() {
-    needs("an event for a new key, Redis 7");
+    needs!("an event for a new key, Redis 7");
     let (server, mut connection) = start(&[]);
     // Not at once, however slow the server: that would be DEL.
     run::<()>(&mut connection, "CB.DO new PEXPIRE % 1000").unwrap();

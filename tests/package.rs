@@ -5,8 +5,11 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
-use crate::docs::{blocks, dangling_links};
+use crate::support::needs::{SCRIPTS_TEST, needs};
+use crate::support::pages::{blocks, dangling_links};
+use crate::support::programs::output_and_errors as output;
 use crate::support::{Server, throttle};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -16,6 +19,7 @@ const MODULES: &str = "/usr/lib/redis/modules";
 /// By the lines of the README, for this machine's platform.
 #[test]
 fn the_archive_unpacks_into_a_folder_of_its_own_with_the_library_and_its_documents() {
+    needs!(SCRIPTS_TEST);
     let release = Release::new("archive");
     let archive = release.file(".tar.gz");
     let name = archive.file_name().unwrap().to_str().unwrap().strip_suffix(".tar.gz").unwrap();
@@ -46,6 +50,7 @@ fn the_archive_unpacks_into_a_folder_of_its_own_with_the_library_and_its_documen
 /// docs/platforms.md says how the image as a whole was tried.
 #[test]
 fn the_commands_of_the_containerfile_take_the_library_out_of_the_archive() {
+    needs!(SCRIPTS_TEST);
     let release = Release::new("container");
     let file = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/Containerfile")).unwrap();
     assert!(file.contains(&format!("\nARG VERSION={VERSION}\n")), "{file}");
@@ -81,6 +86,7 @@ fn the_commands_of_the_containerfile_take_the_library_out_of_the_archive() {
 
 #[test]
 fn the_licences_of_all_that_is_linked_in_come_along() {
+    needs!(SCRIPTS_TEST);
     let release = Release::new("licences");
     let mut unpack = Command::new("tar");
     unpack.args(["-xOf", release.file(".tar.gz").to_str().unwrap(), "--wildcards", "*/LICENSE"]);
@@ -104,6 +110,7 @@ fn the_licences_of_all_that_is_linked_in_come_along() {
 
 #[test]
 fn the_debian_package_is_installed_used_and_removed() {
+    needs!(SCRIPTS_TEST);
     let release = Release::new("debian");
     let package = release.file(".deb");
     let root = release.folder.join("root");
@@ -135,6 +142,7 @@ fn the_debian_package_is_installed_used_and_removed() {
 
 #[test]
 fn the_debian_package_depends_on_what_this_machine_has() {
+    needs!(SCRIPTS_TEST);
     let release = Release::new("depends");
     let mut depends = Command::new("dpkg-deb");
     depends.arg("--field").arg(release.file(".deb"));
@@ -151,6 +159,7 @@ fn the_debian_package_depends_on_what_this_machine_has() {
 /// From a copy of the sources, which keeps what it has compiled for the next time.
 #[test]
 fn a_release_made_again_in_another_folder_has_the_same_bytes() {
+    needs!(SCRIPTS_TEST);
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let copy = root.join("target/again");
     fs::create_dir_all(copy.join("target")).unwrap();
@@ -169,6 +178,7 @@ fn a_release_made_again_in_another_folder_has_the_same_bytes() {
 /// One is none of the four; for another, Rust has no standard library here, and rustup cannot fetch it.
 #[test]
 fn targets_that_cannot_be_made_are_named_and_the_others_are_made() {
+    needs!(SCRIPTS_TEST);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("targets-{}", std::process::id()));
     let tools = folder.join("tools");
     fs::create_dir_all(&tools).unwrap();
@@ -242,16 +252,32 @@ struct Release {
 }
 
 impl Release {
+    /// A copy of the one that the first test makes of these sources.
     fn new(name: &str) -> Self {
-        Self::from(Path::new(env!("CARGO_MANIFEST_DIR")), name)
+        static MADE: OnceLock<PathBuf> = OnceLock::new();
+        let made = MADE.get_or_init(|| {
+            let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("release");
+            let _ = fs::remove_dir_all(&folder);
+            package(Path::new(env!("CARGO_MANIFEST_DIR")), &folder);
+            folder
+        });
+        let release = Self::folder(name);
+        fs::create_dir_all(&release.folder).unwrap();
+        for file in fs::read_dir(made).unwrap().map(Result::unwrap) {
+            fs::copy(file.path(), release.folder.join(file.file_name())).unwrap();
+        }
+        release
     }
 
     fn from(sources: &Path, name: &str) -> Self {
+        let release = Self::folder(name);
+        package(sources, &release.folder);
+        release
+    }
+
+    fn folder(name: &str) -> Self {
         let name = format!("release-{}-{name}", std::process::id());
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        let mut package = Command::new(sources.join("scripts/package"));
-        output(package.arg("--folder").arg(&folder).env_remove("CARGO_TARGET_DIR"));
-        Self { folder }
+        Self { folder: Path::new(env!("CARGO_TARGET_TMPDIR")).join(name) }
     }
 
     /// The only file of this kind, after making sure that its sum is right.
@@ -271,6 +297,12 @@ impl Release {
         output(check.args(["--check", &sum]).current_dir(&self.folder));
         file.clone()
     }
+}
+
+/// By scripts/package, of these sources.
+fn package(sources: &Path, folder: &Path) {
+    let mut package = Command::new(sources.join("scripts/package"));
+    output(package.arg("--folder").arg(folder).env_remove("CARGO_TARGET_DIR"));
 }
 
 impl Drop for Release {
@@ -300,13 +332,4 @@ fn dpkg(root: &Path, action: &str, argument: &str) -> String {
             // dpkg asks for administrators' programs, which a user's path may lack.
             .env("PATH", format!("{path}:/usr/sbin:/sbin")),
     )
-}
-
-/// All that a command says, which has to succeed.
-fn output(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8(said).unwrap();
-    assert!(output.status.success(), "{command:?}: {said}");
-    said
 }

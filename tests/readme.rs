@@ -3,8 +3,9 @@
 use std::fs;
 use std::process::Command;
 
-use crate::clients::{output, python};
 use crate::support::Server;
+use crate::support::needs::needs;
+use crate::support::programs::{output, python};
 
 fn read(file: &str) -> String {
     fs::read_to_string(format!("{}/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap()
@@ -13,6 +14,7 @@ fn read(file: &str) -> String {
 /// The same lines as in the README: docs.rs compares them.
 #[test]
 fn the_lines_of_python_admit_16_requests_and_answer_the_next_with_429_and_retry_after() {
+    needs!("python3-redis");
     let server = Server::start();
     let mut requests = Command::new(python("readme.py", &server).get_program());
     requests.args(["-B", "-c"]).arg(format!(
@@ -22,7 +24,7 @@ fn the_lines_of_python_admit_16_requests_and_answer_the_next_with_429_and_retry_
         server.port
     ));
     requests.env("PYTHONPATH", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients"));
-    let answers = output(requests);
+    let answers = output(&mut requests);
     let answers: Vec<_> = answers.lines().collect();
     for (remaining, answer) in (0..16).rev().zip(&answers) {
         assert_eq!(*answer, format!("(200, {{'X-RateLimit-Remaining': {remaining}}})"));

@@ -1,12 +1,11 @@
 //! What a newcomer types first.
 
-use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use crate::support::needs::{SCRIPTS_TEST, needs};
 use crate::support::{eventually, free_port, module, run, throttle};
 
 /// The scripts find bash and sed, and nothing that could install, fetch, build or start anything.
@@ -38,60 +37,6 @@ fn help_only_shows_the_usage_and_an_unknown_option_is_an_error() {
     std::fs::remove_dir_all(tools).unwrap();
 }
 
-/// With two servers, on one of which a test fails, and without anything that scripts/test would install or start.
-#[test]
-fn scripts_test_ends_with_what_passed_failed_and_was_left_out() {
-    let tools = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("test-{}", std::process::id()));
-    let tool = |name: &str, script: &str| {
-        let path = tools.join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
-        path.into_os_string().into_string().unwrap()
-    };
-    let old = tool("old/redis-server", "echo Redis server v=6.2.14 sha=0");
-    let new = tool("new/valkey-server", "echo Valkey server v=9.0.1 sha=0");
-    tool("dpkg-query", "echo installed");
-    tool("shellcheck", "");
-    tool(
-        "cargo",
-        "case \"$SERVER $*\" in
-            *old*--skip\\ contexts::functions_call_it_like_lua*)
-                printf 'failures:\\n---- a::b stdout ----\\nfailures:\\n    a::b\\n    a::c\\n\\n'
-                echo 'test result: FAILED. 5 passed; 2 failed; 0 ignored; 0 measured; 1 filtered out'
-                exit 1 ;;
-            *old*|*functions*) exit 1 ;;
-            *' test '*) echo 'test result: ok. 7 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out' ;;
-        esac",
-    );
-    let run = |servers: &str| {
-        let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
-        let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/test"));
-        let output = command.env("PATH", path).env("SERVERS", servers).env_remove("SERVER").output().unwrap();
-        (output.status.code(), String::from_utf8(output.stdout).unwrap())
-    };
-
-    let (code, said) = run(&format!("{old} {new}"));
-    assert_eq!(code, Some(1), "{said}");
-    let line = |start: &str| said.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{said}"));
-    let old_line = line("Redis 6.2.14: 5 passed");
-    assert!(old_line.starts_with("Redis 6.2.14: 5 passed, failed: a::b a::c, left out: "), "{said}");
-    assert!(old_line.contains("contexts::functions_call_it_like_lua (needs functions, Redis 7)"), "{said}");
-    let new_line = line("Valkey 9.0.1: 7 passed, left out: ");
-    assert!(new_line.contains("scripts:: (look at no server, run with the first); cost::"), "{said}");
-    // Unit tests and two servers; shellcheck, format, clippy, the oldest Rust, the release build, the servers.
-    assert!(said.ends_with("\n25 passed, 2 failed\n"), "{said}");
-
-    let (code, said) = run(&new);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.ends_with("\n20 passed, 0 failed\n"), "{said}");
-
-    let (code, said) = run(&format!("{new} /nowhere"));
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.ends_with("\n19 passed, 1 failed\n"), "{said}");
-    std::fs::remove_dir_all(tools).unwrap();
-}
-
 /// Ctrl-C ends it, at the latest when the test ends.
 struct Running(Child);
 
@@ -112,18 +57,26 @@ impl Drop for Running {
 }
 
 #[test]
-fn what_is_left_out_on_some_server_is_a_test() {
+fn each_name_in_needs_and_slow_is_that_of_a_test() {
     let tests = Command::new(std::env::current_exe().unwrap()).arg("--list").output().unwrap();
     let tests = String::from_utf8(tests.stdout).unwrap();
-    for line in include_str!("needs.txt").lines().filter(|line| !line.starts_with('#')) {
-        let name = line.split_whitespace().next().unwrap();
+    let names = |list: &'static str| {
+        let lines = list.lines().filter(|line| !line.starts_with('#'));
+        lines.map(|line| line.split_whitespace().next().unwrap())
+    };
+    for name in names(include_str!("needs.txt")) {
         assert!(tests.contains(&format!("{name}: test\n")), "{name}");
+    }
+    // Of several, how they begin.
+    for name in names(include_str!("slow.txt")) {
+        assert!(tests.lines().any(|test| test.starts_with(name)), "{name}");
     }
 }
 
 /// On `redis-server`, whichever server the other tests run on.
 #[test]
 fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
+    needs!(SCRIPTS_TEST);
     module();
     let port = free_port();
     let temporary = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("run-{port}"));
@@ -170,6 +123,7 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
 
 #[test]
 fn scripts_run_says_ready_where_the_settings_put_the_server() {
+    needs!(SCRIPTS_TEST);
     module();
     let socket = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.socket", std::process::id()));
     let port = free_port().to_string();

@@ -1,5 +1,6 @@
 //! Clients that call while something happens to the server, and the mixture of calls that they make.
 
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -34,6 +35,18 @@ pub fn under_load<T, R: Send>(
         let answers = threads.into_iter().map(|thread| thread.join().unwrap());
         (answer, answers.collect())
     })
+}
+
+/// Runs `body` for each of these at the same time: tests wait for servers more than they compute.
+pub fn side_by_side<T: Send>(items: impl IntoIterator<Item = T>, body: impl Fn(T) + Sync) {
+    let body = &body;
+    thread::scope(|scope| {
+        let threads: Vec<_> = items.into_iter().map(|item| scope.spawn(move || body(item))).collect();
+        for thread in threads {
+            // With the message of what has failed.
+            thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        }
+    });
 }
 
 pub const MISTAKES: [&str; 4] =
