@@ -48,6 +48,7 @@ CONTESTANTS = [
     once("CL.THROTTLE second call, limited", LIMITED, LIMITED),
     once("CL.THROTTLE new key", ALLOWED),
     once("CL.THROTTLE expired key", ALLOWED, "CL.PTHROTTLE KEY 0 1 1"),
+    steady("CL.LOOK", f"CL.LOOK KEY {MANY}", ALLOWED),
     steady("CL.PTHROTTLE allowed", "CL.PTHROTTLE KEY 9999999 10 3600000", timed=False),
     steady("CL.CHARGE allowed", f"CL.CHARGE KEY {MANY} 1", timed=False),
     steady("CL.TAKE allowed", f"CL.TAKE KEY {MANY} 1", timed=False),

@@ -85,7 +85,7 @@ class Server:
     @contextlib.contextmanager
     def replica(self):
         """A replica of it, connected and served."""
-        replica = Server(self.module, ["--replicaof", f"127.0.0.1 {self.port}"], executable=self.executable)
+        replica = Server(self.module, ["--replicaof", "127.0.0.1", str(self.port)], executable=self.executable)
         try:
             while self.client.info("replication").get("slave0", {}).get("state") != "online":
                 time.sleep(0.05)
