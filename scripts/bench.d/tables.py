@@ -181,7 +181,7 @@ STEADY = {
     "second call": "CL.THROTTLE second call",
     "limited": "CL.THROTTLE limited",
     "second call, limited": "CL.THROTTLE second call, limited",
-    "look": "CL.LOOK",
+    "look": "CL.LOOK limited",
 }
 TWO = {"two limits": "CL.MTHROTTLE 2 limits allowed"}
 SET_NEW = {"SET PX, new key": "SET PX, new key"}
