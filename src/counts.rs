@@ -1,8 +1,8 @@
-//! How calls ended since the module was loaded, for `INFO`. Nothing is ever decided by them.
+//! How calls ended since the module was loaded, for `INFO`. They decide nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How a call ended that was answered.
+/// How an answered call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Allowed,
@@ -26,11 +26,6 @@ pub struct Counts {
 impl Counts {
     pub const fn new() -> Self {
         Self { allowed: Counter::new(), limited: Counter::new(), errors: Counter::new() }
-    }
-
-    /// Whether there was a call at all.
-    pub fn any(&self) -> bool {
-        [&self.allowed, &self.limited, &self.errors].iter().any(|counter| counter.get() > 0)
     }
 
     pub fn count<E>(&self, result: &Result<Outcome, E>) {

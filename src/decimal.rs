@@ -42,16 +42,16 @@ pub fn format(number: u64) -> [u8; MOMENT_DIGITS] {
     text.last_chunk().copied().unwrap_or_default()
 }
 
-/// A number below 10^19 as the server's commands take it: no zeros in front.
-pub struct Short([u8; MOMENT_DIGITS]);
+/// A number below 10^19 without zeros in front, as the server's commands take it.
+pub struct Trimmed([u8; MOMENT_DIGITS]);
 
-impl Short {
+impl Trimmed {
     pub fn new(number: u64) -> Self {
         Self(format(number))
     }
 }
 
-impl AsRef<[u8]> for Short {
+impl AsRef<[u8]> for Trimmed {
     fn as_ref(&self) -> &[u8] {
         let zeros = self.0.iter().take_while(|&&digit| digit == b'0').count();
         // One is left of 0.
@@ -61,7 +61,7 @@ impl AsRef<[u8]> for Short {
 
 /// The number that 1 to 9 digits spell, without zeros in front. The usual argument of a call is such.
 #[inline(always)]
-pub fn parse_short(text: &[u8]) -> Option<u32> {
+pub fn parse_small(text: &[u8]) -> Option<u32> {
     let (&first, rest) = text.split_first()?;
     let mut number = digit(first)?;
     if rest.is_empty() {
@@ -97,8 +97,17 @@ fn not_digits(digits: u64) -> u64 {
 
 /// The number that eight digits spell.
 ///
-/// Lanes of one word: eight digits become four numbers below 100, two below 10,000, one below 100,000,000, each step by
-/// one multiplication that adds every second lane to ten, a hundred or ten thousand times its neighbour.
+/// Lanes of one word: eight digits become four numbers below 100, two below 10,000, one below 100,000,000. Each step is
+/// one multiplication that adds every second lane to ten, a hundred or ten thousand times its neighbour. In bytes, the
+/// lowest first, as the text stands in memory:
+///
+/// ```text
+/// the text "12345678"       '1' '2' '3' '4' '5' '6' '7' '8'
+/// digits (xor '0')           1   2   3   4   5   6   7   8
+/// pairs, lanes of 2 bytes    12      34      56      78
+/// quads, lanes of 4 bytes    1234            5678
+/// the number                 12345678
+/// ```
 #[inline(always)]
 fn value(digits: u64) -> u64 {
     let pairs = (digits.wrapping_mul(10 << 8 | 1) >> 8) & 0x00ff_00ff_00ff_00ff;
@@ -147,9 +156,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_what_fmt_writes() {
+    fn a_number_is_written_as_the_standard_library_writes_it() {
         for number in some_below(100_000_000).chain(numbers().filter(|&number| number < 10_u64.pow(19))) {
-            assert_eq!(Short::new(number).as_ref(), number.to_string().as_bytes());
+            assert_eq!(Trimmed::new(number).as_ref(), number.to_string().as_bytes());
         }
     }
 
@@ -173,20 +182,20 @@ mod tests {
     }
 
     #[test]
-    fn a_short_number_is_read_or_left_to_the_server() {
+    fn a_small_number_is_read_and_any_other_is_left_to_the_server() {
         for number in some_below(1_000_000_000).chain(numbers()) {
             let text = number.to_string();
             let expected = (number < 1_000_000_000).then_some(number);
-            assert_eq!(parse_short(text.as_bytes()).map(u64::from), expected);
+            assert_eq!(parse_small(text.as_bytes()).map(u64::from), expected);
         }
         for text in ["", "00", "01", "-0", "-1", "+1", " 1", "1 ", "1/", "1:", "/1", ":1", "1\0"] {
-            assert_eq!(parse_short(text.as_bytes()), None, "{text}");
+            assert_eq!(parse_small(text.as_bytes()), None, "{text}");
         }
     }
 
     /// In one place, and in two places at once, as one must not make up for the other.
     #[test]
-    fn no_byte_but_a_digit_is_read_wherever_it_stands() {
+    fn a_moment_with_a_byte_that_is_no_digit_is_refused_wherever_it_stands() {
         for place in 0..MOMENT_DIGITS {
             for other in 0..=place {
                 let bytes = (0..=u8::MAX).filter(|byte| !byte.is_ascii_digit());

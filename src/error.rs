@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use crate::funnel;
 use crate::redis::ErrorReply;
 
 /// Why a call was refused. A refused call has changed nothing.
@@ -12,21 +13,19 @@ pub enum Error {
     WrongArity,
     #[error("ERR {0} is not an integer or out of range")]
     NotAnInteger(&'static str),
-    #[error("ERR {0} must be 0 or more")]
-    Negative(&'static str),
-    #[error("ERR {0} must be 1 or more")]
-    NotPositive(&'static str),
-    #[error("ERR count and period allow more than one token per nanosecond")]
-    TooFast,
-    #[error("ERR max_burst, count and period make a funnel that leaks beyond the year 2262")]
-    TooLarge,
-    #[error("ERR quantity makes a debt that leaks beyond the year 2262")]
-    DebtTooLong,
+    #[error("ERR {0} must be {1} or more")]
+    TooSmall(&'static str, i64),
+    /// The rule cannot decide it.
+    #[error("ERR {0}")]
+    Undecidable(#[from] funnel::Error),
     /// The text that the server's own commands reply with.
     #[error("WRONGTYPE Operation against a key holding the wrong kind of value")]
     WrongType,
     #[error("ERR the key holds no rate limiter state")]
     NotAState,
+    /// Clients that know this code, cluster clients above all, send the call again.
+    #[error("TRYAGAIN the key cannot be written at this moment")]
+    NotWritable,
     #[error("ERR {0} is missing")]
     Missing(&'static str),
     #[error("ERR key is the same as in group {0}")]

@@ -1,21 +1,22 @@
-//! The rule: a funnel that lets tokens through at a steady rate, decided by the generic cell rate algorithm (GCRA).
+//! The rule: a limiter that gives out tokens at a steady rate, decided by the generic cell rate algorithm (GCRA).
 //!
-//! Think of a funnel that holds `limit` tokens and leaks `count` of them every `period`:
+//! A limiter holds up to `limit` tokens, and `count` of them come back every `period`. The picture is a funnel: what is
+//! taken fills it, and it drains steadily. Others call the same a leaky bucket as a meter, or a token bucket.
 //!
-//! * **burst**: what an empty funnel takes at once. `limit` is `max_burst + 1` tokens: the one that every caller
-//!   expects to be let through, and `max_burst` more at the same moment.
-//! * **rate**: `count` tokens per `period`, the pace at which room comes back. 30 per 60 s makes room for one token
-//!   every 2 s, not for 30 at the end of each minute.
-//! * **quantity**: the tokens that one call asks for; 0 asks how full the funnel is, and a negative quantity gives
-//!   tokens back. A call takes all of them or none, or as many as there are, or all in any case: the funnel is then in
-//!   **debt**, and all others are limited until it has leaked.
+//! * **burst**: what a full limiter gives at once. `limit` is `max_burst + 1` tokens: the one that every caller expects
+//!   to get, and `max_burst` more at the same moment.
+//! * **rate**: `count` tokens per `period`, the pace at which they come back. 30 per 60 s is one token every 2 s, not 30
+//!   at the end of each minute.
+//! * **quantity**: the tokens that one call asks for. A call takes all of them or none, or as many as there are, or all
+//!   in any case: the limiter is then in **debt**, and calls are limited until the debt is paid. A quantity of 0 takes
+//!   nothing, and a negative one gives tokens back.
 //! * **remaining**: the most tokens that a next call, right now, would be allowed.
 //! * **retry_after**: how long a limited caller has to wait until the same call is allowed, if nobody else takes tokens.
-//! * **reset_after**: how long until the funnel is empty, so that the full burst is there again.
+//! * **reset_after**: how long until the limiter is full, so that the whole burst is there again.
 //!
-//! The whole state is one moment, the theoretical arrival time (TAT): when the funnel will be empty again. A call of
-//! `quantity` tokens moves it by the time they take to leak, the `increment`, and is allowed if that leaves it no
-//! further ahead than a full funnel takes to leak, the `tolerance`:
+//! The whole state is one moment, the theoretical arrival time (TAT): when the limiter will be full again. A call of
+//! `quantity` tokens moves it by the time in which so many come back, the `increment`. The call is allowed if that leaves
+//! the TAT no further ahead than the time in which all tokens come back, the `tolerance`:
 //!
 //! ```text
 //!         |<---------- tolerance --------->|
@@ -27,8 +28,8 @@
 //! ```
 //!
 //! Everything is whole nanoseconds, multiplied in 64 bits where the product fits, as it nearly always does, and in 128
-//! where it does not. How long a number of tokens takes to leak is rounded down, once per call, so that a call's
-//! rounding is under one nanosecond and in the caller's favour.
+//! where it does not. The time in which tokens come back is rounded down, once per call, so that a call's rounding is
+//! under one nanosecond and in the caller's favour.
 //!
 //! The GCRA is from ITU-T I.371 (and the ATM Forum's traffic management specification), there "virtual scheduling".
 
@@ -38,8 +39,6 @@
 )]
 
 use std::num::NonZero;
-
-use crate::error::Error;
 
 /// The rule against a second statement of it, on what the fuzzer has found.
 #[cfg(test)]
@@ -69,57 +68,59 @@ pub enum Unit {
     Milliseconds,
 }
 
-/// What may pass: `max_burst + 1` tokens at once, and `count` more every `period`.
+/// A limiter's numbers: `limit` tokens at once, and `count` more every `period`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
-    pub max_burst: u64,
+    /// `max_burst + 1`; at 0, every call that asks for a token is limited.
+    pub limit: u64,
     pub count: NonZero<u64>,
     /// In `unit`s.
     pub period: NonZero<u64>,
     pub unit: Unit,
 }
 
-/// A quota's funnel at one moment.
+/// A quota at one moment: what a call is decided by, together with the stored TAT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Funnel {
     now: Moment,
-    /// Tokens that it holds: 1 to 2^63 - 1.
+    /// Tokens that the limiter holds: 0 to 2^63 - 1.
     limit: u64,
-    /// Tokens that it leaks every `period`, at most one a nanosecond.
+    /// Tokens that come back every `period`, at most one a nanosecond.
     count: NonZero<u64>,
     /// In nanoseconds: 64 bits times 30.
     period: NonZero<u128>,
-    /// How long it takes to leak when full; `now + tolerance` is not after `Moment::LAST`.
+    /// The time in which all tokens come back; `now + tolerance` is not after `Moment::LAST`.
     tolerance: Span,
 }
 
 /// How a call takes tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taking {
-    /// All that it asks for, or none.
+    /// All that it asks for, or none: CL.THROTTLE.
     AllOrNone,
-    /// All that it asks for, if need be into debt.
+    /// All that it asks for, if need be into debt: CL.CHARGE.
     InAnyCase,
-    /// As many as there are, up to what it asks for.
+    /// As many as there are, up to what it asks for: CL.TAKE.
     UpTo,
+    /// None; it is told what a call that takes all or none would be: CL.LOOK.
+    Nothing,
 }
 
 /// What a call is told, and what it leaves behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
-    /// There was less than the call asked for; of a call that takes up to that many, nothing.
+    /// There were fewer tokens than the call asked for; of a call that takes up to that many, none.
     pub limited: bool,
-    /// Tokens that it took. None are taken by a look, by giving back, and by a call that asked for all or none and is
-    /// limited.
+    /// Tokens that it took. Looking and giving back take none, and neither does a limited call that takes all or none.
     pub taken: u64,
-    /// Tokens that the funnel holds: `max_burst + 1`.
+    /// Tokens that the limiter holds when it is full.
     pub limit: u64,
     /// Tokens that a next call would be allowed now: 0 to `limit`.
     pub remaining: u64,
-    /// None if the call got all that it asked for, or asks for all or none of more than `limit` and never will. Else how
-    /// long to wait until it is allowed, until the debt is paid, or until one more token is there.
+    /// How long to wait: until the call is allowed, until its debt is paid, or until one more token is there. None if all
+    /// was granted, or if it never can be.
     pub retry_after: Option<Span>,
-    /// How long until the funnel is empty.
+    /// How long until the limiter is full.
     pub reset_after: Span,
     /// What becomes of the stored state.
     pub change: Change,
@@ -131,8 +132,19 @@ pub enum Change {
     Nothing,
     /// This is the new TAT.
     Store(Moment),
-    /// The funnel is empty again, which needs no state.
+    /// The limiter is full again, which needs no state.
     Delete,
+}
+
+/// Why a call cannot be decided. The texts name the arguments of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error("count and period allow more than one token per nanosecond")]
+    TooFast,
+    #[error("max_burst, count and period make a funnel that leaks beyond the year 2262")]
+    TooLarge,
+    #[error("quantity makes a debt that leaks beyond the year 2262")]
+    DebtTooLong,
 }
 
 impl Moment {
@@ -164,20 +176,19 @@ impl Unit {
 }
 
 impl Quota {
-    /// The quota's funnel at `now`.
+    /// The quota at `now`.
     ///
-    /// Errors: `TooFast` if that is more than one token per nanosecond; `TooLarge` if `max_burst + 1` does not fit in
-    /// 63 bits, or if a funnel filled now would leak beyond the year 2262.
+    /// Errors: `TooFast` if that is more than one token per nanosecond; `TooLarge` if a limiter that is emptied now would
+    /// not be full again by the year 2262.
     #[inline(always)]
     pub fn at(self, now: Moment) -> Result<Funnel, Error> {
-        let Self { max_burst, count, .. } = self;
+        let Self { limit, count, .. } = self;
         let period = NonZero::<u128>::from(self.period).saturating_mul(self.unit.nanos().into());
         if NonZero::from(count) > period {
             return Err(Error::TooFast);
         }
-        let limit = max_burst.checked_add(1).ok_or(Error::TooLarge)?;
-        // No less than `limit`, at a token per nanosecond or slower: so that fits in 63 bits where this does.
-        let tolerance = time_to_leak(limit, count, period);
+        // At a token per nanosecond or slower, this is no less than `limit`, which so fits in 63 bits where this does.
+        let tolerance = refill_time(limit, count, period);
         if tolerance.0 > Moment::LAST.0 - now.0 {
             return Err(Error::TooLarge);
         }
@@ -186,79 +197,94 @@ impl Quota {
 }
 
 impl Funnel {
-    /// Decides a call of `quantity` tokens on the stored `tat`; none stands for an empty funnel. A negative quantity gives
+    /// Decides a call of `quantity` tokens on the stored `tat`; none stands for a full limiter. A negative quantity gives
     /// tokens back, however the call takes.
     ///
     /// Errors: `DebtTooLong` if a debt could only be paid beyond the year 2262.
     #[inline(always)]
     pub fn decide(&self, tat: Option<Moment>, taking: Taking, quantity: i64) -> Result<Verdict, Error> {
-        let backlog = self.backlog(tat);
+        let until_full = self.until_full(tat);
         let Ok(quantity) = u64::try_from(quantity) else {
-            return Ok(self.give_back(tat.is_some(), backlog, quantity.unsigned_abs()));
+            return Ok(self.give_back(tat.is_some(), until_full, quantity.unsigned_abs()));
         };
         match taking {
-            Taking::AllOrNone => Ok(self.take(backlog, quantity)),
-            Taking::InAnyCase => self.charge(backlog, quantity),
-            Taking::UpTo => Ok(self.take_up_to(backlog, quantity)),
+            Taking::AllOrNone => Ok(self.throttle(until_full, quantity)),
+            Taking::InAnyCase => self.charge(until_full, quantity),
+            Taking::UpTo => Ok(self.take(until_full, quantity)),
+            Taking::Nothing => Ok(self.look(until_full, quantity)),
         }
     }
 
-    /// What a call gets that takes nothing.
-    pub fn look(&self, tat: Option<Moment>) -> Verdict {
-        self.take(self.backlog(tat), 0)
+    /// What a call is told that would be allowed and takes nothing after all.
+    pub fn untouched(&self, tat: Option<Moment>) -> Verdict {
+        let until_full = self.until_full(tat);
+        Verdict { limited: false, ..self.refuse(until_full, self.remaining(until_full), None) }
     }
 
-    /// How long until the funnel is empty, if nothing more is taken.
+    /// How long until the limiter is full, if nothing more is taken.
     #[inline(always)]
-    fn backlog(&self, tat: Option<Moment>) -> Span {
+    fn until_full(&self, tat: Option<Moment>) -> Span {
         Span(tat.map_or(0, |tat| tat.0.saturating_sub(self.now.0)))
     }
 
+    /// All or none.
     #[inline(always)]
-    fn take(&self, backlog: Span, quantity: u64) -> Verdict {
-        // More than the funnel holds can never pass, however long the caller waits.
+    fn throttle(&self, until_full: Span, quantity: u64) -> Verdict {
+        // More than the limiter ever holds never passes, however long the caller waits.
         if quantity > self.limit {
-            return self.limited(backlog, self.remaining(backlog), None);
+            return self.refuse(until_full, self.remaining(until_full), None);
         }
         // As the quantity is within the limit, its time is within the tolerance.
-        let increment = self.time_to_leak(quantity);
-        let room = self.tolerance.0 - increment.0;
-        if backlog.0 > room {
-            // Where there is no room for one, none remain.
-            let remaining = if quantity == 1 { 0 } else { self.remaining(backlog) };
-            return self.limited(backlog, remaining, Some(Span(backlog.0 - room)));
+        let increment = self.refill_time(quantity);
+        let latest = self.tolerance.0 - increment.0;
+        if until_full.0 > latest {
+            // Where one token is too many, none remain.
+            let remaining = if quantity == 1 { 0 } else { self.remaining(until_full) };
+            return self.refuse(until_full, remaining, Some(Span(until_full.0 - latest)));
         }
-        self.taken(backlog, quantity, increment)
+        self.grant(until_full, quantity, increment)
     }
 
+    /// All, if need be into debt.
     #[inline(always)]
-    fn charge(&self, backlog: Span, quantity: u64) -> Result<Verdict, Error> {
-        let increment = self.time_to_leak(quantity);
+    fn charge(&self, until_full: Span, quantity: u64) -> Result<Verdict, Error> {
+        let increment = self.refill_time(quantity);
         let time_left = Moment::LAST.0 - self.now.0;
-        if backlog.0.checked_add(increment.0).is_none_or(|reset_after| reset_after > time_left) {
+        if until_full.0.checked_add(increment.0).is_none_or(|reset_after| reset_after > time_left) {
             return Err(Error::DebtTooLong);
         }
-        let verdict = self.taken(backlog, quantity, increment);
+        let verdict = self.grant(until_full, quantity, increment);
         let debt = verdict.reset_after.0.saturating_sub(self.tolerance.0);
         Ok(Verdict { limited: debt > 0, retry_after: (debt > 0).then_some(Span(debt)), ..verdict })
     }
 
+    /// As many as there are.
     #[inline(always)]
-    fn take_up_to(&self, backlog: Span, quantity: u64) -> Verdict {
-        let taken = quantity.min(self.remaining(backlog));
-        let verdict = self.taken(backlog, taken, self.time_to_leak(taken));
+    fn take(&self, until_full: Span, quantity: u64) -> Verdict {
+        let taken = quantity.min(self.remaining(until_full));
+        let verdict = self.grant(until_full, taken, self.refill_time(taken));
         if taken == quantity {
             return verdict;
         }
-        let one_more = verdict.reset_after.0 + self.time_to_leak(1).0;
-        let wait = Span(one_more.saturating_sub(self.tolerance.0));
-        Verdict { limited: taken == 0, retry_after: Some(wait), ..verdict }
+        // A limit of 0 never has one more; under any other, one comes back within the tolerance.
+        let wait = (self.limit > 0).then(|| {
+            let one_more = verdict.reset_after.0 + self.refill_time(1).0;
+            Span(one_more.saturating_sub(self.tolerance.0))
+        });
+        Verdict { limited: taken == 0, retry_after: wait, ..verdict }
     }
 
-    /// The tokens are poured in.
+    /// None: what a call for all or none would be told, of the limiter as it is.
     #[inline(always)]
-    fn taken(&self, backlog: Span, tokens: u64, increment: Span) -> Verdict {
-        let reset_after = Span(backlog.0 + increment.0);
+    fn look(&self, until_full: Span, quantity: u64) -> Verdict {
+        let Verdict { limited, retry_after, .. } = self.throttle(until_full, quantity);
+        Verdict { limited, ..self.refuse(until_full, self.remaining(until_full), retry_after) }
+    }
+
+    /// So many tokens are taken.
+    #[inline(always)]
+    fn grant(&self, until_full: Span, tokens: u64, increment: Span) -> Verdict {
+        let reset_after = Span(until_full.0 + increment.0);
         Verdict {
             limited: false,
             taken: tokens,
@@ -270,12 +296,26 @@ impl Funnel {
         }
     }
 
-    /// Never limited, and never more than an empty funnel. What was taken by one call and given back by another leaves
-    /// the TAT as it was, as both are rounded alike.
+    /// No token is taken.
+    #[inline(always)]
+    fn refuse(&self, until_full: Span, remaining: u64, retry_after: Option<Span>) -> Verdict {
+        Verdict {
+            limited: true,
+            taken: 0,
+            limit: self.limit,
+            remaining,
+            retry_after,
+            reset_after: until_full,
+            change: Change::Nothing,
+        }
+    }
+
+    /// Never limited, and never makes more than a full limiter. What one call took and another gives back leaves the TAT
+    /// as it was, as both are rounded alike.
     #[cold]
-    fn give_back(self, stored: bool, backlog: Span, quantity: u64) -> Verdict {
-        let decrement = self.time_to_leak(quantity);
-        let reset_after = Span(backlog.0.saturating_sub(decrement.0));
+    fn give_back(self, stored: bool, until_full: Span, quantity: u64) -> Verdict {
+        let decrement = self.refill_time(quantity);
+        let reset_after = Span(until_full.0.saturating_sub(decrement.0));
         Verdict {
             limited: false,
             taken: 0,
@@ -291,51 +331,38 @@ impl Funnel {
         }
     }
 
-    /// The state of a funnel that will be empty in this time, which is known to end by `Moment::LAST`.
+    /// The state of a limiter that will be full in this time, which is known to end by `Moment::LAST`.
     #[inline(always)]
     fn store(&self, reset_after: Span) -> Change {
         Change::Store(Moment(self.now.0 + reset_after.0))
     }
 
-    #[inline(always)]
-    fn limited(&self, backlog: Span, remaining: u64, retry_after: Option<Span>) -> Verdict {
-        Verdict {
-            limited: true,
-            taken: 0,
-            limit: self.limit,
-            remaining,
-            retry_after,
-            reset_after: backlog,
-            change: Change::Nothing,
-        }
-    }
-
-    /// The most tokens whose time to leak fits between a backlog and the tolerance.
+    /// The most tokens that come back between `until_full` and the tolerance.
     ///
-    /// `floor(r * period / count) <= room` is `r * period < (room + 1) * count` in whole numbers, so the largest such
-    /// `r` is `((room + 1) * count - 1) / period`, rounded down.
+    /// `floor(r * period / count) <= span` is `r * period < (span + 1) * count` in whole numbers, so the largest such
+    /// `r` is `((span + 1) * count - 1) / period`, rounded down.
     #[inline(always)]
-    fn remaining(&self, backlog: Span) -> u64 {
-        let Some(room) = self.tolerance.0.checked_sub(backlog.0) else { return 0 };
-        let (room, count) = (room + 1, self.count.get());
-        let tokens = match (NonZero::<u64>::try_from(self.period), room.checked_mul(count)) {
+    fn remaining(&self, until_full: Span) -> u64 {
+        let Some(span) = self.tolerance.0.checked_sub(until_full.0) else { return 0 };
+        let (span, count) = (span + 1, self.count.get());
+        let tokens = match (NonZero::<u64>::try_from(self.period), span.checked_mul(count)) {
             (Ok(period), Some(product)) => (product - 1) / period,
             _ => {
-                let product = u128::from(room) * u128::from(count);
+                let product = u128::from(span) * u128::from(count);
                 u64::try_from((product - 1) / self.period).unwrap_or(u64::MAX)
             }
         };
         tokens.min(self.limit)
     }
 
-    fn time_to_leak(&self, tokens: u64) -> Span {
-        time_to_leak(tokens, self.count, self.period)
+    fn refill_time(&self, tokens: u64) -> Span {
+        refill_time(tokens, self.count, self.period)
     }
 }
 
-/// `floor(tokens * period / count)`, or 2^64 - 1 if it is more.
+/// The time in which so many tokens come back: `floor(tokens * period / count)`, or 2^64 - 1 if it is more.
 #[inline(always)]
-fn time_to_leak(tokens: u64, count: NonZero<u64>, period: NonZero<u128>) -> Span {
+fn refill_time(tokens: u64, count: NonZero<u64>, period: NonZero<u128>) -> Span {
     if let Ok(period) = u64::try_from(period.get())
         && let Some(product) = tokens.checked_mul(period)
     {

@@ -1,23 +1,22 @@
-//! Several limits in one decision, top to bottom: arguments, funnels, states, replies.
+//! Several limiters in one decision, top to bottom: arguments, states, decisions, reply.
 
 use crate::counts::Outcome;
 use crate::error::{CommandError, Error};
-use crate::funnel::{Change, Moment, Taking, Unit, Verdict};
+use crate::funnel::{Change, Moment, Taking, Unit};
+use crate::limit::{Request, announce, reply};
 use crate::redis::{Argument, Context, now};
 use crate::state;
-use crate::throttle::{Request, announce, reply};
 
-/// The arguments of one limit, by name.
+/// The arguments of one limiter, by name.
 const GROUP: [&str; 5] = ["key", "max_burst", "count", "period", "quantity"];
 
 /// `CL.MTHROTTLE`, or by its unit `CL.MPTHROTTLE key max_burst count period quantity [key … quantity ...]`
 ///
-/// Decides several limits as one: if each allows its quantity, each takes it; if any is limited, none is touched.
-/// A negative quantity gives tokens back.
-/// Keys differ from each other; in a cluster they share a hash tag.
+/// Decides several limiters as one: if each allows its quantity, the call takes from each; if any is limited, it takes
+/// from none. A negative quantity gives tokens back. Keys differ from each other; in a cluster they share a hash tag.
 ///
-/// Replies with 0 if all allow or 1 if not, followed by five integers for each limit, in order, as `CL.THROTTLE`
-/// would reply. Where the whole is limited, a limit that had room shows what it holds, with nothing taken.
+/// Replies with 0 if all allow or 1 if not, followed by five integers for each limiter, in order, as `CL.THROTTLE`
+/// would reply. Where the whole is limited, a limiter that would have allowed shows what it holds, with nothing taken.
 pub fn mthrottle(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
     let arguments = match arguments {
         [_, arguments @ ..] if arguments.len() >= GROUP.len() => arguments,
@@ -26,48 +25,49 @@ pub fn mthrottle(context: &Context, arguments: &[Argument], unit: Unit) -> Resul
     let now = Moment(now());
     let requests = in_groups(arguments.chunks(GROUP.len()), |group| match group {
         [key, max_burst, count, period, quantity] => {
-            Request::parse(key, [max_burst, count, period], unit, Some(quantity), Taking::AllOrNone, now)
+            Request::parse(key, [max_burst, count, period], Some(quantity), Taking::AllOrNone, unit, now)
         }
         incomplete => Err(Error::Missing(GROUP.get(incomplete.len()).copied().unwrap_or_default())),
     })?;
     refuse_same_keys(&requests)?;
 
-    // Every key is read before any is written, and closed before the next is opened: opening one may expire it, which may
-    // run other modules' code, and that code may delete the keys that are open.
-    let mut open = None;
-    let mut limits = in_groups(requests, |request| {
-        drop(open.take());
-        let tat = state::read(open.insert(context.open_key(request.key)))?;
+    // Read every key before the first is written, and close each before the next is opened: opening a key may expire it,
+    // which may run another module's callback, which may delete the keys that are open.
+    let mut last = None;
+    let mut decisions = in_groups(requests, |request| {
+        drop(last.take());
+        let tat = state::read(last.insert(state::open(context, request.key)?))?;
         let verdict = request.funnel.decide(tat, Taking::AllOrNone, request.quantity)?;
         Ok((request, tat, verdict))
     })?;
-    let limited = limits.iter().any(|(_, _, verdict)| verdict.limited);
-    // The last is still open, so it is the first to be written.
-    for (request, tat, verdict) in limits.iter_mut().rev() {
-        let read = open.take();
-        if !limited {
-            if verdict.change != Change::Nothing {
-                state::write(read.unwrap_or_else(|| context.open_key(request.key)), verdict.change);
+    let limited = decisions.iter().any(|(_, _, verdict)| verdict.limited);
+    // The last key is still open, so it is the first to be written.
+    for (request, tat, verdict) in decisions.iter_mut().rev() {
+        let open = last.take();
+        if limited {
+            if !verdict.limited {
+                *verdict = request.funnel.untouched(*tat);
             }
-        } else if !verdict.limited {
-            // Shown as it is, and not as one of the limits that refuse.
-            let look = request.funnel.look(*tat);
-            *verdict = Verdict { limited: false, retry_after: None, ..look };
+        } else if verdict.change != Change::Nothing {
+            // A key that could be written a moment ago can be now: servers decide that before they run a command.
+            if let Some(key) = open.or_else(|| state::open(context, request.key).ok()) {
+                state::write(key, verdict.change);
+            }
         }
     }
-    for (request, _, verdict) in &limits {
+    for (request, _, verdict) in &decisions {
         announce(context, request, verdict);
     }
 
-    context.reply_array(limits.len().saturating_add(1));
+    context.reply_array(decisions.len().saturating_add(1));
     context.reply_integer(limited.into());
-    for (_, _, verdict) in &limits {
+    for (_, _, verdict) in &decisions {
         reply(context, verdict.limited.into(), verdict, unit);
     }
     Ok(Outcome::of(limited))
 }
 
-/// Does the same for each group; an error says for which.
+/// Does the same for each group of arguments; an error says for which.
 fn in_groups<G, T>(
     groups: impl IntoIterator<Item = G>,
     mut each: impl FnMut(G) -> Result<T, Error>,
@@ -79,7 +79,7 @@ fn in_groups<G, T>(
         .collect()
 }
 
-/// One key cannot be two limits of one call: what the first takes, the second would not see.
+/// One key cannot be two limiters of one call: the second would not see what the first takes.
 fn refuse_same_keys(requests: &[Request]) -> Result<(), CommandError> {
     // Sorted, so that no number of groups makes this slow.
     let mut keys: Vec<_> = requests.iter().map(|request| request.key.bytes()).zip(1..).collect();

@@ -1,9 +1,25 @@
-//! A limiter's state: the TAT as decimal text in a native string, which expires when the funnel is empty.
+//! A limiter's state: the TAT as decimal text in a native string, which expires when the limiter is full.
 
 use crate::decimal;
 use crate::error::Error;
 use crate::funnel::{Change, Moment, Unit};
-use crate::redis::{Key, Value};
+use crate::redis::{Argument, Context, Key, Value, WritableKey};
+
+/// Opens a limiter's key for reading and writing, whether it exists or not.
+///
+/// Errors: `NotWritable` if the server does not let the key be written now.
+#[inline(always)]
+pub fn open<'a>(context: &'a Context, name: &'a Argument) -> Result<WritableKey<'a>, Error> {
+    context.open_key(name).ok_or(Error::NotWritable)
+}
+
+/// The TAT that is stored at a key, which is opened for reading alone; none if there is no key.
+///
+/// Errors: as `read`.
+#[inline(always)]
+pub fn peek(context: &Context, name: &Argument) -> Result<Option<Moment>, Error> {
+    context.open_key_to_read(name).map_or(Ok(None), |key| read(&key))
+}
 
 /// The stored TAT; none if there is no key.
 ///
@@ -20,15 +36,12 @@ pub fn read(key: &Key) -> Result<Option<Moment>, Error> {
     }
 }
 
-/// Stores a TAT until it has passed, and closes the key: it expires at the first whole millisecond that is not before it.
+/// Stores a TAT and closes the key. The key expires when the TAT has passed: at the first whole millisecond not before it.
 #[inline(always)]
-pub fn write(key: Key, change: Change) {
+pub fn write(key: WritableKey, change: Change) {
     match change {
         Change::Nothing => {}
-        Change::Store(tat) => {
-            let expire_at = tat.since_epoch().round_up(Unit::Milliseconds);
-            key.set(&decimal::format(tat.0), expire_at, || decimal::Short::new(expire_at));
-        }
+        Change::Store(tat) => key.set(&decimal::format(tat.0), tat.since_epoch().round_up(Unit::Milliseconds)),
         Change::Delete => key.delete(),
     }
 }

@@ -142,7 +142,7 @@ fn an_error_names_the_group_and_the_argument_and_changes_nothing() {
         ("b 4 x 60 1", "ERR count is not an integer or out of range (group 2)"),
         ("b 4 1 x 1", "ERR period is not an integer or out of range (group 2)"),
         ("b 4 1 60 x", "ERR quantity is not an integer or out of range (group 2)"),
-        ("b -1 1 60 1", "ERR max_burst must be 0 or more (group 2)"),
+        ("b -2 1 60 1", "ERR max_burst must be -1 or more (group 2)"),
         ("b 4 0 60 1", "ERR count must be 1 or more (group 2)"),
         ("b 4 1 0 1", "ERR period must be 1 or more (group 2)"),
         ("b 4 1000000001 1 1", "ERR count and period allow more than one token per nanosecond (group 2)"),

@@ -35,34 +35,42 @@ fn any_quantity() -> impl Strategy<Value = i64> {
 }
 
 fn quota() -> impl Strategy<Value = Quota> {
-    quota_of(magnitude(0), magnitude(1), magnitude(1))
+    quota_of(any_limit(), magnitude(1), magnitude(1))
+}
+
+/// 0 to 2^63: a `max_burst` of -1 to 2^63 - 1.
+fn any_limit() -> impl Strategy<Value = u64> {
+    prop_oneof![8 => magnitude(0).prop_map(|max_burst| max_burst + 1), 1 => Just(0)]
 }
 
 fn quota_of(
-    max_burst: impl Strategy<Value = u64>,
+    limit: impl Strategy<Value = u64>,
     count: impl Strategy<Value = u64>,
     period: impl Strategy<Value = u64>,
 ) -> impl Strategy<Value = Quota> {
     let unit = prop_oneof![Just(Unit::Seconds), Just(Unit::Milliseconds)];
-    (max_burst, count, period, unit).prop_map(|(max_burst, count, period, unit)| Quota {
-        max_burst,
+    (limit, count, period, unit).prop_map(|(limit, count, period, unit)| Quota {
+        limit,
         count: NonZero::new(count).unwrap(),
         period: NonZero::new(period).unwrap(),
         unit,
     })
 }
 
-/// Quotas that make a funnel, at a `now` that leaves room for a history.
+/// Quotas of limiters that there are, at a `now` that leaves time for a history. Round numbers, whose tokens come back
+/// at whole nanoseconds, are among them: there a boundary is met exactly.
 fn valid_quota() -> impl Strategy<Value = (Quota, u64)> {
     let usual = quota_of(0..1_000_u64, 1..100_000_u64, 1..100_000_u64);
+    let power_of_ten = || (0..10_u32).prop_map(|power| 10_u64.pow(power));
+    let round = quota_of(power_of_ten(), power_of_ten(), prop::sample::select(vec![1_u64, 60, 3_600, 86_400]));
     let now = prop_oneof![Just(1_800_000_000_000_000_000), 1..1_u64 << 62];
-    (prop_oneof![quota(), usual], now).prop_filter("no such funnel", |&(quota, now)| {
+    (prop_oneof![quota(), usual, round], now).prop_filter("no such limiter", |&(quota, now)| {
         quota.at(Moment(now)).is_ok_and(|funnel| funnel.tolerance.0 < 1 << 55)
     })
 }
 
-/// One step of a history: how the time moves, and how many tokens are asked for. Both as parts of what the funnel
-/// holds, so that short and long funnels alike come to be empty, half full and full.
+/// One step of a history: how the time moves, and how many tokens are asked for. Both as parts of what the limiter holds,
+/// so that limiters of short and long periods alike come to be full, half full and empty.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     pause: Pause,
@@ -92,7 +100,7 @@ enum Quantity {
 }
 
 fn any_taking() -> impl Strategy<Value = Taking> {
-    prop_oneof![Just(Taking::AllOrNone), Just(Taking::InAnyCase), Just(Taking::UpTo)]
+    prop_oneof![Just(Taking::AllOrNone), Just(Taking::InAnyCase), Just(Taking::UpTo), Just(Taking::Nothing)]
 }
 
 /// Of calls that take all or none.
@@ -144,7 +152,7 @@ fn play(quota: Quota, start: u64, steps: &[Step]) -> Vec<Call> {
             Pause::AlmostRetryAfter => told.saturating_sub(1),
         };
         let Ok(funnel) = quota.at(Moment(now)) else { break };
-        let remaining = funnel.throttle(tat, 0).remaining;
+        let remaining = funnel.decide_throttle(tat, 0).remaining;
         let quantity = match step.quantity {
             Quantity::Part(thousandths) => (i128::from(funnel.limit) * i128::from(thousandths) / 1_000) as i64,
             Quantity::Few(tokens) | Quantity::Any(tokens) => tokens,
@@ -157,6 +165,23 @@ fn play(quota: Quota, start: u64, steps: &[Step]) -> Vec<Call> {
         last = Some(verdict);
     }
     calls
+}
+
+/// A call as a user types it, and what it finds.
+fn typed(quota: Quota, now: u64, tat: Option<Moment>, taking: Taking, quantity: i64) -> String {
+    let prefix = if quota.unit == Unit::Milliseconds { "P" } else { "" };
+    let name = match taking {
+        Taking::AllOrNone => "THROTTLE",
+        Taking::InAnyCase => "CHARGE",
+        Taking::UpTo => "TAKE",
+        Taking::Nothing => "LOOK",
+    };
+    let Quota { limit, count, period, .. } = quota;
+    let found = match tat {
+        None => "no key".to_string(),
+        Some(tat) => format!("a key that is full {} ns from now", i128::from(tat.0) - i128::from(now)),
+    };
+    format!("CL.{prefix}{name} k {} {count} {period} {quantity} at {now} on {found}", i128::from(limit) - 1)
 }
 
 proptest! {
@@ -173,7 +198,7 @@ proptest! {
     ) {
         for Call { now, tat, taking, quantity, verdict } in play(quota, start, &steps) {
             let stated = asked(quota, now, taking, quantity).told(tat.map(|tat| tat.0.into()));
-            prop_assert_eq!(Ok(told(verdict)), stated);
+            prop_assert_eq!(Ok(told(verdict)), stated, "{}", typed(quota, now, tat, taking, quantity));
         }
     }
 
@@ -185,17 +210,38 @@ proptest! {
         let funnel = quota.at(Moment(now)).unwrap();
         let near_full = (now + funnel.tolerance.0).saturating_add_signed(offset);
         for tat in [tat, near_full] {
-            for quantity in [quantity, quantity % funnel.limit.cast_signed(), 0, 1, -1] {
+            for quantity in [quantity, quantity.checked_rem(funnel.limit.cast_signed()).unwrap_or(2), 0, 1, -1] {
                 let verdict = funnel.decide(Some(Moment(tat)), taking, quantity);
                 let stated = asked(quota, now, taking, quantity).told(Some(tat.into()));
-                prop_assert_eq!(verdict.map(told), stated.map_err(refused));
+                let call = typed(quota, now, Some(Moment(tat)), taking, quantity);
+                prop_assert_eq!(verdict.map(told), stated.map_err(refused), "{}", call);
+            }
+        }
+    }
+
+    /// At the moment at which one token more is there, a nanosecond before, and one after.
+    #[test]
+    fn a_token_remains_from_its_very_nanosecond_on(
+        (quota, now) in valid_quota(), tokens in prop_oneof![0..1_000_u64, magnitude(0)], from_the_top in any::<bool>(),
+        taking in any_taking(),
+    ) {
+        let funnel = quota.at(Moment(now)).unwrap();
+        let few = tokens.checked_rem(quota.limit).unwrap_or(0);
+        let tokens = if from_the_top { quota.limit - few } else { few };
+        let boundary = now + (funnel.tolerance.0 - funnel.refill_time(tokens).0);
+        for tat in [boundary - 1, boundary, boundary + 1] {
+            for quantity in [0, 1, tokens.cast_signed() - 1, tokens.cast_signed(), tokens.cast_signed() + 1] {
+                let verdict = funnel.decide(Some(Moment(tat)), taking, quantity);
+                let stated = asked(quota, now, taking, quantity).told(Some(tat.into()));
+                let call = typed(quota, now, Some(Moment(tat)), taking, quantity);
+                prop_assert_eq!(verdict.map(told), stated.map_err(refused), "{}", call);
             }
         }
     }
 
     #[test]
-    fn a_funnel_is_refused_exactly_where_its_numbers_do_not_fit(quota in quota(), now in magnitude(0)) {
-        prop_assert_eq!(quota.at(Moment(now)).map(|_| ()), asked(quota, now, Taking::AllOrNone, 0).funnel().map_err(refused));
+    fn a_quota_is_refused_exactly_where_its_numbers_do_not_fit(quota in quota(), now in magnitude(0)) {
+        prop_assert_eq!(quota.at(Moment(now)).map(|_| ()), asked(quota, now, Taking::AllOrNone, 0).limiter().map_err(refused));
     }
 
     #[test]
@@ -204,8 +250,8 @@ proptest! {
             let (funnel, tat) = (quota.at(Moment(now)).unwrap(), after(tat, &verdict));
             prop_assert!(verdict.remaining <= verdict.limit);
             // A TAT beyond the tolerance limits even a look; no history of one quota gets there.
-            prop_assert!(!funnel.throttle(tat, verdict.remaining.cast_signed()).limited);
-            prop_assert!(funnel.throttle(tat, verdict.remaining.cast_signed() + 1).limited);
+            prop_assert!(!funnel.decide_throttle(tat, verdict.remaining.cast_signed()).limited);
+            prop_assert!(funnel.decide_throttle(tat, verdict.remaining.cast_signed() + 1).limited);
         }
     }
 
@@ -219,8 +265,8 @@ proptest! {
             prop_assert!(verdict.limited && wait > 0);
             // Time may run out in 2262.
             let Ok(funnel) = quota.at(Moment(now + wait)) else { continue };
-            prop_assert!(!funnel.throttle(tat, quantity).limited);
-            prop_assert!(quota.at(Moment(now + wait - 1)).unwrap().throttle(tat, quantity).limited);
+            prop_assert!(!funnel.decide_throttle(tat, quantity).limited);
+            prop_assert!(quota.at(Moment(now + wait - 1)).unwrap().decide_throttle(tat, quantity).limited);
         }
     }
 
@@ -229,8 +275,25 @@ proptest! {
         for Call { now, tat, verdict, .. } in play(quota, start, &steps) {
             if verdict.limited {
                 prop_assert_eq!(verdict.change, Change::Nothing);
-                let look = quota.at(Moment(now)).unwrap().throttle(tat, 0);
+                let look = quota.at(Moment(now)).unwrap().decide_throttle(tat, 0);
                 prop_assert_eq!((verdict.remaining, verdict.reset_after), (look.remaining, look.reset_after));
+            }
+        }
+    }
+
+    #[test]
+    fn a_look_is_the_call_of_that_nanosecond_and_leaves_it_as_it_was(
+        (quota, start) in valid_quota(), steps in history(), quantity in magnitude(0),
+    ) {
+        for Call { now, tat, .. } in play(quota, start, &steps) {
+            let funnel = quota.at(Moment(now)).unwrap();
+            for quantity in [0, 1, quantity.cast_signed()] {
+                let look = funnel.decide(tat, Taking::Nothing, quantity).unwrap();
+                let call = funnel.decide_throttle(tat, quantity);
+                prop_assert_eq!((look.limited, look.retry_after), (call.limited, call.retry_after));
+                let now = funnel.decide_throttle(tat, 0);
+                prop_assert_eq!((look.remaining, look.reset_after), (now.remaining, now.reset_after));
+                prop_assert_eq!((look.taken, look.change), (0, Change::Nothing));
             }
         }
     }
@@ -242,11 +305,11 @@ proptest! {
         for call in &plain {
             let funnel = quota.at(Moment(call.now)).unwrap();
             for _ in 0..2 {
-                let look = funnel.throttle(tat, 0);
+                let look = funnel.decide_throttle(tat, 0);
                 prop_assert_eq!(look.change, Change::Nothing);
                 tat = after(tat, &look);
             }
-            let verdict = funnel.throttle(tat, call.quantity);
+            let verdict = funnel.decide_throttle(tat, call.quantity);
             prop_assert_eq!(verdict, call.verdict);
             tat = after(tat, &verdict);
         }
@@ -282,21 +345,21 @@ proptest! {
         for Call { now, tat, verdict, .. } in play(quota, start, &steps) {
             let Change::Store(stored) = verdict.change else { continue };
             if verdict.taken > 0 {
-                let refund = quota.at(Moment(now)).unwrap().throttle(Some(stored), -verdict.taken.cast_signed());
+                let refund = quota.at(Moment(now)).unwrap().decide_throttle(Some(stored), -verdict.taken.cast_signed());
                 prop_assert_eq!(after(Some(stored), &refund), tat.filter(|tat| tat.0 > now));
             }
         }
     }
 
     #[test]
-    fn a_charge_is_a_call_that_passes_until_there_is_no_room(
+    fn a_charge_is_a_call_that_passes_until_no_token_is_left(
         (quota, start) in valid_quota(), steps in history_of(any_taking()),
     ) {
         for Call { now, tat, taking, quantity, verdict } in play(quota, start, &steps) {
             if taking != Taking::InAnyCase {
                 continue;
             }
-            let call = quota.at(Moment(now)).unwrap().throttle(tat, quantity);
+            let call = quota.at(Moment(now)).unwrap().decide_throttle(tat, quantity);
             prop_assert_eq!(verdict.limited, call.limited);
             if !verdict.limited {
                 prop_assert_eq!(verdict, call);
@@ -305,8 +368,8 @@ proptest! {
             // The debt is paid when a look passes again.
             let (tat, Span(wait)) = (after(tat, &verdict), verdict.retry_after.unwrap());
             let Ok(funnel) = quota.at(Moment(now + wait)) else { continue };
-            prop_assert!(!funnel.throttle(tat, 0).limited && wait > 0);
-            prop_assert!(quota.at(Moment(now + wait - 1)).unwrap().throttle(tat, 0).limited);
+            prop_assert!(!funnel.decide_throttle(tat, 0).limited && wait > 0);
+            prop_assert!(quota.at(Moment(now + wait - 1)).unwrap().decide_throttle(tat, 0).limited);
         }
     }
 
@@ -319,21 +382,21 @@ proptest! {
                 continue;
             }
             let funnel = quota.at(Moment(now)).unwrap();
-            let remaining = funnel.throttle(tat, 0).remaining;
+            let remaining = funnel.decide_throttle(tat, 0).remaining;
             prop_assert_eq!(verdict.taken, remaining.min(quantity.cast_unsigned()));
             if verdict.taken > 0 {
-                prop_assert_eq!(verdict.change, funnel.throttle(tat, verdict.taken.cast_signed()).change);
+                prop_assert_eq!(verdict.change, funnel.decide_throttle(tat, verdict.taken.cast_signed()).change);
             }
             let Some(Span(wait)) = verdict.retry_after else {
-                prop_assert_eq!(verdict.taken, quantity.cast_unsigned());
+                prop_assert!(verdict.taken == quantity.cast_unsigned() || verdict.limit == 0);
                 continue;
             };
             // One more is there at that very nanosecond.
             let tat = after(tat, &verdict);
             let Ok(funnel) = quota.at(Moment(now + wait)) else { continue };
-            prop_assert!(funnel.take_of(tat, i64::MAX).taken > 0);
+            prop_assert!(funnel.decide_take(tat, i64::MAX).taken > 0);
             if wait > 0 {
-                prop_assert_eq!(quota.at(Moment(now + wait - 1)).unwrap().take_of(tat, i64::MAX).taken, 0);
+                prop_assert_eq!(quota.at(Moment(now + wait - 1)).unwrap().decide_take(tat, i64::MAX).taken, 0);
             }
         }
     }
@@ -347,7 +410,7 @@ proptest! {
         for tat in [None, Some(Moment(tat))] {
             let verdict = funnel.decide(tat, taking, quantity).unwrap();
             prop_assert!(!verdict.limited && verdict.retry_after.is_none());
-            let next = funnel.throttle(after(tat, &verdict), verdict.limit.cast_signed());
+            let next = funnel.decide_throttle(after(tat, &verdict), verdict.limit.cast_signed());
             prop_assert!(verdict.remaining <= verdict.limit && after(tat, &verdict).is_none_or(|tat| tat.0 > now));
             prop_assert!(next.limited || next.remaining == 0);
         }

@@ -9,7 +9,7 @@ const SECOND: u64 = 1_000_000_000;
 const YEAR: u64 = 31_536_000;
 const MAX: u64 = i64::MAX.unsigned_abs();
 
-/// A funnel and its state, as a key holds it.
+/// A quota and its state, as a key holds it.
 struct Limiter {
     quota: Quota,
     tat: Option<Moment>,
@@ -22,7 +22,7 @@ impl Limiter {
 
     /// A call at so many nanoseconds after the start.
     fn take(&mut self, time: u64, quantity: i64) -> Verdict {
-        let verdict = self.quota.at(Moment(START + time)).unwrap().throttle(self.tat, quantity);
+        let verdict = self.quota.at(Moment(START + time)).unwrap().decide_throttle(self.tat, quantity);
         self.tat = match verdict.change {
             Change::Nothing => self.tat,
             Change::Store(tat) => Some(tat),
@@ -41,25 +41,29 @@ impl Limiter {
 /// The period is in seconds.
 fn quota(max_burst: u64, count: u64, period: u64) -> Quota {
     let (count, period) = (NonZero::new(count).unwrap(), NonZero::new(period).unwrap());
-    Quota { max_burst, count, period, unit: Unit::Seconds }
+    Quota { limit: max_burst + 1, count, period, unit: Unit::Seconds }
 }
 
 impl Funnel {
-    pub(super) fn throttle(&self, tat: Option<Moment>, quantity: i64) -> Verdict {
+    pub(super) fn decide_throttle(&self, tat: Option<Moment>, quantity: i64) -> Verdict {
         self.decide(tat, Taking::AllOrNone, quantity).unwrap()
     }
 
-    pub(super) fn charge_of(&self, tat: Option<Moment>, quantity: i64) -> Verdict {
+    pub(super) fn decide_charge(&self, tat: Option<Moment>, quantity: i64) -> Verdict {
         self.decide(tat, Taking::InAnyCase, quantity).unwrap()
     }
 
-    pub(super) fn take_of(&self, tat: Option<Moment>, quantity: i64) -> Verdict {
+    pub(super) fn decide_take(&self, tat: Option<Moment>, quantity: i64) -> Verdict {
         self.decide(tat, Taking::UpTo, quantity).unwrap()
     }
 }
 
 fn funnel(now: u64, max_burst: u64, count: u64, period: u64) -> Result<Funnel, Error> {
-    quota(max_burst, count, period).at(Moment(now))
+    funnel_of(now, quota(max_burst, count, period))
+}
+
+fn funnel_of(now: u64, quota: Quota) -> Result<Funnel, Error> {
+    quota.at(Moment(now))
 }
 
 #[test]
@@ -81,13 +85,13 @@ fn the_published_table_of_redis_cell() {
 }
 
 #[test]
-fn the_textbook_funnel_lets_its_capacity_through_at_once() {
-    // Leaking half a token a second is one every two seconds.
+fn a_full_limiter_lets_its_limit_through_at_once() {
+    // Half a token a second is one every two seconds.
     for (capacity, count, period, calls) in [(15, 1, 2, 20), (5, 1, 2, 10)] {
         let mut limiter = Limiter::new(capacity - 1, count, period);
         let allowed = (0..calls).filter(|_| !limiter.take(0, 1).limited).count();
         assert_eq!(allowed as u64, capacity);
-        // And then at the pace at which it leaks.
+        // And then at the pace at which tokens come back.
         assert!(limiter.take(2 * SECOND - 1, 1).limited);
         assert!(!limiter.take(2 * SECOND, 1).limited);
         assert!(limiter.take(2 * SECOND, 1).limited);
@@ -156,22 +160,22 @@ fn rounding_does_not_grow_with_the_quantity() {
 }
 
 #[test]
-fn a_tat_that_has_passed_is_an_empty_funnel() {
+fn a_tat_that_has_passed_is_a_full_limiter() {
     let funnel = funnel(START, 4, 1, 1).unwrap();
-    let fresh = funnel.throttle(None, 2);
+    let fresh = funnel.decide_throttle(None, 2);
     for tat in [0, 1, START - 1, START] {
-        assert_eq!(funnel.throttle(Some(Moment(tat)), 2), fresh);
+        assert_eq!(funnel.decide_throttle(Some(Moment(tat)), 2), fresh);
     }
 }
 
 #[test]
 fn a_tat_beyond_the_tolerance_limits_even_a_look() {
     let funnel = funnel(START, 4, 1, 1).unwrap();
-    let at_tolerance = funnel.throttle(Some(Moment(START + 5 * SECOND)), 0);
+    let at_tolerance = funnel.decide_throttle(Some(Moment(START + 5 * SECOND)), 0);
     assert_eq!((at_tolerance.limited, at_tolerance.remaining), (false, 0));
-    let beyond = funnel.throttle(Some(Moment(START + 5 * SECOND + 1)), 0);
+    let beyond = funnel.decide_throttle(Some(Moment(START + 5 * SECOND + 1)), 0);
     assert_eq!((beyond.limited, beyond.remaining, beyond.retry_after), (true, 0, Some(Span(1))));
-    let last = funnel.throttle(Some(Moment(MAX)), 5);
+    let last = funnel.decide_throttle(Some(Moment(MAX)), 5);
     assert_eq!((last.limited, last.reset_after), (true, Span(MAX - START)));
     assert_eq!(last.retry_after, Some(Span(MAX - START)));
 }
@@ -181,7 +185,7 @@ fn a_quantity_beyond_the_limit_never_passes() {
     let funnel = funnel(START, 4, 1, 1).unwrap();
     for quantity in [6, 7, i64::MAX - 1, i64::MAX] {
         for tat in [None, Some(Moment(START + 3 * SECOND)), Some(Moment(MAX))] {
-            let verdict = funnel.throttle(tat, quantity);
+            let verdict = funnel.decide_throttle(tat, quantity);
             assert!(verdict.limited && verdict.retry_after.is_none() && verdict.change == Change::Nothing);
         }
     }
@@ -194,7 +198,7 @@ fn an_increment_under_a_nanosecond_does_not_exist() {
     assert!(funnel(START, 0, 1_000_000_000, 1).is_ok());
     assert!(funnel(START, 0, MAX, 9_223_372_037).is_ok());
     // Rounded down to no time at all, a token must not be free: what is taken is stored.
-    let verdict = funnel(START, 0, 999_999_999, 1).unwrap().throttle(None, 1);
+    let verdict = funnel(START, 0, 999_999_999, 1).unwrap().decide_throttle(None, 1);
     assert_eq!(verdict.change, Change::Store(Moment(START + 1)));
 }
 
@@ -203,11 +207,11 @@ fn the_extremes_of_every_argument_are_exact_or_an_error() {
     // max_burst
     assert_eq!(funnel(START, MAX, 1, 1), Err(Error::TooLarge));
     assert_eq!(funnel(START, MAX, 1_000_000_000, 1), Err(Error::TooLarge), "the limit itself overflows");
-    assert_eq!(funnel(0, MAX - 1, 1_000_000_000, 1).unwrap().throttle(None, i64::MAX).reset_after, Span(MAX));
+    assert_eq!(funnel(0, MAX - 1, 1_000_000_000, 1).unwrap().decide_throttle(None, i64::MAX).reset_after, Span(MAX));
     assert_eq!(funnel(1, MAX - 1, 1_000_000_000, 1), Err(Error::TooLarge));
     // count
-    assert_eq!(funnel(START, 0, MAX, MAX).unwrap().throttle(None, 1).reset_after, Span(SECOND));
-    assert_eq!(funnel(START, 0, MAX, MAX - 1).unwrap().throttle(None, 1).reset_after, Span(SECOND - 1));
+    assert_eq!(funnel(START, 0, MAX, MAX).unwrap().decide_throttle(None, 1).reset_after, Span(SECOND));
+    assert_eq!(funnel(START, 0, MAX, MAX - 1).unwrap().decide_throttle(None, 1).reset_after, Span(SECOND - 1));
     // period
     assert_eq!(funnel(START, 0, 1, MAX), Err(Error::TooLarge));
     let longest = (MAX - START) / SECOND;
@@ -218,7 +222,49 @@ fn the_extremes_of_every_argument_are_exact_or_an_error() {
     assert_eq!(funnel(START, MAX - 1, 1, MAX), Err(Error::TooLarge));
     // now
     assert_eq!(funnel(MAX, 0, 1, 1), Err(Error::TooLarge));
-    assert_eq!(funnel(MAX - SECOND, 0, 1, 1).unwrap().throttle(None, 1).change, Change::Store(Moment(MAX)));
+    assert_eq!(funnel(MAX - SECOND, 0, 1, 1).unwrap().decide_throttle(None, 1).change, Change::Store(Moment(MAX)));
+}
+
+#[test]
+fn a_limit_of_0_limits_every_call_that_asks_for_a_token() {
+    let none = funnel_of(START, Quota { limit: 0, ..quota(0, 30, 60) }).unwrap();
+    for tat in [None, Some(Moment(START - 1)), Some(Moment(START))] {
+        let call = none.decide_throttle(tat, 1);
+        assert_eq!((call.limited, call.limit, call.remaining), (true, 0, 0));
+        assert_eq!((call.retry_after, call.reset_after, call.change), (None, Span(0), Change::Nothing));
+        let nothing = none.decide_throttle(tat, 0);
+        assert_eq!((nothing.limited, nothing.change), (false, Change::Nothing));
+        let take = none.decide_take(tat, 3);
+        assert_eq!((take.limited, take.taken, take.retry_after, take.change), (true, 0, None, Change::Nothing));
+        let charge = none.decide_charge(tat, 3);
+        assert_eq!((charge.limited, charge.taken), (true, 3));
+        assert_eq!((charge.retry_after, charge.reset_after), (Some(Span(6 * SECOND)), Span(6 * SECOND)));
+    }
+}
+
+#[test]
+fn a_look_tells_what_the_call_would_and_takes_nothing() {
+    let funnel = funnel(START, 4, 1, 1).unwrap();
+    for (held, quantity, limited, wait) in
+        [(5, 1, false, None), (5, 5, false, None), (5, 6, true, None), (2, 3, true, Some(1)), (0, 0, false, None)]
+    {
+        let tat = (held < 5).then_some(Moment(START + (5 - held) * SECOND));
+        let look = funnel.decide(tat, Taking::Nothing, quantity).unwrap();
+        assert_eq!((look.limited, look.remaining, look.taken), (limited, held, 0), "{quantity} of {held}");
+        assert_eq!(look.retry_after, wait.map(|seconds| Span(seconds * SECOND)), "{quantity} of {held}");
+        assert_eq!((look.reset_after, look.change), (Span((5 - held) * SECOND), Change::Nothing));
+    }
+}
+
+/// A million a day is multiplied in 128 bits.
+#[test]
+fn a_token_that_comes_back_in_a_nanosecond_does_not_remain_yet() {
+    let funnel = funnel(START, 999_999, 1_000_000, 86_400).unwrap();
+    // Three tokens come back every 259.2 ms, and 999,997 would remain at that moment.
+    for (until_full, remaining) in [(259_200_001, 999_996), (259_200_000, 999_997), (259_199_999, 999_997)] {
+        let tat = Some(Moment(START + until_full));
+        assert_eq!(funnel.decide_throttle(tat, 0).remaining, remaining, "full in {until_full} ns");
+    }
 }
 
 #[test]
@@ -229,7 +275,7 @@ fn spans_round_up_exactly() {
 }
 
 #[test]
-fn what_is_given_back_was_never_taken() {
+fn giving_back_undoes_as_much_of_a_call() {
     let mut limiter = Limiter::new(15, 30, 60);
     assert_eq!(limiter.answer(0, 5), (true, 11, None, 10 * SECOND));
     assert_eq!(limiter.answer(0, -3), (true, 14, None, 4 * SECOND));
@@ -237,17 +283,17 @@ fn what_is_given_back_was_never_taken() {
 }
 
 #[test]
-fn a_funnel_that_gets_all_back_is_empty_and_gets_no_emptier() {
+fn a_limiter_that_gets_all_back_is_full_and_gets_no_fuller() {
     let funnel = funnel(START, 15, 30, 60).unwrap();
     for quantity in [-5, -6, -1_000, i64::MIN] {
-        let verdict = funnel.throttle(Some(Moment(START + 10 * SECOND)), quantity);
+        let verdict = funnel.decide_throttle(Some(Moment(START + 10 * SECOND)), quantity);
         assert_eq!((verdict.limited, verdict.remaining), (false, 16));
         assert_eq!((verdict.retry_after, verdict.reset_after), (None, Span(0)));
         assert_eq!(verdict.change, Change::Delete);
         // What redis-cell leaves behind in the past.
-        let leftover = funnel.throttle(Some(Moment(START - SECOND)), quantity);
+        let leftover = funnel.decide_throttle(Some(Moment(START - SECOND)), quantity);
         assert_eq!(leftover, verdict);
-        let fresh = funnel.throttle(None, quantity);
+        let fresh = funnel.decide_throttle(None, quantity);
         assert_eq!((fresh.remaining, fresh.change), (16, Change::Nothing));
     }
 }
@@ -255,24 +301,24 @@ fn a_funnel_that_gets_all_back_is_empty_and_gets_no_emptier() {
 #[test]
 fn giving_back_shortens_even_a_tat_beyond_the_tolerance() {
     let funnel = funnel(START, 4, 1, 1).unwrap();
-    let verdict = funnel.throttle(Some(Moment(START + 9 * SECOND)), -2);
+    let verdict = funnel.decide_throttle(Some(Moment(START + 9 * SECOND)), -2);
     assert_eq!((verdict.limited, verdict.remaining), (false, 0));
     assert_eq!(verdict.reset_after, Span(7 * SECOND));
     assert_eq!(verdict.change, Change::Store(Moment(START + 7 * SECOND)));
 }
 
 #[test]
-fn a_charge_beyond_the_room_is_a_debt_that_leaks() {
+fn a_charge_beyond_what_remains_is_a_debt_that_time_pays() {
     let funnel = funnel(START, 4, 1, 1).unwrap();
-    let full = funnel.charge_of(None, 5);
+    let full = funnel.decide_charge(None, 5);
     assert_eq!((full.limited, full.taken, full.remaining, full.retry_after), (false, 5, 0, None));
-    let debt = funnel.charge_of(Some(Moment(START + 5 * SECOND)), 3);
+    let debt = funnel.decide_charge(Some(Moment(START + 5 * SECOND)), 3);
     assert_eq!((debt.limited, debt.taken, debt.remaining), (true, 3, 0));
     assert_eq!((debt.retry_after, debt.reset_after), (Some(Span(3 * SECOND)), Span(8 * SECOND)));
     assert_eq!(debt.change, Change::Store(Moment(START + 8 * SECOND)));
-    // More than the funnel holds is a debt like any other.
-    assert_eq!(funnel.charge_of(None, 100).retry_after, Some(Span(95 * SECOND)));
-    let look = funnel.charge_of(Some(Moment(START + 8 * SECOND)), 0);
+    // More than the limiter holds is a debt like any other.
+    assert_eq!(funnel.decide_charge(None, 100).retry_after, Some(Span(95 * SECOND)));
+    let look = funnel.decide_charge(Some(Moment(START + 8 * SECOND)), 0);
     assert_eq!((look.limited, look.taken, look.retry_after), (true, 0, Some(Span(3 * SECOND))));
     assert_eq!(look.change, Change::Nothing);
 }
@@ -289,17 +335,17 @@ fn a_debt_ends_by_the_year_2262_or_is_an_error() {
 }
 
 #[test]
-fn a_take_gets_what_there_is() {
+fn a_take_gets_what_remains() {
     let funnel = funnel(START, 4, 1, 1).unwrap();
     for (left, quantity, taken, wait) in
         [(5, 3, 3, None), (5, 5, 5, None), (5, 9, 5, Some(1)), (2, 9, 2, Some(1)), (0, 9, 0, Some(1)), (0, 0, 0, None)]
     {
-        let verdict = funnel.take_of(Some(Moment(START + (5 - left) * SECOND)), quantity);
+        let verdict = funnel.decide_take(Some(Moment(START + (5 - left) * SECOND)), quantity);
         assert_eq!((verdict.taken, verdict.remaining), (taken, left - taken));
         assert_eq!(verdict.retry_after, wait.map(|seconds| Span(seconds * SECOND)));
         assert_eq!(verdict.limited, taken == 0 && quantity > 0);
         assert_eq!(verdict.change != Change::Nothing, taken > 0);
     }
-    let in_debt = funnel.take_of(Some(Moment(START + 8 * SECOND)), 1);
+    let in_debt = funnel.decide_take(Some(Moment(START + 8 * SECOND)), 1);
     assert_eq!((in_debt.taken, in_debt.limited, in_debt.retry_after), (0, true, Some(Span(4 * SECOND))));
 }

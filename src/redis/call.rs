@@ -1,27 +1,34 @@
 //! What a command may use: the call's context, arguments, keys and replies, and the clock.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_longlong};
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::ops::Deref;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use std::{ptr, slice};
 
 use redis_module::raw;
 
 use super::{Context, OK, c_string, listeners};
+use crate::decimal;
 
 const READ: c_int = 1 << 0;
 const WRITE: c_int = 1 << 1;
 const KEYTYPE_EMPTY: c_int = 0;
 
+/// The option under which closing a key does not mark it as changed.
+pub(super) const UNCHANGED_WHEN_CLOSED: c_int = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED.cast_signed();
+
 /// The word `PXAT`, which every allowed call replicates: one string for as long as the module is loaded.
 static PXAT: AtomicPtr<raw::RedisModuleString> = AtomicPtr::new(ptr::null_mut());
 
-/// The module's options, under which a key that is closed counts as unchanged.
+/// The module's options, with `UNCHANGED_WHEN_CLOSED`.
 static OPTIONS: AtomicI32 = AtomicI32::new(0);
 
-/// An error as the client is told it.
+/// An error as it is sent to the client.
 pub enum ErrorReply {
-    /// The server words it, as for its own commands.
+    /// In the server's own words.
     WrongArity,
     /// The error's code first.
     Text(String),
@@ -35,18 +42,40 @@ pub fn now() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: this writes `time`, and fails only for a clock that does not exist.
     unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &mut time) };
-    // To ask first costs less than to clamp what hardly ever needs it.
-    let inside = (0..=LAST_SECOND).contains(&time.tv_sec);
-    let seconds = if inside { time.tv_sec } else { time.tv_sec.clamp(0, LAST_SECOND) }.cast_unsigned();
-    seconds.wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec.cast_unsigned())
+    let seconds = time.tv_sec.clamp(0, LAST_SECOND).cast_unsigned();
+    let nanos = time.tv_nsec.clamp(0, 999_999_999).cast_unsigned();
+    seconds.wrapping_mul(1_000_000_000).wrapping_add(nanos)
 }
 
 impl Context {
-    /// Opens the key `name` for reading and writing, whether it exists or not.
-    pub fn open_key<'a>(&'a self, name: &'a Argument) -> Key<'a> {
+    /// Opens the key `name` for reading and writing, whether it exists or not. None if the server does not let the key be
+    /// written now, as a Valkey that saves without a fork may do.
+    #[inline(always)]
+    pub fn open_key<'a>(&'a self, name: &'a Argument) -> Option<WritableKey<'a>> {
         // SAFETY: context and name are live, as their borrows show.
         let handle = unsafe { api!(RedisModule_OpenKey)(self.0, name.0, READ | WRITE) };
-        Key { context: self, name, handle }
+        let key = Key { handle: NonNull::new(handle)?, open: PhantomData };
+        Some(WritableKey { key, context: self, name })
+    }
+
+    /// Opens the key `name` for reading; none if there is no such key.
+    #[inline(always)]
+    pub fn open_key_to_read(&self, name: &Argument) -> Option<Key<'_>> {
+        // SAFETY: context and name are live, as their borrows show.
+        let handle = unsafe { api!(RedisModule_OpenKey)(self.0, name.0, READ) };
+        Some(Key { handle: NonNull::new(handle)?, open: PhantomData })
+    }
+
+    /// Whether a write of this call has to be replicated as its effect. If not, the write is counted here, for the
+    /// server's save points.
+    #[inline(always)]
+    fn must_replicate(&self) -> bool {
+        let listened = listeners::any(self);
+        if !listened {
+            // SAFETY: the context is live. As nothing listens, the server drops the call that it is asked to replicate.
+            unsafe { api!(RedisModule_ReplicateVerbatim)(self.0) };
+        }
+        listened
     }
 
     /// Announces an array of so many elements, which are to follow.
@@ -61,12 +90,12 @@ impl Context {
         unsafe { api!(RedisModule_ReplyWithLongLong)(self.0, integer) };
     }
 
-    /// Tells other modules of an event about `key`, and clients, where `notify-keyspace-events` has the class `d`.
-    /// No key may be open: what other modules do then is up to them.
+    /// Sends a keyspace notification about `key` to other modules and to clients, where `notify-keyspace-events` has the
+    /// class `d`. Close every key first: the notification may run another module's callback, which may delete it.
     pub fn notify(&self, event: &CStr, key: &Argument) {
         // SAFETY: context and key are live, and the server copies the event's name.
         unsafe {
-            // Mostly nobody listens, and to ask costs less than to be told.
+            // The setting is usually off, and reading it costs less than a notification that goes nowhere.
             if api!(RedisModule_GetNotifyKeyspaceEvents)() & raw::REDISMODULE_NOTIFY_MODULE != 0 {
                 api!(RedisModule_NotifyKeyspaceEvent)(self.0, raw::REDISMODULE_NOTIFY_MODULE, event.as_ptr(), key.0);
             }
@@ -99,7 +128,7 @@ impl Argument {
         }
     }
 
-    /// The integer that it spells, by the server's own rules: none if it is not one or not in 64 bits.
+    /// The integer that it spells, by the server's own rules; none if it is no integer or does not fit in 64 bits.
     pub fn integer(&self) -> Option<i64> {
         let mut integer: c_longlong = 0;
         // SAFETY: the string is live, and `integer` is written before this returns.
@@ -108,11 +137,17 @@ impl Argument {
     }
 }
 
-/// A key open for reading and writing, closed when dropped.
+/// A key open for reading, closed when dropped.
 pub struct Key<'a> {
+    handle: NonNull<raw::RedisModuleKey>,
+    open: PhantomData<&'a Context>,
+}
+
+/// A key open for reading and writing, closed when dropped.
+pub struct WritableKey<'a> {
+    key: Key<'a>,
     context: &'a Context,
     name: &'a Argument,
-    handle: *mut raw::RedisModuleKey,
 }
 
 /// What a key holds.
@@ -123,86 +158,116 @@ pub enum Value<'a> {
 }
 
 impl Key<'_> {
+    #[inline(always)]
     pub fn value(&self) -> Value<'_> {
         let mut length = 0;
-        // SAFETY: the handle is open. The bytes stay as they are until the key is written, which takes `self`.
+        // SAFETY: the handle is open. The bytes stay as they are until the key is written, which takes the key.
         unsafe {
-            let bytes = api!(RedisModule_StringDMA)(self.handle, &mut length, READ);
+            let bytes = api!(RedisModule_StringDMA)(self.handle.as_ptr(), &mut length, READ);
             if bytes.is_null() {
                 return Value::OtherType;
             }
-            // A key that is not there reads as an empty string.
-            if length == 0 && api!(RedisModule_KeyType)(self.handle) == KEYTYPE_EMPTY {
+            // A key that does not exist reads as an empty string.
+            if length == 0 && api!(RedisModule_KeyType)(self.handle.as_ptr()) == KEYTYPE_EMPTY {
                 return Value::Absent;
             }
             Value::String(slice::from_raw_parts(bytes.cast(), length))
         }
     }
+}
 
-    /// Makes the key a string of these bytes that expires at `expire_at` ms since the epoch, here and, as that very
-    /// effect, in the AOF and on replicas, which are told in `digits`.
+impl<'a> Deref for WritableKey<'a> {
+    type Target = Key<'a>;
+
+    fn deref(&self) -> &Key<'a> {
+        &self.key
+    }
+}
+
+impl WritableKey<'_> {
+    /// Makes the key a string of these bytes that expires at `expire_at` ms since the epoch: stores it here, replicates
+    /// exactly that to the AOF and to replicas, and closes the key.
     #[inline(always)]
-    pub fn set<D: AsRef<[u8]>>(self, bytes: &[u8], expire_at: u64, digits: impl FnOnce() -> D) {
-        // SAFETY: the handle is open for writing. The buffer, null where the key holds another type, has the length of the bytes,
-        // and nobody else holds it. The strings live until the server has copied or retained them.
+    pub fn set(self, bytes: &[u8], expire_at: u64) {
+        self.store(bytes, expire_at);
+        if self.context.must_replicate() {
+            self.replicate_set(bytes, expire_at);
+        }
+        self.close_changed();
+    }
+
+    /// Deletes the key here, in the AOF and on replicas, and closes it.
+    #[inline(always)]
+    pub fn delete(self) {
+        // SAFETY: the handle is open for writing, and context and name are live.
         unsafe {
-            let mut length = 0;
-            let buffer = api!(RedisModule_StringDMA)(self.handle, &mut length, WRITE);
-            let mut string = ptr::null_mut();
-            if !buffer.is_null() && length == bytes.len() {
-                ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), length);
-            } else {
-                string = new_string(bytes);
-                let keys = api!(RedisModule_DbSize)(self.context.0);
-                api!(RedisModule_StringSet)(self.handle, string);
-                if api!(RedisModule_DbSize)(self.context.0) <= keys {
-                    // Valkey 9 sets no key that the handle does not know and that is there all the same: it had expired when
-                    // it was opened, and then other modules' code made it anew. To expire it tells the handle of it.
-                    api!(RedisModule_SetAbsExpire)(self.handle, expire_at.cast_signed());
-                    api!(RedisModule_StringSet)(self.handle, string);
-                }
-            }
-            api!(RedisModule_SetAbsExpire)(self.handle, expire_at.cast_signed());
-            if listeners::anybody(self.context) {
-                if string.is_null() {
-                    string = new_string(bytes);
-                }
-                let expiry = digits();
-                let expiry = expiry.as_ref();
-                api!(RedisModule_Replicate)(
-                    self.context.0,
-                    c"SET".as_ptr(),
-                    c"sssb".as_ptr(),
-                    self.name.0,
-                    string,
-                    PXAT.load(Ordering::Relaxed),
-                    expiry.as_ptr().cast::<c_char>(),
-                    expiry.len(),
-                );
-            } else {
-                // Counts a write, for the server's save points, and is heard by nobody.
-                api!(RedisModule_ReplicateVerbatim)(self.context.0);
-            }
-            if !string.is_null() {
-                free_string(string);
+            api!(RedisModule_DeleteKey)(self.handle.as_ptr());
+            if self.context.must_replicate() {
+                api!(RedisModule_Replicate)(self.context.0, c"DEL".as_ptr(), c"s".as_ptr(), self.name.0);
             }
         }
         self.close_changed();
     }
 
-    /// Deletes the key, here and, as that very effect, in the AOF and on replicas.
+    /// Sets the expiry before it looks at the buffer: on Valkey from 8.1 and Redis from 8.2, only that makes the handle
+    /// the key's own again. Until then, it may stand for a value that another module's callback has replaced.
     #[inline(always)]
-    pub fn delete(self) {
-        // SAFETY: the handle is open for writing, and context and name are live.
+    fn store(&self, bytes: &[u8], expire_at: u64) {
+        let handle = self.handle.as_ptr();
+        let expire_at = expire_at.cast_signed();
+        // SAFETY: the handle is open for writing. The buffer is null or has `length` bytes, and nothing else holds it.
         unsafe {
-            api!(RedisModule_DeleteKey)(self.handle);
-            if listeners::anybody(self.context) {
-                api!(RedisModule_Replicate)(self.context.0, c"DEL".as_ptr(), c"s".as_ptr(), self.name.0);
+            if api!(RedisModule_SetAbsExpire)(handle, expire_at) != OK {
+                // No key: it is made as a string of this length, which the next call need not convert.
+                self.delete_what_a_pause_keeps();
+                api!(RedisModule_StringTruncate)(handle, bytes.len());
+                api!(RedisModule_SetAbsExpire)(handle, expire_at);
+            }
+            let mut length = 0;
+            let buffer = api!(RedisModule_StringDMA)(handle, &mut length, WRITE);
+            if !buffer.is_null() && length == bytes.len() {
+                ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), length);
             } else {
-                api!(RedisModule_ReplicateVerbatim)(self.context.0);
+                // Another type or another length, which another module's callback has left since the key was read.
+                let string = new_string(bytes);
+                api!(RedisModule_StringSet)(handle, string);
+                free_string(string);
+                api!(RedisModule_SetAbsExpire)(handle, expire_at);
             }
         }
-        self.close_changed();
+    }
+
+    /// While writes are paused, a server opens a key that has expired as if there were none, but keeps it, and ends when a
+    /// new key is made in its place. DEL takes it away.
+    #[inline(always)]
+    fn delete_what_a_pause_keeps(&self) {
+        // SAFETY: context and name are live, and the reply is freed.
+        unsafe {
+            if api!(RedisModule_AvoidReplicaTraffic)() != 0 {
+                let reply = api!(RedisModule_Call)(self.context.0, c"DEL".as_ptr(), c"s".as_ptr(), self.name.0);
+                api!(RedisModule_FreeCallReply)(reply);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn replicate_set(&self, bytes: &[u8], expire_at: u64) {
+        let expire_at = decimal::Trimmed::new(expire_at);
+        let expire_at = expire_at.as_ref();
+        // SAFETY: context, name and `PXAT` are live, and the server copies the bytes.
+        unsafe {
+            api!(RedisModule_Replicate)(
+                self.context.0,
+                c"SET".as_ptr(),
+                c"sbsb".as_ptr(),
+                self.name.0,
+                bytes.as_ptr().cast::<c_char>(),
+                bytes.len(),
+                PXAT.load(Ordering::Relaxed),
+                expire_at.as_ptr().cast::<c_char>(),
+                expire_at.len(),
+            );
+        }
     }
 
     /// Closes the key, and tells WATCH and client-side caches of its change. `RedisModule_SignalModifiedKey` would do
@@ -210,19 +275,21 @@ impl Key<'_> {
     #[inline(always)]
     fn close_changed(self) {
         let context = self.context.0;
+        let options = OPTIONS.load(Ordering::Relaxed);
         // SAFETY: the context is live, and nothing but closing looks at the options meanwhile.
         unsafe {
-            api!(RedisModule_SetModuleOptions)(context, 0);
+            api!(RedisModule_SetModuleOptions)(context, options & !UNCHANGED_WHEN_CLOSED);
             drop(self);
-            api!(RedisModule_SetModuleOptions)(context, OPTIONS.load(Ordering::Relaxed));
+            api!(RedisModule_SetModuleOptions)(context, options);
         }
     }
 }
 
 impl Drop for Key<'_> {
+    #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: the handle is open and is not used again.
-        unsafe { api!(RedisModule_CloseKey)(self.handle) }
+        unsafe { api!(RedisModule_CloseKey)(self.handle.as_ptr()) }
     }
 }
 
@@ -238,12 +305,11 @@ unsafe fn new_string(bytes: &[u8]) -> *mut raw::RedisModuleString {
 /// # Safety
 /// The string is from `new_string` and is not used again.
 unsafe fn free_string(string: *mut raw::RedisModuleString) {
-    // SAFETY: as promised by the caller. Whoever else uses the string has retained it.
+    // SAFETY: as promised by the caller. A key that holds the string has retained it.
     unsafe { api!(RedisModule_FreeString)(ptr::null_mut(), string) }
 }
 
-/// Makes what calls use and no call owns, when the module loads: under these options, a key that is closed counts as
-/// unchanged.
+/// Sets the module's options, and makes what calls share, when the module loads.
 ///
 /// # Safety
 /// The module has seen every function of the API.
@@ -261,6 +327,6 @@ pub(super) unsafe fn prepare(context: &Context, options: c_int) {
 /// # Safety
 /// `prepare` has been called, and no call comes any more.
 pub(super) unsafe fn clean_up() {
-    // SAFETY: the string is from `new_string`, and nobody uses it any more.
+    // SAFETY: the string is from `new_string`, and no call uses it any more.
     unsafe { free_string(PXAT.swap(ptr::null_mut(), Ordering::Relaxed)) }
 }

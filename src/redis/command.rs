@@ -12,11 +12,18 @@ use crate::counts::{Counts, Outcome};
 pub struct Command {
     pub name: &'static CStr,
     pub handler: Handler,
+    pub access: Access,
     /// The version that brought the command.
     pub since: &'static CStr,
     pub summary: &'static CStr,
-    pub complexity: &'static CStr,
     pub parameters: &'static [Parameter],
+}
+
+/// What a command does to its keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    Read,
+    ReadWrite,
 }
 
 /// What the server calls, and the counts of how that ended. Made by [`handler!`].
@@ -104,7 +111,7 @@ impl Parameter {
 }
 
 impl Command {
-    /// Registers the command, and describes it to a server that has a place for that: Redis 7 and later.
+    /// Registers the command, and describes it where the server takes a description: Redis 7 and later.
     pub(super) fn register(&self, context: &Context) -> bool {
         let (last_key, key_step) = self.last_key_and_step();
         // SAFETY: the context is live, the server copies the strings, and calls `entry` as `run` asks for.
@@ -113,7 +120,7 @@ impl Command {
                 context.0,
                 self.name.as_ptr(),
                 Some(self.handler.entry),
-                c"write deny-oom fast".as_ptr(),
+                self.flags().as_ptr(),
                 1,
                 last_key,
                 key_step,
@@ -132,7 +139,32 @@ impl Command {
         // SAFETY: the server copies all that `info` points to.
         set_info.is_none_or(|set| self.describe(|info| unsafe { set(command, info) } == OK))
             // SAFETY: the server copies the text.
-            && set_categories.is_none_or(|set| unsafe { set(command, c"write fast".as_ptr()) } == OK)
+            && set_categories.is_none_or(|set| unsafe { set(command, self.categories().as_ptr()) } == OK)
+    }
+
+    /// A command on any number of keys takes as long as they are many: it is not fast, as MSET is not.
+    fn flags(&self) -> &'static CStr {
+        match (self.access, self.repeated()) {
+            (Access::Read, _) => c"readonly fast",
+            (Access::ReadWrite, None) => c"write deny-oom fast",
+            (Access::ReadWrite, Some(_)) => c"write deny-oom",
+        }
+    }
+
+    /// For `ACL SETUSER … +@write` and the like.
+    fn categories(&self) -> &'static CStr {
+        match (self.access, self.repeated()) {
+            (Access::Read, _) => c"read fast",
+            (Access::ReadWrite, None) => c"write fast",
+            (Access::ReadWrite, Some(_)) => c"write slow",
+        }
+    }
+
+    fn complexity(&self) -> &'static CStr {
+        match self.repeated() {
+            None => c"O(1)",
+            Some(_) => c"O(N log N), N being the number of limiters",
+        }
     }
 
     /// Last key and step from key to key, counted as `RedisModule_CreateCommand` does. The first key is argument 1.
@@ -155,7 +187,7 @@ impl Command {
         }
     }
 
-    /// Hands out the description in the server's own form, which lives as long as `take` runs.
+    /// Hands the description to `take` in the server's own form, which lives as long as `take` runs.
     fn describe<T>(&self, take: impl FnOnce(&raw::RedisModuleCommandInfo) -> T) -> T {
         let version = raw::RedisModuleCommandInfoVersion {
             version: 1,
@@ -167,8 +199,8 @@ impl Command {
         // Here it is relative to the first key, unless it counts from the end.
         let last_key = if last_key < 0 { last_key } else { last_key.saturating_sub(1) };
         let mut keys = [
-            key_spec(raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX, last_key, step),
-            key_spec(raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INVALID, 0, 0),
+            key_spec(raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX, self.access, last_key, step),
+            key_spec(raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INVALID, self.access, 0, 0),
         ];
         // The group's own list must outlive the list that points to it.
         let mut group = list(self.repeated().unwrap_or_default(), ptr::null_mut());
@@ -176,7 +208,7 @@ impl Command {
         take(&raw::RedisModuleCommandInfo {
             version: &version,
             summary: self.summary.as_ptr(),
-            complexity: self.complexity.as_ptr(),
+            complexity: self.complexity().as_ptr(),
             since: self.since.as_ptr(),
             history: ptr::null_mut(),
             // The reply depends on the clock.
@@ -192,17 +224,22 @@ fn length(length: usize) -> c_int {
     length.try_into().unwrap_or(c_int::MAX)
 }
 
-/// Read and rewritten by what it held before. `INVALID` marks the end of a list.
+/// What is written depends on what was read. `INVALID` marks the end of a list.
 fn key_spec(
     begin: raw::RedisModuleKeySpecBeginSearchType,
+    access: Access,
     last_key: c_int,
     step: c_int,
 ) -> raw::RedisModuleCommandKeySpec {
+    let flags = match access {
+        Access::Read => raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
+        Access::ReadWrite => {
+            raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE
+        }
+    };
     raw::RedisModuleCommandKeySpec {
         notes: ptr::null(),
-        flags: u64::from(
-            raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE,
-        ),
+        flags: flags.into(),
         begin_search_type: begin,
         bs: raw::RedisModuleCommandKeySpec__bindgen_ty_1 {
             index: raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_1 { pos: 1 },

@@ -1,22 +1,26 @@
-//! Whether anybody would hear of a write: an append-only file, a replica, or one that may come back for what it missed.
+//! Whether anything listens to writes: an append-only file, a replica, or a replica that may come back for what it missed.
 //!
-//! Mostly nobody does, and then a server from Redis 7 on drops at once what it is asked to replicate. To find the words for
-//! it all the same would be 40% of a call. Redis 6.2 keeps it to the end of the call, when somebody may have come: there,
-//! somebody always listens.
+//! Usually nothing does, and then a server from Redis 7 on drops at once what it is asked to replicate. Building the SET
+//! anyway would cost 40% of a call. Redis 6.2 keeps what it is asked to replicate to the end of the call, when a replica
+//! may have come: there, every write is replicated.
 //!
-//! Asked at every call: append-only file and cluster mode, in which slots may move. Replicas and the backlog that is kept
-//! for them are asked for once, and again after each event by which they may have come. Why that is soon enough:
+//! Asked at every call: append-only file, cluster mode, in which slots may move, and child processes. Replicas and the
+//! backlog that is kept for them are asked for once, and again after each event by which they may have come. Why that is
+//! soon enough:
 //!
 //! * A backlog begins with a replica's SYNC, and under a new replication ID, so that no replica can ask for anything
-//!   earlier. What is written until the snapshot for that replica is in the snapshot, and nobody reads it from the backlog: the
-//!   replica is told to go on from where the backlog is when the snapshot's process is forked. That is an event, and comes
-//!   before the next command.
-//! * The backlog of a server that follows another one goes on under the old replication ID when the server is promoted,
-//!   and that of a server which has saved it goes on when the file is loaded: both are events.
-//! * A client may go on with a replication ID and an offset that nobody but INFO has told it: when it is online, that is an
-//!   event.
-//! * The cron's tick, some ten times a second, is there for what nobody has thought of, and for the day on which the last
-//!   backlog is given up.
+//!   earlier. Writes before the fork are in the snapshot; the replica reads the backlog from the fork's offset on. The fork
+//!   is an event. Another module's handler of that event may call before this module's handler: by then, the server
+//!   already tells of the child process.
+//! * The backlog of a server that follows another one goes on under the old replication ID when the server is promoted.
+//!   The backlog of a server that has saved it goes on when the file is loaded. Both are events.
+//! * A client may ask to go on with a replication ID and an offset that it has from INFO alone. When it is online, that is
+//!   an event.
+//! * The cron's tick, some ten times a second, is for the day on which the last backlog is given up, and for a case that
+//!   this list lacks.
+//!
+//! Every snapshot for a replica has a fork: a Valkey that can take one without asks each module for an option first, which
+//! this one does not set.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
@@ -26,14 +30,14 @@ use super::{Context, OK};
 
 static REMEMBERED: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = 0;
-const NOBODY: u8 = 1;
-const SOMEBODY: u8 = 2;
+const NO_LISTENER: u8 = 1;
+const LISTENER: u8 = 2;
 
-/// Whether the server tells of every event that matters, and drops at once what nobody hears. If not, somebody always
-/// listens.
-static WATCHING: AtomicBool = AtomicBool::new(false);
+/// Whether the server sends every event that matters, and drops at once what nothing listens to. If not, every write is
+/// replicated.
+static SUBSCRIBED: AtomicBool = AtomicBool::new(false);
 
-/// Any of their kinds.
+/// In any of their kinds.
 const EVENTS: [u64; 5] = [
     raw::REDISMODULE_EVENT_LOADING,
     raw::REDISMODULE_EVENT_REPLICA_CHANGE,
@@ -42,38 +46,43 @@ const EVENTS: [u64; 5] = [
     raw::REDISMODULE_EVENT_CRON_LOOP,
 ];
 
+/// The context's flags of which each means that something listens, or is about to.
+const FLAGS: u32 =
+    raw::REDISMODULE_CTX_FLAGS_AOF | raw::REDISMODULE_CTX_FLAGS_CLUSTER | raw::REDISMODULE_CTX_FLAGS_ACTIVE_CHILD;
+
 /// Whether a write has to be replicated. If not, it may only be counted.
 #[inline(always)]
-pub fn anybody(context: &Context) -> bool {
+pub fn any(context: &Context) -> bool {
     // SAFETY: the context is live.
     let flags = unsafe { api!(RedisModule_GetContextFlags)(context.0) }.cast_unsigned();
-    if flags & (raw::REDISMODULE_CTX_FLAGS_AOF | raw::REDISMODULE_CTX_FLAGS_CLUSTER) != 0 {
+    if flags & FLAGS != 0 {
         return true;
     }
     match REMEMBERED.load(Relaxed) {
         UNKNOWN => ask(context),
-        known => known == SOMEBODY,
+        known => known == LISTENER,
     }
 }
 
 #[cold]
 fn ask(context: &Context) -> bool {
     let fields = context.server_info(c"replication", [c"connected_slaves", c"repl_backlog_active"]);
-    let nobody = WATCHING.load(Relaxed) && fields == [Some(0), Some(0)];
-    REMEMBERED.store(if nobody { NOBODY } else { SOMEBODY }, Relaxed);
-    !nobody
+    let none = SUBSCRIBED.load(Relaxed) && fields == [Some(0), Some(0)];
+    REMEMBERED.store(if none { NO_LISTENER } else { LISTENER }, Relaxed);
+    !none
 }
 
-/// Begins to watch. Comes last when the module loads: a load that fails leaves subscriptions behind, on Redis before 7.2.
-pub fn watch(context: &Context) {
+/// Subscribes to the events. Comes last when the module loads: Redis before 7.2 keeps the subscriptions of a load that
+/// fails.
+pub fn subscribe(context: &Context) {
     let subscribed = EVENTS.into_iter().all(|id| {
         let event = raw::RedisModuleEvent { id, dataver: 1 };
-        // SAFETY: the context is live, and `forget` is what the server expects.
+        // SAFETY: the context is live, and `forget` has the signature of an event's handler.
         unsafe { api!(RedisModule_SubscribeToServerEvent)(context.0, event, Some(forget)) == OK }
     });
     // SAFETY: written once, by `Export_RedisModule_Init`. Redis 6.2 has no such function.
     let drops_at_once = unsafe { raw::RedisModule_GetCommand }.is_some();
-    WATCHING.store(subscribed && drops_at_once, Relaxed);
+    SUBSCRIBED.store(subscribed && drops_at_once, Relaxed);
     REMEMBERED.store(UNKNOWN, Relaxed);
 }
 

@@ -32,12 +32,13 @@ macro_rules! required {
 }
 
 required! {
+    RedisModule_AvoidReplicaTraffic
     RedisModule_Call
     RedisModule_CloseKey
     RedisModule_CreateCommand
     RedisModule_CreateString
-    RedisModule_DbSize
     RedisModule_DeleteKey
+    RedisModule_FreeCallReply
     RedisModule_FreeServerInfo
     RedisModule_FreeString
     RedisModule_GetContextFlags
@@ -62,6 +63,7 @@ required! {
     RedisModule_StringPtrLen
     RedisModule_StringSet
     RedisModule_StringToLongLong
+    RedisModule_StringTruncate
     RedisModule_SubscribeToServerEvent
     RedisModule_WrongArity
 }
@@ -79,9 +81,9 @@ mod command;
 mod listeners;
 mod module;
 
-pub use call::{Argument, ErrorReply, Key, Value, now};
+pub use call::{Argument, ErrorReply, Key, Value, WritableKey, now};
 pub(crate) use command::handler;
-pub use command::{Command, Handler, Parameter, run};
+pub use command::{Access, Command, Handler, Parameter, run};
 pub(crate) use module::module;
 pub use module::{Module, load, unload};
 

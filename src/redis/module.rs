@@ -3,8 +3,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::panic::{self, PanicHookInfo};
 use std::ptr;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use redis_module::raw;
 
@@ -13,13 +12,16 @@ use super::command::Command;
 use super::{Context, ERR, OK, c_string, first_missing, listeners};
 
 const API_VERSION: c_int = 1;
+/// Of valkeymodule.h. Valkey 8.1 and newer then replicate SET and DEL without looking up whether there are such commands:
+/// this module has, when it was loaded.
+const VALKEYMODULE_OPTIONS_SKIP_COMMAND_VALIDATION: c_int = 1 << 4;
 /// Of valkeymodule.h. Without it, Valkey 9 refuses to move slots by itself (`CLUSTER MIGRATESLOTS`).
-const VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
+const VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION: c_int = 1 << 5;
 
-/// What the server calls in whose place it does not know the module: `INFO` and a panic.
+/// The module, for callbacks that are not handed it: `INFO` and a panic.
 static LOADED: OnceLock<&Module> = OnceLock::new();
-/// When the module was loaded, by [`command_time`].
-static LOADED_AT: AtomicU64 = AtomicU64::new(0);
+/// By which command the module was loaded, by [`command_id`].
+static LOADED_BY: Mutex<Option<[u64; 2]>> = Mutex::new(None);
 
 /// A module, as it is handed to [`module!`].
 pub struct Module {
@@ -94,14 +96,16 @@ pub unsafe fn load(
 
 /// Every server keeps a pointer to the last command of each client, and follows it after an unload has freed the command:
 /// on `CLIENT LIST`, on Redis 8 at the client's next call. So the module stays, unless the server takes a load back, as
-/// it does for settings that no module knows: there has been no call yet, and Redis 8 ends if that is refused.
+/// `MODULE LOADEX` does for settings that the module does not know: no client has called yet, and Redis 8 ends if that is
+/// refused. The server takes a load back before the command that loads has ended.
 ///
 /// # Safety
 /// The module has loaded, and `context` is live.
 pub unsafe fn unload(module: &'static Module, context: *mut raw::RedisModuleCtx) -> c_int {
     let context = Context(context);
-    let called = module.commands.iter().any(|command| command.handler.counts.any());
-    if called || command_time(&context).is_none_or(|now| now != LOADED_AT.load(Ordering::Relaxed)) {
+    let command = command_id(&context);
+    let taken_back = command.is_some() && LOADED_BY.lock().is_ok_and(|loaded_by| *loaded_by == command);
+    if !taken_back {
         let reason =
             "stays loaded until a restart: servers crash when a module goes whose commands clients have called";
         log(&context, c"warning", format!("{module} {reason}"));
@@ -131,31 +135,26 @@ impl Module {
             }
         }
         LOADED.get_or_init(|| self);
-        // A panic is a defect of ours, and ends the server, which then reports a crash: this is to say where it began.
+        // Log where a panic began: it is a defect of the module, and ends the server, which then reports a crash.
         panic::set_hook(Box::new(|panic| {
-            // It captures nothing, and so takes no memory that a load that fails would leave behind.
+            // The hook captures nothing: a failed load leaves no memory behind.
             if let Some(module) = LOADED.get() {
                 log(&Context(ptr::null_mut()), c"warning", panic_line(module, panic));
             }
         }));
-        // A limited call must not look like a write to WATCH and client-side caches; and there is no state outside the
-        // keyspace that a replica's asynchronous loading or the move of a slot could tear.
-        let mut options =
-            raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
-        if is_valkey() {
-            options |= VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION;
-        }
         for command in self.commands {
             if !command.register(context) {
                 return Err(format!("could not register {:?}: is another redis-cell loaded?", command.name));
             }
         }
-        // SAFETY: the context is live, `first_missing` has seen every function, and `info` is what the server expects.
+        // SAFETY: the context is live, `first_missing` has seen every function, and `info` is a callback for INFO.
         unsafe { api!(RedisModule_RegisterInfoFunc)(context.0, Some(info)) };
         // SAFETY: `first_missing` has seen every function.
-        unsafe { call::prepare(context, options.cast_signed()) }
-        listeners::watch(context);
-        LOADED_AT.store(command_time(context).unwrap_or_default(), Ordering::Relaxed);
+        unsafe { call::prepare(context, options()) }
+        listeners::subscribe(context);
+        if let Ok(mut loaded_by) = LOADED_BY.lock() {
+            *loaded_by = command_id(context);
+        }
         Ok(())
     }
 }
@@ -164,6 +163,17 @@ impl std::fmt::Display for Module {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{} {}", self.name.to_string_lossy(), self.version)
     }
+}
+
+/// The options that the module sets, of those that the server knows.
+fn options() -> c_int {
+    // A limited call must not look like a write to WATCH and client-side caches; and no state outside the keyspace could
+    // be torn by a replica's asynchronous loading or by the move of a slot.
+    let base = call::UNCHANGED_WHEN_CLOSED | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD.cast_signed();
+    let of_valkey = VALKEYMODULE_OPTIONS_SKIP_COMMAND_VALIDATION | VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION;
+    // SAFETY: written once, by `Export_RedisModule_Init`; none on a server that is older than the function.
+    let known = unsafe { raw::RedisModule_GetModuleOptionsAll.map_or(0, |all| all()) };
+    if is_valkey() { base | (of_valkey & known) } else { base }
 }
 
 /// Whether the server is a Valkey: only there, the API goes by that name as well.
@@ -186,10 +196,12 @@ fn has_command(context: &Context, name: &CStr) -> bool {
     std::io::Error::last_os_error().raw_os_error() != Some(libc::ENOENT)
 }
 
-/// The server's time in microseconds, which stands still while a command runs; none if it does not tell.
-fn command_time(context: &Context) -> Option<u64> {
+/// Tells the command that runs from those before and after it: the server's time, which stands still for all commands of
+/// an EXEC, and the number of commands that have ended, which CONFIG RESETSTAT sets back. None if the server lacks either.
+fn command_id(context: &Context) -> Option<[u64; 2]> {
     let [time] = context.server_info(c"server", [c"server_time_usec"]);
-    time
+    let [commands] = context.server_info(c"stats", [c"total_commands_processed"]);
+    Some([time?, commands?])
 }
 
 fn log(context: &Context, level: &CStr, line: String) {

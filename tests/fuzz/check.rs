@@ -16,8 +16,7 @@ use std::num::NonZero;
 
 use super::model::{Asked, Change, Refused, Told, Way};
 use crate::decimal;
-use crate::error::Error;
-use crate::funnel::{self, Moment, Quota, Span, Taking, Unit, Verdict};
+use crate::funnel::{self, Error, Moment, Quota, Span, Taking, Unit, Verdict};
 
 pub fn check(bytes: &[u8]) {
     let mut input = Input(bytes);
@@ -30,14 +29,14 @@ pub fn check(bytes: &[u8]) {
         _ => Some(now.saturating_sub(input.moment())),
     };
     let (unit, nanos) = units()[usize::from(flags / 4 % 2)];
-    let [max_burst, count, period, quantity] = [(); 4].map(|()| input.integer());
+    let [limit, count, period, quantity] = [(); 4].map(|()| input.integer());
     if let (Some(count), Some(period)) = (NonZero::new(count), NonZero::new(period)) {
-        let (taking, _) = takings()[usize::from(flags / 8 % 3)];
-        rule(Quota { max_burst, count, period, unit }, now, tat, taking, quantity as i64);
+        let (taking, _) = takings()[usize::from(flags / 8 % 4)];
+        rule(Quota { limit, count, period, unit }, now, tat, taking, quantity as i64);
     }
     assert_eq!(i128::from(Span(quantity).round_up(unit)), (i128::from(quantity) + nanos - 1) / nanos);
     assert_eq!(decimal::format(quantity >> 1).as_slice(), format!("{:019}", quantity >> 1).as_bytes());
-    assert_eq!(decimal::Short::new(quantity >> 1).as_ref(), (quantity >> 1).to_string().as_bytes());
+    assert_eq!(decimal::Trimmed::new(quantity >> 1).as_ref(), (quantity >> 1).to_string().as_bytes());
     text(input.0);
     let same_wrong_byte = |byte| {
         // Checked as blocks, two of the same must not cancel out.
@@ -55,8 +54,13 @@ pub fn units() -> [(Unit, i128); 2] {
     [(Unit::Seconds, 1_000_000_000), (Unit::Milliseconds, 1_000_000)]
 }
 
-pub fn takings() -> [(Taking, Way); 3] {
-    [(Taking::AllOrNone, Way::Throttle), (Taking::InAnyCase, Way::Charge), (Taking::UpTo, Way::Take)]
+pub fn takings() -> [(Taking, Way); 4] {
+    [
+        (Taking::AllOrNone, Way::Throttle),
+        (Taking::InAnyCase, Way::Charge),
+        (Taking::UpTo, Way::Take),
+        (Taking::Nothing, Way::Look),
+    ]
 }
 
 fn rule(quota: Quota, now: u64, tat: Option<u64>, taking: Taking, quantity: i64) {
@@ -72,7 +76,7 @@ pub fn asked(quota: Quota, now: u64, taking: Taking, quantity: i64) -> Asked {
     Asked {
         way,
         now: now.into(),
-        max_burst: quota.max_burst.into(),
+        max_burst: i128::from(quota.limit) - 1,
         count: quota.count.get().into(),
         period: i128::from(quota.period.get()) * nanos,
         quantity: quantity.into(),
@@ -114,7 +118,7 @@ fn text(bytes: &[u8]) {
     let state = expected.filter(|_| bytes.len() == 19);
     assert_eq!(decimal::parse_moment(bytes), state, "{}", bytes.escape_ascii());
     let short = expected.filter(|_| bytes.len() <= 9 && bytes[0] != b'0');
-    let parsed = decimal::parse_short(bytes).map(u64::from);
+    let parsed = decimal::parse_small(bytes).map(u64::from);
     assert_eq!(parsed, short, "{}", bytes.escape_ascii());
 }
 

@@ -34,14 +34,15 @@ pub fn not_an_integer(name: &str) -> String {
 }
 
 pub fn below_least(name: &str) -> String {
-    format!("ERR {name} must be {} or more", i128::from(name == "count" || name == "period"))
+    format!("ERR {name} must be {} or more", least(name, Way::Take).unwrap_or_default())
 }
 
 /// None for a quantity that gives back below 0.
 pub fn least(name: &str, way: Way) -> Option<i128> {
     match name {
+        "max_burst" => Some(-1),
         "count" | "period" => Some(1),
-        "quantity" if way != Way::Take => None,
+        _ if matches!(way, Way::Throttle | Way::Charge) => None,
         _ => Some(0),
     }
 }
@@ -54,7 +55,7 @@ pub fn expected(call: &[Vec<u8>], now: i128, found: Found) -> Result<Told, Strin
     let command = Command::of(call);
     if !command.several {
         return match (call.len(), command.way) {
-            (6, _) | (5, Way::Throttle) => {
+            (6, _) | (5, Way::Throttle | Way::Look) => {
                 asked(&call[2..], now, command.way, command.unit)?.told(found?).map_err(text)
             }
             _ => Err(arity(&command.name)),
@@ -128,6 +129,8 @@ impl Command {
             "cl.pcharge" => (Way::Charge, MILLISECOND, false),
             "cl.take" => (Way::Take, SECOND, false),
             "cl.ptake" => (Way::Take, MILLISECOND, false),
+            "cl.look" => (Way::Look, SECOND, false),
+            "cl.plook" => (Way::Look, MILLISECOND, false),
             _ => panic!("{name}"),
         };
         Self { name, way, unit, several }
@@ -152,7 +155,7 @@ fn asked(arguments: &[Vec<u8>], now: i128, way: Way, unit: i128) -> Result<Asked
     let [max_burst, count, period, quantity] = integers;
     let period = period * unit;
     let asked = Asked { way, now, max_burst, count, period, quantity };
-    asked.funnel().map_err(text)?;
+    asked.limiter().map_err(text)?;
     Ok(asked)
 }
 

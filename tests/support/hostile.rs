@@ -54,6 +54,8 @@ impl Hostile {
             "cl.pcharge",
             "cl.Take",
             "cl.ptake",
+            "cl.Look",
+            "cl.plook",
             "cl.Mthrottle",
             "cl.mpthrottle",
         ];
@@ -64,7 +66,7 @@ impl Hostile {
             while self.random.one_in(6) {
                 call.extend(self.group(key, way));
             }
-        } else if self.random.one_in(if way == Way::Throttle { 3 } else { 12 }) {
+        } else if self.random.one_in(if matches!(way, Way::Throttle | Way::Look) { 3 } else { 12 }) {
             call.pop();
         }
         if self.random.one_in(16) {

@@ -32,8 +32,18 @@ use redis::{Client, Connection, FromRedisValue, RedisResult};
 pub use needs::module_command;
 
 /// Every command of the module.
-pub const COMMANDS: [&str; 8] =
-    ["cl.throttle", "cl.pthrottle", "cl.charge", "cl.pcharge", "cl.take", "cl.ptake", "cl.mthrottle", "cl.mpthrottle"];
+pub const COMMANDS: [&str; 10] = [
+    "cl.throttle",
+    "cl.pthrottle",
+    "cl.charge",
+    "cl.pcharge",
+    "cl.take",
+    "cl.ptake",
+    "cl.look",
+    "cl.plook",
+    "cl.mthrottle",
+    "cl.mpthrottle",
+];
 
 /// A number that the environment may set.
 pub fn setting(name: &str, default: u64) -> u64 {

@@ -1,12 +1,13 @@
 //! The rule a second time, to hold the module against: written down as README states it, in 128 bits, and searching
 //! where the module computes. Spans and moments are nanoseconds.
 
-/// How tokens are taken: by CL.THROTTLE and its like, by CL.CHARGE, by CL.TAKE.
+/// How tokens are taken: by CL.THROTTLE and its like, by CL.CHARGE, by CL.TAKE, or not at all, by CL.LOOK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     Throttle,
     Charge,
     Take,
+    Look,
 }
 
 /// What a caller asks, and when.
@@ -53,13 +54,13 @@ impl Asked {
         self.max_burst + 1
     }
 
-    /// How long these tokens take to leak. What does not fit in 128 bits is longer than any span that counts.
+    /// The time in which these tokens come back. What does not fit in 128 bits is longer than any span that counts.
     pub fn span(&self, tokens: i128) -> i128 {
         tokens.checked_mul(self.period).map_or(i128::MAX / 4, |product| product / self.count)
     }
 
-    /// Whether there is such a funnel at all.
-    pub fn funnel(&self) -> Result<(), Refused> {
+    /// Whether there is such a limiter at all.
+    pub fn limiter(&self) -> Result<(), Refused> {
         if self.count > self.period {
             return Err(Refused::TooFast);
         }
@@ -69,13 +70,13 @@ impl Asked {
         Ok(())
     }
 
-    /// What a caller is told who finds this state; none is an empty funnel.
+    /// What a caller is told who finds this state; none is a full limiter.
     pub fn told(&self, tat: Option<i128>) -> Result<Told, Refused> {
-        self.funnel()?;
+        self.limiter()?;
         let tolerance = self.span(self.limit());
         let base = tat.map_or(self.now, |tat| tat.max(self.now));
         if self.quantity < 0 {
-            // Tokens that are given back are never refused, and never make more than an empty funnel.
+            // Tokens that are given back are never refused, and never make more than a full limiter.
             let new_tat = base - self.span(-self.quantity);
             let reset_after = (new_tat - self.now).max(0);
             return Ok(Told {
@@ -94,6 +95,7 @@ impl Asked {
         }
         let passes = |tokens| tokens <= self.limit() && base + self.span(tokens) - tolerance <= self.now;
         let taken = match self.way {
+            Way::Look => 0,
             Way::Throttle if !passes(self.quantity) => 0,
             Way::Throttle | Way::Charge => self.quantity,
             Way::Take => self.quantity.min(self.most_tokens_within(tolerance - (base - self.now))),
@@ -102,16 +104,16 @@ impl Asked {
         if new_tat > LAST {
             return Err(Refused::DebtTooLong);
         }
-        // The moment from which there is room for what the call waits for.
-        let (limited, room_at) = match self.way {
-            Way::Throttle => (!passes(self.quantity), base + self.span(self.quantity) - tolerance),
+        // The moment from which the tokens are there that the call waits for.
+        let (limited, there_at) = match self.way {
+            Way::Throttle | Way::Look => (!passes(self.quantity), base + self.span(self.quantity) - tolerance),
             Way::Charge => (new_tat - tolerance > self.now, new_tat - tolerance),
             Way::Take => (taken == 0 && self.quantity > 0, new_tat + self.span(1) - tolerance),
         };
         let waits = match self.way {
-            Way::Throttle => limited && self.quantity <= self.limit(),
+            Way::Throttle | Way::Look => limited && self.quantity <= self.limit(),
             Way::Charge => limited,
-            Way::Take => taken < self.quantity,
+            Way::Take => taken < self.quantity && self.limit() > 0,
         };
         let reset_after = new_tat - self.now;
         Ok(Told {
@@ -119,18 +121,18 @@ impl Asked {
             taken,
             limit: self.limit(),
             remaining: self.most_tokens_within(tolerance - reset_after),
-            retry_after: waits.then_some((room_at - self.now).max(0)),
+            retry_after: waits.then_some((there_at - self.now).max(0)),
             reset_after,
             change: if taken > 0 { Change::Store(new_tat) } else { Change::Nothing },
         })
     }
 
-    /// The largest number of tokens, at most the limit, that leak within `room`, found by halving.
-    fn most_tokens_within(&self, room: i128) -> i128 {
+    /// The largest number of tokens, at most the limit, that come back within `span`, found by halving.
+    fn most_tokens_within(&self, span: i128) -> i128 {
         let (mut fits, mut fits_not) = (0, self.limit() + 1);
         while fits_not - fits > 1 {
             let middle = (fits + fits_not) / 2;
-            if self.span(middle) <= room {
+            if self.span(middle) <= span {
                 fits = middle;
             } else {
                 fits_not = middle;
