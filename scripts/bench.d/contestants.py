@@ -25,7 +25,7 @@ def once(name, call, before=None, **options):
 
 STATE = "1800000000000000000"  # as many digits as the module's
 SET = f"SET KEY {STATE} PX 3600000"
-# Never limited, and no key expires meanwhile. Large numbers are longer to reply: a tenth of such a call.
+# Never limited, and no key expires meanwhile. Its large numbers are longer to reply than those of most limits.
 MANY = "9999999 10 3600"
 ALLOWED = f"CL.THROTTLE KEY {MANY}"
 LIMITED = "CL.THROTTLE KEY 0 1 3600"
