@@ -29,6 +29,7 @@ SET = f"SET KEY {STATE} PX 3600000"
 MANY = "9999999 10 3600"
 ALLOWED = f"CL.THROTTLE KEY {MANY}"
 LIMITED = "CL.THROTTLE KEY 0 1 3600"
+FOUR = " ".join(f"KEY:{letter} {MANY} 1" for letter in "abcd")
 
 CONTESTANTS = [
     steady("PING", "PING"),
@@ -54,7 +55,7 @@ CONTESTANTS = [
     steady("CL.CHARGE allowed", f"CL.CHARGE KEY {MANY} 1", timed=False),
     steady("CL.TAKE allowed", f"CL.TAKE KEY {MANY} 1", timed=False),
     steady("CL.MTHROTTLE 2 limits allowed", f"CL.MTHROTTLE KEY:a {MANY} 1 KEY:b {MANY} 1"),
-    steady("CL.MTHROTTLE 4 limits allowed", "CL.MTHROTTLE" + "".join(f" KEY:{x} {MANY} 1" for x in "abcd"), timed=False),
+    steady("CL.MTHROTTLE 4 limits allowed", f"CL.MTHROTTLE {FOUR}", timed=False),
 ]
 PEER_NAME = pathlib.Path(PEER).stem if PEER else None
 if PEER:

@@ -61,7 +61,7 @@ SHAPES = {"pipelined": PIPELINED, "single": ONE_BY_ONE}
 
 
 def measure_time(rounds, seconds, contestants, kinds=("pipelined", "single"), executable=SERVER):
-    """CPU of the server, throughput, and latency where calls come one by one: by contestant, a list of the rounds' figures.
+    """CPU of the server, throughput, and latency of calls one by one: by contestant, a list of the rounds' figures.
 
     In each round all contestants have their turn, so that they meet the machine as it is then.
     """
@@ -148,7 +148,7 @@ def measure_instructions_on(executables, counts, names=None):
 
 
 def count_instructions(executable, setting, contestants, counts):
-    """Instructions inside the server's function `call`, what that calls included, by callgrind: a call's, by contestant."""
+    """A call's instructions inside the server's function `call`, what that calls included, by callgrind."""
     folder = tempfile.TemporaryDirectory(prefix="bench-counts-")
     out = f"{folder.name}/counts"
     # Each ECHO makes callgrind write a file and count from 0 again. A SERVER may be a script that runs the server.

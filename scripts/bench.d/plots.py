@@ -41,6 +41,10 @@ def plots(results, folder):
             return orange
         return blue if name.startswith("CL.") else "#707070" if name == base else grey
 
+    def whisker(values, halves):
+        """How far down and how far up it goes."""
+        return [[v - low for v, (low, _) in zip(values, halves)], [high - v for v, (_, high) in zip(values, halves)]]
+
     def save(figure, name, *explained):
         figure.supxlabel("\n".join([*explained, foot]), fontsize=8, color="#606060", x=0, ha="left")
         for kind in ("svg", "png") if "PNG" in os.environ else ("svg",):
@@ -54,7 +58,7 @@ def plots(results, folder):
         spread = None
         if key in results["rounds"][BASE][0]:
             halves = [middle_half([figures[key] for figures in results["rounds"][n]]) for n in names]
-            spread = [[v - low for v, (low, _) in zip(values, halves)], [high - v for v, (_, high) in zip(values, halves)]]
+            spread = whisker(values, halves)
         whiskers = {"ecolor": "black", "elinewidth": 1, "capsize": 2}
         axes.barh(names, values, color=[colour(n) for n in names], height=0.7, xerr=spread, error_kw=whiskers)
         # The longest whisker, and the figure behind it.
@@ -119,7 +123,7 @@ def plots(results, folder):
         halves = [figures[str(size)]["middle half"] for size in sizes]
         # Side by side, so that no whisker hides another.
         places = [size * 1.12 ** (number - 1.5) for size in sizes]
-        yerr = [[v - low for v, (low, _) in zip(values, halves)], [high - v for v, (_, high) in zip(values, halves)]]
+        yerr = whisker(values, halves)
         axes.errorbar(places, values, yerr=yerr, color=line, marker=marker, linewidth=1.5, elinewidth=1.5, capsize=4)
         labels.append([values[-1], name, line])
     # Labels at the lines' ends, moved apart where they would meet.

@@ -67,10 +67,11 @@ class Server:
         return self.client.info("replication")["master_repl_offset"]
 
     def load(self, call, length, keys, order="random", shape=PIPELINED):
-        """Calls by the load's process: so many ("1.5s": for so long), on keys by chance, on "each", or from that one on."""
+        """Calls by the load's process: so many, or for so long ("1.5s"), on keys in an order that load.rs knows."""
         words = [self.scripts.get(word, word) for word in call.split()]
         command = [WORK / "load", *map(str, (self.port, *shape, length, keys, order)), *words]
-        output = subprocess.run([*on_core(CORE_OF_LOAD), *command], check=True, stdout=subprocess.PIPE, text=True).stdout
+        command = [*on_core(CORE_OF_LOAD), *command]
+        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
         return Load(*map(float, output.split()))
 
     def prepare(self, contestant, keys):

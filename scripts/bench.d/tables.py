@@ -74,7 +74,8 @@ def markdown(results):
         )
     )
     clock = results["clock"]
-    cpu_rows.append(["reading the clock once", f"{clock:,.0f}", f"{clock / by_name[BASE]['pipelined cpu']:.2f}", "", ""])
+    of_base = f"{clock / by_name[BASE]['pipelined cpu']:.2f}"
+    cpu_rows.append(["reading the clock once", f"{clock:,.0f}", of_base, "", ""])
     cpu = table(["one check", "ns of CPU, pipelined", "× SET PX", "ns, one by one", "× SET PX one by one"], cpu_rows)
     spread = table(
         ["one check, the middle half of the rounds", "× SET PX, pipelined", "one by one"],
@@ -90,8 +91,9 @@ def markdown(results):
         heads = [head, *("1 key" if size == "1" else f"{int(size):,} keys" for size in sizes)]
         return table(heads, [[name, *(cell(of[size]) for size in sizes)] for name, of in results["growth"].items()])
 
+    with_spread = lambda of: "{:,.0f} ({:,.0f}–{:,.0f})".format(of["cpu"], *of["middle half"])
     growth = [
-        grown("one check among many keys, ns", lambda of: "{:,.0f} ({:,.0f}–{:,.0f})".format(of["cpu"], *of["middle half"])),
+        grown("one check among many keys, ns", with_spread),
         grown("one check among many keys, × SET PX", lambda of: f"{of['ratio']:.2f}"),
         grown("one key among many, bytes", lambda of: f"{of['bytes']:,.0f}" if of["bytes"] < 1000 else ""),
     ]
@@ -175,9 +177,10 @@ def speed(head, by_name):
     return table(heads, [[name, *(column(of) for column in columns)] for name, of in by_name.items() if "p50" in of])
 
 
+ALLOWED = "CL.THROTTLE allowed"
 # The columns of the tables with a line for each server.
 STEADY = {
-    "allowed": "CL.THROTTLE allowed",
+    "allowed": ALLOWED,
     "second call": "CL.THROTTLE second call",
     "limited": "CL.THROTTLE limited",
     "second call, limited": "CL.THROTTLE second call, limited",
@@ -202,17 +205,20 @@ def servers(results):
 
         return table([head, BASE, *columns], [[server, *row(of)] for server, of in by_server.items()])
 
-    def ratios(head, column, key, form, columns):
-        rows = [[server, form(of[BASE]), *(column(of[name]) for name in columns.values())] for server, of in by_server.items()]
-        return table([head, key, *columns], rows)
+    def ratios(head, column):
+        def row(of):
+            return [f"{of[BASE]['pipelined cpu']:,.0f}", *(column(of[name]) for name in timed.values())]
+
+        return table([head, "SET PX, ns", *timed], [[server, *row(of)] for server, of in by_server.items()])
 
     timed = STEADY | NEW | SET_NEW
-    cpu = ratios("one server, CPU", figure("pipelined ratio", "{:.2f}"), "SET PX, ns", figure("pipelined cpu"), timed)
-    spread = ratios("one server, CPU, the middle half", halves("pipelined middle half"), "SET PX, ns", figure("pipelined cpu"), timed)
+    cpu = ratios("one server, CPU", figure("pipelined ratio", "{:.2f}"))
+    spread = ratios("one server, CPU, the middle half", halves("pipelined middle half"))
     weigh = {"SET PX": BASE, "SET PX of text": "SET PX of text", "INCR + EXPIRE": "INCR + EXPIRE"}
-    bytes_of = [[server, *(figure("bytes after 1")(of[name]) for name in weigh.values())] for server, of in by_server.items()]
-    for row, of in zip(bytes_of, by_server.values()):
-        row += [figure(f"bytes after {calls}")(of["CL.THROTTLE allowed"]) for calls in (1, 3)]
+    bytes_of = []
+    for server, of in by_server.items():
+        once = [figure("bytes after 1")(of[name]) for name in weigh.values()]
+        bytes_of.append([server, *once, *(figure(f"bytes after {calls}")(of[ALLOWED]) for calls in (1, 3))])
     weight = table(["one server, bytes a key", *weigh, "CL.THROTTLE, after 1 call", "after 3 calls"], bytes_of)
     newest = {name.split()[0]: name for name, of in results["by server"].items() if "speed" in of}
     speeds = "\n\n".join(
