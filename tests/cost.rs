@@ -154,13 +154,36 @@ fn each_cost_on_a_page_is_one_of_the_committed_results() {
 }
 
 /// The figures of one column of a table in docs/costs.md, by the names of the rows.
-fn column(head: &str, column: &str) -> Vec<(String, f64)> {
+fn column(table: &str, name: &str) -> Vec<(String, f64)> {
+    column_of(table, "SET PX", name)
+}
+
+/// Of the table whose head has these two cells first, or the second one's beginning.
+fn column_of(first: &str, second: &str, name: &str) -> Vec<(String, f64)> {
     let cells = |line: &str| -> Vec<String> { line.split('|').map(|cell| cell.trim().to_string()).collect() };
     let tables = tables("docs/costs.md");
-    let (head, rows) = tables.iter().find(|(found, _)| cells(found)[1] == head).unwrap();
-    let place = cells(head).iter().position(|name| name == column).unwrap();
+    let found = tables.iter().find(|(head, _)| cells(head)[1] == first && cells(head)[2].starts_with(second));
+    let (head, rows) = found.unwrap_or_else(|| panic!("docs/costs.md has no table of {first}, {second}"));
+    let place = cells(head).iter().position(|cell| cell == name).unwrap();
     assert!(rows.len() >= 5, "{rows:?}");
     rows.iter().map(|row| (cells(row)[1].clone(), cells(row)[place].replace(',', "").parse().unwrap())).collect()
+}
+
+/// "an allowed call takes 0.75 of the instructions …, and a limited call 0.52"
+#[test]
+fn the_readme_says_what_a_call_takes() {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let ratios = column_of("one check", "alone", "× SET PX");
+    for (words, name) in
+        [("an allowed call takes ", "CL.THROTTLE allowed"), ("and a limited call ", "CL.THROTTLE limited")]
+    {
+        let rest = text.split_once(words).unwrap_or_else(|| panic!("README.md does not say {words:?}")).1;
+        let said: f64 = rest.split([' ', ';']).next().unwrap().parse().unwrap();
+        let (_, measured) = ratios.iter().find(|(row, _)| row == name).unwrap();
+        // The last digit may be rounded otherwise in the next run.
+        assert!((said - measured).abs() < 0.015, "README.md: {words}{said}, measured: {measured}");
+    }
 }
 
 /// In words, and of servers that are alone.
