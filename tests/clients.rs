@@ -2,7 +2,7 @@
 //! the newest of PyPI and npm, which tests/clients/requirements.txt and package.json name.
 //!
 //! A test whose language or library is missing is left out, and says so. scripts/test installs what is small, and sets
-//! `CLIENTS=required`: then such a test fails.
+//! `REQUIRE_ALL`: then such a test fails.
 
 #[allow(dead_code, reason = "main is for the reader who copies the file")]
 mod redis_cell_rs;
@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use ::redis_cell_rs::{AllowedDetails, BlockedDetails, Cmd, Key, Policy, Verdict};
 use redis::RedisResult;
 
+use crate::support::needs::left_out;
 use crate::support::{Process, Server, eventually, free_port, run};
 
 /// What the examples print: three at once and one a minute, and a last call that asks for four.
@@ -626,12 +627,7 @@ fn fetched(registry: &str, list: &str, fetch: impl Fn(&Path) -> Command) -> Opti
 
 /// Whether it is, by a command that then succeeds; if not, the test is left out and says so.
 fn installed(what: &str, check: &mut Command) -> bool {
-    let there = found(check);
-    assert!(there || std::env::var("CLIENTS").is_err(), "{what} cannot be had: see scripts/test");
-    if !there {
-        println!("left out: {what} cannot be had");
-    }
-    there
+    found(check) || left_out(&format!("{what} cannot be had"))
 }
 
 fn found(check: &mut Command) -> bool {
@@ -645,19 +641,6 @@ fn path(example: &str) -> PathBuf {
 /// A place for what is made or fetched.
 fn target(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
-}
-
-/// An example for Debian's Python with python3-redis, for this server.
-pub fn python(example: &str, server: &Server) -> Command {
-    let example = debian_python(example);
-    example.expect("python3-redis is not installed: see scripts/test").command(server.port)
-}
-
-/// What the program prints.
-pub fn output(mut command: Command) -> String {
-    let output = command.stderr(Stdio::inherit()).output().unwrap();
-    assert!(output.status.success(), "{:?}", output.status);
-    String::from_utf8(output.stdout).unwrap()
 }
 
 /// An HTTP server, on a free port, gone when dropped.

@@ -369,7 +369,7 @@ fn whoever_goes_on_from_where_it_never_was_is_sent_effects() {
 /// the snapshot is for. Redis 6.2 sends any write of such a handler, SET too, before it has answered the replica.
 #[test]
 fn a_call_at_the_birth_of_a_snapshots_process_is_sent_as_its_effect() {
-    needs("a primary whose handlers may write when it forks, Redis 7");
+    needs!("a primary whose handlers may write when it forks, Redis 7");
     for settings in snapshots() {
         let module = module();
         let modules = ["--loadmodule", callbacks::library(), "--loadmodule", module.to_str().unwrap()];
@@ -394,7 +394,7 @@ fn a_call_at_the_birth_of_a_snapshots_process_is_sent_as_its_effect() {
 /// snapshot's process has ended before the last call.
 #[test]
 fn a_node_that_gets_slots_from_another_is_sent_effects() {
-    needs("slots that servers move by themselves, Redis 8.4 or Valkey 9");
+    needs!("slots that servers move by themselves, Redis 8.4 or Valkey 9");
     let [source, target] = [(); 2].map(|()| server(&["--cluster-enabled", "yes"]));
     let (mut from, mut to) = (source.connect(), target.connect());
     add_slots(&mut from, 0..SLOTS);

@@ -107,7 +107,7 @@ fn it_stays_even_if_it_is_loaded_and_unloaded_in_one_moment() {
 /// The server ends, or is left with half a module, if what it takes back within a transaction is not given back.
 #[test]
 fn a_load_that_is_taken_back_in_a_transaction_leaves_the_server_as_it_was() {
-    needs("MODULE LOADEX, Redis 7");
+    needs!("MODULE LOADEX, Redis 7");
     let server = Server::start_bare(module_command());
     let mut connection = server.connect();
     let library = module();

@@ -179,7 +179,7 @@ fn the_server_knows_a_look_as_a_fast_command_that_reads() {
 
 #[test]
 fn its_key_spec_says_that_the_key_is_only_read() {
-    needs("key permissions, Redis 7");
+    needs!("key permissions, Redis 7");
     let server = Server::start();
     for look in LOOKS {
         let keys: Vec<(String, Vec<String>)> =
@@ -384,7 +384,7 @@ fn it_is_answered_while_writes_are_paused() {
 
 #[test]
 fn scripts_and_functions_that_may_only_read_call_it() {
-    needs("functions, Redis 7");
+    needs!("functions, Redis 7");
     let server = Server::start();
     let mut connection = server.connect();
     limiter(&mut connection);

@@ -245,7 +245,7 @@ impl InFlight {
 
 #[test]
 fn calls_in_flight_are_never_more_than_the_limit_and_end_with_their_lease() {
-    needs("functions, Redis 7");
+    needs!("functions, Redis 7");
     let mut calls = InFlight::start();
     assert_eq!(calls.count(), 0);
     assert_eq!(calls.acquire("a"), [0, 2, 1, -1]);
@@ -284,7 +284,7 @@ fn calls_in_flight_are_never_more_than_the_limit_and_end_with_their_lease() {
 /// Calls that begin, renew, end and die by chance, beside a second statement of the rule.
 #[test]
 fn calls_in_flight_are_those_of_a_model() {
-    needs("functions, Redis 7");
+    needs!("functions, Redis 7");
     let mut calls = InFlight::start();
     let mut random = Random::new(2026);
     // Of each call that holds a place, when its lease ends.
@@ -328,7 +328,7 @@ fn calls_in_flight_are_those_of_a_model() {
 
 #[test]
 fn a_replica_has_the_calls_in_flight_and_their_leases() {
-    needs("functions, Redis 7");
+    needs!("functions, Redis 7");
     let server = Server::start();
     let replica = Server::start_bare(&[]);
     let mut connection = server.connect();
@@ -350,7 +350,7 @@ fn a_replica_has_the_calls_in_flight_and_their_leases() {
 
 #[test]
 fn a_gateway_admits_by_calls_in_flight_and_by_tokens_and_leaves_no_place_taken() {
-    needs("functions, Redis 7");
+    needs!("functions, Redis 7");
     let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();
     load_function(&mut connection, &read("in_flight.lua")).unwrap();
@@ -367,7 +367,7 @@ fn a_gateway_admits_by_calls_in_flight_and_by_tokens_and_leaves_no_place_taken()
 
 #[test]
 fn named_policies_change_for_all_in_one_command_and_go_with_the_data() {
-    needs("functions, Redis 7");
+    needs!("functions, Redis 7");
     let mut server = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let replica = Server::start();
     let mut connection = server.connect();
@@ -548,7 +548,7 @@ fn the_script_limits_every_call_where_the_limit_is_zero() {
 
 #[test]
 fn a_named_policy_costs_less_than_eight_plain_calls() {
-    needs("functions, Redis 7");
+    needs!("functions, Redis 7");
     let server = Server::start();
     load_function(&mut server.connect(), &read("policies.lua")).unwrap();
     let ratio = plain_calls(&server, "FCALL throttle 1 KEY gold");
