@@ -540,13 +540,21 @@ impl Example {
 
     /// What it prints, if it ends.
     fn output(&self, redis: u16) -> String {
-        let mut process = Process(self.command(redis).stdout(Stdio::piped()).spawn().unwrap());
+        let mut command = self.command(redis);
+        let mut process = Process(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
         let status = eventually(Duration::from_secs(120), || process.0.try_wait().unwrap());
-        assert!(status.is_some_and(|status| status.success()), "{self:?}: {status:?}");
-        let mut printed = String::new();
-        process.0.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
-        printed
+        if !status.is_some_and(|status| status.success()) {
+            process.0.kill().unwrap();
+            panic!("{self:?}: {status:?}\n{}", read(process.0.stderr.take().unwrap()));
+        }
+        read(process.0.stdout.take().unwrap())
     }
+}
+
+fn read(mut from: impl Read) -> String {
+    let mut text = String::new();
+    from.read_to_string(&mut text).unwrap();
+    text
 }
 
 fn debian_python(example: &str) -> Option<Example> {
@@ -647,6 +655,8 @@ fn target(name: &str) -> PathBuf {
 struct Http {
     _process: Process,
     port: u16,
+    /// Also of what goes wrong in it.
+    log: PathBuf,
 }
 
 impl Http {
@@ -656,26 +666,38 @@ impl Http {
         for argument in example.arguments.iter_mut().filter(|argument| *argument == "PORT") {
             *argument = port.to_string();
         }
-        let mut process =
-            Process::start(example.command(redis).env("HTTP_PORT", port.to_string()).stdout(Stdio::null()));
+        let log = target(&format!("clients-http-{port}.log"));
+        let file = fs::File::create(&log).unwrap();
+        let mut command = example.command(redis);
+        command.env("HTTP_PORT", port.to_string()).stdout(file.try_clone().unwrap()).stderr(file);
+        let mut process = Process(command.spawn().unwrap());
         let started = eventually(Duration::from_secs(60), || {
-            assert_eq!(process.0.try_wait().unwrap(), None, "{example:?} has ended");
+            let ended = process.0.try_wait().unwrap();
+            assert_eq!(ended, None, "{example:?}: {}", fs::read_to_string(&log).unwrap());
             TcpStream::connect(("127.0.0.1", port)).ok()
         });
         assert!(started.is_some(), "{example:?} does not serve");
-        Self { _process: process, port }
+        Self { _process: process, port, log }
     }
 
     /// The status, the headers and the body, for a request with these headers.
     fn get(&self, target: &str, headers: &str) -> (u16, Vec<String>, String) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
-        write!(stream, "GET {target} HTTP/1.0\r\n{headers}\r\n").unwrap();
+        stream.write_all(format!("GET {target} HTTP/1.0\r\n{headers}\r\n").as_bytes()).unwrap();
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let end = stream.read_to_string(&mut answer);
+        let Some((head, body)) = answer.split_once("\r\n\r\n") else {
+            panic!("{end:?}, {answer:?}: {}", fs::read_to_string(&self.log).unwrap());
+        };
         let mut lines = head.lines();
         let status = lines.next().unwrap().split(' ').nth(1).unwrap();
         (status.parse().unwrap(), lines.map(ToString::to_string).collect(), body.to_string())
+    }
+}
+
+impl Drop for Http {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.log);
     }
 }
