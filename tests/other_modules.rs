@@ -142,7 +142,7 @@ fn a_key_that_has_expired_while_clients_are_paused_is_written_whole() {
     let replica = Server::start_bare(&[]);
     replicate(&replica, &server);
     let index = "CB.DO new SET idx:1 k1";
-    let again = [vec![], vec![index], vec![index, "CB.DO del SET k1 text"], vec!["CB.DO del HSET k1 field text"]];
+    let again = [vec![], vec![index], vec![index, "CB.DO del SET % text"], vec!["CB.DO del HSET % field text"]];
     for rules in again {
         for (calls, expected) in [
             (["CL.CHARGE k1 5 1 60 3"; 2], [0, 6, 0, -1, 360]),

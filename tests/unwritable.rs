@@ -14,8 +14,9 @@ const REFUSAL: &str = "TRYAGAIN the key cannot be written at this moment";
 
 /// All that a call may change.
 fn state(connection: &mut Connection) -> (Snapshot, [String; 2]) {
-    let counts = ["rdb_changes_since_last_save", "aof_current_size"].map(|field| info(connection, field));
-    (snapshot(connection), counts)
+    // First, as on Redis 6.2 the first one is written to the file.
+    let keys = snapshot(connection);
+    (keys, ["rdb_changes_since_last_save", "aof_current_size"].map(|field| info(connection, field)))
 }
 
 /// With a limiter of five tokens, two of which are taken, at a key that can be written and at one that cannot.
@@ -54,8 +55,10 @@ fn a_call_on_a_key_that_cannot_be_written_is_to_be_tried_again_and_changes_nothi
     // What is wrong with the arguments is said first.
     assert_eq!(error_of(&mut connection, "CL.THROTTLE unwritable 4 1 0"), "ERR period must be 1 or more");
     assert_eq!(state(&mut connection), before);
-    let counts = ["throttle", "take"].map(|name| info(&mut connection, &format!("redis-cell_{name}_errors")));
-    assert_eq!(counts, ["9", "2"]);
+    let counts: String = run(&mut connection, "INFO redis-cell").unwrap();
+    for count in ["throttle_errors:9", "throttle_limited:0", "take_errors:2", "charge_errors:2"] {
+        assert!(counts.contains(&format!("redis-cell_{count}\r\n")), "{counts}");
+    }
     // A look needs not write.
     let reply: [i64; 5] = run(&mut connection, "CL.LOOK unwritable 4 1 3600").unwrap();
     assert_eq!(reply[..4], [0, 5, 3, -1]);
