@@ -125,6 +125,7 @@ fn the_debian_package_is_installed_used_and_removed() {
     assert!(fs::read_to_string(readme).unwrap().contains(&line));
     assert!(!settings.exists(), "a server's settings are its owner's");
     assert_eq!(dangling_links(&within("/usr/share/doc/redis-cell")), [""; 0]);
+    assert!(!within("/usr/share/doc/redis-cell/docs/development.md").exists(), "who installs it does not change it");
     let maintainer = output(Command::new("dpkg-deb").arg("--field").arg(&package).arg("Maintainer"));
     assert!(maintainer.trim().ends_with('>') && maintainer.contains('@'), "{maintainer}");
     assert_answers(&["--loadmodule", library.to_str().unwrap()]);
@@ -137,6 +138,7 @@ fn the_debian_package_is_installed_used_and_removed() {
     fs::write(&settings, format!("port 6379\n{line}\n")).unwrap();
     let said = dpkg(&root, "--remove", "redis-cell");
     assert!(said.contains("will not start again"), "{said}");
+    assert!(said.contains(&format!("remove the line \"{line}\" from ")), "{said}");
     assert!(!library.exists());
 }
 
@@ -332,4 +334,73 @@ fn dpkg(root: &Path, action: &str, argument: &str) -> String {
             // dpkg asks for administrators' programs, which a user's path may lack.
             .env("PATH", format!("{path}:/usr/sbin:/sbin")),
     )
+}
+
+/// No Mac is here to load it. Its loader and its kernel look at what scripts/package.d/mach-o looks at.
+#[test]
+fn a_macs_library_is_what_its_loader_asks_for_and_has_the_same_bytes_from_another_folder() {
+    needs!(SCRIPTS_TEST);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let copy = root.join("target/again-mac");
+    fs::create_dir_all(copy.join("target")).unwrap();
+    let _ = std::os::unix::fs::symlink(root.join("target/zig"), copy.join("target/zig"));
+    let sources = format!("tar -c --exclude=./target --exclude=./.git . | tar -x -C {}", copy.display());
+    output(Command::new("sh").args(["-c", &sources]).current_dir(root));
+
+    let platform = "aarch64-apple-darwin";
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mac-{}", std::process::id()));
+    let name = format!("redis-cell-v{VERSION}-{platform}");
+    let date = output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root));
+    let archives = [("one", root), ("two", &copy)].map(|(part, sources)| {
+        let mut package = Command::new(sources.join("scripts/package"));
+        package.arg("--folder").arg(folder.join(part)).arg(platform).env_remove("CARGO_TARGET_DIR");
+        let said = output(package.env("SOURCE_DATE_EPOCH", date.trim()));
+        assert!(said.contains("mach-o: arm64, macOS 11.0 or newer, needs /usr/lib/libSystem.B.dylib, "), "{said}");
+        let sum = format!("{name}.tar.gz.sha256");
+        output(Command::new("sha256sum").args(["--check", &sum]).current_dir(folder.join(part)));
+        fs::read(folder.join(part).join(format!("{name}.tar.gz"))).unwrap()
+    });
+    assert!(archives[0] == archives[1], "the archives differ");
+
+    let archive = format!("one/{name}.tar.gz");
+    output(Command::new("tar").args(["-xzf", &archive]).current_dir(&folder));
+    assert_eq!(dangling_links(&folder.join(&name)), [""; 0]);
+    let conf = fs::read_to_string(folder.join(&name).join("redis-cell.conf")).unwrap();
+    assert!(conf.ends_with("/libredis_cell.dylib\n"), "{conf}");
+    let good = fs::read(folder.join(&name).join("libredis_cell.dylib")).unwrap();
+    let look = |bytes: &[u8], processor: &str| {
+        let library = folder.join("damaged.dylib");
+        fs::write(&library, bytes).unwrap();
+        let looked = Command::new(root.join("scripts/package.d/mach-o")).arg(&library).arg(processor).output().unwrap();
+        (looked.status.success(), String::from_utf8([looked.stdout, looked.stderr].concat()).unwrap())
+    };
+    let replaced = |from: &str, to: &str| {
+        let mut bytes = good.clone();
+        let places: Vec<_> =
+            good.windows(from.len()).enumerate().filter(|(_, part)| *part == from.as_bytes()).collect();
+        assert!(!places.is_empty(), "{from} is not in the library");
+        for (place, _) in places {
+            bytes[place..place + to.len()].copy_from_slice(to.as_bytes());
+        }
+        bytes
+    };
+    let changed = |place: usize| {
+        let mut bytes = good.clone();
+        bytes[place] ^= 1;
+        bytes
+    };
+    assert!(look(&good, "arm64").0);
+    let damaged = [
+        (good.clone(), "x86_64", "it is not for x86_64"),
+        (changed(0x10_000), "arm64", "page 16 is not what was signed"),
+        (good[..good.len() - 100].to_vec(), "arm64", "__LINKEDIT is longer than the file"),
+        (replaced("/libSystem.B", "/libSystem.C"), "arm64", "not only ['/usr/lib/libSystem.B.dylib']"),
+        (replaced("@rpath/libredis", "/opt/x/libredis"), "arm64", "its name is /opt/x/libredis_cell.dylib, not"),
+        (replaced("Load\0", "Loaf\0"), "arm64", "it does not export _RedisModule_OnLoad"),
+    ];
+    for (bytes, processor, what) in damaged {
+        let (accepted, said) = look(&bytes, processor);
+        assert!(!accepted && said.contains(what), "{what}: {said}");
+    }
+    fs::remove_dir_all(folder).unwrap();
 }

@@ -17,7 +17,8 @@ fn a_failed_snapshot_refuses_calls_but_no_looks_until_a_snapshot_succeeds() {
     fs::create_dir(&file).unwrap();
     run::<()>(&mut connection, "BGSAVE").unwrap();
     wait_until("the snapshot fails", || info(&mut server.connect(), "rdb_last_bgsave_status") == "err");
-    for call in ["CL.THROTTLE key 4 1 60", "CL.THROTTLE key 4 1 60 0", "CL.CHARGE key 4 1 60 1", "CL.TAKE key 4 1 60 1"] {
+    for call in ["CL.THROTTLE key 4 1 60", "CL.THROTTLE key 4 1 60 0", "CL.CHARGE key 4 1 60 1", "CL.TAKE key 4 1 60 1"]
+    {
         let error = error_of(&mut connection, call);
         assert!(error.starts_with("MISCONF "), "{call}: {error}");
     }

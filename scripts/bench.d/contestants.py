@@ -6,38 +6,67 @@ from collections import namedtuple
 
 PEER = os.environ.get("PEER")
 
-# The name, one call of it, and what each key gets before: the same call, unless said, so that all is steady. KEY is a
-# key of 13 bytes. A fresh contestant meets a new key with each call.
-Contestant = namedtuple("Contestant", "name call before fresh module", defaults=[None, False, None])
+# The name and one call of it, in which KEY is a key of 13 bytes; what each key gets before, and how often; whether a key
+# serves for one call only, as a new one does; the module that is loaded; and whether times and instructions are taken.
+Contestant = namedtuple(
+    "Contestant", "name call before times once module timed counted", defaults=[None, 3, False, None, True, True]
+)
 
-STATE = "1800000000000000000"  # as many digits as ours
+
+def steady(name, call, before=None, **options):
+    """On keys that have had the same call before, or this one."""
+    return Contestant(name, call, before or call, **options)
+
+
+def once(name, call, before=None, **options):
+    """On keys that have had this call, once, or are new."""
+    return Contestant(name, call, before, times=1 if before else 0, once=True, **options)
+
+
+STATE = "1800000000000000000"  # as many digits as the module's
 SET = f"SET KEY {STATE} PX 3600000"
-MANY = "9999999 10 3600"  # never full, and no key expires meanwhile
+# Never limited, and no key expires meanwhile. Its large numbers are longer to reply than those of most limits.
+MANY = "9999999 10 3600"
+ALLOWED = f"CL.THROTTLE KEY {MANY}"
+LIMITED = "CL.THROTTLE KEY 0 1 3600"
+FOUR = " ".join(f"KEY:{letter} {MANY} 1" for letter in "abcd")
 
 CONTESTANTS = [
-    Contestant("PING", "PING"),
-    Contestant("GET", "GET KEY", SET),
-    Contestant("SET PX", SET),
-    Contestant("SET PX, new key", SET, fresh=True),
-    Contestant("INCR + EXPIRE", "INCR KEY ; EXPIRE KEY 3600"),
-    Contestant("GCRA in Lua", f"EVALSHA gcra.lua 1 KEY {MANY} 1"),
-    Contestant("funnel in Lua, hash", f"EVALSHA funnel.lua 1 KEY {MANY} 1"),
-    Contestant("sliding window in Lua, sorted set", "EVALSHA window.lua 1 KEY 1000000 60000000"),
-    Contestant("CL.THROTTLE allowed", f"CL.THROTTLE KEY {MANY}"),
-    Contestant("CL.THROTTLE limited", "CL.THROTTLE KEY 0 1 3600"),
-    Contestant("CL.THROTTLE new key", f"CL.THROTTLE KEY {MANY}", fresh=True),
-    Contestant("CL.PTHROTTLE allowed", "CL.PTHROTTLE KEY 9999999 10 3600000"),
-    Contestant("CL.CHARGE allowed", f"CL.CHARGE KEY {MANY} 1"),
-    Contestant("CL.TAKE allowed", f"CL.TAKE KEY {MANY} 1"),
-    Contestant("CL.MTHROTTLE 2 limits allowed", f"CL.MTHROTTLE KEY:a {MANY} 1 KEY:b {MANY} 1"),
-    Contestant("CL.MTHROTTLE 4 limits allowed", "CL.MTHROTTLE" + "".join(f" KEY:{x} {MANY} 1" for x in "abcd")),
+    steady("PING", "PING"),
+    steady("GET", "GET KEY", SET),
+    steady("SET PX", SET),
+    # What the server cannot keep as an integer, in the header of its value.
+    steady("SET PX of text", "SET KEY 180000000000000000x PX 3600000", timed=False, counted=False),
+    once("SET PX, new key", SET),
+    once("SET PX, expired key", SET, "SET KEY 1 PX 1"),
+    steady("INCR + EXPIRE", "INCR KEY ; EXPIRE KEY 3600"),
+    steady("window in Lua, as INCREX has it", "EVALSHA increx.lua 1 KEY 1 1000000 3600"),
+    steady("GCRA in Lua", f"EVALSHA gcra.lua 1 KEY {MANY} 1"),
+    steady("funnel in Lua, hash", f"EVALSHA funnel.lua 1 KEY {MANY} 1"),
+    steady("sliding window in Lua, sorted set", "EVALSHA window.lua 1 KEY 1000000 60000000"),
+    steady("CL.THROTTLE allowed", ALLOWED),
+    once("CL.THROTTLE second call", ALLOWED, ALLOWED),
+    steady("CL.THROTTLE limited", LIMITED),
+    once("CL.THROTTLE second call, limited", LIMITED, LIMITED),
+    once("CL.THROTTLE new key", ALLOWED),
+    once("CL.THROTTLE expired key", ALLOWED, "CL.PTHROTTLE KEY 0 1 1"),
+    steady("CL.LOOK limited", "CL.LOOK KEY 0 1 3600", LIMITED),
+    steady("CL.PTHROTTLE allowed", "CL.PTHROTTLE KEY 9999999 10 3600000", timed=False),
+    steady("CL.CHARGE allowed", f"CL.CHARGE KEY {MANY} 1", timed=False),
+    steady("CL.TAKE allowed", f"CL.TAKE KEY {MANY} 1", timed=False),
+    steady("CL.MTHROTTLE 2 limits allowed", f"CL.MTHROTTLE KEY:a {MANY} 1 KEY:b {MANY} 1"),
+    steady("CL.MTHROTTLE 4 limits allowed", f"CL.MTHROTTLE {FOUR}", timed=False),
 ]
 PEER_NAME = pathlib.Path(PEER).stem if PEER else None
 if PEER:
     CONTESTANTS += [
-        Contestant(f"{PEER_NAME} allowed", f"CL.THROTTLE KEY {MANY}", module=PEER),
-        Contestant(f"{PEER_NAME} limited", "CL.THROTTLE KEY 0 1 3600", module=PEER),
-        Contestant(f"{PEER_NAME} new key", f"CL.THROTTLE KEY {MANY}", fresh=True, module=PEER),
+        steady(f"{PEER_NAME} allowed", ALLOWED, module=PEER),
+        steady(f"{PEER_NAME} limited", LIMITED, module=PEER),
+        once(f"{PEER_NAME} new key", ALLOWED, module=PEER),
     ]
 BASE = "SET PX"
-GROWING = ["GET", "SET PX", "CL.THROTTLE allowed", "CL.THROTTLE limited"]
+
+
+def chosen(names=None):
+    """All of them, or those of these names, and what they are compared with."""
+    return [c for c in CONTESTANTS if names is None or c.name in [BASE, *names]]

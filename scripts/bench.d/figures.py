@@ -1,33 +1,41 @@
 """The measures: each returns figures by contestant."""
 
+import contextlib
 import datetime
+import itertools
 import os
 import pathlib
 import re
 import statistics
-import subprocess
 import tempfile
 import time
 from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor
 
-from contestants import BASE, CONTESTANTS, GROWING, PEER_NAME
+from contestants import BASE, CONTESTANTS, PEER_NAME, chosen
 from places import ROOT, SERVER, say
-from servers import ONE_BY_ONE, PIPELINED, Server, servers
+from servers import ONE_BY_ONE, PIPELINED, clock, servers, version
 
 KEYS = 10_000
 COUNTED_KEYS = 300
+# How often keys are prepared and measured anew in a round, where each serves for one call only.
+BATCHES = 3
 # Rounds, how many keys to grow to and to weigh, and rounds there and on one hot key. Rounds are short and many: what
 # else the machine does then meets few of them. And how often instructions are counted, of which the least is taken: into
-# the others may fall the cron's tick, of which each call has a share that is far smaller where nobody counts.
-Scale = namedtuple("Scale", "rounds seconds sizes memory_keys few_rounds long_seconds counts")
-FULL = Scale(25, 0.3, [1, 1_000, 100_000, 1_000_000, 5_000_000], 100_000, 5, 1, 5)
-QUICK = Scale(1, 0.2, [1, 1_000, 100_000], 5_000, 1, 0.2, 1)
+# the others may fall the cron's tick, of which each call has a share that is far smaller where nothing is counted.
+Scale = namedtuple("Scale", "rounds seconds sizes memory_keys growth_rounds lease_rounds long_seconds counts")
+FULL = Scale(25, 0.15, [1, 1_000, 100_000, 1_000_000, 5_000_000], 100_000, 11, 5, 0.4, 5)
+QUICK = Scale(1, 0.2, [1, 1_000, 100_000], 5_000, 1, 1, 0.2, 1)
+
+# Where the server has no replica and no append-only file; an append-only file; a replica.
+SETTINGS = {"alone": [], "aof": ["--appendonly", "yes", "--appendfsync", "no"], "replica": []}
 
 
 def measure(scale):
     """All that tables and plots are made from."""
-    parts = [measure_instructions(scale), measure_replication(), measure_memory(scale)]
-    rounds = measure_time(scale)
+    parts = [measure_instructions(scale.counts), measure_replication(), measure_memory(scale.memory_keys)]
+    timed = [c for c in CONTESTANTS if c.timed]
+    rounds = measure_time(scale.rounds, scale.seconds, timed)
     parts.append(medians(rounds))
     return {
         "about": machine(),
@@ -40,101 +48,140 @@ def measure(scale):
             "one by one": ONE_BY_ONE,
             "base": BASE,
             "peer": PEER_NAME,
+            "growth rounds": scale.growth_rounds,
         },
+        "clock": statistics.median(clock() for _ in range(scale.rounds)),
         "contestants": {c.name: {k: v for part in parts for k, v in part.get(c.name, {}).items()} for c in CONTESTANTS},
         "growth": measure_growth(scale),
         "rounds": rounds,
     }
 
-def measure_time(scale):
-    """CPU of the server and throughput, with and without pipelining, and latency: a list of the rounds' figures."""
-    rounds = {c.name: [] for c in CONTESTANTS}
-    with servers() as by_module:
-        for number in range(scale.rounds):
-            for contestant in CONTESTANTS:
-                say(f"time, round {number + 1} of {scale.rounds}: {contestant.name}")
+
+SHAPES = {"pipelined": PIPELINED, "single": ONE_BY_ONE}
+
+
+def measure_time(rounds, seconds, contestants, kinds=("pipelined", "single"), executable=SERVER):
+    """CPU of the server, throughput, and latency of calls one by one: by contestant, a list of the rounds' figures.
+
+    In each round all contestants have their turn, so that they meet the machine as it is then.
+    """
+    result = {c.name: [] for c in contestants}
+    with servers(contestants, executable=executable) as by_module:
+        for number in range(rounds):
+            say(f"time, round {number + 1} of {rounds}")
+            for contestant in contestants:
                 figures = {}
-                for kind, shape in (("pipelined", PIPELINED), ("single", ONE_BY_ONE)):
-                    server = by_module[contestant.module]
-                    server.prepare(contestant, KEYS)
-                    cpu, load = run_for(server, contestant, KEYS, scale.seconds, shape)
+                for kind in kinds:
+                    cpu, load = run_for(by_module[contestant.module], contestant, seconds, SHAPES[kind])
                     share = load.limited / load.calls
                     # Of a take, the first integer is what was taken: 1.
                     ones = "limited" in contestant.name or "TAKE" in contestant.name
                     assert share > 0.99 if ones else share == 0, (contestant.name, share)
                     figures[f"{kind} cpu"] = cpu / load.calls * 1e9
                     figures[f"{kind} calls"] = load.calls / load.seconds
-                figures |= {"p50": load.p50, "p99": load.p99, "p99.9": load.p999}
-                rounds[contestant.name].append(figures)
-    return rounds
+                    if kind == "single":
+                        figures |= {"p50": load.p50, "p99": load.p99, "p99.9": load.p999}
+                result[contestant.name].append(figures)
+    return result
+
+
+def run_for(server, contestant, seconds, shape):
+    """CPU seconds of the server, and what the load saw, on keys that are prepared before."""
+    if not contestant.once:
+        server.prepare(contestant, KEYS)
+        return cpu_of(server, lambda: server.load(contestant.call, f"{seconds}s", KEYS, shape=shape))
+    batches = []
+    for _ in range(BATCHES if shape == PIPELINED else 1):
+        server.prepare(contestant, KEYS)
+        batches.append(cpu_of(server, lambda: server.load(contestant.call, KEYS, KEYS, "each", shape)))
+    cpus, loads = zip(*batches)
+    # Of one batch alone are the latencies.
+    totals = {name: sum(getattr(load, name) for load in loads) for name in ("calls", "limited", "seconds")}
+    return sum(cpus), loads[0]._replace(**totals)
+
+
+def cpu_of(server, load):
+    before = server.cpu()
+    result = load()
+    return server.cpu() - before, result
 
 
 def medians(rounds):
-    """Of the figures, and of their ratios to the base."""
+    """Of the figures, and of their ratios to the base in the same round, in which the machine was the same for both."""
     result = {}
     for name, figures in rounds.items():
         result[name] = {key: statistics.median(round[key] for round in figures) for key in figures[0]}
-        # Ratios within a round, in which the machine was the same for both.
-        for kind in ("pipelined", "single"):
-            ratios = [own[f"{kind} cpu"] / base[f"{kind} cpu"] for own, base in zip(figures, rounds[BASE])]
-            result[name][f"{kind} ratio"] = statistics.median(ratios)
-            # Of one round there is no spread.
-            if len(ratios) > 1:
-                first, _, third = statistics.quantiles(ratios, n=4)
-                result[name][f"{kind} half spread"] = (third - first) / 2
-        pings = [own["pipelined cpu"] / ping["pipelined cpu"] for own, ping in zip(figures, rounds["PING"])]
-        result[name]["pings"] = statistics.median(pings)
+        for kind in SHAPES:
+            if f"{kind} cpu" in figures[0]:
+                ratios = [own[f"{kind} cpu"] / base[f"{kind} cpu"] for own, base in zip(figures, rounds[BASE])]
+                result[name][f"{kind} ratio"] = statistics.median(ratios)
+                result[name][f"{kind} middle half"] = middle_half(ratios)
     return result
 
 
-def run_for(server, contestant, keys, seconds, shape=PIPELINED):
-    """CPU seconds of the server, and what the load saw."""
-    before = server.cpu()
-    load = server.load(contestant.call, f"{seconds}s", keys, 0 if contestant.fresh else None, shape)
-    return server.cpu() - before, load
+def middle_half(values):
+    """From where to where it reaches."""
+    if len(values) == 1:
+        return values * 2
+    first, _, third = statistics.quantiles(values, n=4)
+    return [first, third]
 
 
-def measure_instructions(scale, names=None):
-    """Where nobody listens, and where an append-only file does; a replica would be told the same. Of all, or these."""
-    result = {}
-    for setting, arguments in (("", ()), ("listened ", ("--appendonly", "yes", "--appendfsync", "no"))):
-        counted = count_instructions(setting, arguments, names, scale.counts)
-        for name, count in counted.items():
-            figures = result.setdefault(name, {})
-            figures[f"{setting}instructions"] = count
-            figures[f"{setting}instructions ratio"] = count / counted[BASE]
-    return result
+def measure_instructions(counts, names=None, executable=SERVER):
+    """In each setting. Of all, or of these."""
+    return measure_instructions_on([executable], counts, names)[executable]
 
 
-def count_instructions(setting, arguments, names, times):
-    """Instructions inside the server's function `call`, what that calls included, by callgrind."""
+def measure_instructions_on(executables, counts, names=None):
+    """By server and by contestant. As many at once as there are cores: instructions do not take longer for it."""
+    contestants = [c for c in chosen(names) if c.counted]
+    jobs = list(itertools.product(executables, SETTINGS))
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        counted = dict(zip(jobs, pool.map(lambda job: count_instructions(*job, contestants, counts), jobs)))
+    return {
+        executable: {
+            c.name: {"instructions": {setting: counted[executable, setting][c.name] for setting in SETTINGS}}
+            for c in contestants
+        }
+        for executable in executables
+    }
+
+
+def count_instructions(executable, setting, contestants, counts):
+    """A call's instructions inside the server's function `call`, what that calls included, by callgrind."""
     folder = tempfile.TemporaryDirectory(prefix="bench-counts-")
     out = f"{folder.name}/counts"
     # Each ECHO makes callgrind write a file and count from 0 again. A SERVER may be a script that runs the server.
     wrapper = ["valgrind", "--tool=callgrind", "--trace-children=yes", "--collect-atstart=no"]
     wrapper += ["--toggle-collect=processCommand", "--dump-before=echoCommand", f"--callgrind-out-file={out}.%p"]
-    keys, files, result = COUNTED_KEYS, {}, {}
     # Under callgrind a second holds few calls, and the cron's share of each would be more than it is.
-    with servers(*arguments, "--hz", "1", wrapper=wrapper) as by_module:
-        for contestant in (c for c in CONTESTANTS if not names or c.name in names):
-            say(f"{setting}instructions: {contestant.name}")
-            server = by_module[contestant.module]
-            server.client.flushall()
-            # So many that the server's tables neither grow nor shrink while it counts, and often enough that they have
-            # been rearranged before.
+    arguments = [*SETTINGS[setting], "--hz", "1"]
+    keys, files, result = COUNTED_KEYS, {}, {}
+    replicas = setting == "replica"
+    with servers(contestants, *arguments, executable=executable, wrapper=wrapper, replicas=replicas) as by_module:
+        for server in by_module.values():
+            # So many that the server's tables neither grow nor shrink while it counts, neither that of keys nor that of
+            # their expiries, and often enough that they have been rearranged before.
             for _ in range(3):
                 server.load("SET KEY 1 PX 3600000", 4500, 1, 100_000)
-            if not contestant.fresh:
-                for call in [contestant.before or contestant.call] * 3 + [contestant.call]:
-                    server.load(call, times * keys, keys, 0)
+        for contestant in contestants:
+            say(f"instructions, {version(executable).split(' sha=')[0]}, {setting}: {contestant.name}")
+            server = by_module[contestant.module]
+            own = [word for word in contestant.call.split() if word.startswith("KEY")] or ["KEY"]
             counted = []
-            for number in range(times):
+            for number in range(counts):
+                if contestant.once or number == 0:
+                    server.load(f"DEL {' '.join(own)}", keys, keys, 0)
+                    for _ in range(contestant.times):
+                        server.load(contestant.before, keys, keys, 0)
+                    time.sleep(0.005)  # what is to have expired has
                 server.client.echo("before")
-                server.load(contestant.call, keys, keys, number * keys)
+                server.load(contestant.call, keys, keys, 0)
                 server.client.echo("after")
                 files[contestant.module] = files.get(contestant.module, 0) + 2
                 file = pathlib.Path(f"{out}.{server.process.pid}.{files[contestant.module]}")
                 counted.append(inclusive(file, "processCommand", "call") / keys)
+            server.load(f"DEL {' '.join(own)}", keys, keys, 0)
             result[contestant.name] = min(counted)
     return result
 
@@ -156,24 +203,23 @@ def inclusive(file, caller, callee):
     return total
 
 
-def measure_memory(scale):
-    """Bytes per key: used_memory with the keys less used_memory without."""
+def measure_memory(keys, names=None, executable=SERVER):
+    """Bytes per key after so many calls: used_memory with the keys less used_memory without."""
     result = {}
-    with servers() as by_module:
-        for contestant in CONTESTANTS:
-            if contestant.before or "KEY" not in contestant.call:
-                continue
+    contestants = [c for c in chosen(names) if not c.once and c.before == c.call and "KEY" in c.call]
+    with servers(contestants, executable=executable) as by_module:
+        for contestant in contestants:
             say(f"memory: {contestant.name}")
             server, figures, called = by_module[contestant.module], {}, 0
             server.client.flushall()
             empty = server.memory()
-            for calls in (1, 10):
+            for calls in (1, 3):
                 while called < calls:
-                    server.load(contestant.call, scale.memory_keys, scale.memory_keys, 0)
+                    server.load(contestant.call, keys, keys, 0)
                     called += 1
-                assert server.client.dbsize() >= scale.memory_keys, "keys have expired"
+                assert server.client.dbsize() >= keys, "keys have expired"
                 time.sleep(0.2)  # what the connections of the load took is given back
-                figures[f"bytes after {calls}"] = (server.memory() - empty) / scale.memory_keys
+                figures[f"bytes after {calls}"] = (server.memory() - empty) / keys
             result[contestant.name] = figures
     return result
 
@@ -181,54 +227,65 @@ def measure_memory(scale):
 def measure_replication():
     """Bytes per call that are sent to a replica."""
     result = {}
-    with servers("--repl-diskless-sync-delay", "0") as by_module:
-        for module, server in by_module.items():
-            replica = Server(module, ["--replicaof", f"127.0.0.1 {server.port}"])
-            while server.client.info("replication").get("slave0", {}).get("state") != "online":
-                time.sleep(0.05)
-            for contestant in (c for c in CONTESTANTS if c.module == module):
-                say(f"replication: {contestant.name}")
-                server.prepare(contestant, KEYS)
-                before = server.replicated()
-                server.load(contestant.call, KEYS, KEYS, 0)
-                result[contestant.name] = {"replicated": (server.replicated() - before) / KEYS}
-            replica.stop()
+    with servers(CONTESTANTS, replicas=True) as by_module:
+        for contestant in CONTESTANTS:
+            say(f"replication: {contestant.name}")
+            server = by_module[contestant.module]
+            server.prepare(contestant, KEYS)
+            before = server.replicated()
+            server.load(contestant.call, KEYS, KEYS, 0)
+            result[contestant.name] = {"replicated": (server.replicated() - before) / KEYS}
     return result
+
+
+# Those that can share their keys, as each leaves them as the others want to find them.
+GROWING = [["GET", "SET PX"], ["CL.THROTTLE allowed", "CL.THROTTLE limited"]]
 
 
 def measure_growth(scale):
-    """CPU per call, pipelined, and memory, by the number of keys."""
+    """CPU per call, pipelined, in rounds in which all have their turn, and memory, by the number of keys."""
     result = {}
-    with servers() as by_module:
-        for size in scale.sizes:
-            for contestant in (c for c in CONTESTANTS if c.name in GROWING):
-                say(f"growth, {size:,} keys: {contestant.name}")
-                server = by_module[contestant.module]
-                server.client.flushall()
+    by_name = {c.name: c for c in CONTESTANTS}
+    groups = [[by_name[name] for name in names] for names in GROWING]
+    for size in scale.sizes:
+        say(f"growth: {size:,} keys")
+        with contextlib.ExitStack() as stack:
+            turns = []
+            for group in groups:
+                server = stack.enter_context(servers(group))[None]
                 empty = server.memory()
-                server.prepare(contestant, size)
-                # A table that has grown is rearranged by those who use it.
-                server.load("GET KEY", size, size, 0)
-                costs = []
-                for _ in range(scale.few_rounds):
-                    cpu, load = run_for(server, contestant, size, scale.long_seconds)
-                    costs.append(cpu / load.calls * 1e9)
-                assert server.client.dbsize() == size, "keys have expired"
+                # The second call, too: a table that has grown is rearranged by those who use it.
+                for order in (0, "each"):
+                    server.load(group[-1].before, size, size, order)
                 memory = (server.memory() - empty) / size
-                figures = {"cpu": statistics.median(costs), "low": min(costs), "high": max(costs), "bytes": memory}
-                result.setdefault(contestant.name, {})[str(size)] = figures
+                turns += [(server, contestant, memory) for contestant in group]
+            rounds = {contestant.name: [] for _, contestant, _ in turns}
+            for _ in range(scale.growth_rounds):
+                for server, contestant, _ in turns:
+                    cpu, load = cpu_of(server, lambda: server.load(contestant.call, f"{scale.long_seconds}s", size))
+                    rounds[contestant.name].append(cpu / load.calls * 1e9)
+            for server, contestant, memory in turns:
+                assert server.client.dbsize() == size, "keys have expired"
+                cpus = rounds[contestant.name]
+                ratio = statistics.median(own / base for own, base in zip(cpus, rounds[BASE]))
+                figures = {"cpu": statistics.median(cpus), "middle half": middle_half(cpus), "ratio": ratio}
+                result.setdefault(contestant.name, {})[str(size)] = figures | {"bytes": memory, "rounds": cpus}
     return result
 
 
-def machine(server=SERVER):
+def machine(executable=SERVER):
     cpu = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
-    version = subprocess.run([server, "--version"], capture_output=True, text=True).stdout
-    version = re.sub(r"(Redis|Valkey) server v=(\S+).*malloc=(\S+).*", r"\1 \2, \3", version.strip())
+    server = re.sub(r"(Redis|Valkey) server v=(\S+).*malloc=(\S+).*", r"\1 \2, \3", version(executable))
     return {
         "machine": f"{cpu[1] if cpu else os.uname().machine}, {os.cpu_count()} cores, {memory:.0f} GiB, "
         f"Linux {os.uname().release.split('-')[0]}",
-        "server": version,
+        "server": server,
         "module": f"redis-cell {re.search('version = .(.*).', (ROOT / 'Cargo.toml').read_text())[1]}",
         "date": datetime.date.today().isoformat(),
     }
+
+
+def name_of(executable):
+    """Redis 7.0.15"""
+    return machine(executable)["server"].split(",")[0]

@@ -22,9 +22,9 @@ def measure(scale):
     rounds = {name: [] for name in ways}
     server = Server()
     try:
-        for number in range(scale.few_rounds):
+        for number in range(scale.lease_rounds):
             for name, way in ways.items():
-                say(f"one hot key, round {number + 1} of {scale.few_rounds}: {name}")
+                say(f"one hot key, round {number + 1} of {scale.lease_rounds}: {name}")
                 server.client.flushall()
                 server.client.config_resetstat()
                 decisions, seconds = way(server, scale.long_seconds)
@@ -37,7 +37,7 @@ def measure(scale):
         for own, base in zip(figures, rounds[BASE]):
             own["ratio"] = own["decisions"] / base["decisions"]
     ways = {name: {key: statistics.median(f[key] for f in of) for key in of[0]} for name, of in rounds.items()}
-    settings = {"rounds": scale.few_rounds, "seconds": scale.long_seconds, "threads": THREADS, "base": BASE}
+    settings = {"rounds": scale.lease_rounds, "seconds": scale.long_seconds, "threads": THREADS, "base": BASE}
     return {"about": machine(), "settings": settings, "ways": ways, "rounds": rounds}
 
 

@@ -2,21 +2,26 @@
 //! last one is answered.
 //!
 //! ```text
-//! load PORT CONNECTIONS PIPELINE (SECONDSs | CALLS) KEYS (random | FIRST) COMMAND... [; COMMAND...]
+//! load PORT CONNECTIONS PIPELINE (SECONDSs | CALLS) KEYS (random | each | FIRST) COMMAND... [; COMMAND...]
+//! load clock
 //! ```
 //!
-//! One call is one command, or several in a row; `KEY` in their words is a key of 13 bytes, one of KEYS by chance, or each
-//! in turn from the FIRST on. Prints the number of calls and of those that were limited (an array that starts with 1), the
-//! seconds they took, and the microseconds to the answer of the median batch, of 99 and of 99.9 in 100.
+//! One call is one command, or several in a row; `KEY` in their words is a key of 13 bytes: one of KEYS by chance, each of
+//! them once but not in the order in which they were made, or each in turn from the FIRST on. Prints the number of calls and
+//! of those that were limited (an array that starts with 1), the seconds they took, and the microseconds to the answer of
+//! the median batch, of 99 and of 99.9 in 100. Or prints the nanoseconds in which the clock is read once.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd, RawFd};
 use std::process::exit;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments == ["clock"] {
+        return println!("{:.2}", clock());
+    }
     let [port, connections, pipeline, length, keys, order, words @ ..] = &arguments[..] else {
         panic!("see the head of load.rs");
     };
@@ -30,7 +35,8 @@ fn main() {
         call: encode(words),
         replies: 1 + words.iter().filter(|word| *word == ";").count(),
         keys: number(keys),
-        next: order.parse().ok(),
+        next: if order == "each" { Some(0) } else { order.parse().ok() },
+        leap: if order == "each" { 7919 } else { 1 },
         chance: 0x9e37_79b9_7f4a_7c15,
     };
     let mut connections: Vec<_> = (0..number(connections)).map(|_| Connection::open(number(port) as u16)).collect();
@@ -74,6 +80,16 @@ fn main() {
     );
 }
 
+/// The time that one reading of the clock takes, in nanoseconds.
+fn clock() -> f64 {
+    const READINGS: u32 = 200_000;
+    let start = Instant::now();
+    for _ in 0..READINGS {
+        std::hint::black_box(SystemTime::now());
+    }
+    start.elapsed().as_nanos() as f64 / f64::from(READINGS)
+}
+
 /// Where calls come from.
 struct Source {
     /// The text of a call between its keys.
@@ -82,6 +98,8 @@ struct Source {
     keys: u64,
     /// The next key, or none if they are drawn by chance.
     next: Option<u64>,
+    /// How far it is to the one after. Beyond 1 it is a prime: it meets each key once if it does not divide their number.
+    leap: u64,
     chance: u64,
 }
 
@@ -89,8 +107,9 @@ impl Source {
     fn write(&mut self, output: &mut Vec<u8>) {
         let key = match &mut self.next {
             Some(next) => {
-                *next += 1;
-                *next - 1
+                let key = *next;
+                *next += self.leap;
+                if self.leap == 1 { key } else { key % self.keys }
             }
             None => {
                 self.chance ^= self.chance << 13;

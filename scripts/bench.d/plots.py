@@ -1,7 +1,9 @@
 """The plots, in SVG."""
 
 import os
-import statistics
+
+from contestants import BASE
+from figures import middle_half
 
 
 def plots(results, folder):
@@ -31,15 +33,20 @@ def plots(results, folder):
     by_name, settings = results["contestants"], results["settings"]
     base, peer = settings["base"], settings["peer"]
     sizes = [int(size) for size in next(iter(results["growth"].values()))]
-    foot = f"{results['about']['server']}; {results['about']['machine']}"
+    about = results["about"]
+    foot = f"{about['module']} on {about['server']}; {about['machine']}; {about['date']}"
 
     def colour(name):
         if peer and name.startswith(f"{peer} "):
             return orange
-        return blue if name.startswith("CL.") else dark if name == base else grey
+        return blue if name.startswith("CL.") else "#707070" if name == base else grey
 
-    def save(figure, name):
-        figure.supxlabel(foot, fontsize=8, color="#606060", x=0, ha="left")
+    def whisker(values, halves):
+        """How far down and how far up it goes."""
+        return [[v - low for v, (low, _) in zip(values, halves)], [high - v for v, (_, high) in zip(values, halves)]]
+
+    def save(figure, name, *explained):
+        figure.supxlabel("\n".join([*explained, foot]), fontsize=8, color="#606060", x=0, ha="left")
         for kind in ("svg", "png") if "PNG" in os.environ else ("svg",):
             figure.savefig(folder / f"{name}.{kind}", metadata={"Date": None} if kind == "svg" else None, dpi=110)
         pyplot.close(figure)
@@ -49,38 +56,41 @@ def plots(results, folder):
         names.sort(key=lambda n: by_name[n][key], reverse=True)
         values = [by_name[n][key] for n in names]
         spread = None
-        if key in results["rounds"][names[0]][0]:
-            rounds = [[figures[key] for figures in results["rounds"][n]] for n in names]
-            # The middle half of them.
-            quartiles = [statistics.quantiles(r, n=4) if len(r) > 1 else r * 3 for r in rounds]
-            spread = [[v - q[0] for v, q in zip(values, quartiles)], [q[2] - v for v, q in zip(values, quartiles)]]
-        whiskers = {"ecolor": "#606060", "elinewidth": 1}
+        if key in results["rounds"][BASE][0]:
+            halves = [middle_half([figures[key] for figures in results["rounds"][n]]) for n in names]
+            spread = whisker(values, halves)
+        whiskers = {"ecolor": "black", "elinewidth": 1, "capsize": 2}
         axes.barh(names, values, color=[colour(n) for n in names], height=0.7, xerr=spread, error_kw=whiskers)
+        # The longest whisker, and the figure behind it.
+        axes.set_xlim(0, max(map(sum, zip(values, spread[1])) if spread else values) * 1.12)
         for y, value in enumerate(values):
             paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
             end = value + (spread[1][y] if spread else 0)
-            axes.text(end + max(values) * 0.01, y, f"{value:,.0f}", va="center", fontsize=10, bbox=paper)
+            axes.text(end + axes.get_xlim()[1] * 0.01, y, f"{value:,.0f}", va="center", fontsize=10, bbox=paper)
         axes.set_title(title)
         axes.set_xlabel(unit)
-        axes.set_xlim(0, max(values) * 1.1)
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.tick_params(axis="y", length=0)
 
-    figure, axes = pyplot.subplots(figsize=(9, 0.42 * len(by_name) + 1))
-    bars(axes, "pipelined cpu", "What one check costs the server", "ns of CPU per call, pipelined")
-    axes.axvline(by_name[base]["pipelined cpu"], color=dark, linewidth=0.8, linestyle=":", zorder=0)
-    axes.text(by_name[base]["pipelined cpu"], len(by_name) - 0.4, f" {base}", fontsize=9, color=dark)
-    save(figure, "cost")
+    timed = [n for n in by_name if "pipelined cpu" in by_name[n]]
+    whiskers = f"A whisker is the middle half of {settings['rounds']} rounds, the bar their median."
 
+    figure, axes = pyplot.subplots(figsize=(9, 0.36 * len(timed) + 1.2))
+    bars(axes, "pipelined cpu", "What one check costs the server", "ns of CPU per call, pipelined", timed)
+    axes.axvline(by_name[base]["pipelined cpu"], color=dark, linewidth=0.8, linestyle=":", zorder=0)
+    axes.text(by_name[base]["pipelined cpu"], len(timed) - 0.4, f" {base}", fontsize=9, color=dark)
+    save(figure, "cost", whiskers)
+
+    names = [n for n in timed if "key" not in n and "second" not in n and n not in ("PING", "GET")]
+    stored = [n for n in by_name if "bytes after 3" in by_name[n] and "MTHROTTLE" not in n and "limited" not in n]
+    stored = [n for n in stored if not n.startswith(("CL.P", "CL.C", "CL.TA"))]
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 0.42 * 9 + 1))
-    names = [n for n in by_name if "new key" not in n and "PTHROTTLE" not in n and n not in ("PING", "GET")]
-    stored = [n for n in names if "MTHROTTLE" not in n and "limited" not in n]
-    bars(left, "bytes after 10", "What one key weighs after 10 calls", "bytes of memory", stored)
+    bars(left, "bytes after 3", "What one key weighs after 3 calls", "bytes of memory", stored)
     bars(right, "replicated", "What one check replicates", "bytes to each replica", names)
     save(figure, "weight")
 
-    figure, axes = pyplot.subplots(figsize=(9, 0.42 * len(by_name) + 1))
-    names = sorted(by_name, key=lambda n: by_name[n]["p50"], reverse=True)
+    figure, axes = pyplot.subplots(figsize=(9, 0.36 * len(timed) + 1.2))
+    names = sorted(timed, key=lambda n: by_name[n]["p50"], reverse=True)
     for y, name in enumerate(names):
         figures = by_name[name]
         axes.plot([figures["p50"], figures["p99.9"]], [y, y], color="#D0D0D0", linewidth=3, zorder=1)
@@ -91,26 +101,36 @@ def plots(results, folder):
     axes.set_yticks(range(len(names)), names)
     axes.tick_params(axis="y", length=0)
     axes.set_xscale("log")
-    axes.set_xlabel("µs to the answer, log scale")
+    least, most = min(by_name[n]["p50"] for n in names), max(by_name[n]["p99.9"] for n in names)
+    ticks = [100, 200, 500, 1_000, 2_000, 5_000]
+    # Those beyond are of a machine that is far slower or faster.
+    ticks = sorted({*ticks, *(10**power for power in range(7) if least / 10 < 10**power < most)})
+    axes.set_xticks(ticks)
+    axes.minorticks_off()
     axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.set_xlim(min(least * 0.9, 100 * 0.95), max(most * 1.1, 5_000 * 1.05))
+    axes.grid(axis="x", color="#F0F0F0", zorder=0)
+    axes.set_xlabel("µs to the answer, log scale")
     axes.set_title(f"How long {settings['one by one'][0]} busy clients wait")
     axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, frameon=False, handletextpad=0.1, columnspacing=1)
-    save(figure, "latency")
+    save(figure, "latency", f"Medians of {settings['rounds']} rounds.")
 
-    figure, axes = pyplot.subplots(figsize=(9, 4.5))
+    figure, axes = pyplot.subplots(figsize=(9, 4.8))
     colours, markers = ["#808080", dark, blue, green], "vosD"
     labels = []
-    for (name, figures), line, marker in zip(results["growth"].items(), colours, markers):
+    for number, ((name, figures), line, marker) in enumerate(zip(results["growth"].items(), colours, markers)):
         values = [figures[str(size)]["cpu"] for size in sizes]
-        low = [value - figures[str(size)]["low"] for size, value in zip(sizes, values)]
-        high = [figures[str(size)]["high"] - value for size, value in zip(sizes, values)]
-        axes.errorbar(sizes, values, yerr=[low, high], color=line, marker=marker, linewidth=2, elinewidth=1, capsize=3)
+        halves = [figures[str(size)]["middle half"] for size in sizes]
+        # Side by side, so that no whisker hides another.
+        places = [size * 1.12 ** (number - 1.5) for size in sizes]
+        yerr = whisker(values, halves)
+        axes.errorbar(places, values, yerr=yerr, color=line, marker=marker, linewidth=1.5, elinewidth=1.5, capsize=4)
         labels.append([values[-1], name, line])
     # Labels at the lines' ends, moved apart where they would meet.
     apart, last = axes.get_ylim()[1] * 0.06, 0
     for value, name, line in sorted(labels):
         last = max(value, last + apart)
-        axes.annotate(name, (sizes[-1], last), (10, 0), textcoords="offset points", va="center", color=line)
+        axes.annotate(name, (sizes[-1], last), (24, 0), textcoords="offset points", va="center", color=line)
     axes.set_xscale("log")
     axes.set_xticks(sizes, ["1" if s == 1 else f"{s // 1000:,} k" if s < 10**6 else f"{s // 10**6} M" for s in sizes])
     axes.minorticks_off()
@@ -119,4 +139,4 @@ def plots(results, folder):
     axes.set_xlabel("keys, log scale: from one hot key to many cold ones")
     axes.set_ylabel("ns of CPU per call, pipelined")
     axes.set_title("What a check costs as keys grow in number")
-    save(figure, "growth")
+    save(figure, "growth", f"A whisker is the middle half of {settings['growth rounds']} rounds.")

@@ -13,7 +13,6 @@ from collections import namedtuple
 
 import redis
 
-from contestants import CONTESTANTS
 from places import MODULE, PARTS, SERVER, WORK
 
 # Connections and calls sent at once by each.
@@ -22,18 +21,25 @@ ONE_BY_ONE, PIPELINED = (16, 1), (8, 64)
 CORE_OF_SERVER, CORE_OF_LOAD = (sorted(os.sched_getaffinity(0)) * 2)[:2]
 
 
-class Server:
-    """A server on a free port, with a module, on a core of its own; and a client of it."""
+def on_core(core):
+    return ["taskset", "--cpu-list", str(core)]
 
-    def __init__(self, module=None, arguments=(), wrapper=()):
+
+class Server:
+    """A server on a free port, with a module, on a core of its own unless it is wrapped; and a client of it."""
+
+    def __init__(self, module=None, arguments=(), wrapper=None, executable=SERVER):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
+        self.module, self.executable = module, executable
         self.folder = tempfile.mkdtemp(prefix="bench-")
+        # Redis 6.2 has no such setting: there, DEBUG is for everyone.
+        debug = [] if is_redis_6(executable) else ["--enable-debug-command", "yes"]
         self.process = subprocess.Popen(
-            [*wrapper, SERVER, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", self.folder]
-            + ["--loadmodule", str(module or MODULE), "--slowlog-log-slower-than", "-1", *arguments],
-            preexec_fn=lambda: os.sched_setaffinity(0, {CORE_OF_SERVER}),
+            [*(wrapper or on_core(CORE_OF_SERVER)), executable, "--port", str(self.port), "--bind", "127.0.0.1"]
+            + ["--save", "", "--dir", self.folder, "--loadmodule", str(module or MODULE), *debug]
+            + ["--slowlog-log-slower-than", "-1", "--repl-diskless-sync-delay", "0", *arguments],
             stdout=open(f"{self.folder}/log", "w"),
             stderr=subprocess.STDOUT,
         )
@@ -46,6 +52,8 @@ class Server:
                 if self.process.poll() is not None:
                     sys.exit(f"bench: the server did not start:\n{pathlib.Path(self.folder, 'log').read_text()}")
                 time.sleep(0.05)
+        # A key that has expired is to be found by the call that is measured.
+        self.client.execute_command("DEBUG", "SET-ACTIVE-EXPIRE", "0")
         self.scripts = {script.name: self.client.script_load(script.read_text()) for script in PARTS.glob("*.lua")}
 
     def cpu(self):
@@ -58,24 +66,33 @@ class Server:
     def replicated(self):
         return self.client.info("replication")["master_repl_offset"]
 
-    def load(self, call, length, keys, first=None, shape=PIPELINED):
-        """Calls by the load's process: so many in turn from the first key on, or at random for so long ("1.5s")."""
+    def load(self, call, length, keys, order="random", shape=PIPELINED):
+        """Calls by the load's process: so many, or for so long ("1.5s"), on keys in an order that load.rs knows."""
         words = [self.scripts.get(word, word) for word in call.split()]
-        order = "random" if first is None else first
-        output = subprocess.run(
-            [WORK / "load", *map(str, (self.port, *shape, length, keys, order)), *words],
-            preexec_fn=lambda: os.sched_setaffinity(0, {CORE_OF_LOAD}),
-            check=True,
-            stdout=subprocess.PIPE,
-            text=True,
-        ).stdout
+        command = [WORK / "load", *map(str, (self.port, *shape, length, keys, order)), *words]
+        command = [*on_core(CORE_OF_LOAD), *command]
+        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
         return Load(*map(float, output.split()))
 
     def prepare(self, contestant, keys):
         """An empty server, but for the keys as the contestant wants to find them."""
         self.client.flushall()
-        if not contestant.fresh:
-            self.load(contestant.before or contestant.call, keys, keys, 0)
+        # Each key's first two calls may find it in other forms than all later ones do.
+        for _ in range(min(contestant.times, 2)):
+            self.load(contestant.before, keys, keys, 0)
+        if contestant.once:
+            time.sleep(0.005)  # what is to have expired has
+
+    @contextlib.contextmanager
+    def replica(self):
+        """A replica of it, connected and served."""
+        replica = Server(self.module, ["--replicaof", "127.0.0.1", str(self.port)], executable=self.executable)
+        try:
+            while self.client.info("replication").get("slave0", {}).get("state") != "online":
+                time.sleep(0.05)
+            yield replica
+        finally:
+            replica.stop()
 
     def stop(self):
         self.client.close()
@@ -87,12 +104,29 @@ class Server:
 Load = namedtuple("Load", "calls limited seconds p50 p99 p999")
 
 
+def clock():
+    """Nanoseconds in which the clock is read once, on the server's core."""
+    output = subprocess.run([*on_core(CORE_OF_SERVER), WORK / "load", "clock"], check=True, stdout=subprocess.PIPE)
+    return float(output.stdout)
+
+
+def version(executable):
+    """Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 ..."""
+    return subprocess.run([executable, "--version"], capture_output=True, text=True).stdout.strip()
+
+
+def is_redis_6(executable):
+    return version(executable).startswith("Redis server v=6.")
+
+
 @contextlib.contextmanager
-def servers(*arguments, wrapper=()):
-    """One for each module that has a contestant."""
-    started = {module: Server(module, arguments, wrapper) for module in {c.module: None for c in CONTESTANTS}}
-    try:
+def servers(contestants, *arguments, executable=SERVER, wrapper=None, replicas=False):
+    """One for each module that one of the contestants is of, each with a replica if so."""
+    with contextlib.ExitStack() as stack:
+        started = {}
+        for module in {contestant.module: None for contestant in contestants}:
+            started[module] = Server(module, arguments, wrapper, executable)
+            stack.callback(started[module].stop)
+            if replicas:
+                stack.enter_context(started[module].replica())
         yield started
-    finally:
-        for server in started.values():
-            server.stop()

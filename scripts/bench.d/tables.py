@@ -1,4 +1,4 @@
-"""The tables, in Markdown."""
+"""The tables, in Markdown. Each has a head of its own, by which a page's rows are found again."""
 
 from contestants import BASE
 
@@ -9,91 +9,120 @@ def table(heads, rows):
     return "\n".join(lines)
 
 
-def markdown(results):
-    """The tables; a figure that makes no sense for a contestant is left out."""
-    by_name, settings = results["contestants"], results["settings"]
-    connections, at_once = settings["pipelined"]
-    sizes = list(next(iter(results["growth"].values())))
+def renewed(page, results):
+    """The page, where the rows of each table that is among the results too are as they are there."""
+    blocks = ("\n".join(block) for block in split(results) if block[0].startswith("| "))
+    known = {block.split("\n")[0]: {row.split("|")[1]: row for row in block.split("\n")} for block in blocks}
+    lines = []
+    for block in split(page):
+        rows = known.get(block[0])
+        if not rows:
+            lines += block
+        elif block[0].startswith("| one server"):
+            lines += rows.values()  # servers come and go
+        else:
+            lines += [rows.get(line.split("|")[1], line) for line in block]
+    return "\n".join(lines) + "\n"
 
-    def rows(*columns):
-        for name, figures in by_name.items():
-            if any(key in figures for key, _ in columns):
-                yield [name] + [form.format(figures[key]) if key in figures else "" for key, form in columns]
+
+def split(text):
+    """Its lines, those of a table together."""
+    blocks = []
+    for line in text.splitlines():
+        if line.startswith("| ") and blocks and blocks[-1][0].startswith("| "):
+            blocks[-1].append(line)
+        else:
+            blocks.append([line])
+    return blocks
+
+
+def markdown(results):
+    """All tables; a figure that makes no sense for a contestant is left out."""
+    by_name, settings, about = results["contestants"], results["settings"], results["about"]
+    connections, at_once = settings["pipelined"]
+    base = by_name[BASE]["instructions"]
+
+    def rows(names, *columns):
+        for name in names:
+            cells = [column(by_name[name]) for column in columns]
+            if any(cells):
+                yield [name, *cells]
 
     instructions = table(
-        ["one check", "nobody listens", "× SET PX", "with an AOF", "× SET PX there"],
+        ["one check", "alone", "× SET PX", "with an AOF", "× SET PX there", "with a replica", "× SET PX there"],
         rows(
-            ("instructions", "{:,.0f}"),
-            ("instructions ratio", "{:.2f}"),
-            ("listened instructions", "{:,.0f}"),
-            ("listened instructions ratio", "{:.2f}"),
+            by_name,
+            *(
+                column
+                for setting in base
+                for column in (
+                    lambda of, setting=setting: f"{of['instructions'][setting]:,.0f}" if "instructions" in of else "",
+                    lambda of, setting=setting: f"{of['instructions'][setting] / base[setting]:.2f}"
+                    if "instructions" in of
+                    else "",
+                )
+            ),
         ),
     )
-    cpu = table(
-        ["one check", "pipelined, ns", "× SET PX", "± half of the middle half", "× PING"]
-        + ["one by one, ns", "× SET PX one by one"],
+    cpu_rows = list(
         rows(
-            ("pipelined cpu", "{:,.0f}"),
-            ("pipelined ratio", "{:.2f}"),
-            ("pipelined half spread", "{:.2f}"),
-            ("pings", "{:.2f}"),
-            ("single cpu", "{:,.0f}"),
-            ("single ratio", "{:.2f}"),
-        ),
+            by_name,
+            figure("pipelined cpu"),
+            figure("pipelined ratio", "{:.2f}"),
+            figure("single cpu"),
+            figure("single ratio", "{:.2f}"),
+        )
     )
-    speed = table(
-        ["one check", "a second, pipelined", "a second, one by one", "p50, µs", "p99, µs", "p99.9, µs"],
-        rows(
-            ("pipelined calls", "{:,.0f}"),
-            ("single calls", "{:,.0f}"),
-            ("p50", "{:,.0f}"),
-            ("p99", "{:,.0f}"),
-            ("p99.9", "{:,.0f}"),
-        ),
+    clock = results["clock"]
+    of_base = f"{clock / by_name[BASE]['pipelined cpu']:.2f}"
+    cpu_rows.append(["reading the clock once", f"{clock:,.0f}", of_base, "", ""])
+    cpu = table(["one check", "ns of CPU, pipelined", "× SET PX", "ns, one by one", "× SET PX one by one"], cpu_rows)
+    spread = table(
+        ["one check, the middle half of the rounds", "× SET PX, pipelined", "one by one"],
+        rows(by_name, halves("pipelined middle half"), halves("single middle half")),
     )
     weight = table(
-        ["one key", "bytes after 1 call", "after 10 calls", "bytes replicated per call"],
-        rows(("bytes after 1", "{:,.0f}"), ("bytes after 10", "{:,.0f}"), ("replicated", "{:,.0f}")),
+        ["one key", "bytes after 1 call", "after 3 calls", "bytes replicated per call"],
+        rows(by_name, *map(figure, ("bytes after 1", "bytes after 3", "replicated"))),
     )
-    growth = table(
-        ["CPU per call, ns, and bytes per key", *("1 key" if size == "1" else f"{int(size):,} keys" for size in sizes)],
-        [
-            [name]
-            + [
-                f"{figures[size]['cpu']:,.0f}" + (f", {figures[size]['bytes']:,.0f} B" if int(size) >= 1000 else "")
-                for size in sizes
-            ]
-            for name, figures in results["growth"].items()
-        ],
-    )
-    about = "\n".join(f"* {key}: {value}" for key, value in results["about"].items())
+    sizes = list(next(iter(results["growth"].values())))
+
+    def grown(head, cell):
+        heads = [head, *("1 key" if size == "1" else f"{int(size):,} keys" for size in sizes)]
+        return table(heads, [[name, *(cell(of[size]) for size in sizes)] for name, of in results["growth"].items()])
+
+    with_spread = lambda of: "{:,.0f} ({:,.0f}–{:,.0f})".format(of["cpu"], *of["middle half"])
+    growth = [
+        grown("one check among many keys, ns", with_spread),
+        grown("one check among many keys, × SET PX", lambda of: f"{of['ratio']:.2f}"),
+        grown("one key among many, bytes", lambda of: f"{of['bytes']:,.0f}" if of["bytes"] < 1000 else ""),
+    ]
+    lines = "\n".join(f"* {key}: {value}" for key, value in about.items())
     rough = "Rough, of one short round. " if settings["rounds"] == 1 else ""
     return f"""# What a check costs
 
-{rough}Made by `{results["about"]["command"]}`:
+{rough}Made by `{about["command"]}`:
 
-{about}
+{lines}
 
-The server has a core of its own, and so has the load. Medians of {settings["rounds"]} interleaved rounds of {settings["seconds"]} s, on {settings["keys"]:,} keys
-of 13 bytes; ratios are to `SET key value PX ms` in the same round.
+The server has a core of its own, and so has the load. Medians of {settings["rounds"]} rounds of {settings["seconds"]} s, in each of which all have their
+turn, on {settings["keys"]:,} keys of 13 bytes; ratios are to `SET key value PX ms` in the same round.
 
 ## Instructions
 
-Those inside the server's function `call`, by callgrind, on {settings["counted keys"]} keys: where nobody listens to writes, and
-with an append-only file, which is told of each as a replica would be.
+Those inside the server's function `call`, by callgrind, on {settings["counted keys"]} keys: alone is a server without a replica and
+without an append-only file (AOF).
 
 {instructions}
 
-### On each server
-
-{servers(results["servers"]) if "servers" in results else "Not counted: see `scripts/bench --servers`."}
-
 ## CPU
 
-The server's, per call, the network included, where nobody listens: pipelined, with {at_once} calls at once on each of
+The server's, per call, the network included, on a server that is alone: pipelined, with {at_once} calls at once on each of
 {connections} connections, and one by one on {settings["one by one"][0]} connections.
 
 {cpu}
+
+{spread}
 
 ![CPU of the server per check](cost.svg)
 
@@ -102,7 +131,7 @@ The server's, per call, the network included, where nobody listens: pipelined, w
 Pipelined as above; one by one on {settings["one by one"][0]} connections, each of which waits for its answer. Latencies are those one by
 one, as the client sees them, the server being busy all the time.
 
-{speed}
+{speed("one check", by_name)}
 
 ![Latency](latency.svg)
 
@@ -114,9 +143,19 @@ one, as the client sees them, the server being busy all the time.
 
 ## Growth
 
-{growth}
+Pipelined as above: the median and the middle half of {settings["growth rounds"]} rounds.
+
+{growth[0]}
+
+{growth[1]}
+
+{growth[2]}
 
 ![Growth](growth.svg)
+
+## On each server
+
+{servers(results["servers"]) if "servers" in results else "Not measured: see `scripts/bench --servers`."}
 
 ## One hot key
 
@@ -124,27 +163,94 @@ one, as the client sees them, the server being busy all the time.
 """
 
 
+def figure(key, form="{:,.0f}"):
+    return lambda of: form.format(of[key]) if key in of else ""
+
+
+def halves(key):
+    return lambda of: "{:.2f}–{:.2f}".format(*of[key]) if key in of else ""
+
+
+def speed(head, by_name):
+    columns = [figure(key) for key in ("pipelined calls", "single calls", "p50", "p99", "p99.9")]
+    heads = [head, "a second, pipelined", "a second, one by one", "p50, µs", "p99, µs", "p99.9, µs"]
+    return table(heads, [[name, *(column(of) for column in columns)] for name, of in by_name.items() if "p50" in of])
+
+
+ALLOWED = "CL.THROTTLE allowed"
+# The columns of the tables with a line for each server.
+STEADY = {
+    "allowed": ALLOWED,
+    "second call": "CL.THROTTLE second call",
+    "limited": "CL.THROTTLE limited",
+    "second call, limited": "CL.THROTTLE second call, limited",
+    "look": "CL.LOOK limited",
+}
+TWO = {"two limits": "CL.MTHROTTLE 2 limits allowed"}
+SET_NEW = {"SET PX, new key": "SET PX, new key"}
+NEW = {"new key": "CL.THROTTLE new key"}
+ANEW = SET_NEW | NEW | {"SET PX, expired key": "SET PX, expired key", "expired key": "CL.THROTTLE expired key"}
+WRITES = {name: STEADY[name] for name in ("allowed", "second call")} | NEW
+WRITES |= {"expired key": "CL.THROTTLE expired key"} | TWO
+
+
 def servers(results):
-    """A line for each server: the base's instructions, and ratios to them."""
+    """A line for each server: what the base takes, and ratios to it."""
+    by_server = {server: of["contestants"] for server, of in results["by server"].items()}
 
-    def row(server, counts):
-        ratios = [
-            f"{counts[name][setting] / counts[BASE][setting]:.2f}" for setting, names in COLUMNS for name in names
-        ]
-        return [server, f"{counts[BASE][0]:,.0f}", *ratios[:5], f"{counts[BASE][1]:,.0f}", *ratios[5:]]
+    def instructions(head, setting, columns):
+        def row(of):
+            base = of[BASE]["instructions"][setting]
+            return [f"{base:,.0f}", *(f"{of[name]['instructions'][setting] / base:.2f}" for name in columns.values())]
 
-    heads = ["SET PX", "allowed", "limited", "new key", "(SET PX, new key)", "two limits"]
-    heads = ["one server", *heads, "SET PX, AOF", "allowed, AOF", "new key, AOF", "two limits, AOF"]
-    rows = table(heads, [row(*of) for of in results["counts"].items()])
-    return f"""The instructions of a SET PX where nobody listens, and ratios to them; and then the same with an append-only file. By
-{results["module"]}, on {results["date"]}.
+        return table([head, BASE, *columns], [[server, *row(of)] for server, of in by_server.items()])
 
-{rows}"""
+    def ratios(head, column):
+        def row(of):
+            return [f"{of[BASE]['pipelined cpu']:,.0f}", *(column(of[name]) for name in timed.values())]
 
+        return table([head, "SET PX, ns", *timed], [[server, *row(of)] for server, of in by_server.items()])
 
-ALLOWED, NEW, TWO = "CL.THROTTLE allowed", "CL.THROTTLE new key", "CL.MTHROTTLE 2 limits allowed"
-COLUMNS = [(0, [ALLOWED, "CL.THROTTLE limited", NEW, "SET PX, new key", TWO]), (1, [ALLOWED, NEW, TWO])]
-ON_EACH_SERVER = [BASE, *COLUMNS[0][1]]
+    timed = STEADY | NEW | SET_NEW
+    cpu = ratios("one server, CPU", figure("pipelined ratio", "{:.2f}"))
+    spread = ratios("one server, CPU, the middle half", halves("pipelined middle half"))
+    weigh = {"SET PX": BASE, "SET PX of text": "SET PX of text", "INCR + EXPIRE": "INCR + EXPIRE"}
+    bytes_of = []
+    for server, of in by_server.items():
+        once = [figure("bytes after 1")(of[name]) for name in weigh.values()]
+        bytes_of.append([server, *once, *(figure(f"bytes after {calls}")(of[ALLOWED]) for calls in (1, 3))])
+    weight = table(["one server, bytes a key", *weigh, "CL.THROTTLE, after 1 call", "after 3 calls"], bytes_of)
+    newest = {name.split()[0]: name for name, of in results["by server"].items() if "speed" in of}
+    speeds = "\n\n".join(
+        f"{name}:\n\n" + speed(f"one check on the newest {kind}", results["by server"][name]["speed"])
+        for kind, name in newest.items()
+    )
+    about = results["about"]
+    return f"""By {about["module"]}, on {about["machine"]}, on {about["date"]}.
+
+Instructions of a SET PX, and ratios to them:
+
+{instructions("one server", "alone", STEADY | TWO)}
+
+{instructions("one server, keys made anew", "alone", ANEW)}
+
+{instructions("one server with an AOF", "aof", WRITES)}
+
+{instructions("one server with a replica", "replica", WRITES)}
+
+CPU, pipelined, on servers that are alone, in {results["rounds"]} rounds of {results["seconds"]} s; and the middle half of the ratios:
+
+{cpu}
+
+{spread}
+
+Memory:
+
+{weight}
+
+Speed, on the newest of each:
+
+{speeds}"""
 
 
 def leases(results):

@@ -1,5 +1,5 @@
 //! Attacks the commands with one key: any arguments, alone, in a script, a transaction or after WATCH, on a key that others
-//! fill, change and let expire. The reply, the key, its the dirty counter and the replicated bytes have to be right.
+//! fill, change and let expire. The reply, the key, its expiry, the dirty counter and the replicated bytes have to be right.
 
 use redis::Value;
 

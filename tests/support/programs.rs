@@ -18,14 +18,6 @@ pub fn python(example: &str, server: &Server) -> Command {
     command
 }
 
-/// An example, run by Node.js. `NODE_PATH` is where Debian puts packages, for a Node.js that is not Debian's.
-pub fn node(example: &str, server: &Server) -> Command {
-    let mut command = Command::new("node");
-    command.env("NODE_PATH", "/usr/share/nodejs").arg(path(example));
-    command.env("REDIS_PORT", server.port.to_string());
-    command
-}
-
 fn path(example: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests/clients", example].iter().collect()
 }

@@ -41,7 +41,10 @@ pub fn under_load<T, R: Send>(
 pub fn side_by_side<T: Send>(items: impl IntoIterator<Item = T>, body: impl Fn(T) + Sync) {
     let body = &body;
     thread::scope(|scope| {
-        let threads: Vec<_> = items.into_iter().map(|item| scope.spawn(move || body(item))).collect();
+        // By the test's name, which its panic tells.
+        let new = || thread::Builder::new().name(thread::current().name().unwrap_or_default().to_string());
+        let threads: Vec<_> =
+            items.into_iter().map(|item| new().spawn_scoped(scope, move || body(item)).unwrap()).collect();
         for thread in threads {
             // With the message of what has failed.
             thread.join().unwrap_or_else(|panic| resume_unwind(panic));
