@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::support::pages::{Block, ROOT, blocks, dangling_links, pages, prose};
 
 /// Folders with files that the tests run, for blocks of these languages.
-const EXAMPLES: [&str; 3] = ["tests/clients", "tests/moving", "docs/monitoring"];
+const EXAMPLES: [&str; 4] = ["tests/clients", "tests/moving", "docs/monitoring", "docs/recipes"];
 const LANGUAGES: [(&str, &str); 5] = [("python", "py"), ("js", "js"), ("rust", "rs"), ("lua", "lua"), ("yaml", "yml")];
 
 #[test]
