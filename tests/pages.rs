@@ -9,7 +9,18 @@ use crate::support::pages::{Block, ROOT, blocks, dangling_links, pages, prose};
 
 /// Folders with files that the tests run, for blocks of these languages.
 const EXAMPLES: [&str; 4] = ["tests/clients", "tests/moving", "docs/monitoring", "docs/recipes"];
-const LANGUAGES: [(&str, &str); 5] = [("python", "py"), ("js", "js"), ("rust", "rs"), ("lua", "lua"), ("yaml", "yml")];
+const LANGUAGES: [(&str, &str); 10] = [
+    ("python", "py"),
+    ("js", "js"),
+    ("rust", "rs"),
+    ("lua", "lua"),
+    ("yaml", "yml"),
+    ("php", "php"),
+    ("ruby", "rb"),
+    ("c", "c"),
+    ("go", "go"),
+    ("java", "java"),
+];
 
 #[test]
 fn there_is_no_block_that_no_test_knows() {
