@@ -15,11 +15,11 @@ const LANGUAGES: [(&str, &str); 10] = [
     ("rust", "rs"),
     ("lua", "lua"),
     ("yaml", "yml"),
-    ("php", "php"),
-    ("ruby", "rb"),
     ("c", "c"),
     ("go", "go"),
     ("java", "java"),
+    ("php", "php"),
+    ("ruby", "rb"),
 ];
 
 #[test]
