@@ -8,8 +8,19 @@ use std::path::Path;
 use crate::support::pages::{Block, ROOT, blocks, dangling_links, pages, prose};
 
 /// Folders with files that the tests run, for blocks of these languages.
-const EXAMPLES: [&str; 3] = ["tests/clients", "tests/moving", "docs/monitoring"];
-const LANGUAGES: [(&str, &str); 5] = [("python", "py"), ("js", "js"), ("rust", "rs"), ("lua", "lua"), ("yaml", "yml")];
+const EXAMPLES: [&str; 4] = ["tests/clients", "tests/moving", "docs/monitoring", "docs/recipes"];
+const LANGUAGES: [(&str, &str); 10] = [
+    ("python", "py"),
+    ("js", "js"),
+    ("rust", "rs"),
+    ("lua", "lua"),
+    ("yaml", "yml"),
+    ("c", "c"),
+    ("go", "go"),
+    ("java", "java"),
+    ("php", "php"),
+    ("ruby", "rb"),
+];
 
 #[test]
 fn there_is_no_block_that_no_test_knows() {
