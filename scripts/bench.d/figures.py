@@ -212,6 +212,7 @@ def measure_memory(keys, names=None, executable=SERVER):
             say(f"memory: {contestant.name}")
             server, figures, called = by_module[contestant.module], {}, 0
             # What a server allocates for its first keys and connections, it keeps.
+            server.empty()
             server.load(contestant.call, keys, keys, 0)
             server.empty()
             time.sleep(0.2)
