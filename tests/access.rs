@@ -6,6 +6,7 @@ use redis::{Connection, RedisResult, Value};
 use crate::support::needs::{has_acl_categories, is_redis_6_2, needs};
 use crate::support::{COMMANDS, Server, info, run};
 
+/// Of every command but the looks, of which look.rs says the same.
 const CALLS: [&str; 8] = [
     "CL.THROTTLE key 4 1 60",
     "CL.PTHROTTLE key 4 1 60",
@@ -16,6 +17,11 @@ const CALLS: [&str; 8] = [
     "CL.MTHROTTLE key 4 1 60 1",
     "CL.MPTHROTTLE key 4 1 60 1",
 ];
+
+/// `CL.MTHROTTLE` and `CL.MPTHROTTLE`, by name or as a call.
+fn takes_several(command: &str) -> bool {
+    command.to_lowercase().starts_with("cl.m")
+}
 
 /// A connection of a user who has these permissions and no other.
 fn user(server: &Server, permissions: &str) -> Connection {
@@ -37,7 +43,8 @@ fn refusal(server: &Server, connection: &mut Connection, call: &str) -> Option<S
 fn the_commands_are_registered_with_their_flags_and_their_least_arguments() {
     let server = Server::start();
     for command in COMMANDS {
-        let least = if ["cl.throttle", "cl.pthrottle"].contains(&command) { -5 } else { -6 };
+        let looks = command.ends_with("look");
+        let least = if looks || ["cl.throttle", "cl.pthrottle"].contains(&command) { -5 } else { -6 };
         let info: Vec<Vec<Value>> = run(&mut server.connect(), &format!("COMMAND INFO {command}")).unwrap();
         // Redis 6.2 asks the module.
         assert_eq!(info[0][1], Value::Int(if is_redis_6_2() { -1 } else { least }), "{command}");
@@ -45,7 +52,13 @@ fn the_commands_are_registered_with_their_flags_and_their_least_arguments() {
         flags.sort();
         // The server's own additions.
         flags.retain(|flag| !["module", "movablekeys"].contains(&flag.as_str()));
-        assert_eq!(flags, ["denyoom", "fast", "write"], "{command}");
+        // The server's time limit for a fast command is none that a call of many limiters keeps.
+        let expected: &[_] = match command {
+            _ if looks => &["fast", "readonly"],
+            _ if takes_several(command) => &["denyoom", "write"],
+            _ => &["denyoom", "fast", "write"],
+        };
+        assert_eq!(flags, expected, "{command}");
     }
 }
 
@@ -59,6 +72,8 @@ fn the_server_knows_the_keys_of_a_call() {
         ("CL.PCHARGE a 1 2 3 4", vec!["a"]),
         ("CL.TAKE a 1 2 3 4", vec!["a"]),
         ("CL.PTAKE a 1 2 3 4", vec!["a"]),
+        ("CL.LOOK a 1 2 3", vec!["a"]),
+        ("CL.PLOOK a 1 2 3 4", vec!["a"]),
         ("CL.MPTHROTTLE a 4 1 60 1 b 4 1 60 1", vec!["a", "b"]),
         ("CL.MTHROTTLE a 4 1 60 1 b 4 1 60 1 c 4 1 60 1", vec!["a", "b", "c"]),
         // Also of a group that is incomplete.
@@ -71,7 +86,7 @@ fn the_server_knows_the_keys_of_a_call() {
 
 #[test]
 fn key_specs_say_that_keys_are_read_and_updated() {
-    needs("key permissions, Redis 7");
+    needs!("key permissions, Redis 7");
     let server = Server::start();
     for call in CALLS.into_iter().chain(["CL.MTHROTTLE a 1 2 3 4 b 1 2 3 4"]) {
         let keys: Vec<(String, Vec<String>)> =
@@ -116,26 +131,47 @@ fn a_user_without_the_command_is_refused_in_a_script_as_well() {
 
 /// Before Redis 7.2 a module cannot name its categories, and the command is granted by name: `+cl.throttle`.
 #[test]
-fn the_categories_write_and_fast_grant_and_withdraw_the_commands() {
+fn the_categories_write_and_fast_or_slow_grant_and_withdraw_the_commands() {
     let server = Server::start();
     let known = has_acl_categories();
     for call in CALLS {
+        // As MSET is.
+        let [category, other] = if takes_several(call) { ["slow", "fast"] } else { ["fast", "slow"] };
         for (permissions, granted) in [
-            ("~* +@write", known),
-            ("~* +@fast", known),
-            ("~* +@all -@write", !known),
-            ("~* +@all -@fast", !known),
-            ("~* +@read +@slow +@string", false),
+            ("~* +@write".to_string(), known),
+            (format!("~* +@{category}"), known),
+            (format!("~* +@{other}"), false),
+            ("~* +@all -@write".into(), !known),
+            (format!("~* +@all -@{category}"), !known),
+            (format!("~* +@all -@{other}"), true),
+            (format!("~* +@read +@{other} +@string"), false),
         ] {
-            let answer = run::<Value>(&mut user(&server, permissions), call);
+            let answer = run::<Value>(&mut user(&server, &permissions), call);
             assert_eq!(answer.is_ok(), granted, "{call} with {permissions}: {answer:?}");
         }
     }
 }
 
+/// The server logs and measures a command by its flag, whatever an ACL says of it.
+#[test]
+fn a_call_of_many_limiters_is_not_watched_as_a_fast_command() {
+    let server = Server::start_with(&["--latency-monitor-threshold", "1"]);
+    let mut connection = server.connect();
+    let mut call = redis::cmd("CL.MTHROTTLE");
+    for group in 0..20_000 {
+        call.arg(group).arg(&["4", "1", "60", "1"]);
+    }
+    call.exec(&mut connection).unwrap();
+    let history = |connection: &mut Connection, event: &str| -> usize {
+        run::<Vec<Value>>(connection, &format!("LATENCY HISTORY {event}")).unwrap().len()
+    };
+    assert_eq!(history(&mut connection, "fast-command"), 0);
+    assert_eq!(history(&mut connection, "command"), 1);
+}
+
 #[test]
 fn a_key_has_to_be_granted_for_reading_and_writing_as_for_incr() {
-    needs("key permissions, Redis 7");
+    needs!("key permissions, Redis 7");
     let server = Server::start();
     for (permissions, granted) in [
         ("~key", true),

@@ -81,8 +81,8 @@ fn an_argument_below_its_least_value_is_named() {
     let server = Server::start_with(&AOF);
     let mut connection = server.connect();
     for (arguments, expected) in [
-        ("key -1 30 60", "ERR max_burst must be 0 or more"),
-        ("key -9223372036854775808 30 60", "ERR max_burst must be 0 or more"),
+        ("key -2 30 60", "ERR max_burst must be -1 or more"),
+        ("key -9223372036854775808 30 60", "ERR max_burst must be -1 or more"),
         ("key 15 0 60", "ERR count must be 1 or more"),
         ("key 15 -1 60", "ERR count must be 1 or more"),
         ("key 15 30 0", "ERR period must be 1 or more"),
@@ -198,7 +198,7 @@ fn every_command_refuses_what_cl_throttle_refuses() {
         "key 1 x 1 1",
         "key 1 1 1.5 1",
         "key 1 1 1 x",
-        "key -1 1 1 1",
+        "key -2 1 1 1",
         "key 1 0 1 1",
         "key 1 1 0 1",
         "key 1 9223372036854775807 1 1",
@@ -214,10 +214,22 @@ fn every_command_refuses_what_cl_throttle_refuses() {
             assert_eq!(error, expected, "{command} {arguments}");
         }
     }
-    // Only CL.THROTTLE, and its like in milliseconds, goes without a quantity.
-    for command in COMMANDS.into_iter().filter(|command| !command.ends_with("throttle")) {
-        let error = support::error_of(&mut connection, &format!("{command} key 1 1 1"));
-        assert_eq!(error, format!("ERR wrong number of arguments for '{command}' command"));
+    // Only CL.THROTTLE and CL.LOOK, and their like in milliseconds, go without a quantity.
+    for command in COMMANDS {
+        let without = run::<Value>(&mut connection, &format!("{command} new 1 1 1"))
+            .map_err(|_| support::error_of(&mut connection, &format!("{command} new 1 1 1")));
+        if ["cl.throttle", "cl.pthrottle", "cl.look", "cl.plook"].contains(&command) {
+            without.unwrap();
+        } else {
+            assert_eq!(without, Err(format!("ERR wrong number of arguments for '{command}' command")));
+        }
+    }
+    // Nor do all give back.
+    for command in COMMANDS {
+        let reply = run::<Value>(&mut connection, &format!("{command} key 1 1 1 -1"));
+        let never = ["cl.take", "cl.ptake", "cl.look", "cl.plook"].contains(&command);
+        let error = reply.err().map(|error| error.detail().unwrap().to_string());
+        assert_eq!(error.as_deref(), never.then_some("quantity must be 0 or more"), "{command}");
     }
     assert!(!run::<bool>(&mut connection, "EXISTS key").unwrap());
 }

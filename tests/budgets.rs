@@ -11,11 +11,10 @@ use std::process::{Command, Stdio};
 
 use redis::Connection;
 
-use crate::support::clock::Clock;
+use crate::support::clock::{Clock, START};
 use crate::support::random::Random;
 use crate::support::run;
 
-const START: i64 = 1_790_000_000_123_456_789;
 const MILLISECOND: i64 = 1_000_000;
 const MINUTE: i64 = 60_000 * MILLISECOND;
 
@@ -28,7 +27,7 @@ fn the_example_charges_what_was_used_and_says_how_long_to_wait() {
     python.arg("-B").arg(example).env("REDIS_PORT", server.port.to_string()).stderr(Stdio::inherit());
     let output = python.output().unwrap();
     assert!(output.status.success(), "{:?}", output.status);
-    // 26,000 of 20,000 are used: 6,000 are to leak, and 2,000 more for the estimate, at 20,000 a minute.
+    // 26,000 of 20,000 are used: 6,000 have to come back, and 2,000 more for the estimate, at 20,000 a minute.
     let expected = "\
         short\n\
         failed: the model is gone\n\
@@ -62,13 +61,13 @@ struct Tokens {
     used: i64,
     /// What the answers in flight will have used beyond their estimates.
     overrun: i64,
-    /// Used less leaked, in tokens * ns: where it was lowest before a call.
+    /// Used less come back, in tokens * ns: where it was lowest before a call.
     lowest: i128,
 }
 
 impl Tokens {
-    /// Full to begin with, so that it is never empty: what would leak from it then is nobody's.
-    fn full(connection: &mut Connection, key: String, a_minute: i64) -> Self {
+    /// With none left to begin with, so that it never has all: what would come back then would be lost.
+    fn used_up(connection: &mut Connection, key: String, a_minute: i64) -> Self {
         let mut tokens = Self { key, a_minute, charges: 0, used: a_minute, overrun: 0, lowest: 0 };
         tokens.charge(connection, a_minute);
         tokens
@@ -98,7 +97,7 @@ impl Tokens {
         self.overrun -= answer.overrun();
     }
 
-    /// Used less leaked.
+    /// Used less come back.
     fn excess(&self, now: i64) -> i128 {
         i128::from(self.used) * i128::from(MINUTE) - i128::from(now - START) * i128::from(self.a_minute)
     }
@@ -145,9 +144,10 @@ fn charged_is_what_was_used_and_any_window_has_the_burst_the_rate_and_the_overru
     for (organisation, user) in [(30_011, 1_000_003), (1_000_003, 7_013)] {
         let (clock, server) = Clock::start(START);
         let mut connection = server.connect();
-        let mut whole = Tokens::full(&mut connection, "{org}:tokens".to_string(), organisation);
-        let mut own: Vec<_> =
-            (0..USERS).map(|number| Tokens::full(&mut connection, format!("{{org}}:{number}:tokens"), user)).collect();
+        let mut whole = Tokens::used_up(&mut connection, "{org}:tokens".to_string(), organisation);
+        let mut own: Vec<_> = (0..USERS)
+            .map(|number| Tokens::used_up(&mut connection, format!("{{org}}:{number}:tokens"), user))
+            .collect();
 
         let mut random = Random::new(2026);
         let (mut answers, mut limited) = (0, 0);
@@ -195,9 +195,9 @@ fn reserve(connection: &mut Connection, [whole, own]: &[&mut Tokens; 2], user: u
     if limited { whole.3.max(own.3) as usize } else { 0 }
 }
 
-/// The exception to what any window has: what leaks in flight, and is given back whole.
+/// The exception to what any window has: what comes back in flight, and is given back whole.
 #[test]
-fn a_call_that_fails_after_its_estimate_has_leaked_makes_that_room_again() {
+fn a_call_that_fails_after_its_estimate_has_come_back_gives_it_back_again_once() {
     let (clock, server) = Clock::start(START);
     let mut connection = server.connect();
     let mut all = |command: &str, sign: &str| -> [i64; 5] {
@@ -214,7 +214,7 @@ fn a_call_that_fails_after_its_estimate_has_leaked_makes_that_room_again() {
 
 /// As docs/budgets.md has it: the same key, count and period.
 #[test]
-fn who_asks_with_a_smaller_burst_leaves_the_rest_to_the_others() {
+fn a_call_with_a_smaller_burst_leaves_the_rest_to_the_others() {
     let (clock, server) = Clock::start(START);
     let mut connection = server.connect();
     let mut ask = |max_burst| run::<[i64; 5]>(&mut connection, &format!("CL.TAKE key {max_burst} 10 1 1000")).unwrap();

@@ -1,9 +1,7 @@
 //! CL.CHARGE takes in any case, if need be into debt: for what a call has cost, which is known only afterwards.
 
-use crate::support::clock::Clock;
+use crate::support::clock::{Clock, START};
 use crate::support::{Server, error_of, run, throttle};
-
-const START: i64 = 1_790_000_000_123_456_789;
 
 fn charge(connection: &mut redis::Connection, arguments: &str) -> [i64; 5] {
     run(connection, &format!("CL.CHARGE {arguments}")).unwrap()

@@ -1,12 +1,10 @@
 //! Time to the nanosecond, on a server whose wall clock the test moves.
 
-use crate::support::clock::Clock;
+use crate::support::clock::{Clock, START};
 use crate::support::{run, throttle};
 
 const MILLISECOND: i64 = 1_000_000;
 const SECOND: i64 = 1_000_000_000;
-/// Some day in 2026, off any round second.
-const START: i64 = 1_790_000_000_123_456_789;
 
 #[test]
 fn the_published_table_of_redis_cell_holds() {

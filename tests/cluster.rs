@@ -7,9 +7,9 @@ use std::time::Duration;
 use redis::cluster::{ClusterClient, ClusterConnection};
 use redis::{RedisResult, Value};
 
-use crate::clients::{output, python, redis_rs};
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
 use crate::support::needs::needs;
+use crate::support::programs::{output, python, redis_rs};
 use crate::support::traffic::under_load;
 use crate::support::{COMMANDS, Server, command, eventually, info, run, snapshot, throttle, wait_until};
 
@@ -67,9 +67,10 @@ fn limiters_with_one_hash_tag_are_on_one_node_for_scripts_and_transactions() {
 /// From a node that has none of the keys.
 #[test]
 fn the_examples_for_clients_find_the_node_of_a_call() {
+    needs!("python3-redis");
     let cluster = Cluster::start();
     let other = &cluster.nodes[(cluster.owner("{user123}") + 1) % PRIMARIES];
-    let replies = output(python("cluster.py", other));
+    let replies = output(&mut python("cluster.py", other));
     assert_eq!(replies, "[0, 3, 2, -1, 60]\n[0, [0, 3, 1, -1, 120], [0, 100, 99, -1, 864]]\n");
     let reply = redis_rs::throttle(&mut cluster.connect(), "{user123}:minute", (2, 1, 60), 1).unwrap();
     assert_eq!(reply.1[..2], [("X-RateLimit-Limit", 3), ("X-RateLimit-Remaining", 0)]);
@@ -110,7 +111,7 @@ fn a_slot_that_moves_under_load_lets_through_what_one_server_would_have() {
 /// Valkey 9 moves slots by itself, and asks the modules beforehand.
 #[test]
 fn a_slot_that_the_servers_move_under_load_lets_through_what_one_server_would_have() {
-    needs("CLUSTER MIGRATESLOTS, Valkey 9");
+    needs!("CLUSTER MIGRATESLOTS, Valkey 9");
     let cluster = Cluster::start();
     move_under_load(&cluster, |cluster, slot, from, to| {
         let mut source = cluster.nodes[from].connect();
@@ -207,8 +208,7 @@ struct Cluster {
 
 impl Cluster {
     fn start() -> Self {
-        let settings =
-            ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--repl-diskless-sync-delay", "0"];
+        let settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
         let nodes: Vec<Server> = (0..2 * PRIMARIES).map(|_| Server::start_with(&settings)).collect();
         for (number, node) in nodes.iter().enumerate() {
             let mut connection = node.connect();

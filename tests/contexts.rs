@@ -64,7 +64,7 @@ fn lua_rounds_integers_beyond_53_bits() {
 
 #[test]
 fn functions_call_it_like_lua() {
-    needs("functions, Redis 7");
+    needs!("functions, Redis 7");
     let server = Server::start();
     let mut connection = server.connect();
     let library = "#!lua name=limits\nredis.register_function('take', function(keys) return redis.call('CL.THROTTLE', keys[1], 4, 1, 60) end)";

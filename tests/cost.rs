@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 
 use redis::Value;
 
-use crate::support::needs::needs;
+use crate::support::needs::{SCRIPTS_TEST, needs};
 use crate::support::{Server, executable, info, module, run};
 
 const CHECKS: [&str; 11] = [
@@ -43,7 +43,8 @@ enum Setting {
 
 #[test]
 fn a_call_costs_little_more_than_a_set() {
-    needs("the server of its figures, Redis 7.0");
+    needs!("the server of its figures, Redis 7.0");
+    needs!(SCRIPTS_TEST);
     module();
     let bench = Command::new("scripts/bench")
         .arg("--instructions")

@@ -3,11 +3,10 @@
 use redis::Value;
 
 use crate::support::aof::{AOF, commands};
-use crate::support::clock::Clock;
+use crate::support::clock::{Clock, START};
+use crate::support::expected::expiry;
 use crate::support::replication::{Monitor, SETTINGS, replicate};
 use crate::support::{Server, info, run, throttle};
-
-const START: i64 = 1_790_000_000_123_456_789;
 
 #[test]
 fn the_replies_and_states_are_those_of_redis_cell() {
@@ -59,7 +58,7 @@ fn files_and_replicas_get_the_effect() {
     assert_eq!(info(&mut connection, "rdb_changes_since_last_save"), "3");
     run::<()>(&mut connection, "SET last 1").unwrap();
 
-    let set = |tat: i64| format!("SET key {tat} PXAT {}", (tat + 999_999) / 1_000_000);
+    let set = |tat: i64| format!("SET key {tat} PXAT {}", expiry(tat.into()));
     let effects = [set(before), set(after), "DEL key".into()];
     let file = commands(&server.folder).iter().map(|words| words.join(" ")).collect();
     for mut words in [file, monitor.commands_until("last")] {

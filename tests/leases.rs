@@ -1,6 +1,6 @@
 //! The lease of tests/clients: many decisions for one call, and still the limit.
 
-#[allow(dead_code, reason = "main is for whoever copies the file")]
+#[allow(dead_code, reason = "main is for those who copy the file")]
 #[path = "clients/lease.rs"]
 mod lease;
 
@@ -9,11 +9,10 @@ use std::time::{Duration, Instant};
 use lease::Lease;
 use redis::Connection;
 
-use crate::support::clock::Clock;
+use crate::support::clock::{Clock, START};
 use crate::support::random::Random;
 use crate::support::{Server, info, run};
 
-const START: i64 = 1_790_000_000_123_456_789;
 const MILLISECOND: i64 = 1_000_000;
 /// 5,000 at once and 100 a millisecond.
 const LIMIT: u64 = 5_000;
@@ -60,14 +59,14 @@ impl World {
         (0..tokens).take_while(|_| lease.take(self.now()).unwrap().is_zero()).count() as u64
     }
 
-    /// By nobody of the clients.
+    /// By none of the clients.
     fn charge(&mut self, tokens: u64) {
         let (max_burst, count, period) = QUOTA;
         let call = format!("CL.PCHARGE hot {max_burst} {count} {period} {tokens}");
         run::<[i64; 5]>(&mut self.connection, &call).unwrap();
     }
 
-    /// Tokens that the server takes for poured in now and not leaked.
+    /// Tokens that are taken by now, as the server sees it, and have not come back.
     fn taken(&mut self) -> u64 {
         let tat: Option<i64> = run(&mut self.connection, "GET hot").unwrap();
         let ahead = tat.map_or(0, |tat| tat - START - self.milliseconds as i64 * MILLISECOND);
@@ -98,7 +97,7 @@ fn a_wait_is_waited_out_without_a_call_and_to_the_millisecond() {
     assert_eq!(world.spend(&mut lease, 2 * LIMIT), LIMIT);
     world.charge(700);
     world.pass(1);
-    // 700 are charged, 100 of them have leaked. One more is there after 6 ms and a hundredth.
+    // 700 are charged, 100 of them have come back. One more is there after 6 ms and a hundredth.
     assert_eq!(lease.take(world.now()).unwrap(), Duration::from_millis(7));
     let calls = world.calls();
     for left in (1..=7).rev() {
@@ -114,7 +113,7 @@ fn what_is_left_is_given_back_when_the_time_is_over() {
     let mut world = World::new();
     let mut lease = world.lease();
     assert_eq!(world.spend(&mut lease, 10), 10);
-    // More than leaks meanwhile.
+    // More than comes back meanwhile.
     world.charge(20_000);
     world.pass(LEASE - 1);
     lease.end_if_over(world.now()).unwrap();
@@ -181,7 +180,7 @@ fn what_clients_hold_comes_on_top_of_the_burst_until_it_is_given_back() {
         for lease in &mut leases {
             assert_eq!(world.spend(lease, 1), 1);
         }
-        // In which all that was taken leaks.
+        // In which all that was taken comes back.
         world.pass(milliseconds);
         leases.iter_mut().for_each(|lease| lease.end_if_over(world.now()).unwrap());
         let mut at_once: u64 = leases.iter_mut().map(|lease| world.spend(lease, BATCH - 1)).sum();
@@ -198,11 +197,11 @@ fn the_limit_holds_in_all_and_a_lease_longer_in_any_window() {
     let mut leases = [(); CLIENTS].map(|()| world.lease());
     let mut demands = [0; CLIENTS];
     let mut spent = 0;
-    // Spent less leaked: where it was lowest, and how much it has risen from there, which is a window's excess.
+    // Spent less come back: where it was lowest, and how much it has risen from there, which is a window's excess.
     let (mut lowest, mut highest_rise) = (i64::MAX, i64::MIN);
     for _ in 0..10_000 {
-        let leaked = RATE * world.milliseconds;
-        lowest = lowest.min(spent as i64 - leaked as i64);
+        let back = RATE * world.milliseconds;
+        lowest = lowest.min(spent as i64 - back as i64);
         for (lease, demand) in leases.iter_mut().zip(&mut demands) {
             if random.one_in(LEASE as usize) {
                 *demand = random.pick(&[0, 0, 1, 20, 200, BATCH]);
@@ -213,8 +212,8 @@ fn the_limit_holds_in_all_and_a_lease_longer_in_any_window() {
             }
             spent += world.spend(lease, *demand);
         }
-        assert!(spent <= LIMIT + leaked, "{spent} after {} ms", world.milliseconds);
-        highest_rise = highest_rise.max(spent as i64 - leaked as i64 - lowest);
+        assert!(spent <= LIMIT + back, "{spent} after {} ms", world.milliseconds);
+        highest_rise = highest_rise.max(spent as i64 - back as i64 - lowest);
         world.pass(1);
         for lease in &mut leases {
             lease.end_if_over(world.now()).unwrap();

@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 
 use redis::Value;
 
-use crate::support::needs::is_redis_6_2;
-use crate::support::{Server, module, module_command, run, throttle};
+use crate::support::needs::{SCRIPTS_TEST, is_redis_6_2, needs};
+use crate::support::{Server, command, module, module_command, run, throttle};
 
 #[test]
 fn one_line_in_the_log_names_the_version() {
@@ -78,6 +78,56 @@ fn it_stays_even_if_it_is_loaded_called_and_unloaded_in_one_moment() {
     transaction.cmd("MODULE").arg("UNLOAD").arg("redis-cell").ignore();
     transaction.exec(&mut connection).unwrap_err();
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 2, -1, 180]);
+}
+
+/// No call has come to it, but a user's permissions may name its commands, and the server follows these names.
+#[test]
+fn it_stays_even_if_it_is_loaded_and_unloaded_in_one_moment() {
+    for between in ["PING", "ACL SETUSER q +cl.throttle", "ACL SETUSER q +@all -cl.mthrottle", "REFUSED"] {
+        let server = Server::start_bare(module_command());
+        let mut connection = server.connect();
+        let mut transaction = redis::pipe();
+        transaction.atomic().cmd("MODULE").arg("LOAD").arg(module().to_str().unwrap()).ignore();
+        match between {
+            // By the server itself, for its number of arguments: no handler runs.
+            "REFUSED" => transaction.cmd("EVAL").arg("return redis.pcall('CL.THROTTLE', KEYS[1])").arg(1).arg("key"),
+            between => transaction.add_command(command(between)),
+        };
+        transaction.ignore().cmd("MODULE").arg("UNLOAD").arg("redis-cell").ignore();
+        let unloaded = transaction.exec(&mut connection);
+        let log = server.log();
+        assert!(unloaded.is_err(), "with {between} between the two, it was unloaded\n{log}");
+        for line in ["ACL LIST", "CLIENT LIST"] {
+            run::<Value>(&mut connection, line).unwrap_or_else(|error| panic!("{between}, {line}: {error}\n{log}"));
+        }
+        assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60], "{between}");
+    }
+}
+
+/// The server ends, or is left with half a module, if what it takes back within a transaction is not given back.
+#[test]
+fn a_load_that_is_taken_back_in_a_transaction_leaves_the_server_as_it_was() {
+    needs!("MODULE LOADEX, Redis 7");
+    let server = Server::start_bare(module_command());
+    let mut connection = server.connect();
+    let library = module();
+    let library = library.to_str().unwrap();
+    let load = |transaction: &mut redis::Pipeline| {
+        let words = ["LOADEX", library, "CONFIG", "redis-cell.foo", "1"];
+        transaction.cmd("MODULE").arg(&words).ignore();
+    };
+    let mut transaction = redis::pipe();
+    transaction.atomic();
+    load(&mut transaction);
+    transaction.cmd("SET").arg("other").arg(1).ignore();
+    load(&mut transaction);
+    transaction.exec(&mut connection).unwrap_err();
+    let list: String = run(&mut connection, "INFO modules").unwrap();
+    assert!(!list.contains("redis-cell"), "{list}\n{}", server.log());
+    let error = run::<Value>(&mut connection, "CL.THROTTLE key 4 1 60").unwrap_err();
+    assert!(error.to_string().contains("unknown command"), "{error}");
+    run::<()>(&mut connection, &format!("MODULE LOAD {library}")).unwrap();
+    assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
 }
 
 #[test]
@@ -161,6 +211,7 @@ fn loading_it_twice_is_refused_and_harmless() {
 
 #[test]
 fn a_server_that_is_too_old_refuses_it_and_logs_what_it_needs() {
+    needs!(SCRIPTS_TEST);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/servers");
     let output = Command::new(script).arg("--too-old").stderr(Stdio::inherit()).output().unwrap();
     let servers = String::from_utf8(output.stdout).unwrap();

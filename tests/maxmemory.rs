@@ -17,6 +17,9 @@ fn without_memory_or_eviction_a_call_fails_and_takes_nothing() {
         "CL.THROTTLE key 4 1 3600 9",
         "CL.THROTTLE key 4 1 3600 0",
         "CL.THROTTLE new 4 1 3600",
+        "CL.TAKE key 4 1 3600 0",
+        "CL.CHARGE key 4 1 3600 -1",
+        "CL.MTHROTTLE key 4 1 3600 0",
     ] {
         let error = run::<Value>(&mut connection, call).unwrap_err();
         assert_eq!(error.code(), Some("OOM"), "{error}");

@@ -1,5 +1,5 @@
 //! What docs/monitoring.md says holds, with its own lines and files: the real exporter reads the counts, the real
-//! Prometheus gathers them, alerts and answers the dashboard, and whoever subscribes learns which keys are limited most.
+//! Prometheus gathers them, alerts and answers the dashboard, and a subscriber learns which keys are limited most.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::docs::blocks;
-use crate::support::needs::needs;
+use crate::support::needs::{SCRIPTS_TEST, needs};
+use crate::support::pages::blocks;
+use crate::support::programs::output;
+use crate::support::replication::replicate;
 use crate::support::traffic::under_load;
-use crate::support::{COMMANDS, Process, Server, free_port, run, wait_until};
+use crate::support::{COMMANDS, Process, Server, free_port, module, run, wait_until};
 
 const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/monitoring");
 
@@ -38,13 +40,6 @@ fn executables() -> PathBuf {
     assert!(output.status.success(), "Prometheus and its exporter cannot be had: see above");
     let prometheus = String::from_utf8(output.stdout).unwrap();
     Path::new(prometheus.trim_end()).parent().unwrap().to_path_buf()
-}
-
-fn output(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{command:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
-    text
 }
 
 /// On every server, and as a user who may do no more than the page says.
@@ -72,7 +67,8 @@ fn the_exporters_user_reads_every_count_with_the_script() {
 
 #[test]
 fn prometheus_gathers_the_counts_alerts_and_answers_the_dashboard() {
-    needs("Prometheus, and Redis 7.0 alone");
+    needs!("Prometheus, and Redis 7.0 alone");
+    needs!(SCRIPTS_TEST);
     let mut server = Server::start();
     create_exporter(&server);
     let executables = executables();
@@ -82,7 +78,7 @@ fn prometheus_gathers_the_counts_alerts_and_answers_the_dashboard() {
     let port = free_port().to_string();
     let line = block("sh", "prometheus-redis-exporter");
     let line = line.replace("6379", &server.port.to_string()).replace("9121", &port);
-    let _exporter =
+    let exporter =
         Process::start(Command::new("sh").arg("-c").arg(format!("exec {line}")).current_dir(FILES).env("PATH", &path));
     let rules = Path::new(FILES).join("limits.rules.yml");
     let settings = fs::read_to_string(Path::new(FILES).join("prometheus.yml")).unwrap();
@@ -90,7 +86,8 @@ fn prometheus_gathers_the_counts_alerts_and_answers_the_dashboard() {
     let folder = server.folder.join("prometheus");
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("prometheus.yml"), settings).unwrap();
-    let rules = fs::read_to_string(rules).unwrap().replace("for: 1m", "for: 1s");
+    let rules = fs::read_to_string(rules).unwrap().replace("for: 5m", "for: 1s").replace("for: 2m", "for: 1s");
+    assert_eq!(rules.matches("for: 1s").count(), rules.matches("alert:").count());
     fs::write(folder.join("limits.rules.yml"), rules).unwrap();
     let promtool = || {
         let mut command = Command::new(executables.join("promtool"));
@@ -98,6 +95,9 @@ fn prometheus_gathers_the_counts_alerts_and_answers_the_dashboard() {
         command
     };
     output(promtool().args(["check", "config", "prometheus.yml"]));
+    // What they say of hours, in no time.
+    let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/monitoring/limits.test.yml");
+    output(promtool().args(["test", "rules", tests]));
     let address = format!("127.0.0.1:{}", free_port());
     let _prometheus = Process::start(
         Command::new(executables.join("prometheus"))
@@ -131,29 +131,53 @@ fn prometheus_gathers_the_counts_alerts_and_answers_the_dashboard() {
     counts("take_allowed", 1);
     let share = "sum(rate(redis_script_values{key='throttle_allowed'}[5m])) > 0";
     wait_until(share, || !query(share).is_empty());
-    for alert in ["ManyCallsLimited", "CallsWithErrors", "CountsMissing"] {
+    let alerts = ["ManyCallsLimited", "CallsWithErrors", "CountsMissing", "ExporterGone"];
+    for alert in alerts {
         assert!(!fires(alert), "{alert}");
     }
 
-    for _ in 0..6 {
-        run::<Value>(&mut connection, "CL.THROTTLE key 0 1 600").unwrap();
-    }
+    // A few calls that are limited, and one that is mistyped, alert no one; many do.
+    let mut limited_and_wrong = |limited: usize, wrong: usize| {
+        for _ in 0..limited {
+            run::<Value>(&mut connection, "CL.THROTTLE key 0 1 600").unwrap();
+        }
+        for _ in 0..wrong {
+            run::<Value>(&mut connection, "CL.CHARGE key 0 1 0 1").unwrap_err();
+        }
+    };
+    limited_and_wrong(6, 1);
     counts("throttle_limited", 5);
+    counts("charge_errors", 1);
+    // Longer than an alert has to hold here.
+    sleep(Duration::from_secs(4));
+    for alert in alerts {
+        assert!(!fires(alert), "{alert}");
+    }
+    limited_and_wrong(1_000, 0);
     wait_until("ManyCallsLimited", || fires("ManyCallsLimited"));
     assert!(!fires("CallsWithErrors"));
-    run::<Value>(&mut connection, "CL.CHARGE key 0 1 0 1").unwrap_err();
-    counts("charge_errors", 1);
+    limited_and_wrong(0, 50);
     wait_until("CallsWithErrors", || fires("CallsWithErrors"));
 
-    // A panel's expressions, each on a line.
-    let print = "import json; panels = json.load(open('dashboard.json'))['panels']
-for panel in panels:
-    for target in panel['targets']: print(target['expr'])";
+    // A panel's expressions, each on a line, of any exporter and of this one; and the exporters that one chooses from.
+    let address_of_exporter = format!("127.0.0.1:{port}");
+    let print = format!(
+        "import json; dashboard = json.load(open('dashboard.json'))
+for panel in dashboard['panels']:
+    assert panel['title'] and panel['description']
+    for target in panel['targets']:
+        assert \"instance=~'$instance'\" in target['expr']
+        for instance in '.+', '{address_of_exporter}': print(target['expr'].replace('$instance', instance))
+names = [variable['name'] for variable in dashboard['templating']['list']]
+assert names == ['datasource', 'instance'], names
+print('redis_up{{instance=\"{address_of_exporter}\"}}')"
+    );
+    let print = print.as_str();
     let expressions = output(Command::new("python3").args(["-c", print]).current_dir(FILES));
-    assert!(expressions.lines().count() >= 4, "{expressions}");
+    assert!(expressions.lines().count() >= 9, "{expressions}");
     for expression in expressions.lines() {
         let answer = query(expression);
-        // Of a command that nobody has called of late, a time is 0 / 0.
+        // Of a command with no call of late, a time is 0 / 0.
         let figures = answer.lines().filter(|line| line.contains("} => ") && !line.contains("NaN"));
         assert!(figures.count() > 0, "{expression}: {answer}");
     }
@@ -170,11 +194,15 @@ for panel in panels:
     assert!(!fires("CountsMissing"));
     server.kill();
     wait_until("CountsMissing", || fires("CountsMissing"));
+    assert!(!fires("ExporterGone"));
+    drop(exporter);
+    wait_until("ExporterGone", || fires("ExporterGone"));
 }
 
 /// By the page's line, for less than its ten seconds, while clients call as fast as they can.
 #[test]
 fn the_keys_that_are_limited_most_are_counted_under_load() {
+    needs!("redis-tools");
     let server = Server::start_with(&["--notify-keyspace-events", "Ed"]);
     let line = block("sh", "cl.limited");
     let line = line.replace("redis-cli", &format!("redis-cli -p {}", server.port)).replace("timeout 10 ", "timeout 6 ");
@@ -214,4 +242,69 @@ fn the_keys_that_are_limited_most_are_counted_under_load() {
     let counted: Vec<_> = counted.lines().map(str::trim).collect();
     let line = |key| format!("{} \"__keyevent@0__:cl.limited\",\"{key}\"", expected[key]);
     assert_eq!(counted, [line("most"), line("some"), line("few")]);
+}
+
+/// By the very words of docs/compose.yaml.
+#[test]
+fn the_health_check_passes_where_the_module_answers_and_fails_elsewhere() {
+    let file = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/compose.yaml")).unwrap();
+    let line = file.lines().find_map(|line| line.trim().strip_prefix("test: [\"CMD\", ")).unwrap();
+    let words: Vec<_> = line.trim_end_matches(']').split(", ").map(|word| word.trim_matches('"')).collect();
+    let healthy = |port: u16| {
+        let mut check = Command::new(words[0]);
+        check.args(["-p", &port.to_string()]).args(&words[1..]).stdout(Stdio::null()).stderr(Stdio::null());
+        check.status().unwrap().success()
+    };
+    let server = Server::start();
+    assert!(healthy(server.port));
+    assert!(!run::<bool>(&mut server.connect(), "EXISTS health").unwrap());
+    // A replica, and a server that may not grow, can do no more than look: that is health enough.
+    let full = Server::start_with(&["--maxmemory", "1"]);
+    assert!(healthy(full.port), "under maxmemory");
+    let replica = Server::start();
+    replicate(&replica, &server);
+    assert!(healthy(replica.port), "a replica");
+    let bare = Server::start_bare(&[]);
+    assert!(!healthy(bare.port), "without the module");
+    let gone = server.port;
+    drop(server);
+    assert!(!healthy(gone), "without a server");
+}
+
+/// docs/redis-cell.conf beside Debian's unit, where the machine has it.
+#[test]
+fn the_drop_in_is_debians_own_command_and_the_module() {
+    let drop_in = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/redis-cell.conf");
+    let text = fs::read_to_string(drop_in).unwrap();
+    let command = |text: &str| -> String {
+        text.lines().filter_map(|line| line.strip_prefix("ExecStart=")).next_back().unwrap().to_string()
+    };
+    let line = command(&text);
+    let unit = Path::new("/lib/systemd/system/redis-server.service");
+    if unit.exists() {
+        let debians = command(&fs::read_to_string(unit).unwrap());
+        assert_eq!(line, format!("{debians} --loadmodule /usr/lib/redis/modules/libredis_cell.so"));
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("units-{}", std::process::id()));
+        let drop_ins = folder.join("redis-server.service.d");
+        fs::create_dir_all(&drop_ins).unwrap();
+        fs::copy(unit, folder.join("redis-server.service")).unwrap();
+        fs::copy(drop_in, drop_ins.join("redis-cell.conf")).unwrap();
+        let verify = Command::new("systemd-analyze").arg("verify").arg(folder.join("redis-server.service")).output();
+        match verify {
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                assert!(output.status.success() && !said.contains("redis-cell.conf"), "{said}");
+            }
+            Err(error) => println!("not verified: systemd-analyze: {error}"),
+        }
+        fs::remove_dir_all(folder).unwrap();
+    } else {
+        println!("not compared: {} is not there", unit.display());
+    }
+    // The server and its file are the test's own.
+    let module = module();
+    let line = line.replace("/usr/lib/redis/modules/libredis_cell.so", module.to_str().unwrap());
+    let settings: Vec<_> = line.split(' ').skip(2).collect();
+    let server = Server::start_bare(&settings);
+    run::<Vec<i64>>(&mut server.connect(), "CL.THROTTLE key 1 1 60").unwrap();
 }

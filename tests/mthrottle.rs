@@ -3,14 +3,14 @@
 use redis::{Connection, Value};
 
 use crate::support::aof::{AOF, commands};
-use crate::support::clock::Clock;
+use crate::support::clock::{Clock, START};
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
+use crate::support::expected::expiry;
 use crate::support::random::Random;
 use crate::support::replication::{Monitor, SETTINGS, replicate};
 use crate::support::{Server, run, throttle, wait_until};
 
 /// Some moment: of a clock that stands still, seconds do not depend on how fast the server is.
-const START: i64 = 1_790_000_000_123_456_789;
 
 /// Whether the call was limited, and what it says of each group.
 fn mthrottle(connection: &mut Connection, arguments: &str) -> (bool, Vec<[i64; 5]>) {
@@ -232,7 +232,7 @@ fn replicas_and_files_get_all_limits_of_a_call_as_one_transaction() {
     error(&mut connection, "b 4 1 60 1 b 4 1 60 1");
     let of = |key: &'static str| -> i64 { run(&mut server.connect(), &format!("GET {key}")).unwrap() };
     let (a, b) = (of("a"), of("b"));
-    let set = |key: &str, tat: i64| format!("SET {key} {tat} PXAT {}", (tat + 999_999) / 1_000_000);
+    let set = |key: &str, tat: i64| format!("SET {key} {tat} PXAT {}", expiry(tat.into()));
     run::<()>(&mut connection, "SET last 1").unwrap();
     let file: Vec<_> = commands(&server.folder).iter().map(|words| words.join(" ")).collect();
     let last = file.iter().position(|words| words == "SET last 1").unwrap();

@@ -19,7 +19,7 @@ fn text(value: &Value) -> String {
 
 #[test]
 fn command_docs_explain_the_command_and_every_argument() {
-    needs("COMMAND DOCS, Redis 7");
+    needs!("COMMAND DOCS, Redis 7");
     let server = Server::start();
     let mut connection = server.connect();
     for command in COMMANDS {
@@ -29,9 +29,12 @@ fn command_docs_explain_the_command_and_every_argument() {
             "cl.throttle" | "cl.pthrottle" | "cl.mthrottle" => "1.0.0",
             _ => "1.1.0",
         };
+        let looks = command.ends_with("look");
 
         let docs = map(&map(&run(&mut connection, &format!("COMMAND DOCS {command}")).unwrap())[command]);
-        assert!(text(&docs["summary"]).starts_with("Takes "), "{docs:?}");
+        let summary = text(&docs["summary"]);
+        assert!(summary.starts_with(if looks { "Tells " } else { "Takes " }), "{summary}");
+        assert!(summary.contains(if command.contains('p') { "milliseconds" } else { " seconds" }), "{summary}");
         assert!(text(&docs["complexity"]).starts_with("O("), "{docs:?}");
         assert_eq!(text(&docs["since"]), since);
         assert_eq!(text(&docs["module"]), "redis-cell");
@@ -51,7 +54,7 @@ fn command_docs_explain_the_command_and_every_argument() {
         assert!(arguments.iter().all(|argument| !text(&argument["summary"]).is_empty()));
         assert!(text(&arguments[3]["summary"]).starts_with(unit));
         let optional: Vec<_> = arguments.iter().map(|argument| argument.contains_key("flags")).collect();
-        let may_go_without = ["cl.throttle", "cl.pthrottle"].contains(&command);
+        let may_go_without = looks || ["cl.throttle", "cl.pthrottle"].contains(&command);
         assert_eq!(optional, [false, false, false, false, may_go_without], "{command}");
     }
 }
@@ -74,6 +77,10 @@ fn info_counts_calls_by_command_and_outcome() {
         "CL.TAKE taken 4 1 60 9",
         "CL.TAKE taken 4 1 60 9",
         "CL.TAKE taken 4 1 60 0",
+        "CL.LOOK taken 4 1 60",
+        "CL.LOOK taken 4 1 60 0",
+        "CL.LOOK taken 4 1 60 -1",
+        "CL.PLOOK taken 4 1 60000",
     ] {
         let _ = run::<Value>(&mut connection, call);
     }
@@ -102,6 +109,12 @@ fn info_counts_calls_by_command_and_outcome() {
             "redis-cell_ptake_allowed:0",
             "redis-cell_ptake_limited:0",
             "redis-cell_ptake_errors:0",
+            "redis-cell_look_allowed:1",
+            "redis-cell_look_limited:1",
+            "redis-cell_look_errors:1",
+            "redis-cell_plook_allowed:0",
+            "redis-cell_plook_limited:1",
+            "redis-cell_plook_errors:0",
             "redis-cell_mthrottle_allowed:1",
             "redis-cell_mthrottle_limited:1",
             "redis-cell_mthrottle_errors:0",

@@ -5,8 +5,11 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
-use crate::docs::{blocks, dangling_links};
+use crate::support::needs::{SCRIPTS_TEST, needs};
+use crate::support::pages::{blocks, dangling_links};
+use crate::support::programs::output_and_errors as output;
 use crate::support::{Server, throttle};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -16,6 +19,7 @@ const MODULES: &str = "/usr/lib/redis/modules";
 /// By the lines of the README, for this machine's platform.
 #[test]
 fn the_archive_unpacks_into_a_folder_of_its_own_with_the_library_and_its_documents() {
+    needs!(SCRIPTS_TEST);
     let release = Release::new("archive");
     let archive = release.file(".tar.gz");
     let name = archive.file_name().unwrap().to_str().unwrap().strip_suffix(".tar.gz").unwrap();
@@ -33,7 +37,7 @@ fn the_archive_unpacks_into_a_folder_of_its_own_with_the_library_and_its_documen
     assert_eq!(entries, expected);
     assert_eq!(dangling_links(&folder), [""; 0]);
 
-    let library = server.strip_prefix("redis-server --loadmodule ./").unwrap();
+    let library = server.strip_prefix("redis-server --save '' --loadmodule ./").unwrap();
     assert_answers(&["--loadmodule", release.folder.join(library).to_str().unwrap()]);
     // Or by the settings that come along, with the path to where the library is.
     let settings = folder.join("redis-cell.conf");
@@ -43,9 +47,10 @@ fn the_archive_unpacks_into_a_folder_of_its_own_with_the_library_and_its_documen
     assert_answers(&["--include", settings.to_str().unwrap()]);
 }
 
-/// docs/operating.md says how the image as a whole was tried.
+/// docs/platforms.md says how the image as a whole was tried.
 #[test]
 fn the_commands_of_the_containerfile_take_the_library_out_of_the_archive() {
+    needs!(SCRIPTS_TEST);
     let release = Release::new("container");
     let file = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/Containerfile")).unwrap();
     assert!(file.contains(&format!("\nARG VERSION={VERSION}\n")), "{file}");
@@ -81,6 +86,7 @@ fn the_commands_of_the_containerfile_take_the_library_out_of_the_archive() {
 
 #[test]
 fn the_licences_of_all_that_is_linked_in_come_along() {
+    needs!(SCRIPTS_TEST);
     let release = Release::new("licences");
     let mut unpack = Command::new("tar");
     unpack.args(["-xOf", release.file(".tar.gz").to_str().unwrap(), "--wildcards", "*/LICENSE"]);
@@ -104,6 +110,7 @@ fn the_licences_of_all_that_is_linked_in_come_along() {
 
 #[test]
 fn the_debian_package_is_installed_used_and_removed() {
+    needs!(SCRIPTS_TEST);
     let release = Release::new("debian");
     let package = release.file(".deb");
     let root = release.folder.join("root");
@@ -118,6 +125,7 @@ fn the_debian_package_is_installed_used_and_removed() {
     assert!(fs::read_to_string(readme).unwrap().contains(&line));
     assert!(!settings.exists(), "a server's settings are its owner's");
     assert_eq!(dangling_links(&within("/usr/share/doc/redis-cell")), [""; 0]);
+    assert!(!within("/usr/share/doc/redis-cell/docs/development.md").exists(), "who installs it does not change it");
     let maintainer = output(Command::new("dpkg-deb").arg("--field").arg(&package).arg("Maintainer"));
     assert!(maintainer.trim().ends_with('>') && maintainer.contains('@'), "{maintainer}");
     assert_answers(&["--loadmodule", library.to_str().unwrap()]);
@@ -130,11 +138,13 @@ fn the_debian_package_is_installed_used_and_removed() {
     fs::write(&settings, format!("port 6379\n{line}\n")).unwrap();
     let said = dpkg(&root, "--remove", "redis-cell");
     assert!(said.contains("will not start again"), "{said}");
+    assert!(said.contains(&format!("remove the line \"{line}\" from ")), "{said}");
     assert!(!library.exists());
 }
 
 #[test]
 fn the_debian_package_depends_on_what_this_machine_has() {
+    needs!(SCRIPTS_TEST);
     let release = Release::new("depends");
     let mut depends = Command::new("dpkg-deb");
     depends.arg("--field").arg(release.file(".deb"));
@@ -151,6 +161,7 @@ fn the_debian_package_depends_on_what_this_machine_has() {
 /// From a copy of the sources, which keeps what it has compiled for the next time.
 #[test]
 fn a_release_made_again_in_another_folder_has_the_same_bytes() {
+    needs!(SCRIPTS_TEST);
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let copy = root.join("target/again");
     fs::create_dir_all(copy.join("target")).unwrap();
@@ -169,6 +180,7 @@ fn a_release_made_again_in_another_folder_has_the_same_bytes() {
 /// One is none of the four; for another, Rust has no standard library here, and rustup cannot fetch it.
 #[test]
 fn targets_that_cannot_be_made_are_named_and_the_others_are_made() {
+    needs!(SCRIPTS_TEST);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("targets-{}", std::process::id()));
     let tools = folder.join("tools");
     fs::create_dir_all(&tools).unwrap();
@@ -242,16 +254,32 @@ struct Release {
 }
 
 impl Release {
+    /// A copy of the one that the first test makes of these sources.
     fn new(name: &str) -> Self {
-        Self::from(Path::new(env!("CARGO_MANIFEST_DIR")), name)
+        static MADE: OnceLock<PathBuf> = OnceLock::new();
+        let made = MADE.get_or_init(|| {
+            let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("release");
+            let _ = fs::remove_dir_all(&folder);
+            package(Path::new(env!("CARGO_MANIFEST_DIR")), &folder);
+            folder
+        });
+        let release = Self::folder(name);
+        fs::create_dir_all(&release.folder).unwrap();
+        for file in fs::read_dir(made).unwrap().map(Result::unwrap) {
+            fs::copy(file.path(), release.folder.join(file.file_name())).unwrap();
+        }
+        release
     }
 
     fn from(sources: &Path, name: &str) -> Self {
+        let release = Self::folder(name);
+        package(sources, &release.folder);
+        release
+    }
+
+    fn folder(name: &str) -> Self {
         let name = format!("release-{}-{name}", std::process::id());
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        let mut package = Command::new(sources.join("scripts/package"));
-        output(package.arg("--folder").arg(&folder).env_remove("CARGO_TARGET_DIR"));
-        Self { folder }
+        Self { folder: Path::new(env!("CARGO_TARGET_TMPDIR")).join(name) }
     }
 
     /// The only file of this kind, after making sure that its sum is right.
@@ -271,6 +299,12 @@ impl Release {
         output(check.args(["--check", &sum]).current_dir(&self.folder));
         file.clone()
     }
+}
+
+/// By scripts/package, of these sources.
+fn package(sources: &Path, folder: &Path) {
+    let mut package = Command::new(sources.join("scripts/package"));
+    output(package.arg("--folder").arg(folder).env_remove("CARGO_TARGET_DIR"));
 }
 
 impl Drop for Release {
@@ -302,11 +336,71 @@ fn dpkg(root: &Path, action: &str, argument: &str) -> String {
     )
 }
 
-/// All that a command says, which has to succeed.
-fn output(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8(said).unwrap();
-    assert!(output.status.success(), "{command:?}: {said}");
-    said
+/// No Mac is here to load it. Its loader and its kernel look at what scripts/package.d/mach-o looks at.
+#[test]
+fn a_macs_library_is_what_its_loader_asks_for_and_has_the_same_bytes_from_another_folder() {
+    needs!(SCRIPTS_TEST);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let copy = root.join("target/again-mac");
+    fs::create_dir_all(copy.join("target")).unwrap();
+    let _ = std::os::unix::fs::symlink(root.join("target/zig"), copy.join("target/zig"));
+    let sources = format!("tar -c --exclude=./target --exclude=./.git . | tar -x -C {}", copy.display());
+    output(Command::new("sh").args(["-c", &sources]).current_dir(root));
+
+    let platform = "aarch64-apple-darwin";
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mac-{}", std::process::id()));
+    let name = format!("redis-cell-v{VERSION}-{platform}");
+    let date = output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root));
+    let archives = [("one", root), ("two", &copy)].map(|(part, sources)| {
+        let mut package = Command::new(sources.join("scripts/package"));
+        package.arg("--folder").arg(folder.join(part)).arg(platform).env_remove("CARGO_TARGET_DIR");
+        let said = output(package.env("SOURCE_DATE_EPOCH", date.trim()));
+        assert!(said.contains("mach-o: arm64, macOS 11.0 or newer, needs /usr/lib/libSystem.B.dylib, "), "{said}");
+        let sum = format!("{name}.tar.gz.sha256");
+        output(Command::new("sha256sum").args(["--check", &sum]).current_dir(folder.join(part)));
+        fs::read(folder.join(part).join(format!("{name}.tar.gz"))).unwrap()
+    });
+    assert!(archives[0] == archives[1], "the archives differ");
+
+    let archive = format!("one/{name}.tar.gz");
+    output(Command::new("tar").args(["-xzf", &archive]).current_dir(&folder));
+    assert_eq!(dangling_links(&folder.join(&name)), [""; 0]);
+    let conf = fs::read_to_string(folder.join(&name).join("redis-cell.conf")).unwrap();
+    assert!(conf.ends_with("/libredis_cell.dylib\n"), "{conf}");
+    let good = fs::read(folder.join(&name).join("libredis_cell.dylib")).unwrap();
+    let look = |bytes: &[u8], processor: &str| {
+        let library = folder.join("damaged.dylib");
+        fs::write(&library, bytes).unwrap();
+        let looked = Command::new(root.join("scripts/package.d/mach-o")).arg(&library).arg(processor).output().unwrap();
+        (looked.status.success(), String::from_utf8([looked.stdout, looked.stderr].concat()).unwrap())
+    };
+    let replaced = |from: &str, to: &str| {
+        let mut bytes = good.clone();
+        let places: Vec<_> =
+            good.windows(from.len()).enumerate().filter(|(_, part)| *part == from.as_bytes()).collect();
+        assert!(!places.is_empty(), "{from} is not in the library");
+        for (place, _) in places {
+            bytes[place..place + to.len()].copy_from_slice(to.as_bytes());
+        }
+        bytes
+    };
+    let changed = |place: usize| {
+        let mut bytes = good.clone();
+        bytes[place] ^= 1;
+        bytes
+    };
+    assert!(look(&good, "arm64").0);
+    let damaged = [
+        (good.clone(), "x86_64", "it is not for x86_64"),
+        (changed(0x10_000), "arm64", "page 16 is not what was signed"),
+        (good[..good.len() - 100].to_vec(), "arm64", "__LINKEDIT is longer than the file"),
+        (replaced("/libSystem.B", "/libSystem.C"), "arm64", "not only ['/usr/lib/libSystem.B.dylib']"),
+        (replaced("@rpath/libredis", "/opt/x/libredis"), "arm64", "its name is /opt/x/libredis_cell.dylib, not"),
+        (replaced("Load\0", "Loaf\0"), "arm64", "it does not export _RedisModule_OnLoad"),
+    ];
+    for (bytes, processor, what) in damaged {
+        let (accepted, said) = look(&bytes, processor);
+        assert!(!accepted && said.contains(what), "{what}: {said}");
+    }
+    fs::remove_dir_all(folder).unwrap();
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use redis::{Connection, Value};
 
 use crate::support::aof::{AOF, commands};
+use crate::support::expected::expiry;
 use crate::support::ledger::Ledger;
 use crate::support::traffic::{lasting, mixed_call, under_load, wait_for_more};
 use crate::support::{Server, command, info, run, snapshot, throttle, wait_until};
@@ -100,8 +101,8 @@ fn the_append_only_file_holds_effects_and_no_calls() {
             // What has expired, the server deletes.
             ["DEL" | "UNLINK", key] => assert!(key.starts_with("short"), "{words:?}"),
             ["SET", _, tat, "PXAT", ms] => {
-                let (tat, ms): (i64, i64) = (tat.parse().unwrap(), ms.parse().unwrap());
-                assert_eq!(ms, (tat + 999_999) / 1_000_000, "{words:?}");
+                let (tat, ms): (i128, i128) = (tat.parse().unwrap(), ms.parse().unwrap());
+                assert_eq!(ms, expiry(tat), "{words:?}");
                 effects += 1;
             }
             _ => panic!("{words:?}"),

@@ -1,9 +1,8 @@
 //! CL.PTHROTTLE is CL.THROTTLE in milliseconds, on the same state.
 
-use crate::support::clock::Clock;
+use crate::support::clock::{Clock, START};
 use crate::support::{Server, command, run, throttle};
 
-const START: i64 = 1_790_000_000_123_456_789;
 const MILLISECOND: i64 = 1_000_000;
 
 fn pthrottle(connection: &mut redis::Connection, arguments: &str) -> [i64; 5] {

@@ -39,9 +39,11 @@ fn under_mixed_load_replicas_equal_the_primary_and_need_no_module() {
         catch_up(replica, &primary);
         let actual = lasting(replica);
         for (key, state) in &expected {
-            assert_eq!(actual.get(key), Some(state), "{:?}", str::from_utf8(key));
+            let found = actual.get(key);
+            let key = str::from_utf8(key);
+            assert_eq!(found, Some(state), "the replica does not hold what the primary holds of {key:?}");
         }
-        assert_eq!(actual.len(), expected.len());
+        assert_eq!(actual.len(), expected.len(), "the replica has keys that the primary has not");
     }
 }
 
@@ -67,7 +69,8 @@ fn calls_that_take_nothing_are_not_replicated() {
             run::<Value>(&mut connection, mistake).unwrap_err();
         }
     }
-    assert_eq!(info(&mut connection, "master_repl_offset"), offset);
+    let sent = info(&mut connection, "master_repl_offset");
+    assert_eq!(sent, offset, "the replica was sent calls that took nothing");
     throttle(&mut connection, "new 4 1 3600");
     assert_ne!(info(&mut connection, "master_repl_offset"), offset);
 }

@@ -3,10 +3,11 @@
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use crate::support::needs::{SCRIPTS_TEST, needs};
 use crate::support::{eventually, free_port, module, run, throttle};
 
 /// The scripts find bash and sed, and nothing that could install, fetch, build or start anything.
@@ -38,60 +39,6 @@ fn help_only_shows_the_usage_and_an_unknown_option_is_an_error() {
     std::fs::remove_dir_all(tools).unwrap();
 }
 
-/// With two servers, on one of which a test fails, and without anything that scripts/test would install or start.
-#[test]
-fn scripts_test_ends_with_what_passed_failed_and_was_left_out() {
-    let tools = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("test-{}", std::process::id()));
-    let tool = |name: &str, script: &str| {
-        let path = tools.join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
-        path.into_os_string().into_string().unwrap()
-    };
-    let old = tool("old/redis-server", "echo Redis server v=6.2.14 sha=0");
-    let new = tool("new/valkey-server", "echo Valkey server v=9.0.1 sha=0");
-    tool("dpkg-query", "echo installed");
-    tool("shellcheck", "");
-    tool(
-        "cargo",
-        "case \"$SERVER $*\" in
-            *old*--skip\\ contexts::functions_call_it_like_lua*)
-                printf 'failures:\\n---- a::b stdout ----\\nfailures:\\n    a::b\\n    a::c\\n\\n'
-                echo 'test result: FAILED. 5 passed; 2 failed; 0 ignored; 0 measured; 1 filtered out'
-                exit 1 ;;
-            *old*|*functions*) exit 1 ;;
-            *' test '*) echo 'test result: ok. 7 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out' ;;
-        esac",
-    );
-    let run = |servers: &str| {
-        let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
-        let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/test"));
-        let output = command.env("PATH", path).env("SERVERS", servers).env_remove("SERVER").output().unwrap();
-        (output.status.code(), String::from_utf8(output.stdout).unwrap())
-    };
-
-    let (code, said) = run(&format!("{old} {new}"));
-    assert_eq!(code, Some(1), "{said}");
-    let line = |start: &str| said.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{said}"));
-    let old_line = line("Redis 6.2.14: 5 passed");
-    assert!(old_line.starts_with("Redis 6.2.14: 5 passed, failed: a::b a::c, left out: "), "{said}");
-    assert!(old_line.contains("contexts::functions_call_it_like_lua (needs functions, Redis 7)"), "{said}");
-    let new_line = line("Valkey 9.0.1: 7 passed, left out: ");
-    assert!(new_line.contains("scripts:: (look at no server, run with the first); cost::"), "{said}");
-    // Unit tests and two servers; shellcheck, format, clippy, the oldest Rust, the release build, the servers.
-    assert!(said.ends_with("\n25 passed, 2 failed\n"), "{said}");
-
-    let (code, said) = run(&new);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.ends_with("\n20 passed, 0 failed\n"), "{said}");
-
-    let (code, said) = run(&format!("{new} /nowhere"));
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.ends_with("\n19 passed, 1 failed\n"), "{said}");
-    std::fs::remove_dir_all(tools).unwrap();
-}
-
 /// Ctrl-C ends it, at the latest when the test ends.
 struct Running(Child);
 
@@ -112,18 +59,26 @@ impl Drop for Running {
 }
 
 #[test]
-fn what_is_left_out_on_some_server_is_a_test() {
+fn each_name_in_needs_and_slow_is_that_of_a_test() {
     let tests = Command::new(std::env::current_exe().unwrap()).arg("--list").output().unwrap();
     let tests = String::from_utf8(tests.stdout).unwrap();
-    for line in include_str!("needs.txt").lines().filter(|line| !line.starts_with('#')) {
-        let name = line.split_whitespace().next().unwrap();
+    let names = |list: &'static str| {
+        let lines = list.lines().filter(|line| !line.starts_with('#'));
+        lines.map(|line| line.split_whitespace().next().unwrap())
+    };
+    for name in names(include_str!("needs.txt")) {
         assert!(tests.contains(&format!("{name}: test\n")), "{name}");
+    }
+    // Of several, how they begin.
+    for name in names(include_str!("slow.txt")) {
+        assert!(tests.lines().any(|test| test.starts_with(name)), "{name}");
     }
 }
 
 /// On `redis-server`, whichever server the other tests run on.
 #[test]
 fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
+    needs!(SCRIPTS_TEST);
     module();
     let port = free_port();
     let temporary = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("run-{port}"));
@@ -170,6 +125,7 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
 
 #[test]
 fn scripts_run_says_ready_where_the_settings_put_the_server() {
+    needs!(SCRIPTS_TEST);
     module();
     let socket = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.socket", std::process::id()));
     let port = free_port().to_string();
@@ -201,4 +157,120 @@ fn scripts_run_says_ready_where_the_settings_put_the_server() {
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(error, format!("run: port {port} is not a number from 0 to 65535\n"));
     }
+}
+
+/// A folder of tools, and nothing else to be found: these of the system, and small scripts of a name and what they do.
+struct Tools(PathBuf);
+
+impl Tools {
+    fn new(name: &str, of_the_system: &[&str], own: &[(&str, &str)]) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        for tool in of_the_system {
+            std::os::unix::fs::symlink(Path::new("/bin").join(tool), folder.join(tool)).unwrap();
+        }
+        for (tool, lines) in own {
+            std::fs::write(folder.join(tool), format!("#!/bin/bash\n{lines}\n")).unwrap();
+            std::fs::set_permissions(folder.join(tool), Permissions::from_mode(0o755)).unwrap();
+        }
+        Self(folder)
+    }
+
+    /// The script's status, and what it says to its output and to its errors.
+    fn call(&self, script: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
+        let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts").join(script));
+        command.args(arguments).env("PATH", &self.0).env("PORT", "0");
+        let output = command.output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    }
+}
+
+impl Drop for Tools {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// With nothing that could install, fetch, build or start anything.
+#[test]
+fn each_script_reads_its_arguments_before_it_does_anything() {
+    let tools = Tools::new("arguments", &["bash", "sed", "grep", "dirname", "uname"], &[]);
+    for script in ["memcheck", "package", "run", "servers", "setup", "zig"] {
+        let (code, usage, errors) = tools.call(script, &["--help"]);
+        assert_eq!((code, errors.as_str()), (Some(0), ""), "{script}");
+        assert!(usage.starts_with("Usage: ") && usage.contains(&format!("scripts/{script}")), "{script}: {usage}");
+        assert_eq!(tools.call(script, &["-h"]), (Some(0), usage, String::new()), "{script}");
+    }
+    let calls: [(&str, &[&str]); 8] = [
+        ("run", &["-x"]),
+        ("run", &["frob"]),
+        ("run", &["frob", "--port", "7000"]),
+        ("package", &["--folder"]),
+        ("package", &["--folder", "--foo"]),
+        ("servers", &["frob"]),
+        ("servers", &["--too-old", "frob"]),
+        ("zig", &["frob"]),
+    ];
+    for (script, arguments) in calls {
+        let (_, usage, _) = tools.call(script, &["--help"]);
+        assert_eq!(tools.call(script, arguments), (Some(2), String::new(), usage), "{script} {arguments:?}");
+    }
+    for name in ["frob", "frob::", "giving_back::frob"] {
+        let (code, _, errors) = tools.call("memcheck", &[name]);
+        assert_eq!((code, errors), (Some(2), format!("memcheck: no test has {name} in its name\n")));
+    }
+    let (code, _, errors) = tools.call("memcheck", &["giving_back::", "--skip", "soak::"]);
+    assert!(code != Some(2) && !errors.contains("no test"), "a filter that has tests was refused: {errors}");
+    // What the help itself shows can be typed as it stands.
+    let (_, usage, _) = tools.call("run", &["--help"]);
+    let mut words = usage.split_whitespace().skip_while(|word| *word != "--dir").skip(1);
+    let folder = words.next().unwrap();
+    assert!(folder.starts_with('"'), "{folder} need not be there: {usage}");
+}
+
+/// With a cargo of Debian 12, and with one that is new enough.
+#[test]
+fn scripts_setup_says_which_rust_is_needed_and_where_from() {
+    let rust_version = include_str!("../Cargo.toml").lines().find_map(|line| line.strip_prefix("rust-version = "));
+    let rust_version = rust_version.unwrap().trim_matches('"');
+    let (_, minor) = rust_version.split_once('.').unwrap();
+    let older = minor.parse::<u32>().unwrap() - 1;
+    for (version, accepted) in
+        [("1.65.0", false), (&format!("1.{older}.9"), false), (rust_version, true), ("2.0.0", true)]
+    {
+        let cargo = format!("echo 'cargo {version} (abc 2026-01-01)'");
+        let tools = Tools::new("rust", &["bash", "sed", "dirname", "uname"], &[("cargo", &cargo), ("cc", "")]);
+        let (code, _, errors) = tools.call("setup", &[]);
+        if accepted {
+            assert_eq!((code, errors.as_str()), (Some(0), ""), "{version}");
+        } else {
+            assert_eq!(code, Some(1), "{version}: {errors}");
+            let why = format!("setup: cargo is of Rust {version}, and {rust_version} or newer is needed");
+            assert!(errors.starts_with(&why) && errors.contains("rustup"), "{version}: {errors}");
+        }
+    }
+}
+
+/// Nobody here has a Mac: the scripts are only told that this is one, and find no more than bash, sed and the like.
+#[test]
+fn on_a_mac_scripts_run_says_what_to_install_with_brew_and_loads_a_dylib() {
+    let system = ["bash", "sed", "dirname", "mktemp", "rm", "sleep"];
+    let mac = [("uname", "echo Darwin"), ("cc", ""), ("xcode-select", "echo /nowhere"), ("cargo", "")];
+    let tools = Tools::new("mac", &system, &mac);
+    let (code, _, errors) = tools.call("run", &["--unixsocket", "/nowhere"]);
+    assert_eq!(code, Some(1), "{errors}");
+    let lines = ["brew install redis", "brew install llvm", "xcode-select --install"];
+    assert!(lines.iter().all(|line| errors.contains(line)) && !errors.contains("apt"), "{errors}");
+    drop(tools);
+
+    let server = ("redis-server", "echo \"$@\"");
+    let tools = Tools::new("mac", &system, &[&mac[..], &[server, ("redis-cli", "")]].concat());
+    let folder = tools.0.join("usr/lib");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("libclang.dylib"), "").unwrap();
+    std::fs::write(tools.0.join("xcode-select"), format!("#!/bin/bash\necho '{}'\n", tools.0.display())).unwrap();
+    let (_, started, errors) = tools.call("run", &["--unixsocket", "/nowhere"]);
+    assert!(started.contains("/release/libredis_cell.dylib --unixsocket /nowhere"), "{started}{errors}");
+    assert!(!errors.contains("brew"), "{errors}");
 }

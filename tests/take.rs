@@ -1,9 +1,7 @@
 //! CL.TAKE takes as many tokens as there are, up to the quantity, and says how many.
 
-use crate::support::clock::Clock;
+use crate::support::clock::{Clock, START};
 use crate::support::{Server, error_of, run, throttle};
-
-const START: i64 = 1_790_000_000_123_456_789;
 
 fn take(connection: &mut redis::Connection, arguments: &str) -> [i64; 5] {
     run(connection, &format!("CL.TAKE {arguments}")).unwrap()

@@ -8,6 +8,7 @@ use std::time::Duration;
 use std::{fs, thread};
 
 use crate::support::aof::AOF;
+use crate::support::expected::expiry;
 use crate::support::traffic::under_load;
 use crate::support::{Server, command, module, module_command, now, run, snapshot, throttle, wait_until};
 
@@ -20,14 +21,16 @@ fn state_written_by_redis_cell_goes_on_to_the_nanosecond_whatever_its_ttl() {
     for spent in 1..5 {
         // As it does there, in whole milliseconds, rounded down; and whatever else somebody has made of it.
         let left = spent * 60_000;
-        for expiry in [format!("PX {left}"), format!("PX {}", 2 * left), String::new()] {
+        for given in [format!("PX {left}"), format!("PX {}", 2 * left), String::new()] {
             let tat = now() + spent * MINUTE + 123;
-            run::<()>(&mut connection, &format!("SET key {tat} {expiry}")).unwrap();
-            assert_eq!(throttle(&mut connection, "key 4 1 60 0")[..3], [0, 5, 5 - spent], "{expiry}");
-            assert_eq!(throttle(&mut connection, "key 4 1 60")[..3], [0, 5, 4 - spent], "{expiry}");
+            run::<()>(&mut connection, &format!("SET key {tat} {given}")).unwrap();
+            assert_eq!(throttle(&mut connection, "key 4 1 60 0")[..3], [0, 5, 5 - spent], "{given}");
+            assert_eq!(throttle(&mut connection, "key 4 1 60")[..3], [0, 5, 4 - spent], "{given}");
             let new = tat + MINUTE;
             let state = snapshot(&mut connection);
-            assert_eq!(state[&b"key"[..]], (new.to_string().into_bytes(), (new + 999_999) / 1_000_000), "{expiry}");
+            let (text, expires_at) = &state[&b"key"[..]];
+            assert_eq!(*text, new.to_string().into_bytes(), "{given}");
+            assert_eq!(i128::from(*expires_at), expiry(new.into()), "{given}");
         }
     }
 }

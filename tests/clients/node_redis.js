@@ -1,12 +1,49 @@
-// Rate limiting with node-redis. As a program: [REDIS_PORT=6379] node node_redis.js
+// Rate limiting with node-redis. As a program: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] node node_redis.js
 
 const { createClient } = require('redis');
+
+// How long a call waits for the server, in ms.
+const TIMEOUT = 1000 * (process.env.TIMEOUT ?? 0.1);
+// What a call without an answer decides: 'open' allows it, 'closed' refuses it.
+const FAIL = process.env.FAIL ?? 'open';
+
+// A client for the whole process, which connects, and connects again, by itself.
+function connect() {
+  const client = createClient({
+    socket: { host: '127.0.0.1', port: Number(process.env.REDIS_PORT ?? 6379), connectTimeout: TIMEOUT },
+    // A call fails while there is no connection: kept for later, it would take later.
+    disableOfflineQueue: true,
+    // No more than so many calls wait for a server that is slow.
+    commandsQueueMaxLength: 1000,
+  });
+  // Without a listener, an error of the connection ends the process.
+  client.on('error', (error) => console.error(`redis: ${error.message}`));
+  // With a listener, it goes on trying.
+  client.connect().catch(() => {});
+  return client;
+}
+
+// What the promise gives, or an error where that takes too long: the library has no time limit for an answer.
+function inTime(promise) {
+  let timer;
+  const over = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`no answer in ${TIMEOUT} ms`)), TIMEOUT);
+  });
+  return Promise.race([promise, over]).finally(() => clearTimeout(timer));
+}
 
 // Makes a call, and returns the status and the headers to answer an HTTP request with.
 async function throttle(client, key, maxBurst, count, period, quantity = 1) {
   // node-redis sends nothing but strings.
   const call = ['CL.THROTTLE', key, maxBurst, count, period, quantity].map(String);
-  const [limited, limit, remaining, retryAfter, resetAfter] = await client.sendCommand(call);
+  let answer;
+  try {
+    answer = await inTime(client.sendCommand(call));
+  } catch (error) {
+    console.error(`no limits, failing ${FAIL}: ${error.message}`);
+    return FAIL === 'open' ? [200, {}] : [503, { 'Retry-After': 1 }];
+  }
+  const [limited, limit, remaining, retryAfter, resetAfter] = answer;
   const headers = {
     'X-RateLimit-Limit': limit,
     'X-RateLimit-Remaining': remaining,
@@ -18,15 +55,15 @@ async function throttle(client, key, maxBurst, count, period, quantity = 1) {
 }
 
 async function main() {
-  const client = createClient({ socket: { port: Number(process.env.REDIS_PORT ?? 6379) } });
-  await client.connect();
+  const client = connect();
+  await new Promise((resolve) => client.once('ready', resolve));
   // Three at once and one a minute; the last call asks for four.
   for (const quantity of [1, 1, 1, 1, 4]) {
     const [status, headers] = await throttle(client, 'user123', 2, 1, 60, quantity);
     console.log(status, Object.entries(headers).map(([name, value]) => `${name}: ${value}`).join(', '));
   }
-  await client.quit();
+  await client.disconnect();
 }
 
 if (require.main === module) main();
-module.exports = { throttle };
+module.exports = { connect, throttle };

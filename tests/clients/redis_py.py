@@ -1,28 +1,48 @@
-"""Rate limiting with redis-py. As a program: [REDIS_PORT=6379] python3 redis_py.py"""
+"""Rate limiting with redis-py. As a program: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] python3 redis_py.py"""
 
 import os
+import sys
 
 import redis
+
+# How long a call waits for the server, in seconds.
+TIMEOUT = float(os.environ.get("TIMEOUT", 0.1))
+# What a call without an answer decides: "open" allows it, "closed" refuses it.
+FAIL = os.environ.get("FAIL", "open")
+
+
+def connect():
+    """A client for all threads, which has a pool of connections. By itself, it would ask again, and take again."""
+    return redis.Redis(
+        port=int(os.environ.get("REDIS_PORT", 6379)),
+        socket_connect_timeout=TIMEOUT,
+        socket_timeout=TIMEOUT,
+        retry=None,
+    )
 
 
 def throttle(client, key, max_burst, count, period, quantity=1):
     """Makes a call, and returns the status and the headers to answer an HTTP request with."""
-    limited, limit, remaining, retry_after, reset_after = client.execute_command(
-        "CL.THROTTLE", key, max_burst, count, period, quantity
-    )
+    try:
+        limited, limit, remaining, retry_after, reset_after = client.execute_command(
+            "CL.THROTTLE", key, max_burst, count, period, quantity
+        )
+    except redis.RedisError as error:
+        print(f"no limits, failing {FAIL}: {error}", file=sys.stderr)
+        return (200, {}) if FAIL == "open" else (503, {"Retry-After": "1"})
     headers = {
-        "X-RateLimit-Limit": limit,
-        "X-RateLimit-Remaining": remaining,
-        "X-RateLimit-Reset": reset_after,
+        "X-RateLimit-Limit": str(limit),
+        "X-RateLimit-Remaining": str(remaining),
+        "X-RateLimit-Reset": str(reset_after),
     }
     # -1 where the call was allowed, and where it asks for more than the limit and never will be.
     if retry_after >= 0:
-        headers["Retry-After"] = retry_after
+        headers["Retry-After"] = str(retry_after)
     return 429 if limited else 200, headers
 
 
 if __name__ == "__main__":
-    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)))
+    client = connect()
     # Three at once and one a minute; the last call asks for four.
     for quantity in 1, 1, 1, 1, 4:
         status, headers = throttle(client, "user123", 2, 1, 60, quantity)

@@ -5,5 +5,5 @@ import os
 from redis.sentinel import Sentinel
 
 sentinel = Sentinel([("127.0.0.1", int(os.environ.get("SENTINEL_PORT", 26379)))], socket_timeout=1)
-client = sentinel.master_for("limits", socket_timeout=1)
+client = sentinel.master_for("limits", socket_timeout=1, retry=None)
 print(client.execute_command("CL.THROTTLE", "user123", 2, 1, 60))

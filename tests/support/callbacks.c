@@ -1,5 +1,6 @@
 // Another module on the same server: on an event of the keyspace it runs the commands that the test has given it. And it
-// counts the events, whatever notify-keyspace-events says.
+// counts the events, whatever notify-keyspace-events says. It does the same on `fork`, the server's event when a child
+// process is born; what it calls then is replicated.
 //
 // Arguments at load are a command that it runs at once.
 //
@@ -18,6 +19,9 @@
 #define WRITE 3
 // All but "loaded" (1 << 12), which is no time to run commands.
 #define EVENTS (0x7ffc & ~(1 << 12))
+// RedisModuleEvent_ForkChild and its first kind.
+#define FORK_CHILD 13
+#define BORN 0
 #define RULES 16
 #define WORDS 8
 
@@ -27,6 +31,11 @@ static int (*get_api)(const char *, void *);
 static void (*set_attributes)(context *, const char *, int, int);
 static int (*create_command)(context *, const char *, int (*)(context *, string **, int), const char *, int, int, int);
 static int (*subscribe)(context *, int, int (*)(context *, int, const char *, string *));
+// RedisModuleEvent, which is handed over by its value.
+typedef struct {
+    unsigned long id, version;
+} server_event;
+static int (*subscribe_to_server)(context *, server_event, void (*)(context *, server_event, unsigned long, void *));
 static reply *(*call)(context *, const char *, const char *, ...);
 static void (*free_reply)(reply *);
 static key *(*open_key)(context *, string *, int);
@@ -60,8 +69,7 @@ static void keep(char *to, size_t size, const string *from) {
     to[length] = 0;
 }
 
-static int happened(context *ctx, int class, const char *event, string *name) {
-    (void)class;
+static void run_rules(context *ctx, const char *event, string *name, const char *format) {
     int i = 0;
     while (i < counts_count && strcasecmp(counts[i].event, event)) i++;
     if (i == counts_count && i < 64) {
@@ -70,7 +78,7 @@ static int happened(context *ctx, int class, const char *event, string *name) {
     }
     if (i < 64) counts[i].count++;
     // What our own commands cause is no reason for more of them.
-    if (busy) return OK;
+    if (busy) return;
     busy = 1;
     for (i = 0; i < rules_count; i++) {
         if (strcasecmp(rules[i].event, event)) continue;
@@ -80,13 +88,23 @@ static int happened(context *ctx, int class, const char *event, string *name) {
             const char *word = rules[i].words[j];
             words[j] = strcmp(word, "%") ? create_string(NULL, word, strlen(word)) : name;
         }
-        reply *answer = call(ctx, rules[i].words[0], "v", words + 1, (size_t)(count - 1));
+        reply *answer = call(ctx, rules[i].words[0], format, words + 1, (size_t)(count - 1));
         if (answer) free_reply(answer);
         for (int j = 1; j < count; j++)
             if (words[j] != name) free_string(NULL, words[j]);
     }
     busy = 0;
+}
+
+static int happened(context *ctx, int class, const char *event, string *name) {
+    (void)class;
+    run_rules(ctx, event, name, "v");
     return OK;
+}
+
+static void forked(context *ctx, server_event event, unsigned long kind, void *data) {
+    (void)event, (void)data;
+    if (kind == BORN) run_rules(ctx, "fork", NULL, "!v");
 }
 
 static int cb_do(context *ctx, string **argv, int argc) {
@@ -137,8 +155,6 @@ static int cb_set(context *ctx, string **argv, int argc) {
     return reply_integer(ctx, status);
 }
 
-
-
 int RedisModule_OnLoad(context *ctx, string **argv, int argc) {
     // A context begins with the function that looks up all the others.
     get_api = *(int (**)(const char *, void *))ctx;
@@ -149,6 +165,7 @@ int RedisModule_OnLoad(context *ctx, string **argv, int argc) {
         {"RedisModule_SetModuleAttribs", &set_attributes},
         {"RedisModule_CreateCommand", &create_command},
         {"RedisModule_SubscribeToKeyspaceEvents", &subscribe},
+        {"RedisModule_SubscribeToServerEvent", &subscribe_to_server},
         {"RedisModule_Call", &call},
         {"RedisModule_FreeCallReply", &free_reply},
         {"RedisModule_OpenKey", &open_key},
@@ -174,5 +191,6 @@ int RedisModule_OnLoad(context *ctx, string **argv, int argc) {
         reply *answer = call(ctx, text_of(argv[0], NULL), "!v", argv + 1, (size_t)(argc - 1));
         if (answer) free_reply(answer);
     }
+    if (subscribe_to_server(ctx, (server_event){FORK_CHILD, 1}, forked) != OK) return ERR;
     return subscribe(ctx, EVENTS, happened);
 }

@@ -30,6 +30,15 @@ pub fn library() -> &'static str {
     LIBRARY.get_or_init(|| compiled("callbacks")).to_str().unwrap()
 }
 
+/// A server on which keys whose names begin with `unwritable` cannot be opened for writing: see unwritable.c.
+pub fn start_with_unwritable_keys(arguments: &[&str]) -> Server {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    let library = LIBRARY.get_or_init(|| compiled("unwritable")).to_str().unwrap();
+    let module = module();
+    let load = ["--loadmodule", library, module.to_str().unwrap()];
+    Server::start_bare(&[&load, arguments].concat())
+}
+
 /// What a callback may do to a key.
 pub const HARM: [&str; 8] = [
     "DEL",

@@ -7,6 +7,9 @@ use std::sync::OnceLock;
 
 use super::{Server, compiled, executable, module, new_folder};
 
+/// Some day in 2026, off any round second.
+pub const START: i64 = 1_790_000_000_123_456_789;
+
 pub struct Clock {
     file: File,
     folder: PathBuf,

@@ -7,6 +7,11 @@ use super::model::{Asked, Refused, Told, Way};
 pub const SECOND: i128 = 1_000_000_000;
 pub const MILLISECOND: i128 = 1_000_000;
 
+/// The millisecond in which a key with this TAT expires: rounded up, so that it is not gone too early.
+pub fn expiry(tat: i128) -> i128 {
+    (tat + MILLISECOND - 1) / MILLISECOND
+}
+
 /// A limit's integers.
 pub const NAMES: [&str; 4] = ["max_burst", "count", "period", "quantity"];
 

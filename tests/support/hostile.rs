@@ -204,6 +204,18 @@ impl Hostile {
     }
 }
 
+/// A command as a user types it into redis-cli, its longest words cut short.
+pub fn typed(command: &[Bytes]) -> String {
+    let words = command.iter().map(|word| {
+        let shown = &word[..word.len().min(100)];
+        let rest = if shown.len() < word.len() { "…" } else { "" };
+        let plain = !shown.is_empty() && shown.iter().all(|byte| byte.is_ascii_graphic() && !b"\"\\'".contains(byte));
+        let quote = if plain { "" } else { "\"" };
+        format!("{quote}{}{quote}{rest}", shown.escape_ascii())
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
 pub fn words(words: &[&str]) -> Command {
     words.iter().map(|&word| word.into()).collect()
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use redis::{ConnectionLike, RedisResult};
 
+use super::expected::expiry;
 use super::{Server, Snapshot, run, throttle};
 
 /// One token a minute: none that leaks during a test makes up for one that was taken.
@@ -54,7 +55,7 @@ impl Ledger {
         let (text, expires_at) = snapshot.get(self.key.as_bytes()).unwrap_or_else(|| panic!("{} is gone", self.key));
         let tat: i64 = str::from_utf8(text).unwrap().parse().unwrap();
         assert_eq!((tat - self.start) % INCREMENT, 0, "{} holds {tat}", self.key);
-        assert_eq!(*expires_at, (tat + 999_999) / 1_000_000, "{}", self.key);
+        assert_eq!(i128::from(*expires_at), expiry(tat.into()), "{}", self.key);
         (tat - self.start) / INCREMENT
     }
 }

@@ -12,6 +12,8 @@ pub mod hostile;
 pub mod ledger;
 pub mod model;
 pub mod needs;
+pub mod pages;
+pub mod programs;
 pub mod random;
 pub mod replication;
 pub mod traffic;
@@ -199,6 +201,8 @@ impl Server {
         let mut command = Command::new(&self.executable);
         command
             .args(["--port", &port, "--bind", "127.0.0.1", "--dir", folder, "--save", ""])
+            // A primary waits for no second replica before it makes the snapshot of the first.
+            .args(["--repl-diskless-sync-delay", "0"])
             .args(&self.arguments)
             // No server starts in a locale that the machine has not got.
             .env("LC_ALL", "C")

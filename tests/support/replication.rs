@@ -4,8 +4,8 @@ use redis::Connection;
 
 use super::{Server, info, run, wait_until};
 
-/// Nothing but writes in the stream, and no waiting for a second replica to join in.
-pub const SETTINGS: [&str; 4] = ["--repl-ping-replica-period", "3600", "--repl-diskless-sync-delay", "0"];
+/// Nothing but writes in the stream.
+pub const SETTINGS: [&str; 2] = ["--repl-ping-replica-period", "3600"];
 
 /// Makes it a replica, and waits until it has loaded the primary's data.
 pub fn replicate(replica: &Server, primary: &Server) {

@@ -1,5 +1,6 @@
 //! Clients that call while something happens to the server, and the mixture of calls that they make.
 
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -34,6 +35,21 @@ pub fn under_load<T, R: Send>(
         let answers = threads.into_iter().map(|thread| thread.join().unwrap());
         (answer, answers.collect())
     })
+}
+
+/// Runs `body` for each of these at the same time: tests wait for servers more than they compute.
+pub fn side_by_side<T: Send>(items: impl IntoIterator<Item = T>, body: impl Fn(T) + Sync) {
+    let body = &body;
+    thread::scope(|scope| {
+        // By the test's name, which its panic tells.
+        let new = || thread::Builder::new().name(thread::current().name().unwrap_or_default().to_string());
+        let threads: Vec<_> =
+            items.into_iter().map(|item| new().spawn_scoped(scope, move || body(item)).unwrap()).collect();
+        for thread in threads {
+            // With the message of what has failed.
+            thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        }
+    });
 }
 
 pub const MISTAKES: [&str; 4] =

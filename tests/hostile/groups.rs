@@ -2,21 +2,21 @@
 
 use redis::Value;
 
-use super::look::{Seen, all_between, expiry, is_replicated, replicated_bytes, unchanged};
+use super::look::{Seen, all_between, is_replicated, replicated_bytes, unchanged, wrongly_replicated};
 use super::visit::{Place, Role, Text, Visit};
-use super::{ALLOWED, BLURRED, Fuzz, LIMITED, LOOKED, run_visits};
+use super::{ALLOWED, Attack, BLURRED, LIMITED, LOOKED, run_visits};
 use crate::support::expected::{
-    Command, MILLISECOND, NOT_A_STATE, WRONG_TYPE, error_text, expected_of_groups, in_group, in_units,
+    Command, MILLISECOND, NOT_A_STATE, WRONG_TYPE, error_text, expected_of_groups, expiry, in_group, in_units,
     limited_and_groups, same_key,
 };
-use crate::support::hostile::words;
+use crate::support::hostile::{typed, words};
 use crate::support::model::{Change, Way};
 
 #[test]
 fn hostile_groups_are_all_or_nothing() {
-    let fuzz = run_visits(10, Fuzz::visit_of_several, Fuzz::check_several);
+    let attack = run_visits(10, Attack::visit_of_several, Attack::check_several);
 
-    fuzz.has_seen(&[
+    attack.has_seen(&[
         ALLOWED.to_string(),
         LOOKED.to_string(),
         LIMITED.to_string(),
@@ -29,7 +29,7 @@ fn hostile_groups_are_all_or_nothing() {
     ]);
 }
 
-impl Fuzz {
+impl Attack {
     fn visit_of_several(&mut self) -> Visit {
         let mut visit = Visit { keys: Vec::new(), place: Place::Plain, commands: Vec::new() };
         let mut call = words(&[self.client.random.pick(&["CL.MTHROTTLE", "CL.MPTHROTTLE"])]);
@@ -76,7 +76,8 @@ impl Fuzz {
             return Err("not one call".into());
         };
         let command = Command::of(call);
-        let wrong = |what: String| format!("{what}\n{reply:?}\n{before:#?}\n{after:#?}");
+        let wrong =
+            |what: String| format!("{}\n{what}\nreply: {reply:?}\nbefore: {before:#?}\nafter: {after:#?}", typed(call));
         self.made += 1;
         if looks.iter().any(|look| look.expired_by(last_after.time)) {
             *self.outcomes.entry(BLURRED.into()).or_default() += 1;
@@ -98,14 +99,15 @@ impl Fuzz {
         let outcome = if let Value::ServerError(error) = reply {
             let error = error_text(error);
             if ![&first, &last].contains(&&Err(error.clone())) {
-                return Err(wrong(format!("instead of {first:?}")));
+                return Err(wrong(format!("the model expects {first:?}")));
             }
             error
         } else {
-            let (limited, groups) = limited_and_groups(reply).ok_or_else(|| wrong("shape".into()))?;
+            let (limited, groups) =
+                limited_and_groups(reply).ok_or_else(|| wrong("not an integer and five for each limiter".into()))?;
             let (first, last) = (first.map_err(&wrong)?, last.map_err(&wrong)?);
             if groups.len() != first.len() {
-                return Err(wrong(format!("instead of {first:?}")));
+                return Err(wrong(format!("the model expects {first:?}")));
             }
             let [any_first, any_last] = [&first, &last].map(|told| told.iter().any(|told| told.limited));
             // Became allowed in between: either is right.
@@ -114,7 +116,7 @@ impl Fuzz {
                 return Ok(());
             }
             if limited != any_first {
-                return Err(wrong(format!("limited: {limited}")));
+                return Err(wrong(format!("the whole call is {}limited", if limited { "" } else { "not " })));
             }
             for ((group, key), (first, last)) in groups.iter().zip(call[1..].chunks(5)).zip(first.iter().zip(&last)) {
                 all_between(group, in_units(*first, &command), in_units(*last, &command)).map_err(&wrong)?;
@@ -151,27 +153,35 @@ impl Fuzz {
                 if unchanged(before, after) {
                     continue;
                 }
-                return Err(wrong(format!("{:?} changed", Text(key.clone()))));
+                return Err(wrong(format!("the key {:?} changed", Text(key.clone()))));
             };
             let Some(bounds) = bounds else {
                 if after.dump.is_some() {
-                    return Err(wrong(format!("{:?} is still there", Text(key.clone()))));
+                    return Err(wrong(format!(
+                        "all tokens of {:?} are back, and the key is still there",
+                        Text(key.clone())
+                    )));
                 }
                 bytes += replicated_bytes(key, Change::Delete);
                 continue;
             };
             let tat = after.found().ok().flatten().filter(|tat| bounds.contains(tat));
-            let tat = tat.ok_or_else(|| wrong(format!("{:?} is not in {bounds:?}", Text(key.clone()))))?;
+            let tat = tat.ok_or_else(|| wrong(format!("the key {:?} has no TAT in {bounds:?}", Text(key.clone()))))?;
             if after.value != Some(Text(format!("{tat:019}").into())) || !after.expires_at(expiry(tat)) {
-                return Err(wrong(format!("state of {:?}", Text(key.clone()))));
+                return Err(wrong(format!(
+                    "the key {:?} has not 19 digits, or another expiry than its TAT",
+                    Text(key.clone())
+                )));
             }
             bytes += replicated_bytes(key, Change::Store(tat));
         }
         if first_after.dirty - last_before.dirty != stored.len() as i64 {
-            return Err(wrong("dirty".into()));
+            let (changes, expected) = (first_after.dirty - last_before.dirty, stored.len());
+            return Err(wrong(format!("the server counts {changes} changes for its next save, not {expected}")));
         }
-        if !is_replicated(first_after.replicated - last_before.replicated, bytes) {
-            return Err(wrong(format!("not {bytes} bytes replicated")));
+        let replicated = first_after.replicated - last_before.replicated;
+        if !is_replicated(replicated, bytes) {
+            return Err(wrong(wrongly_replicated(call, replicated, bytes)));
         }
         *self.outcomes.entry(outcome).or_default() += 1;
         Ok(())

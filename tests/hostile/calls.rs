@@ -3,14 +3,14 @@
 
 use redis::Value;
 
-use super::look::{AROUND, Look, Seen, all_between, expiry, is_replicated, replicated_bytes, unchanged};
+use super::look::{AROUND, Look, Seen, all_between, is_replicated, replicated_bytes, unchanged, wrongly_replicated};
 use super::visit::{Place, Role, Text, Visit};
-use super::{ALLOWED, BLURRED, Fuzz, LIMITED, LOOKED, run_visits};
+use super::{ALLOWED, Attack, BLURRED, LIMITED, LOOKED, run_visits};
 use crate::support::expected::{
     Command, DEBT_TOO_LONG, Found, MILLISECOND, NAMES, NOT_A_STATE, TOO_FAST, TOO_LARGE, WRONG_TYPE, arity,
-    below_least, error_text, expected, in_group, in_units, integers, not_an_integer, same_key,
+    below_least, error_text, expected, expiry, in_group, in_units, integers, not_an_integer, same_key,
 };
-use crate::support::hostile::{Bytes, words};
+use crate::support::hostile::{Bytes, typed, words};
 use crate::support::model::{Change, Told, Way};
 
 const EMPTIED: &str = "allowed, and the key deleted";
@@ -20,7 +20,7 @@ const PART: &str = "took what there was";
 
 #[test]
 fn hostile_calls_get_the_right_answer_and_change_nothing_else() {
-    let fuzz = run_visits(1, Fuzz::visit, Fuzz::check);
+    let attack = run_visits(1, Attack::visit, Attack::check);
 
     let mut expected = vec![
         ALLOWED.to_string(),
@@ -46,10 +46,10 @@ fn hostile_calls_get_the_right_answer_and_change_nothing_else() {
         expected.push(not_an_integer(name));
         expected.push(below_least(name));
     }
-    fuzz.has_seen(&expected);
+    attack.has_seen(&expected);
 }
 
-impl Fuzz {
+impl Attack {
     fn visit(&mut self) -> Visit {
         let places = [Place::Plain, Place::Lua, Place::Transaction, Place::Watched];
         let key = self.client.key();
@@ -99,7 +99,7 @@ impl Fuzz {
             let known = visit.calls().any(|call| expected(call, 0, Ok(None)) == Err(arity(&Command::of(call).name)));
             return match known && unchanged(first, last) {
                 true => Ok(()),
-                false => Err(format!("the transaction failed: {exec:?}\n{first:?}\n{last:?}")),
+                false => Err(format!("the transaction failed: {exec:?}\nbefore: {first:?}\nafter: {last:?}")),
             };
         }
 
@@ -116,8 +116,7 @@ impl Fuzz {
             // The machine's is set right by a few microseconds now and then, also backwards.
             let times = (times.0 - MILLISECOND, times.1 + MILLISECOND);
             let wrong = |what: String| {
-                let call: Vec<Text> = call.iter().cloned().map(Text).collect();
-                format!("{what}\n{reply:?} to {call:?}\n{before:?}\n{after:?}")
+                format!("{}\n{what}\nreply: {reply:?}\nbefore: {before:?}\nafter: {after:?}", typed(call))
             };
             let call = Call { in_lua: visit.place == Place::Lua, call, reply, before, after, times };
             let (outcome, change) = call.explain().map_err(wrong)?;
@@ -131,25 +130,29 @@ impl Fuzz {
                 blurred = true;
                 continue;
             }
-            if after.dirty - before.dirty != i64::from(change != Change::Nothing) {
-                return Err(wrong("dirty".into()));
+            let (changes, expected) = (after.dirty - before.dirty, i64::from(change != Change::Nothing));
+            if changes != expected {
+                return Err(wrong(format!("the server counts {changes} changes for its next save, not {expected}")));
             }
             let bytes = replicated_bytes(&visit.keys[0], change);
             let replicated = after.replicated - before.replicated;
             // Redis 6.2 also puts it around a script that has written nothing.
             let nothing = replicated == AROUND && visit.place == Place::Lua && self.time_left;
             if visit.place != Place::Transaction && !nothing && !is_replicated(replicated, bytes) {
-                return Err(wrong(format!("{replicated} bytes replicated instead of {bytes}")));
+                return Err(wrong(wrongly_replicated(call.call, replicated, bytes)));
             }
             bytes_of_all += bytes;
         }
         let replicated = last.replicated - first.replicated;
         if visit.place == Place::Transaction && !blurred && !is_replicated(replicated, bytes_of_all) {
-            return Err(format!("the transaction replicated {replicated} bytes instead of {bytes_of_all}"));
+            return Err(format!(
+                "replicas and the AOF were sent {replicated} bytes, but the effects of the transaction have {bytes_of_all}"
+            ));
         }
         let touched = *exec == Some(&Value::Nil);
         if visit.place == Place::Watched && !blurred && touched != (bytes_of_all > 0) {
-            return Err(format!("WATCH saw a change: {touched}"));
+            let told = if touched { "a change, but nothing was written" } else { "no change, but the key was written" };
+            return Err(format!("WATCH saw {told}"));
         }
         Ok(())
     }
@@ -191,7 +194,7 @@ impl Call<'_> {
             let known = [earliest, latest].iter().any(|&now| expected(now) == Err(error.clone()));
             return match known && unchanged(self.before, self.after) {
                 true => Ok((error, Change::Nothing)),
-                false => Err(format!("instead of {:?}", expected(earliest))),
+                false => Err(format!("the model expects {:?}", expected(earliest))),
             };
         }
         let command = Command::of(self.call);
@@ -214,7 +217,7 @@ impl Call<'_> {
             earliest = first_moment(earliest, end, |now| taken(now) >= reply[0]);
             latest = first_moment(earliest, end, |now| taken(now) > reply[0]) - 1;
             if earliest > latest {
-                return Err(format!("instead of {first:?} to {last:?}"));
+                return Err(format!("the model expects {first:?} to {last:?}"));
             }
         } else if let (true, Some(wait), false) = (first.limited, first.retry_after, last.limited) {
             match reply[0] {
@@ -257,7 +260,7 @@ impl Call<'_> {
             if first.change == Change::Delete || last.change == Change::Delete {
                 return match self.after.dump {
                     None => Ok((EMPTIED.into(), Change::Delete)),
-                    Some(_) => Err("the key is still there".into()),
+                    Some(_) => Err("all tokens are back, and the key is still there".into()),
                 };
             }
             let outcome = match (first.limited, first.retry_after) {
@@ -267,7 +270,7 @@ impl Call<'_> {
             };
             return match unchanged(self.before, self.after) {
                 true => Ok((outcome.into(), Change::Nothing)),
-                false => Err(format!("changed the key, but was {outcome}")),
+                false => Err(format!("the call was {outcome}, and changed the key")),
             };
         };
         let outcome = match (first.limited, first.retry_after) {
@@ -287,7 +290,7 @@ impl Call<'_> {
             None if self.after.dump.is_none() && expiry(first_tat) * MILLISECOND <= self.times.1 => {
                 Ok((outcome.into(), Change::Store(first_tat)))
             }
-            _ => Err(format!("{stored:?} is stored instead of {first_tat} to {last_tat}")),
+            _ => Err(format!("the key holds {stored:?}, the model expects a TAT from {first_tat} to {last_tat}")),
         }
     }
 }

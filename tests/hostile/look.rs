@@ -3,7 +3,8 @@
 use redis::Value;
 
 use super::visit::{Role, Text};
-use crate::support::expected::{Found, MILLISECOND, NOT_A_STATE, SECOND, WRONG_TYPE};
+use crate::support::expected::{Found, MILLISECOND, NOT_A_STATE, SECOND, WRONG_TYPE, expiry};
+use crate::support::hostile::Bytes;
 use crate::support::model::Change;
 
 pub const COMMANDS_PER_LOOK: usize = 7;
@@ -116,10 +117,6 @@ pub fn unchanged(before: &Look, after: &Look) -> bool {
     same || (after.dump.is_none() && before.expired_by(after.time))
 }
 
-pub fn expiry(tat: i128) -> i128 {
-    (tat + MILLISECOND - 1) / MILLISECOND
-}
-
 pub fn replicated_bytes(key: &[u8], change: Change) -> i64 {
     let mut effect = redis::Cmd::new();
     match change {
@@ -140,11 +137,25 @@ pub fn is_replicated(bytes: i64, expected: i64) -> bool {
     bytes == expected || (expected > 0 && bytes == expected + AROUND)
 }
 
+/// What is wrong if so many bytes were sent, and the effect of the call has another number of them.
+pub fn wrongly_replicated(call: &[Bytes], replicated: i64, effect: i64) -> String {
+    let mut whole = redis::Cmd::new();
+    whole.arg(call);
+    let call = whole.get_packed_command().len() as i64;
+    if replicated == 0 {
+        format!("replicas and the AOF were sent nothing, instead of the effect of the call, {effect} bytes")
+    } else if is_replicated(replicated, call) {
+        "replicas and the AOF were sent the call itself, not its effect".into()
+    } else {
+        format!("replicas and the AOF were sent {replicated} bytes, but the effect of the call has {effect}")
+    }
+}
+
 /// Integers of which each may have grown or shrunk between two times.
 pub fn all_between(reply: &[i128; 5], first: [i128; 5], last: [i128; 5]) -> Result<(), String> {
     let mut bounds = reply.iter().zip(first.into_iter().zip(last));
     match bounds.all(|(integer, (first, last))| (first.min(last)..=first.max(last)).contains(integer)) {
         true => Ok(()),
-        false => Err(format!("{reply:?} instead of {first:?} to {last:?}")),
+        false => Err(format!("the reply is {reply:?}, the model expects {first:?} to {last:?}")),
     }
 }

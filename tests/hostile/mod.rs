@@ -1,10 +1,8 @@
 //! Hostile clients and modules, at random: the server stays up, and does what a second statement of the rule says.
 //!
-//! calls.rs, groups.rs and callbacks.rs each say what they attack. All three touch only the keys of a server of their own,
-//! and `FUZZ_SEED` and `FUZZ_CALLS` choose other runs of them than that of `cargo test`. visit.rs is what is sent at a time
-//! (from support/hostile.rs), look.rs what is seen of it.
-//!
-//! core.rs, check.rs and corpus/ are for cargo-fuzz, and attack the rule without any server: see Cargo.toml.
+//! calls.rs, groups.rs and callbacks.rs each say what they attack: the keys of a server of their own. `FUZZ_SEED` and
+//! `FUZZ_CALLS` choose another run than that of `cargo test`. visit.rs is what is sent at a time, made by
+//! support/hostile.rs; look.rs is what is seen of it. tests/fuzz attacks the rule without a server.
 
 mod callbacks;
 mod calls;
@@ -34,7 +32,7 @@ const LIMITED: &str = "limited for now";
 /// Not an outcome of its own: some key expired between the looks, and its DEL was replicated, too.
 const BLURRED: &str = "(a key expired meanwhile)";
 
-struct Fuzz {
+struct Attack {
     client: Hostile,
     /// Expiries are told by PTTL.
     time_left: bool,
@@ -45,11 +43,11 @@ struct Fuzz {
 /// Makes `FUZZ_CALLS` calls, or one of so many of them.
 fn run_visits(
     one_of: u64,
-    visit: fn(&mut Fuzz) -> Visit,
-    check: fn(&mut Fuzz, &Visit, &Seen) -> Result<(), String>,
-) -> Fuzz {
+    visit: fn(&mut Attack) -> Visit,
+    check: fn(&mut Attack, &Visit, &Seen) -> Result<(), String>,
+) -> Attack {
     let seed = setting("FUZZ_SEED", 1);
-    let calls = setting("FUZZ_CALLS", 200_000) / one_of;
+    let calls = setting("FUZZ_CALLS", 20_000) / one_of;
 
     // The AOF holds what replicas are sent, and INFO tells its length call by call.
     let server = Server::start_with(
@@ -62,34 +60,34 @@ fn run_visits(
     run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
     // The first write also replicates a SELECT.
     run::<()>(&mut connection, "SET first 1").unwrap();
-    let mut fuzz = Fuzz {
+    let mut attack = Attack {
         client: Hostile { random: Random::new(seed) },
         // Redis 6.2 only tells how long a key still has.
         time_left: run::<Value>(&mut connection, "PEXPIRETIME first").is_err(),
         made: 0,
         outcomes: BTreeMap::new(),
     };
-    while fuzz.made < calls {
-        let visits: Vec<Visit> = (0..VISITS_PER_PIPELINE).map(|_| visit(&mut fuzz)).collect();
+    while attack.made < calls {
+        let visits: Vec<Visit> = (0..VISITS_PER_PIPELINE).map(|_| visit(&mut attack)).collect();
         let packed: Bytes = visits.iter().flat_map(Visit::packed).collect();
         let mut check = || -> RedisResult<()> {
             connection.send_packed_command(&packed)?;
             for visit in &visits {
                 let answers = visit.answers(&mut connection)?;
-                let seen = Seen::read(&answers, fuzz.time_left);
-                if let Err(wrong) = seen.and_then(|seen| check(&mut fuzz, visit, &seen)) {
-                    panic!("seed {seed}, after {} calls: {wrong}\n{visit:?}", fuzz.made);
+                let seen = Seen::read(&answers, attack.time_left);
+                if let Err(wrong) = seen.and_then(|seen| check(&mut attack, visit, &seen)) {
+                    panic!("seed {seed}, after {} calls: {wrong}\n{visit:?}", attack.made);
                 }
             }
             Ok(())
         };
         check().unwrap_or_else(|error| panic!("seed {seed}: {error}\n{}", server.log()));
     }
-    println!("seed {seed}, {} calls: {:#?}", fuzz.made, fuzz.outcomes);
-    fuzz
+    println!("seed {seed}, {} calls: {:#?}", attack.made, attack.outcomes);
+    attack
 }
 
-impl Fuzz {
+impl Attack {
     /// At each key of the visit.
     fn look(&self, visit: &mut Visit) {
         let expiry = if self.time_left { "PTTL" } else { "PEXPIRETIME" };

@@ -4,7 +4,7 @@ use std::fmt;
 
 use redis::{Connection, RedisResult, Value};
 
-use crate::support::hostile::{Bytes, Command};
+use crate::support::hostile::{Bytes, Command, typed};
 
 /// Something is done to a key, and then it is called a few times, with a look before and after each call. Or to several
 /// keys, and then there is one call of all of them, with a look at each before and after it.
@@ -35,24 +35,22 @@ pub enum Role {
     Exec,
 }
 
-/// Bytes that print as such.
+/// Bytes that print as redis-cli takes them.
 #[derive(Clone, PartialEq)]
 pub struct Text(pub Bytes);
 
 impl fmt::Debug for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = &self.0[..self.0.len().min(200)];
-        write!(f, "\"{}\"", shown.escape_ascii())
+        f.write_str(&typed(std::slice::from_ref(&self.0)))
     }
 }
 
 impl fmt::Debug for Visit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:?}:", self.place)?;
+        writeln!(f, "all that was sent, {:?}, but for what looks at the keys:", self.place)?;
         for (role, command) in &self.commands {
             if *role != Role::Look {
-                let words: Vec<Text> = command.iter().cloned().map(Text).collect();
-                writeln!(f, "{words:?}")?;
+                writeln!(f, "    {}", typed(command))?;
             }
         }
         Ok(())

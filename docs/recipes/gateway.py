@@ -1,0 +1,73 @@
+"""A gateway's whole admission: so many calls at once, and so many requests and tokens a minute.
+
+As a program: [REDIS_PORT=6379] python3 gateway.py
+"""
+
+import contextlib
+import os
+import secrets
+
+import redis
+
+
+class Refused(Exception):
+    """Has the seconds after which to try again, None where that is of no use."""
+
+
+class Gateway:
+    # At once, and the longest that a call to the model may take, in milliseconds.
+    AT_ONCE, LEASE = 2, 60_000
+    # max_burst, count, period.
+    REQUESTS, TOKENS = (59, 60, 60), (19_999, 20_000, 60)
+
+    def __init__(self, client):
+        self.client = client
+
+    @contextlib.contextmanager
+    def admitted(self, user, estimate):
+        """Holds a place and has taken the estimate. What the answer used is set as `used` by the caller."""
+        # The hash tag in braces keeps the keys on one node of a cluster.
+        key, name = f"gate:{{{user}}}", secrets.token_hex(8)
+        full, _, _, retry_after = self.client.fcall(
+            "in_flight_acquire", 1, f"{key}:calls", self.AT_ONCE, self.LEASE, name
+        )
+        if full:
+            raise Refused(-(-retry_after // 1000))
+        try:
+            limits = [f"{key}:requests", *self.REQUESTS, 1, f"{key}:tokens", *self.TOKENS, estimate]
+            limited, *answers = self.client.execute_command("CL.MTHROTTLE", *limits)
+            if limited:
+                waits = [wait for refused, _, _, wait, _ in answers if refused]
+                raise Refused(None if -1 in waits else max(waits))
+            call = Call()
+            try:
+                yield call
+            finally:
+                self.client.execute_command("CL.CHARGE", f"{key}:tokens", *self.TOKENS, call.used - estimate)
+        finally:
+            self.client.fcall("in_flight_release", 1, f"{key}:calls", name)
+
+
+class Call:
+    used = 0
+
+
+if __name__ == "__main__":
+    # A call that is tried again by itself would take again.
+    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1, retry=None)
+    gateway = Gateway(client)
+    with gateway.admitted("alice", 8_000) as first, gateway.admitted("alice", 8_000) as second:
+        try:
+            with gateway.admitted("alice", 1):
+                print("never")
+        except Refused as error:
+            print("two at once, wait at most", error, "s")
+        first.used, second.used = 9_000, 7_000
+    try:
+        with gateway.admitted("alice", 8_000):
+            print("never")
+    except Refused as error:
+        print("over budget, wait", error, "s")
+    with gateway.admitted("alice", 4_000) as third:
+        third.used = 1_000
+        print("a place is free, and so are 4,000 tokens")

@@ -1,0 +1,146 @@
+-- CL.THROTTLE as a script, for a server that loads no modules: the same arguments, reply and stored state.
+--     redis-cli --eval gcra.lua user123 , 15 30 60 1
+-- KEYS[1]; max_burst, count, period in seconds, and the quantity, which is 1 unless given.
+--
+-- Every number in a script is a double, which holds whole numbers up to 2^53 and no others exactly; nanoseconds since
+-- 1970 are more. So a moment or a span is a pair here, whole seconds and the nanoseconds after them, and whatever would
+-- not be exact is an error. The server's TIME is in microseconds, so that a decision is as well.
+
+local NANO = 1000000000
+local EXACT = 2 ^ 53
+
+local function whole(name, text)
+    if text == '0' or (text:match('^%-?[1-9]%d*$') and math.abs(tonumber(text)) < EXACT) then
+        return tonumber(text)
+    end
+    error({err = 'ERR ' .. name .. ' is not an integer or out of range'})
+end
+
+-- An error of the server's becomes the script's, on every server.
+local function call(...)
+    local answer = redis.pcall(...)
+    if type(answer) == 'table' and answer.err then
+        error(answer)
+    end
+    return answer
+end
+
+-- Exact for 0 <= a < 2^53.
+local function divide(a, b)
+    local rest = math.fmod(a, b)
+    return (a - rest) / b, rest
+end
+
+local function add(a, b)
+    local carry, nanos = divide(a[2] + b[2], NANO)
+    return {a[1] + b[1] + carry, nanos}
+end
+
+-- May be below zero: then the seconds are, and the nanoseconds are not.
+local function subtract(a, b)
+    local nanos = a[2] - b[2]
+    if nanos < 0 then
+        return {a[1] - b[1] - 1, nanos + NANO}
+    end
+    return {a[1] - b[1], nanos}
+end
+
+local function after(a, b)
+    return a[1] > b[1] or (a[1] == b[1] and a[2] > b[2])
+end
+
+local function round_up(span)
+    return span[2] > 0 and span[1] + 1 or span[1]
+end
+
+local function throttle(key, arguments)
+    local max_burst, count = whole('max_burst', arguments[1]), whole('count', arguments[2])
+    local period, quantity = whole('period', arguments[3]), whole('quantity', arguments[4] or '1')
+    if max_burst < -1 then
+        error({err = 'ERR max_burst must be -1 or more'})
+    elseif count < 1 then
+        error({err = 'ERR count must be 1 or more'})
+    elseif period < 1 then
+        error({err = 'ERR period must be 1 or more'})
+    end
+    local limit = max_burst + 1
+    -- A rest below count, times NANO, has to be exact as well.
+    if count > 9000000 or math.max(limit, -quantity) * period >= EXACT then
+        error({err = 'ERR these numbers are too large for a script to be exact'})
+    end
+    -- How long it takes until so many tokens have come back, rounded down.
+    local function time(tokens)
+        local seconds, rest = divide(tokens * period, count)
+        return {seconds, (divide(rest * NANO, count))}
+    end
+
+    local clock = call('TIME')
+    local now = {tonumber(clock[1]), clock[2] * 1000}
+    local tolerance = time(limit)
+    if after(add(now, tolerance), {9223372036, 854775807}) then
+        error({err = 'ERR these numbers make a limiter that is full again beyond the year 2262 only'})
+    end
+    local tat = now
+    local stored = call('GET', key)
+    if stored then
+        if not stored:match('^%d+$') or #stored ~= 19 or stored > '9223372036854775807' then
+            error({err = 'ERR the key holds no rate limiter state'})
+        end
+        local moment = {tonumber(stored:sub(1, 10)), tonumber(stored:sub(11))}
+        tat = after(moment, now) and moment or now
+    end
+
+    local function remaining(reset_after)
+        local free = subtract(tolerance, reset_after)
+        if free[1] < 0 then
+            return 0
+        end
+        -- Near it by way of a fraction, and then to it by whole numbers.
+        local tokens = math.min(math.floor((free[1] + free[2] / NANO) * count / period), limit)
+        while tokens < limit and not after(time(tokens + 1), free) do
+            tokens = tokens + 1
+        end
+        while after(time(tokens), free) do
+            tokens = tokens - 1
+        end
+        return tokens
+    end
+    local function reply(limited, retry_after, reset_after)
+        return {limited, limit, remaining(reset_after), retry_after, round_up(reset_after)}
+    end
+    local function store(moment)
+        local milliseconds = moment[1] * 1000 + math.ceil(moment[2] / 1000000)
+        local text = string.format('%010.0f%09.0f', moment[1], moment[2])
+        call('SET', key, text, 'PXAT', string.format('%.0f', milliseconds))
+    end
+
+    if quantity < 0 then
+        local new = subtract(tat, time(-quantity))
+        if after(new, now) then
+            store(new)
+            return reply(0, -1, subtract(new, now))
+        end
+        if stored then
+            call('DEL', key)
+        end
+        return reply(0, -1, {0, 0})
+    end
+    if quantity > limit then
+        return reply(1, -1, subtract(tat, now))
+    end
+    local new = add(tat, time(quantity))
+    local allowed_at = subtract(new, tolerance)
+    if after(allowed_at, now) then
+        return reply(1, round_up(subtract(allowed_at, now)), subtract(tat, now))
+    end
+    if quantity > 0 then
+        store(new)
+    end
+    return reply(0, -1, subtract(new, now))
+end
+
+local done, answer = pcall(throttle, KEYS[1], ARGV)
+if not done and type(answer) == 'string' then
+    return redis.error_reply(answer)
+end
+return answer

@@ -1,0 +1,87 @@
+#!lua name=in_flight
+
+-- How many calls may be in flight at once, each with a lease: FUNCTION LOAD it, and then
+--     FCALL in_flight_acquire 1 model 16 30000 call-7    limit, lease in milliseconds, the call's own name
+--     FCALL in_flight_renew   1 model 30000 call-7       lease, name
+--     FCALL in_flight_release 1 model call-7             name
+--     FCALL_RO in_flight_count 1 model
+-- A key is a sorted set: of each call its name, and the moment at which its lease ends, in microseconds since 1970.
+
+local function now()
+    local time = redis.call('TIME')
+    return time[1] * 1000000 + time[2]
+end
+
+local function text(number)
+    return string.format('%.0f', number)
+end
+
+local function whole(name, argument)
+    local number = tonumber(argument)
+    if not number or number < 1 or number > 1e12 or number ~= math.floor(number) then
+        return nil, redis.error_reply('ERR ' .. name .. ' must be a whole number, 1 or more')
+    end
+    return number
+end
+
+local function holds(key, call, now)
+    local ends = redis.call('ZSCORE', key, call)
+    return ends and tonumber(ends) > now
+end
+
+local function hold(key, call, ends)
+    redis.call('ZADD', key, text(ends), call)
+    -- With the last lease, the key ends as well.
+    local last = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
+    redis.call('PEXPIREAT', key, text(math.ceil(last / 1000)))
+end
+
+-- Replies {limited, limit, remaining, retry_after}. A call that is limited is told, in milliseconds, when the first
+-- lease ends: by then, and often before, a place is free. A call that holds one already gets a new lease.
+local function acquire(keys, args)
+    local limit, wrong = whole('limit', args[1])
+    if not limit then return wrong end
+    local lease, wrong = whole('lease', args[2])
+    if not lease then return wrong end
+    local key, call, now = keys[1], args[3], now()
+    if not call then return redis.error_reply('ERR name is missing') end
+    redis.call('ZREMRANGEBYSCORE', key, '-inf', text(now))
+    local held = redis.call('ZCARD', key)
+    if redis.call('ZSCORE', key, call) then
+        held = held - 1
+    elseif held >= limit then
+        local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
+        return {1, limit, 0, math.ceil((first - now) / 1000)}
+    end
+    hold(key, call, now + lease * 1000)
+    return {0, limit, math.max(limit - held - 1, 0), -1}
+end
+
+-- 1 if the call still holds its place, now for so much longer; 0 if its lease has ended, and the place may be another's.
+local function renew(keys, args)
+    local lease, wrong = whole('lease', args[1])
+    if not lease then return wrong end
+    local key, call, now = keys[1], args[2], now()
+    if not call then return redis.error_reply('ERR name is missing') end
+    if not holds(key, call, now) then return 0 end
+    hold(key, call, now + lease * 1000)
+    return 1
+end
+
+-- 1 if the call held its place until now, 0 if not. A second release changes nothing.
+local function release(keys, args)
+    local key, call = keys[1], args[1]
+    if not call then return redis.error_reply('ERR name is missing') end
+    local held = holds(key, call, now())
+    redis.call('ZREM', key, call)
+    return held and 1 or 0
+end
+
+local function count(keys)
+    return redis.call('ZCOUNT', keys[1], '(' .. text(now()), '+inf')
+end
+
+redis.register_function('in_flight_acquire', acquire)
+redis.register_function('in_flight_renew', renew)
+redis.register_function('in_flight_release', release)
+redis.register_function{function_name = 'in_flight_count', callback = count, flags = {'no-writes'}}

@@ -1,0 +1,47 @@
+"""A place in the queue: a call that may wait is told how long, and holds its turn.
+
+As a program: [REDIS_PORT=6379] python3 waiting.py
+"""
+
+import os
+import time
+
+import redis
+
+
+class TooLong(Exception):
+    """The wait would be longer than the caller bears. Has the milliseconds after which it no longer is."""
+
+
+class Queue:
+    def __init__(self, client, key, max_burst, count, period, longest):
+        """`count` calls every `period` milliseconds, `max_burst + 1` at once; no call waits longer than `longest`."""
+        self.client, self.key = client, key
+        self.max_burst, self.count, self.period = max_burst, count, period
+        # As many as come back within the longest wait.
+        self.waiting = longest * count // period
+
+    def turn(self, tokens=1):
+        """Takes the next turn, for up to `max_burst + 1` tokens. Returns the milliseconds until it comes: 0 is now."""
+        limited, _, _, retry_after, reset_after = self.client.execute_command(
+            "CL.PTHROTTLE", self.key, self.max_burst + self.waiting, self.count, self.period, tokens
+        )
+        if limited:
+            raise TooLong(retry_after)
+        # A turn comes when no more than max_burst + 1 tokens are missing, its own among them.
+        return max(reset_after - (self.max_burst + 1) * self.period // self.count, 0)
+
+    def wait(self):
+        time.sleep(self.turn() / 1000)
+
+
+if __name__ == "__main__":
+    # A call that is tried again by itself would take again.
+    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1, retry=None)
+    # One every 100 ms, two at once, and no call waits longer than 300 ms.
+    queue = Queue(client, "printer", 1, 1, 100, 300)
+    for name in "abcdef":
+        try:
+            print(name, "waits", queue.turn(), "ms")
+        except TooLong as error:
+            print(name, "is refused, may ask again after", error, "ms")

@@ -1,0 +1,67 @@
+// Rate limiting with Jedis. As a program, with the jars of Jedis and of what it needs in a folder:
+// [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] java -cp 'jars/*' Jedis.java
+
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Collectors;
+import redis.clients.jedis.DefaultJedisClientConfig;
+import redis.clients.jedis.HostAndPort;
+import redis.clients.jedis.JedisPooled;
+import redis.clients.jedis.exceptions.JedisException;
+
+class Jedis {
+    record Answer(int status, Map<String, Long> headers) {}
+
+    static String setting(String name, String otherwise) {
+        return System.getenv().getOrDefault(name, otherwise);
+    }
+
+    // What a call without an answer decides: "open" allows it, "closed" refuses it.
+    static final String FAIL = setting("FAIL", "open");
+
+    // A pool of connections for all threads. It asks once.
+    static JedisPooled connect() {
+        // How long a call waits for the server, in ms.
+        int timeout = (int) (1000 * Double.parseDouble(setting("TIMEOUT", "0.1")));
+        var config = DefaultJedisClientConfig.builder().connectionTimeoutMillis(timeout).socketTimeoutMillis(timeout);
+        var address = new HostAndPort("127.0.0.1", Integer.parseInt(setting("REDIS_PORT", "6379")));
+        return new JedisPooled(address, config.build());
+    }
+
+    // Makes a call, and returns the status and the headers to answer an HTTP request with.
+    static Answer throttle(JedisPooled client, String key, long maxBurst, long count, long period, long quantity) {
+        List<?> answer;
+        try {
+            answer = (List<?>) client.sendCommand(() -> "CL.THROTTLE".getBytes(), key, "" + maxBurst, "" + count,
+                    "" + period, "" + quantity);
+        } catch (JedisException error) {
+            System.err.println("no limits, failing " + FAIL + ": " + error.getMessage());
+            return FAIL.equals("open") ? new Answer(200, Map.of()) : new Answer(503, Map.of("Retry-After", 1L));
+        }
+        long limited = (Long) answer.get(0);
+        long limit = (Long) answer.get(1);
+        long remaining = (Long) answer.get(2);
+        long retryAfter = (Long) answer.get(3);
+        long resetAfter = (Long) answer.get(4);
+        var headers = new LinkedHashMap<String, Long>();
+        headers.put("X-RateLimit-Limit", limit);
+        headers.put("X-RateLimit-Remaining", remaining);
+        headers.put("X-RateLimit-Reset", resetAfter);
+        // -1 where the call was allowed, and where it asks for more than the limit and never will be.
+        if (retryAfter >= 0) headers.put("Retry-After", retryAfter);
+        return new Answer(limited == 1 ? 429 : 200, headers);
+    }
+
+    public static void main(String[] arguments) {
+        try (var client = connect()) {
+            // Three at once and one a minute; the last call asks for four.
+            for (long quantity : new long[] {1, 1, 1, 1, 4}) {
+                var answer = throttle(client, "user123", 2, 1, 60, quantity);
+                var headers = answer.headers().entrySet().stream();
+                var lines = headers.map(header -> header.getKey() + ": " + header.getValue());
+                System.out.println(answer.status() + " " + lines.collect(Collectors.joining(", ")));
+            }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+"""Tests of an application's limits, on a server of their own.
+
+Beside redis_py.py: RUN=/path/to/redis-cell/scripts/run python3 own_tests.py
+"""
+
+import os
+import subprocess
+import tempfile
+import time
+import unittest
+
+import redis
+
+from redis_py import throttle
+
+
+class Login(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        # On a socket in a folder of its own: any number of tests run side by side.
+        cls.folder = tempfile.TemporaryDirectory()
+        socket = f"{cls.folder.name}/redis.sock"
+        command = [os.environ["RUN"], "--unixsocket", socket]
+        cls.server = subprocess.Popen(command, env={**os.environ, "PORT": "0"}, stdout=subprocess.DEVNULL)
+        cls.client = redis.Redis(unix_socket_path=socket)
+        while True:
+            try:
+                cls.client.ping()
+                break
+            except redis.ConnectionError:
+                assert cls.server.poll() is None, "the server did not start"
+                time.sleep(0.1)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.client.close()
+        cls.server.terminate()
+        cls.server.wait()
+        cls.folder.cleanup()
+
+    def setUp(self):
+        # A limiter without a key is full.
+        self.client.delete("login:alice")
+
+    def test_the_fourth_attempt_is_refused(self):
+        statuses = [throttle(self.client, "login:alice", 2, 1, 60)[0] for _ in range(4)]
+        self.assertEqual(statuses, [200, 200, 200, 429])
+
+    def test_each_test_begins_with_a_full_limiter(self):
+        self.assertEqual(throttle(self.client, "login:alice", 2, 1, 60)[1]["X-RateLimit-Remaining"], "2")
+
+    def test_a_token_comes_back(self):
+        # A minute of the application is 600 ms here.
+        call = "CL.PTHROTTLE", "login:alice", 0, 1, 600
+        self.assertEqual(self.client.execute_command(*call)[0], 0)
+        time.sleep(self.client.execute_command(*call)[3] / 1000)
+        self.assertEqual(self.client.execute_command(*call)[0], 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,22 @@
+"""A thousand calls, sent together and answered together. Beside redis_py.py: [REDIS_PORT=6379] python3 pipeline.py"""
+
+import time
+
+from redis_py import connect
+
+client = connect()
+client.ping()
+USERS = [f"user:{number}" for number in range(1000)]
+
+start = time.perf_counter()
+pipeline = client.pipeline(transaction=False)
+for user in USERS:
+    pipeline.execute_command("CL.THROTTLE", user, 2, 1, 60)
+# An answer that is an error is one of the list.
+together = pipeline.execute(raise_on_error=False)
+middle = time.perf_counter()
+alone = [client.execute_command("CL.THROTTLE", user, 2, 1, 60) for user in USERS]
+end = time.perf_counter()
+
+print("allowed:", sum(answer[0] == 0 for answer in together), "of", len(together))
+print(f"together {1000 * (middle - start):.0f} ms, one by one {1000 * (end - middle):.0f} ms")

@@ -1,0 +1,530 @@
+//! CL.LOOK and CL.PLOOK tell what CL.THROTTLE would decide, and write nothing, in every sense that a server knows: wherever
+//! GET is answered, they are.
+
+use std::fs;
+use std::time::Duration;
+
+use redis::{Connection, Value};
+
+use crate::support::aof::AOF;
+use crate::support::callbacks;
+use crate::support::clock::Clock;
+use crate::support::cluster::{SLOTS, add_slots, is_ok};
+use crate::support::needs::{has_acl_categories, is_redis_6_2, needs};
+use crate::support::replication::{SETTINGS, catch_up, replicate};
+use crate::support::{Server, command, error_of, info, run, snapshot, throttle, wait_until};
+
+const LOOKS: [&str; 2] = ["CL.LOOK key 4 1 3600", "CL.PLOOK key 4 1 3600000"];
+const SECOND: i64 = 1_000_000_000;
+/// Some day in 2026, off any round second.
+const START: i64 = 1_790_000_000_123_456_789;
+
+/// `CL.LOOK` with these arguments, which has to be answered.
+fn look(connection: &mut impl redis::ConnectionLike, arguments: &str) -> [i64; 5] {
+    run(connection, &format!("CL.LOOK {arguments}")).unwrap()
+}
+
+/// Of five tokens, one comes back in an hour, and two are taken.
+fn limiter(connection: &mut Connection) {
+    throttle(connection, "key 4 1 3600 2");
+}
+
+fn is_of_limiter(reply: [i64; 5]) -> bool {
+    reply[..4] == [0, 5, 3, -1] && (7_190..=7_200).contains(&reply[4])
+}
+
+#[test]
+fn a_look_tells_what_is_left_and_what_a_call_would_get() {
+    let (_clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    assert_eq!(look(&mut connection, "key 4 1 60"), [0, 5, 5, -1, 0]);
+    throttle(&mut connection, "key 4 1 60 3");
+    assert_eq!(look(&mut connection, "key 4 1 60"), [0, 5, 2, -1, 180]);
+    assert_eq!(look(&mut connection, "key 4 1 60 0"), [0, 5, 2, -1, 180]);
+    assert_eq!(look(&mut connection, "key 4 1 60 2"), [0, 5, 2, -1, 180]);
+    assert_eq!(look(&mut connection, "key 4 1 60 4"), [1, 5, 2, 120, 180]);
+    // More than it ever holds.
+    assert_eq!(look(&mut connection, "key 4 1 60 6"), [1, 5, 2, -1, 180]);
+    assert_eq!(run::<[i64; 5]>(&mut connection, "CL.PLOOK key 4 1 60000 4").unwrap(), [1, 5, 2, 120_000, 180_000]);
+    // A limit of 0.
+    assert_eq!(look(&mut connection, "new -1 1 60"), [1, 0, 0, -1, 0]);
+    assert_eq!(look(&mut connection, "new -1 1 60 0"), [0, 0, 0, -1, 0]);
+    // In debt.
+    run::<Value>(&mut connection, "CL.CHARGE key 4 1 60 4").unwrap();
+    assert_eq!(look(&mut connection, "key 4 1 60"), [1, 5, 0, 180, 420]);
+    assert_eq!(look(&mut connection, "key 4 1 60 0"), throttle(&mut connection, "key 4 1 60 0"));
+}
+
+/// The clock stands still: what differs from one call to the next is what the look has left out.
+#[test]
+fn a_look_never_answers_otherwise_than_the_call_that_comes_at_that_nanosecond() {
+    let (clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    let mut looks = 0;
+    for (unit, take, second) in [("CL.LOOK", "CL.THROTTLE", SECOND), ("CL.PLOOK", "CL.PTHROTTLE", 1_000_000)] {
+        for (max_burst, count, period) in [
+            (0, 1, 1),
+            (4, 1, 60),
+            (15, 30, 60),
+            (9, 7, 3),
+            (-1, 1, 60),
+            (999_999, 1_000_000, 86_400),
+            (2, 1_000_000, 1),
+        ] {
+            let quota = format!("key {max_burst} {count} {period}");
+            let limit = max_burst + 1;
+            let span = |tokens: i64| (i128::from(tokens) * i128::from(period * second) / count) as i64;
+            // Where one token more comes back, before it and after it; full; in debt.
+            let mut moments = vec![i64::MIN, -1, 0, 1];
+            for tokens in [1, 2, limit - 1, limit, limit + 1] {
+                moments.extend([span(tokens) - 1, span(tokens), span(tokens) + 1]);
+            }
+            for moment in moments {
+                if moment == i64::MIN {
+                    run::<()>(&mut connection, "DEL key").unwrap();
+                } else {
+                    run::<()>(&mut connection, &format!("SET key {}", START + moment)).unwrap();
+                }
+                for quantity in [0, 1, 2, limit - 1, limit, limit + 1].into_iter().filter(|&quantity| quantity >= 0) {
+                    let held: Option<Vec<u8>> = run(&mut connection, "DUMP key").unwrap();
+                    let told: [i64; 5] = run(&mut connection, &format!("{unit} {quota} {quantity}")).unwrap();
+                    assert_eq!(run::<Option<Vec<u8>>>(&mut connection, "DUMP key").unwrap(), held);
+                    let now: [i64; 5] = run(&mut connection, &format!("{take} {quota} 0")).unwrap();
+                    let call: [i64; 5] = run(&mut connection, &format!("{take} {quota} {quantity}")).unwrap();
+                    let expected = [call[0], call[1], now[2], call[3], now[4]];
+                    assert_eq!(told, expected, "{unit} {quota} {quantity} with a TAT {moment} ns ahead");
+                    looks += 1;
+                    match held {
+                        None => run::<()>(&mut connection, "DEL key").unwrap(),
+                        Some(_) => run::<()>(&mut connection, &format!("SET key {}", START + moment)).unwrap(),
+                    }
+                }
+            }
+        }
+    }
+    assert!(looks > 1_000, "{looks}");
+    // And it counts time as a call does.
+    run::<()>(&mut connection, "DEL key").unwrap();
+    throttle(&mut connection, "key 0 1 60");
+    for (elapsed, expected) in
+        [(0, [1, 1, 0, 60, 60]), (60 * SECOND - 1, [1, 1, 0, 1, 1]), (60 * SECOND, [0, 1, 1, -1, 0])]
+    {
+        clock.set(START + elapsed);
+        assert_eq!(look(&mut connection, "key 0 1 60"), expected, "{elapsed} ns later");
+    }
+}
+
+#[test]
+fn errors_are_those_of_a_call_and_leave_no_trace() {
+    let server = Server::start_with(&AOF);
+    let mut connection = server.connect();
+    run::<()>(&mut connection, "RPUSH list 1").unwrap();
+    run::<()>(&mut connection, "SET text hello").unwrap();
+    let counts = |connection: &mut Connection| {
+        ["rdb_changes_since_last_save", "aof_current_size"].map(|field| info(connection, field))
+    };
+    let before = counts(&mut connection);
+    for name in ["CL.LOOK", "CL.PLOOK"] {
+        for (arguments, expected) in [
+            ("key", format!("ERR wrong number of arguments for '{}' command", name.to_lowercase())),
+            ("key 4 1 60 1 1", format!("ERR wrong number of arguments for '{}' command", name.to_lowercase())),
+            ("key x 1 60", "ERR max_burst is not an integer or out of range".into()),
+            ("key 4 +1 60", "ERR count is not an integer or out of range".into()),
+            ("key 4 1 060", "ERR period is not an integer or out of range".into()),
+            ("key 4 1 60 1.0", "ERR quantity is not an integer or out of range".into()),
+            ("key -2 1 60", "ERR max_burst must be -1 or more".into()),
+            ("key 4 0 60", "ERR count must be 1 or more".into()),
+            ("key 4 1 0", "ERR period must be 1 or more".into()),
+            ("key 4 1 60 -1", "ERR quantity must be 0 or more".into()),
+            ("key 4 1 60 -9223372036854775808", "ERR quantity must be 0 or more".into()),
+            // All arguments are looked at before the key is.
+            ("list 4 1 60 -1", "ERR quantity must be 0 or more".into()),
+            ("list 4 1 60", "WRONGTYPE Operation against a key holding the wrong kind of value".into()),
+            ("text 4 1 60", "ERR the key holds no rate limiter state".into()),
+        ] {
+            let call = format!("{name} {arguments}");
+            // Redis 6.2 names a module's command as the caller spelt it.
+            assert_eq!(error_of(&mut connection, &call).replace(name, &name.to_lowercase()), expected, "{call}");
+        }
+        for arguments in ["key 4 1000000001 1", "key 9223372036854775807 1 60", "key 1 1 9223372036854775807"] {
+            let throttle = name.replace("LOOK", "THROTTLE");
+            // A millisecond has fewer nanoseconds.
+            let expected = error_of(&mut connection, &format!("{throttle} {arguments}"));
+            assert_eq!(error_of(&mut connection, &format!("{name} {arguments}")), expected);
+        }
+    }
+    assert_eq!(counts(&mut connection), before);
+}
+
+#[test]
+fn the_server_knows_a_look_as_a_fast_command_that_reads() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    for look in LOOKS {
+        let name = look.split(' ').next().unwrap();
+        let known: Vec<Vec<Value>> = run(&mut connection, &format!("COMMAND INFO {name}")).unwrap();
+        let mut flags: Vec<String> = redis::from_redis_value_ref(&known[0][2]).unwrap();
+        flags.retain(|flag| !["module", "movablekeys"].contains(&flag.as_str()));
+        flags.sort();
+        assert_eq!(flags, ["fast", "readonly"], "{name}");
+        // Redis 6.2 asks the module.
+        assert_eq!(known[0][1], Value::Int(if is_redis_6_2() { -1 } else { -5 }), "{name}");
+        assert_eq!(known[0][3..6], [1, 1, 1].map(Value::Int), "{name}");
+        if has_acl_categories() {
+            let mut categories: Vec<String> = redis::from_redis_value_ref(&known[0][6]).unwrap();
+            categories.sort();
+            assert_eq!(categories, ["@fast", "@read"], "{name}");
+        }
+    }
+}
+
+#[test]
+fn its_key_spec_says_that_the_key_is_only_read() {
+    needs!("key permissions, Redis 7");
+    let server = Server::start();
+    for look in LOOKS {
+        let keys: Vec<(String, Vec<String>)> =
+            run(&mut server.connect(), &format!("COMMAND GETKEYSANDFLAGS {look}")).unwrap();
+        assert_eq!(keys, [("key".to_string(), vec!["RO".to_string(), "access".to_string()])]);
+    }
+}
+
+/// As for GET: `%R~` is enough for a key, where the server knows such permissions.
+#[test]
+fn a_user_who_may_only_read_may_look_and_nobody_else() {
+    let server = Server::start();
+    limiter(&mut server.connect());
+    let categories = has_acl_categories();
+    let mut rules = vec![
+        ("~key +cl.look +cl.plook", true),
+        ("~other +cl.look +cl.plook", false),
+        ("~key +@all -cl.look -cl.plook", false),
+        ("~key +@read", categories),
+        ("~key +@fast", categories),
+        ("~key +@write +@slow +@string", false),
+        ("~key +@all -@read", !categories),
+        ("~key +@all -@write", true),
+    ];
+    if !is_redis_6_2() {
+        rules.extend([
+            ("%R~key +@all", true),
+            ("%R~k* +@all", true),
+            ("%W~key +@all", false),
+            ("(%R~key +cl.look +cl.plook)", true),
+            ("(%W~key +cl.look +cl.plook)", false),
+        ]);
+    }
+    for (rule, granted) in rules {
+        let mut connection = server.connect();
+        run::<()>(&mut connection, &format!("ACL SETUSER reader reset on nopass {rule}")).unwrap();
+        run::<()>(&mut connection, "AUTH reader x").unwrap();
+        for look in LOOKS {
+            let answer = run::<[i64; 5]>(&mut connection, look);
+            match granted {
+                true => assert!(is_of_limiter(in_seconds(look, answer.unwrap())), "{look} with {rule}"),
+                false => assert_eq!(answer.unwrap_err().code(), Some("NOPERM"), "{look} with {rule}"),
+            }
+        }
+        // The same user is refused what writes.
+        if rule.starts_with("%R") {
+            let error = run::<Value>(&mut connection, "CL.THROTTLE key 4 1 3600 0").unwrap_err();
+            assert_eq!(error.code(), Some("NOPERM"), "{rule}");
+        }
+    }
+}
+
+fn in_seconds(look: &str, mut reply: [i64; 5]) -> [i64; 5] {
+    if look.contains("PLOOK") {
+        reply[4] = (reply[4] + 999) / 1_000;
+    }
+    reply
+}
+
+/// One that cannot be written is refused, and there the looks are still answered.
+fn assert_only_looks(connection: &mut Connection, code: &str) {
+    for look in LOOKS {
+        let reply = run::<[i64; 5]>(connection, look).unwrap_or_else(|error| panic!("{look} under {code}: {error}"));
+        assert!(is_of_limiter(in_seconds(look, reply)), "{look} under {code}: {reply:?}");
+        assert_eq!(run::<[i64; 5]>(connection, &look.replace("key", "new")).unwrap(), [0, 5, 5, -1, 0]);
+    }
+    let script = redis::Script::new("return redis.call('CL.LOOK', KEYS[1], 4, 1, 3600)");
+    // With EVAL, a script counts as one that may write.
+    if !is_redis_6_2() {
+        let mut eval = redis::cmd("EVAL_RO");
+        eval.arg("return redis.call('CL.LOOK', KEYS[1], 4, 1, 3600)").arg(&["1", "key"]);
+        assert!(is_of_limiter(eval.query(connection).unwrap()), "EVAL_RO under {code}");
+    } else {
+        assert!(is_of_limiter(script.key("key").invoke(connection).unwrap()), "EVAL under {code}");
+    }
+    for call in ["CL.THROTTLE key 4 1 3600 0", "CL.PTHROTTLE key 4 1 3600000 0", "CL.TAKE key 4 1 3600 0"] {
+        let error = run::<Value>(connection, call).unwrap_err();
+        assert_eq!(error.code(), Some(code), "{call}: {error}");
+    }
+}
+
+#[test]
+fn a_replica_answers_it_as_its_primary_does() {
+    let primary = Server::start_with(&SETTINGS);
+    let replica = Server::start();
+    limiter(&mut primary.connect());
+    replicate(&replica, &primary);
+    assert_only_looks(&mut replica.connect(), "READONLY");
+    throttle(&mut primary.connect(), "key 4 1 3600 3");
+    catch_up(&replica, &primary);
+    let on_both = [&replica, &primary].map(|server| look(&mut server.connect(), "key 4 1 3600"));
+    for reply in on_both {
+        assert_eq!(reply[..3], [1, 5, 0], "{on_both:?}");
+        assert!(reply[3] <= 3_600 && reply[4] <= 18_000 && reply[4] >= 17_990, "{on_both:?}");
+    }
+}
+
+/// The primary has not yet said DEL, and the replica holds the key still.
+#[test]
+fn on_a_replica_a_key_that_has_expired_is_a_full_limiter() {
+    let (primary, mut connection) = callbacks::start(&SETTINGS);
+    let replica = Server::start();
+    replicate(&replica, &primary);
+    run::<Value>(&mut connection, "CL.PCHARGE key 4 1 1 5").unwrap();
+    catch_up(&replica, &primary);
+    std::thread::sleep(Duration::from_millis(20));
+    let mut connection = replica.connect();
+    assert_eq!(run::<i64>(&mut connection, "DBSIZE").unwrap(), 1, "the replica has lost the key already");
+    assert_eq!(look(&mut connection, "key 4 1 3600"), [0, 5, 5, -1, 0]);
+    assert_eq!(look(&mut connection, "key 4 1 3600 5"), [0, 5, 5, -1, 0]);
+    assert_eq!(look(&mut connection, "key 4 1 3600 6"), [1, 5, 5, -1, 0]);
+    assert_eq!(run::<i64>(&mut connection, "DBSIZE").unwrap(), 1, "a look has deleted what the primary has to");
+}
+
+#[test]
+fn a_cluster_client_reads_it_from_a_replica() {
+    let [primary, replica] = [(); 2].map(|()| Server::start_with(&["--cluster-enabled", "yes"]));
+    let (mut connection, mut reader) = (primary.connect(), replica.connect());
+    add_slots(&mut connection, 0..SLOTS);
+    run::<()>(&mut reader, &format!("CLUSTER MEET 127.0.0.1 {}", primary.port)).unwrap();
+    let id: String = run(&mut connection, "CLUSTER MYID").unwrap();
+    wait_until("replication in the cluster", || run::<()>(&mut reader, &format!("CLUSTER REPLICATE {id}")).is_ok());
+    wait_until("synchronisation", || info(&mut reader, "master_link_status") == "up");
+    wait_until("a cluster that is up", || is_ok(&primary) && is_ok(&replica));
+    limiter(&mut connection);
+    catch_up(&replica, &primary);
+    // The replica sends a client on to the primary, unless the client has said that it only reads.
+    for look in LOOKS {
+        assert_eq!(run::<Value>(&mut reader, look).unwrap_err().code(), Some("MOVED"), "{look}");
+    }
+    run::<()>(&mut reader, "READONLY").unwrap();
+    for look in LOOKS {
+        assert!(is_of_limiter(in_seconds(look, run(&mut reader, look).unwrap())), "{look}");
+    }
+    let error = run::<Value>(&mut reader, "CL.THROTTLE key 4 1 3600 0").unwrap_err();
+    assert_eq!(error.code(), Some("MOVED"), "{error}");
+}
+
+#[test]
+fn it_is_answered_when_memory_is_short() {
+    let server = Server::start_with(&["--maxmemory-policy", "noeviction"]);
+    let mut connection = server.connect();
+    limiter(&mut connection);
+    run::<()>(&mut connection, "CONFIG SET maxmemory 1").unwrap();
+    assert_only_looks(&mut connection, "OOM");
+    // Redis 6.2 and 7.0 queue nothing then, not even GET.
+    let mut queued =
+        |line: &str| redis::pipe().atomic().add_command(command(line)).query::<Value>(&mut connection).is_ok();
+    assert_eq!(queued(LOOKS[0]), queued("GET key"));
+}
+
+#[test]
+fn it_is_answered_when_replicas_are_missing() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    limiter(&mut connection);
+    run::<()>(&mut connection, "CONFIG SET min-replicas-to-write 1").unwrap();
+    assert_only_looks(&mut connection, "NOREPLICAS");
+}
+
+#[test]
+fn it_is_answered_when_a_snapshot_has_failed() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    limiter(&mut connection);
+    // The snapshot cannot be moved to where a folder is.
+    fs::create_dir(server.folder.join("dump.rdb")).unwrap();
+    redis::cmd("CONFIG").arg(&["SET", "save", "3600 1000000"]).exec(&mut connection).unwrap();
+    run::<Value>(&mut connection, "BGSAVE").unwrap();
+    wait_until("a snapshot that fails", || info(&mut connection, "rdb_last_bgsave_status") == "err");
+    assert_only_looks(&mut connection, "MISCONF");
+}
+
+#[test]
+fn it_is_answered_while_writes_are_paused() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    limiter(&mut connection);
+    run::<Value>(&mut connection, "CL.PTHROTTLE expired 0 1 1").unwrap();
+    std::thread::sleep(Duration::from_millis(3));
+    run::<()>(&mut connection, "CLIENT PAUSE 60000 WRITE").unwrap();
+    let mut reader = server.connect();
+    reader.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    for look in LOOKS {
+        assert!(is_of_limiter(in_seconds(look, run(&mut reader, look).unwrap())), "{look}");
+    }
+    assert_eq!(look(&mut reader, "expired 4 1 60"), [0, 5, 5, -1, 0]);
+    if !is_redis_6_2() {
+        let mut eval = redis::cmd("EVAL_RO");
+        eval.arg("return redis.call('CL.LOOK', KEYS[1], 4, 1, 3600)").arg(&["1", "key"]);
+        assert!(is_of_limiter(eval.query(&mut reader).unwrap()));
+    }
+    // A call that may write waits for the end of the pause, also one of quantity 0.
+    let mut writer = server.connect();
+    writer.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    run::<Value>(&mut writer, "CL.THROTTLE key 4 1 3600 0").unwrap_err();
+    run::<()>(&mut connection, "CLIENT UNPAUSE").unwrap();
+}
+
+#[test]
+fn scripts_and_functions_that_may_only_read_call_it() {
+    needs!("functions, Redis 7");
+    let server = Server::start();
+    let mut connection = server.connect();
+    limiter(&mut connection);
+    let body = "redis.call('%', KEYS[1], 4, 1, 3600, 0)";
+    let mut eval = |name: &str| -> redis::RedisResult<[i64; 5]> {
+        let mut eval = redis::cmd("EVAL_RO");
+        eval.arg(format!("return {}", body.replace('%', name))).arg(&["1", "key"]);
+        eval.query(&mut connection)
+    };
+    assert!(is_of_limiter(eval("CL.LOOK").unwrap()));
+    let error = eval("CL.THROTTLE").unwrap_err().to_string();
+    assert!(error.contains("Write commands are not allowed from read-only scripts"), "{error}");
+
+    let library = "#!lua name=looks\n
+        redis.register_function{function_name = 'look', flags = {'no-writes'},
+            callback = function(keys) return redis.call('CL.LOOK', keys[1], 4, 1, 3600) end}";
+    redis::cmd("FUNCTION").arg("LOAD").arg(library).exec(&mut connection).unwrap();
+    for call in ["FCALL_RO look 1 key", "FCALL look 1 key"] {
+        assert!(is_of_limiter(run(&mut connection, call).unwrap()), "{call}");
+    }
+    let script = "#!lua flags=no-writes\nreturn redis.call('CL.LOOK', KEYS[1], 4, 1, 3600)";
+    let reply: [i64; 5] = redis::cmd("EVAL").arg(script).arg(&["1", "key"]).query(&mut connection).unwrap();
+    assert!(is_of_limiter(reply));
+}
+
+/// Of a limiter, of a key that is not there, and of what gets an error.
+const EVERY_LOOK: [&str; 7] = [
+    "CL.LOOK key 4 1 3600",
+    "CL.LOOK key 4 1 3600 9",
+    "CL.PLOOK key 4 1 3600000 3",
+    "CL.LOOK new 4 1 3600",
+    "CL.LOOK new 4 1 3600 9",
+    "CL.LOOK key 4 1 0",
+    "CL.LOOK list 4 1 60",
+];
+
+#[test]
+fn it_writes_nothing_and_nothing_of_it_is_sent() {
+    let primary = Server::start_with(&[&SETTINGS[..], &AOF].concat());
+    let mut connection = primary.connect();
+    limiter(&mut connection);
+    run::<()>(&mut connection, "RPUSH list 1").unwrap();
+    let replica = Server::start_bare(&[]);
+    replicate(&replica, &primary);
+    let traces = |connection: &mut Connection| {
+        // First, as on Redis 6.2 the first one is sent to replicas and the file.
+        let keys = snapshot(connection);
+        let counts = ["rdb_changes_since_last_save", "aof_current_size", "master_repl_offset"];
+        (keys, counts.map(|field| info(connection, field)))
+    };
+    let before = traces(&mut connection);
+    for look in EVERY_LOOK {
+        let _ = run::<Value>(&mut connection, look);
+        let script = format!("return redis.pcall('{}')", look.replace(' ', "', '"));
+        let _ = redis::cmd("EVAL").arg(script).arg(0).query::<Value>(&mut connection);
+        let _: redis::RedisResult<Value> = redis::pipe().atomic().add_command(command(look)).query(&mut connection);
+    }
+    assert_eq!(traces(&mut connection), before);
+}
+
+#[test]
+fn it_wakes_no_transaction_no_cache_and_no_subscriber() {
+    let server = Server::start_with(&["--notify-keyspace-events", "KEAd"]);
+    let mut connection = server.connect();
+    limiter(&mut connection);
+    run::<()>(&mut connection, "RPUSH list 1").unwrap();
+    let mut subscriber = server.connect();
+    let mut subscriber = subscriber.as_pubsub();
+    subscriber.psubscribe("__key*__:*").unwrap();
+    let mut cache = server.connect_resp3();
+    run::<()>(&mut cache, "CLIENT TRACKING ON").unwrap();
+    let mut watcher = server.connect();
+    for look in EVERY_LOOK {
+        for key in ["key", "new", "list"] {
+            run::<()>(&mut watcher, &format!("WATCH {key}")).unwrap();
+            run::<Value>(&mut cache, &format!("EXISTS {key}")).unwrap();
+        }
+        let tracked = info(&mut connection, "tracking_total_keys");
+        assert_ne!(tracked, "0");
+        let _ = run::<Value>(&mut connection, look);
+        assert_eq!(info(&mut connection, "tracking_total_keys"), tracked, "{look} wakes a client's cache");
+        run::<()>(&mut watcher, "MULTI").unwrap();
+        run::<()>(&mut watcher, "PING").unwrap();
+        assert!(run::<Option<Vec<String>>>(&mut watcher, "EXEC").unwrap().is_some(), "{look} wakes a transaction");
+    }
+    run::<()>(&mut connection, "PUBLISH __keyevent@0__:last last").unwrap();
+    subscriber.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let message = subscriber.get_message().unwrap();
+    assert_eq!(message.get_channel_name(), "__keyevent@0__:last", "of {:?}", message.get_payload::<String>());
+}
+
+/// Nor is another module told, whatever `notify-keyspace-events` says.
+#[test]
+fn it_wakes_no_other_module() {
+    let (_server, mut connection) = callbacks::start(&["--notify-keyspace-events", "KEAd"]);
+    limiter(&mut connection);
+    run::<()>(&mut connection, "RPUSH list 1").unwrap();
+    run::<()>(&mut connection, "CB.CLEAR").unwrap();
+    for look in EVERY_LOOK {
+        let _ = run::<Value>(&mut connection, look);
+    }
+    for event in ["cl.throttle", "cl.limited", "cl.look", "expire", "set", "new", "expired", "del", "overwritten"] {
+        assert_eq!(run::<i64>(&mut connection, &format!("CB.COUNT {event}")).unwrap(), 0, "{event}");
+    }
+}
+
+/// On the primary, a key that has expired is deleted by whoever reads it, as by GET.
+#[test]
+fn a_key_that_expires_may_be_there_again_before_the_look_ends() {
+    let (server, mut connection) = callbacks::start(&[]);
+    for harm in callbacks::HARM {
+        run::<()>(&mut connection, "FLUSHALL").unwrap();
+        run::<()>(&mut connection, "CB.CLEAR").unwrap();
+        callbacks::expire(&mut connection, "key");
+        run::<()>(&mut connection, &format!("CB.DO expired {}", callbacks::harm_to("key", harm))).unwrap();
+        let reply = callbacks::call(&server, &mut connection, "CL.LOOK key 4 1 60");
+        assert_eq!(run::<i64>(&mut connection, "CB.COUNT expired").unwrap(), 1, "{harm}");
+        // As it was when the server found that it had expired, or as Redis 6.2 finds it when it looks again.
+        let full = [0, 5, 5, -1, 0];
+        match reply {
+            Ok(reply) => {
+                let reply: [i64; 5] = redis::from_redis_value(reply).unwrap();
+                assert!(reply == full || reply[..3] == [0, 5, 4], "{harm}: {reply:?}");
+            }
+            Err(error) => assert_eq!(error, "ERR the key holds no rate limiter state", "{harm}"),
+        }
+    }
+}
+
+#[test]
+fn info_counts_looks_by_their_outcome() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    limiter(&mut connection);
+    for look in ["key 4 1 3600", "key 4 1 3600 0", "key 4 1 3600 4", "key 4 1 3600 -1"] {
+        let _ = run::<Value>(&mut connection, &format!("CL.LOOK {look}"));
+    }
+    let _ = run::<Value>(&mut connection, "CL.PLOOK key 4 1 3600000 4");
+    let counts: String = run(&mut connection, "INFO redis-cell").unwrap();
+    for (name, expected) in [("look", [2, 1, 1]), ("plook", [0, 1, 0]), ("throttle", [1, 0, 0])] {
+        for (outcome, expected) in ["allowed", "limited", "errors"].into_iter().zip(expected) {
+            assert!(counts.contains(&format!("redis-cell_{name}_{outcome}:{expected}\r\n")), "{name}: {counts}");
+        }
+    }
+}

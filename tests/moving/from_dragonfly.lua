@@ -1,0 +1,10 @@
+-- Carries a limiter of Dragonfly's over to CL.THROTTLE, here with Dragonfly at port 6380:
+--     redis-cli --eval from_dragonfly.lua user123 , "$(redis-cli -p 6380 GET user123)"
+-- What it stores is CL.THROTTLE's moment; it expires in the millisecond of that moment. None there is none here.
+local moment = ARGV[1]
+if #moment ~= 19 then
+    return 0
+end
+local milliseconds = tonumber(moment:sub(1, 13)) + (moment:sub(14) > '000000' and 1 or 0)
+redis.call('SET', KEYS[1], moment, 'PXAT', string.format('%.0f', milliseconds))
+return 1

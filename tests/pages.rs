@@ -1,0 +1,146 @@
+//! The pages themselves, which no server is needed for: every block of code is one that a test runs, or is word for word
+//! a file that the tests run; every link leads somewhere; every cost has been measured; nothing is said twice.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::support::pages::{Block, ROOT, blocks, dangling_links, pages, prose};
+
+/// Folders with files that the tests run, for blocks of these languages.
+const EXAMPLES: [&str; 4] = ["tests/clients", "tests/moving", "docs/monitoring", "docs/recipes"];
+const LANGUAGES: [(&str, &str); 5] = [("python", "py"), ("js", "js"), ("rust", "rs"), ("lua", "lua"), ("yaml", "yml")];
+
+#[test]
+fn there_is_no_block_that_no_test_knows() {
+    for Block { place, language, .. } in blocks(|_| true) {
+        let known = LANGUAGES.iter().any(|(name, _)| *name == language);
+        assert!(known || ["console", "conf", "sh", ""].contains(&language.as_str()), "{place}: {language}");
+    }
+}
+
+/// Whole, with import and connection, so that they can be pasted.
+#[test]
+fn examples_are_files_that_the_tests_run() {
+    for (language, extension) in LANGUAGES {
+        let files = EXAMPLES.iter().flat_map(|folder| fs::read_dir(Path::new(ROOT).join(folder)).unwrap());
+        let files: Vec<_> = files
+            .map(|file| file.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|found| found == extension))
+            .map(|path| fs::read_to_string(path).unwrap())
+            .collect();
+        for Block { place, text, .. } in blocks(|block| block.language == language) {
+            assert!(files.contains(&format!("{text}\n")), "{place} is none of the files in {EXAMPLES:?}");
+        }
+    }
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let dangling = dangling_links(Path::new(ROOT));
+    assert!(dangling.is_empty(), "{dangling:#?}");
+}
+
+/// A cost on a page is one that `scripts/bench` has measured.
+#[test]
+fn costs_are_those_of_the_committed_results() {
+    let results = fs::read_to_string(Path::new(ROOT).join("scripts/bench-results/README.md")).unwrap();
+    let page = "docs/costs.md";
+    let text = fs::read_to_string(Path::new(ROOT).join(page)).unwrap();
+    let mut rows = 0;
+    let mut lines = text.lines().zip(1..);
+    while let Some((head, _)) = lines.next() {
+        if !head.starts_with("| one ") {
+            continue;
+        }
+        assert!(results.contains(head), "{page}: {head}");
+        for (row, number) in lines.by_ref().take_while(|(line, _)| line.starts_with('|')) {
+            assert!(results.contains(row), "{page}:{number}: {row}");
+            rows += 1;
+        }
+    }
+    assert!(rows > 5, "{page}");
+}
+
+/// As the page says: where nobody listens, from Redis 7 on.
+#[test]
+fn an_allowed_call_costs_less_than_a_set_on_each_server() {
+    let page = fs::read_to_string(Path::new(ROOT).join("docs/costs.md")).unwrap();
+    let rows = page.lines().filter(|line| ["| Redis ", "| Valkey "].iter().any(|server| line.starts_with(server)));
+    let allowed: BTreeMap<_, f64> = rows
+        .map(|row| {
+            let cells: Vec<_> = row.split('|').map(str::trim).collect();
+            (cells[1], cells[3].parse().unwrap())
+        })
+        .collect();
+    assert!(allowed.len() >= 6, "{allowed:?}");
+    for (server, ratio) in allowed {
+        assert!(ratio < 1.0 || server.starts_with("Redis 6."), "{server}: {ratio}");
+    }
+}
+
+#[test]
+fn the_readme_is_short() {
+    let readme = fs::read_to_string(Path::new(ROOT).join("README.md")).unwrap();
+    assert!(readme.lines().count() <= 180, "{} lines", readme.lines().count());
+}
+
+/// A row in a table for redis-7.0 is `| Redis 7.0 | …`, for valkey-9 `| Valkey 9 | …`.
+#[test]
+fn each_server_that_the_tests_run_on_has_a_row_on_a_page() {
+    let script = fs::read_to_string(Path::new(ROOT).join("scripts/servers")).unwrap();
+    let supported = script.split_once("\nsupported='\n").unwrap().1.split_once("\n'").unwrap().0;
+    let text: Vec<_> = pages(Path::new(ROOT)).iter().map(|page| fs::read_to_string(page).unwrap()).collect();
+    for line in supported.lines() {
+        let (kind, version) = line.split_whitespace().next().unwrap().split_once('-').unwrap();
+        let row = format!("\n| {} {version} | ", if kind == "redis" { "Redis" } else { "Valkey" });
+        assert!(text.iter().any(|text| text.contains(&row)), "no page has a row{}", row.trim_end());
+    }
+}
+
+#[test]
+fn the_pages_name_what_the_scripts_install() {
+    let read = |file: &str| fs::read_to_string(Path::new(ROOT).join(file)).unwrap();
+    let readme = read("README.md") + &read("docs/development.md");
+    for script in ["scripts/run", "scripts/test"] {
+        let script = read(script);
+        let packages = script.lines().filter_map(|line| line.strip_prefix("scripts/setup "));
+        let packages: Vec<_> = packages.flat_map(str::split_whitespace).collect();
+        assert!(!packages.is_empty());
+        for package in packages {
+            assert!(readme.contains(&format!("`{package}`")), "{package}");
+        }
+    }
+}
+
+/// Six words or more, over all pages. Tables may repeat what prose explains.
+#[test]
+fn no_sentence_is_said_twice() {
+    let mut places = BTreeMap::<String, Vec<String>>::new();
+    for page in pages(Path::new(ROOT)) {
+        let text = fs::read_to_string(&page).unwrap();
+        let lines = prose(&text).into_iter().map(|(line, _)| line.trim_start_matches("* "));
+        let lines: Vec<_> = lines.map(|line| if line.starts_with(['|', '[']) { "." } else { line }).collect();
+        for paragraph in lines.split(|line| line.is_empty()) {
+            for sentence in paragraph.join(" ").split(['.', ':', ';', '?']) {
+                let words: Vec<_> = sentence.split_whitespace().map(str::to_lowercase).collect();
+                if words.len() >= 6 {
+                    places.entry(words.join(" ")).or_default().push(page.display().to_string());
+                }
+            }
+        }
+    }
+    places.retain(|_, places| places.len() > 1);
+    assert!(places.is_empty(), "{places:#?}");
+}
+
+#[test]
+fn lines_are_no_wider_than_those_of_the_code() {
+    for page in pages(Path::new(ROOT)) {
+        let text = fs::read_to_string(&page).unwrap();
+        for (line, number) in prose(&text) {
+            let free = line.starts_with(['|', '[']) || line.chars().count() <= 120;
+            assert!(free, "{}:{number}: {} letters", page.display(), line.chars().count());
+        }
+    }
+}

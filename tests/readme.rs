@@ -1,0 +1,46 @@
+//! The README's first screen: its lines of Python, and the figures that it gives without a table.
+
+use std::fs;
+use std::process::Command;
+
+use crate::support::Server;
+use crate::support::needs::needs;
+use crate::support::programs::{output, python};
+
+fn read(file: &str) -> String {
+    fs::read_to_string(format!("{}/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+/// The same lines as in the README: docs.rs compares them.
+#[test]
+fn the_lines_of_python_admit_16_requests_and_answer_the_next_with_429_and_retry_after() {
+    needs!("python3-redis");
+    let server = Server::start();
+    let mut requests = Command::new(python("readme.py", &server).get_program());
+    requests.args(["-B", "-c"]).arg(format!(
+        "import readme, redis\n\
+         readme.client = redis.Redis(port={})\n\
+         for request in range(17):\n    print(readme.admit('user123'))",
+        server.port
+    ));
+    requests.env("PYTHONPATH", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients"));
+    let answers = output(&mut requests);
+    let answers: Vec<_> = answers.lines().collect();
+    for (remaining, answer) in (0..16).rev().zip(&answers) {
+        assert_eq!(*answer, format!("(200, {{'X-RateLimit-Remaining': {remaining}}})"));
+    }
+    assert_eq!(answers[16], "(429, {'Retry-After': 2})");
+}
+
+#[test]
+fn the_ratios_to_a_set_are_those_of_the_committed_results() {
+    let results = read("scripts/bench-results/README.md");
+    let results = results.split_once("\n## Instructions").unwrap().1;
+    let readme = read("README.md").replace('\n', " ");
+    for (row, sentence) in [("CL.THROTTLE allowed", "call takes {} of"), ("CL.THROTTLE limited", "limited call {};")] {
+        let row = results.lines().find(|line| line.starts_with(&format!("| {row} |"))).unwrap();
+        let ratio = row.split('|').nth(3).unwrap().trim();
+        let sentence = sentence.replace("{}", ratio);
+        assert!(readme.contains(&sentence), "{sentence}");
+    }
+}

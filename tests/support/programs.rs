@@ -1,0 +1,39 @@
+//! Programs that tests run beside their servers, and the examples of tests/clients.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::Server;
+
+/// The example in Rust, which is a module of the tests.
+#[allow(dead_code, reason = "main is for the reader who copies the file")]
+#[path = "../clients/redis_rs.rs"]
+pub mod redis_rs;
+
+/// An example, run by the Python that sees Debian's packages, with the server to call. It needs python3-redis.
+pub fn python(example: &str, server: &Server) -> Command {
+    let mut command = Command::new("/usr/bin/python3");
+    command.arg("-B").arg(path(example));
+    command.env("REDIS_PORT", server.port.to_string());
+    command
+}
+
+fn path(example: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "tests/clients", example].iter().collect()
+}
+
+/// What the program prints; it has to succeed.
+pub fn output(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}\n{errors}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What the program prints, errors as well; it has to succeed.
+pub fn output_and_errors(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(output.status.success(), "{command:?}: {}\n{said}", output.status);
+    said
+}
