@@ -19,12 +19,12 @@ from servers import ONE_BY_ONE, PIPELINED, clock, servers, version
 KEYS = 10_000
 COUNTED_KEYS = 300
 # How often keys are prepared and measured anew in a round, where each serves for one call only.
-BATCHES = 3
+BATCHES = 2
 # Rounds, how many keys to grow to and to weigh, and rounds there and on one hot key. Rounds are short and many: what
 # else the machine does then meets few of them. And how often instructions are counted, of which the least is taken: into
 # the others may fall the cron's tick, of which each call has a share that is far smaller where nothing is counted.
 Scale = namedtuple("Scale", "rounds seconds sizes memory_keys growth_rounds lease_rounds long_seconds counts")
-FULL = Scale(25, 0.15, [1, 1_000, 100_000, 1_000_000, 5_000_000], 100_000, 11, 5, 0.4, 5)
+FULL = Scale(25, 0.12, [1, 1_000, 100_000, 1_000_000, 5_000_000], 100_000, 9, 5, 0.3, 5)
 QUICK = Scale(1, 0.2, [1, 1_000, 100_000], 5_000, 1, 1, 0.2, 1)
 
 # Where the server has no replica and no append-only file; an append-only file; a replica.
