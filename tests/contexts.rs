@@ -56,7 +56,7 @@ fn lua_rounds_integers_beyond_53_bits() {
     let call = "CL.THROTTLE key 9007199254740992 1000000000 1 9007199254740994";
     assert_eq!(run::<[i64; 5]>(&mut connection, call).unwrap()[..2], [1, 9_007_199_254_740_993]);
     let script = redis::Script::new(
-        "return redis.call('CL.THROTTLE', KEYS[1], '9007199254740992', 1000000000, 1, '9007199254740993')",
+        "return redis.call('CL.THROTTLE', KEYS[1], '9007199254740992', '1000000000', 1, '9007199254740993')",
     );
     let reply: [i64; 5] = script.key("key").invoke(&mut connection).unwrap();
     assert_eq!(reply[..2], [0, 9_007_199_254_740_992]);
