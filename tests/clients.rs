@@ -6,8 +6,6 @@
 
 #[allow(dead_code, reason = "main is for the reader who copies the file")]
 mod redis_cell_rs;
-#[allow(dead_code, reason = "main is for the reader who copies the file")]
-pub mod redis_rs;
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -24,6 +22,7 @@ use ::redis_cell_rs::{AllowedDetails, BlockedDetails, Cmd, Key, Policy, Verdict}
 use redis::RedisResult;
 
 use crate::support::needs::left_out;
+use crate::support::programs::redis_rs;
 use crate::support::{Process, Server, eventually, free_port, run};
 
 /// What the examples print: three at once and one a minute, and a last call that asks for four.

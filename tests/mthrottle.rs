@@ -10,8 +10,6 @@ use crate::support::random::Random;
 use crate::support::replication::{Monitor, SETTINGS, replicate};
 use crate::support::{Server, run, throttle, wait_until};
 
-/// Some moment: of a clock that stands still, seconds do not depend on how fast the server is.
-
 /// Whether the call was limited, and what it says of each group.
 fn mthrottle(connection: &mut Connection, arguments: &str) -> (bool, Vec<[i64; 5]>) {
     let Value::Array(reply) = run(connection, &format!("CL.MTHROTTLE {arguments}")).unwrap() else { panic!() };

@@ -177,7 +177,7 @@ fn a_release_made_again_in_another_folder_has_the_same_bytes() {
     }
 }
 
-/// One is none of the four; for another, Rust has no standard library here, and rustup cannot fetch it.
+/// One is none of the six; for another, Rust has no standard library here, and rustup cannot fetch it.
 #[test]
 fn targets_that_cannot_be_made_are_named_and_the_others_are_made() {
     needs!(SCRIPTS_TEST);

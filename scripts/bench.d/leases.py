@@ -25,7 +25,7 @@ def measure(scale):
         for number in range(scale.lease_rounds):
             for name, way in ways.items():
                 say(f"one hot key, round {number + 1} of {scale.lease_rounds}: {name}")
-                server.client.flushall()
+                server.empty()
                 server.client.config_resetstat()
                 decisions, seconds = way(server, scale.long_seconds)
                 stats = server.client.info("commandstats")

@@ -66,6 +66,10 @@ class Server:
     def replicated(self):
         return self.client.info("replication")["master_repl_offset"]
 
+    def empty(self):
+        """Without keys, at once: Valkey 9 would free them later, in another thread."""
+        self.client.execute_command("FLUSHALL", "SYNC")
+
     def load(self, call, length, keys, order="random", shape=PIPELINED):
         """Calls by the load's process: so many, or for so long ("1.5s"), on keys in an order that load.rs knows."""
         words = [self.scripts.get(word, word) for word in call.split()]
@@ -76,7 +80,7 @@ class Server:
 
     def prepare(self, contestant, keys):
         """An empty server, but for the keys as the contestant wants to find them."""
-        self.client.flushall()
+        self.empty()
         # Each key's first two calls may find it in other forms than all later ones do.
         for _ in range(min(contestant.times, 2)):
             self.load(contestant.before, keys, keys, 0)
