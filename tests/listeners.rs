@@ -1,5 +1,5 @@
-//! Where nothing listens, no SET is built for a write. A replica or a file that comes, whenever, misses no write and gets no
-//! call: replicas and files that come and go under load hold what the primary holds, to the byte and the millisecond.
+//! Where nothing listens, no SET is built for a write. A replica or a file that comes, whenever, misses no write and gets
+//! no call: replicas and files that come and go under load hold what the primary holds, to the byte and the millisecond.
 //!
 //! The servers' cron ticks once a second here, so that nothing is put right by it before it can be seen.
 
@@ -256,8 +256,8 @@ fn a_replica_that_is_promoted_at_once_is_listened_to() {
     }
 }
 
-/// A replica that restarts from its file goes on with its primary's stream: the backlog for its own replicas begins then,
-/// and no file is loaded that would tell of it. It has been called before, as clients may write to it.
+/// A replica that restarts from its file goes on with its primary's stream: the backlog for its own replicas begins
+/// then, and no file is loaded that would tell of it. It has been called before, as clients may write to it.
 #[test]
 fn a_restarted_replica_that_is_promoted_is_listened_to() {
     let primary = server(&["--hz", "100"]);

@@ -1,5 +1,5 @@
-//! CL.LOOK and CL.PLOOK tell what CL.THROTTLE would decide, and write nothing, in every sense that a server knows: wherever
-//! GET is answered, they are.
+//! CL.LOOK and CL.PLOOK tell what CL.THROTTLE would decide, and write nothing, in every sense that a server knows:
+//! wherever GET is answered, they are.
 
 use std::fs;
 use std::time::Duration;

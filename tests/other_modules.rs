@@ -134,8 +134,8 @@ fn a_key_that_expires_may_be_there_again_while_other_keys_come() {
     }
 }
 
-/// The server keeps a key that has expired while clients are paused, and says that it is not there. Redis 7.0 to 8.6 and
-/// Valkey 8.0 end when SET is called on such a key.
+/// The server keeps a key that has expired while clients are paused, and says that it is not there. Redis 7.0 to 8.6
+/// and Valkey 8.0 end when SET is called on such a key.
 #[test]
 fn a_key_that_has_expired_while_clients_are_paused_is_written_whole() {
     let (server, mut connection) = start(&[]);
