@@ -26,8 +26,8 @@ fn takes_several(command: &str) -> bool {
 /// A connection of a user who has these permissions and no other.
 fn user(server: &Server, permissions: &str) -> Connection {
     let mut connection = server.connect();
-    run::<()>(&mut connection, &format!("ACL SETUSER somebody reset on nopass {permissions}")).unwrap();
-    run::<()>(&mut connection, "AUTH somebody x").unwrap();
+    run::<()>(&mut connection, &format!("ACL SETUSER user reset on nopass {permissions}")).unwrap();
+    run::<()>(&mut connection, "AUTH user x").unwrap();
     connection
 }
 

@@ -104,7 +104,7 @@ fn more_than_one_token_per_nanosecond_is_refused() {
 }
 
 #[test]
-fn a_funnel_that_outlasts_the_clock_is_refused() {
+fn a_limiter_that_outlasts_the_clock_is_refused() {
     let server = Server::start_with(&AOF);
     let mut connection = server.connect();
     for arguments in [
@@ -153,7 +153,7 @@ fn a_string_that_is_no_tat_is_refused_and_left_alone() {
     let server = Server::start_with(&AOF);
     let mut connection = server.connect();
     let not_a_tat: [&[u8]; 19] = [
-        // Somebody's counter; 18 digits; 20.
+        // A counter; 18 digits; 20.
         b"5",
         b"179000000000000000",
         b"00000000000000000007",

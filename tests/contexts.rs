@@ -91,7 +91,7 @@ fn watch_sees_an_allowed_call_and_only_that() {
     assert!(!exec_after("CL.THROTTLE key 4 1 60"), "an allowed call went unseen");
     assert!(!exec_after("CL.THROTTLE key 4 1 60 -1"), "giving back went unseen");
     assert!(!exec_after("CL.THROTTLE key 4 1 60 -9"), "giving all back went unseen");
-    assert!(exec_after("CL.THROTTLE key 4 1 60 -9"), "giving back to an empty funnel looked like a write");
+    assert!(exec_after("CL.THROTTLE key 4 1 60 -9"), "giving back to a full limiter looked like a write");
 }
 
 /// What a client has read and may hold in its cache is in a table of the server's, until it is told to drop it.

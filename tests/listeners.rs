@@ -1,5 +1,5 @@
-//! Where nobody listens, a write is not put into words. Whoever comes to listen, and whenever, misses none and hears no
-//! call: replicas and files that come and go under load hold what the primary holds, to the byte and the millisecond.
+//! Where nothing listens, no SET is built for a write. A replica or a file that comes, whenever, misses no write and gets
+//! no call: replicas and files that come and go under load hold what the primary holds, to the byte and the millisecond.
 //!
 //! The servers' cron ticks once a second here, so that nothing is put right by it before it can be seen.
 
@@ -101,8 +101,8 @@ fn assert_same(replica: &Server, primary: &Server) {
     assert_eq!(statistics.lines().find(called), None, "the replica was sent the call itself, not its effect");
 }
 
-/// Until the primary has forgotten that anybody ever listened.
-fn wait_for_nobody(primary: &Server) {
+/// Until the primary has forgotten that there ever was a replica.
+fn wait_for_no_listener(primary: &Server) {
     let mut connection = primary.connect();
     run::<()>(&mut connection, "CONFIG SET repl-backlog-ttl 1").unwrap();
     wait_until("no backlog", || info(&mut connection, "repl_backlog_active") == "0");
@@ -134,13 +134,13 @@ fn replicas_that_join_at_any_moment_hold_what_the_primary_holds() {
                 assert_same(replica, &primary);
             }
             drop(replicas);
-            wait_for_nobody(&primary);
+            wait_for_no_listener(&primary);
         }
     });
 }
 
 #[test]
-fn who_asks_for_a_snapshot_and_goes_leaves_the_next_one_nothing_wrong() {
+fn an_aborted_psync_does_not_corrupt_the_next_replica() {
     side_by_side(snapshots(), |settings| {
         let mut random = Random::new(2);
         let (primary, replica) = (server(&settings), server(&settings));
@@ -182,7 +182,7 @@ fn a_replica_that_was_away_goes_on_or_begins_again() {
     for _ in 0..2 {
         under_changes(&primary, || {
             run::<()>(&mut replica.connect(), "REPLICAOF NO ONE").unwrap();
-            wait_for_nobody(&primary);
+            wait_for_no_listener(&primary);
             pause(&mut random, 300);
             replicate(&replica, &primary);
             pause(&mut random, 300);
@@ -204,11 +204,11 @@ fn a_replica_of_a_replica_holds_the_same() {
     assert_same(&below, &primary);
 }
 
-/// Whoever was primary becomes a replica of its replica, and the other way round.
+/// A primary becomes a replica of its replica, and the other way round.
 #[test]
 fn roles_may_be_swapped() {
     let mut servers = [server(&snapshots()[0]), server(&snapshots()[1])];
-    // It has known that nobody listens.
+    // It has known that nothing listens.
     under_changes(&servers[1], || sleep(Duration::from_millis(100)));
     replicate(&servers[1], &servers[0]);
     for round in 0..2 {
@@ -256,8 +256,8 @@ fn a_replica_that_is_promoted_at_once_is_listened_to() {
     }
 }
 
-/// A replica that restarts from its file goes on with its primary's stream: the backlog for its own replicas begins then,
-/// and no file is loaded that would tell of it. It has been called before, as clients may write to it.
+/// A replica that restarts from its file goes on with its primary's stream: the backlog for its own replicas begins
+/// then, and no file is loaded that would tell of it. It has been called before, as clients may write to it.
 #[test]
 fn a_restarted_replica_that_is_promoted_is_listened_to() {
     let primary = server(&["--hz", "100"]);
@@ -344,7 +344,7 @@ fn a_primary_that_restarts_from_a_file_is_still_listened_to() {
 
 /// By its replication ID, as INFO tells it, and an offset: no replica, but it hears no call either.
 #[test]
-fn whoever_goes_on_from_where_it_never_was_is_sent_effects() {
+fn a_client_that_asks_for_the_stream_from_an_offset_of_info_is_sent_effects() {
     let primary = server(&snapshots()[2]);
     let mut connection = primary.connect();
     change(&mut connection, 0, 0);
@@ -377,7 +377,7 @@ fn a_call_at_the_birth_of_a_snapshots_process_is_sent_as_its_effect() {
         let mut connection = primary.connect();
         run::<()>(&mut connection, "CB.DO fork CL.CHARGE {key}born 9 1 3600 20").unwrap();
         run::<()>(&mut connection, "CB.DO fork SET {key}plain text").unwrap();
-        // It knows now that nobody listens.
+        // It knows now that nothing listens.
         change(&mut connection, 0, 0);
         let replica = Server::start_bare(&SETTINGS);
         replicate(&replica, &primary);
@@ -396,13 +396,18 @@ fn a_call_at_the_birth_of_a_snapshots_process_is_sent_as_its_effect() {
     }
 }
 
-/// The node that gets the slot reads its stream as a replica does. On Valkey, INFO counts no replica then, and the
-/// snapshot's process has ended before the last call.
+/// The node that gets the slot reads its stream as a replica does. On Valkey, INFO counts no replica then. Here, the
+/// snapshot's process ends while the node is stopped, so that the rest of the stream is written without one.
 #[test]
 fn a_node_that_gets_slots_from_another_is_sent_effects() {
     needs!("slots that servers move by themselves, Redis 8.4 or Valkey 9");
-    let [source, target] = [(); 2].map(|()| server(&["--cluster-enabled", "yes"]));
+    let cluster = [&["--cluster-enabled", "yes", "--hz", "100"], debug_command()].concat();
+    let [source, target] = [(); 2].map(|()| server(&[&cluster[..], &["--loadmodule", callbacks::library()]].concat()));
     let (mut from, mut to) = (source.connect(), target.connect());
+    // The source begins a second after the snapshot's process, in which the target is stopped.
+    run::<()>(&mut from, "CB.DO fork DEBUG SLEEP 1").unwrap();
+    let mut probe = source.connect();
+    probe.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     add_slots(&mut from, 0..SLOTS);
     run::<()>(&mut to, &format!("CLUSTER MEET 127.0.0.1 {}", source.port)).unwrap();
     wait_until("a cluster", || is_ok(&source) && is_ok(&target));
@@ -432,6 +437,11 @@ fn a_node_that_gets_slots_from_another_is_sent_effects() {
                 let migrate = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {id}");
                 run::<Value>(&mut from, &migrate).unwrap();
             }
+            wait_until("the snapshot's process", || run::<()>(&mut probe, "PING").is_err());
+            signal(&target, "STOP");
+            run::<()>(&mut from, "PING").unwrap();
+            sleep(Duration::from_millis(300));
+            signal(&target, "CONT");
             wait_until("the slot has moved", || {
                 run::<Vec<String>>(&mut to, &format!("CLUSTER GETKEYSINSLOT {slot} 9"))
                     .is_ok_and(|keys| !keys.is_empty())

@@ -1,5 +1,5 @@
-//! CL.LOOK and CL.PLOOK tell what CL.THROTTLE would decide, and write nothing, in every sense that a server knows: wherever
-//! GET is answered, they are.
+//! CL.LOOK and CL.PLOOK tell what CL.THROTTLE would decide, and write nothing, in every sense that a server knows:
+//! wherever GET is answered, they are.
 
 use std::fs;
 use std::time::Duration;
@@ -191,7 +191,7 @@ fn its_key_spec_says_that_the_key_is_only_read() {
 
 /// As for GET: `%R~` is enough for a key, where the server knows such permissions.
 #[test]
-fn a_user_who_may_only_read_may_look_and_nobody_else() {
+fn a_user_needs_the_command_and_may_only_read_the_key() {
     let server = Server::start();
     limiter(&mut server.connect());
     let categories = has_acl_categories();
@@ -489,7 +489,7 @@ fn it_wakes_no_other_module() {
     }
 }
 
-/// On the primary, a key that has expired is deleted by whoever reads it, as by GET.
+/// On the primary, a look deletes a key that has expired, as GET does.
 #[test]
 fn a_key_that_expires_may_be_there_again_before_the_look_ends() {
     let (server, mut connection) = callbacks::start(&[]);

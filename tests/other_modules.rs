@@ -134,8 +134,8 @@ fn a_key_that_expires_may_be_there_again_while_other_keys_come() {
     }
 }
 
-/// The server keeps a key that has expired while clients are paused, and says that it is not there. Redis 7.0 to 8.6 and
-/// Valkey 8.0 end when SET is called on such a key.
+/// The server keeps a key that has expired while clients are paused, and says that it is not there. Redis 7.0 to 8.6
+/// and Valkey 8.0 end when SET is called on such a key.
 #[test]
 fn a_key_that_has_expired_while_clients_are_paused_is_written_whole() {
     let (server, mut connection) = start(&[]);
@@ -182,7 +182,7 @@ fn a_key_that_has_expired_while_clients_are_paused_is_written_whole() {
 }
 
 #[test]
-fn whoever_is_told_of_a_call_may_delete_or_rewrite_its_keys() {
+fn a_callback_on_a_call_may_delete_or_rewrite_its_keys() {
     let (server, mut connection) = start(&["--notify-keyspace-events", "Ed"]);
     for event in ["cl.throttle", "cl.limited"] {
         for harm in HARM {
@@ -217,7 +217,7 @@ fn whoever_is_told_of_a_call_may_delete_or_rewrite_its_keys() {
 /// `new` comes from within the call that makes the key a string. A callback that deletes the key
 /// there ends every server, and on Redis 8 one that rewrites it, as they do at the server's own `SET key value PX 1000`.
 #[test]
-fn whoever_is_told_of_a_new_key_may_let_it_expire() {
+fn a_callback_on_a_new_key_may_set_its_expiry() {
     needs!("an event for a new key, Redis 7");
     let (server, mut connection) = start(&[]);
     // Not at once, however slow the server: that would be DEL.

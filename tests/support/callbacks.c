@@ -19,6 +19,8 @@
 #define WRITE 3
 // All but "loaded" (1 << 12), which is no time to run commands.
 #define EVENTS (0x7ffc & ~(1 << 12))
+// VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION.
+#define MOVES_SLOTS (1 << 5)
 // RedisModuleEvent_ForkChild and its first kind.
 #define FORK_CHILD 13
 #define BORN 0
@@ -181,6 +183,9 @@ int RedisModule_OnLoad(context *ctx, string **argv, int argc) {
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
         if (get_api(functions[i].name, functions[i].function) != OK) return ERR;
     set_attributes(ctx, "callbacks", 1, 1);
+    // Valkey 9 moves no slots where a module does not say that it may.
+    void (*set_options)(context *, int);
+    if (get_api("ValkeyModule_SetModuleOptions", &set_options) == OK) set_options(ctx, MOVES_SLOTS);
     if (create_command(ctx, "cb.do", cb_do, "", 0, 0, 0) != OK ||
         create_command(ctx, "cb.count", cb_count, "", 0, 0, 0) != OK ||
         create_command(ctx, "cb.clear", cb_clear, "", 0, 0, 0) != OK ||
