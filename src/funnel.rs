@@ -11,7 +11,8 @@
 //!   in any case: the limiter is then in **debt**, and calls are limited until the debt is paid. A quantity of 0 takes
 //!   nothing, and a negative one gives tokens back.
 //! * **remaining**: the most tokens that a next call, right now, would be allowed.
-//! * **retry_after**: how long a limited caller has to wait until the same call is allowed, if nobody else takes tokens.
+//! * **retry_after**: how long a limited caller has to wait until the same call is allowed, if no other caller takes
+//!   tokens.
 //! * **reset_after**: how long until the limiter is full, so that the whole burst is there again.
 //!
 //! The whole state is one moment, the theoretical arrival time (TAT): when the limiter will be full again. A call of

@@ -8,7 +8,7 @@ fn charge(connection: &mut redis::Connection, arguments: &str) -> [i64; 5] {
 }
 
 #[test]
-fn within_the_room_it_is_cl_throttle() {
+fn a_charge_of_tokens_that_remain_replies_as_cl_throttle() {
     let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();
     for quantity in [3, 0, 8, 5] {
@@ -20,7 +20,7 @@ fn within_the_room_it_is_cl_throttle() {
 }
 
 #[test]
-fn beyond_the_room_it_is_a_debt_that_leaks() {
+fn a_charge_beyond_what_remains_is_a_debt_that_time_pays() {
     let (clock, server) = Clock::start(START);
     let mut connection = server.connect();
     assert_eq!(charge(&mut connection, "key 4 1 1 4"), [0, 5, 1, -1, 4]);
@@ -38,7 +38,7 @@ fn beyond_the_room_it_is_a_debt_that_leaks() {
 }
 
 #[test]
-fn what_was_charged_too_much_is_given_back() {
+fn a_charge_that_was_too_high_can_be_given_back() {
     let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();
     charge(&mut connection, "key 4 1 1 9");

@@ -22,7 +22,7 @@ fn the_replies_and_states_are_those_of_redis_cell() {
 }
 
 #[test]
-fn a_funnel_that_is_empty_again_has_no_key() {
+fn a_limiter_that_is_full_again_has_no_key() {
     let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();
     for quantity in [-5, -6, i64::MIN] {

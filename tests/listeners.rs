@@ -162,7 +162,7 @@ fn an_aborted_psync_does_not_corrupt_the_next_replica() {
 }
 
 #[test]
-fn a_replica_that_was_away_goes_on_or_begins_again() {
+fn a_replica_that_was_away_resumes_or_syncs_again() {
     let mut random = Random::new(3);
     // All that is written until the replica is back.
     let primary = server(&[&snapshots()[1][..], &["--repl-backlog-size", "100mb"]].concat());
@@ -510,7 +510,7 @@ fn turn_the_file_on_and_off(in_transaction: bool, seed: u64) {
 
 /// A save point goes by it.
 #[test]
-fn every_change_is_counted_whether_it_is_heard_or_not() {
+fn every_write_counts_for_save_points_with_and_without_a_replica() {
     let primary = server(&snapshots()[1]);
     let mut connection = primary.connect();
     let changes = |connection: &mut Connection| info(connection, "rdb_changes_since_last_save").parse::<i64>().unwrap();

@@ -25,7 +25,7 @@ fn the_server_lists_the_module_and_its_version() {
 }
 
 #[test]
-fn once_loaded_it_stays_and_says_what_to_do_instead() {
+fn an_unload_is_refused_and_the_log_says_what_to_do_instead() {
     let server = Server::start_with(module_command());
     let mut connection = server.connect();
     throttle(&mut connection, "key 4 1 60 2");
@@ -38,7 +38,7 @@ fn once_loaded_it_stays_and_says_what_to_do_instead() {
 
 /// Servers keep a pointer to each client's last command, and read it after an unload has freed it.
 #[test]
-fn an_attempt_to_unload_it_does_no_harm_to_clients_that_have_called_it() {
+fn a_refused_unload_does_no_harm_to_clients_that_have_called() {
     let server = Server::start_with(module_command());
     let (mut caller, mut other) = (server.connect(), server.connect());
     throttle(&mut caller, "key 4 1 60 2");
@@ -55,7 +55,7 @@ fn an_attempt_to_unload_it_does_no_harm_to_clients_that_have_called_it() {
 }
 
 #[test]
-fn it_stays_even_if_no_call_has_come_to_it() {
+fn the_module_stays_loaded_before_its_first_call() {
     let server = Server::start_with(module_command());
     let mut connection = server.connect();
     run::<()>(&mut connection, "MODULE UNLOAD redis-cell").unwrap_err();
@@ -67,7 +67,7 @@ fn it_stays_even_if_no_call_has_come_to_it() {
 
 /// A transaction is one moment for the server, which takes a load back in the moment of the load.
 #[test]
-fn it_stays_even_if_it_is_loaded_called_and_unloaded_in_one_moment() {
+fn the_module_stays_after_load_call_and_unload_in_one_transaction() {
     let server = Server::start_bare(module_command());
     let mut connection = server.connect();
     // By a script: a transaction takes no command that is not there yet.
@@ -82,7 +82,7 @@ fn it_stays_even_if_it_is_loaded_called_and_unloaded_in_one_moment() {
 
 /// No call has come to it, but a user's permissions may name its commands, and the server follows these names.
 #[test]
-fn it_stays_even_if_it_is_loaded_and_unloaded_in_one_moment() {
+fn the_module_stays_after_load_and_unload_in_one_transaction() {
     for between in ["PING", "ACL SETUSER q +cl.throttle", "ACL SETUSER q +@all -cl.mthrottle", "REFUSED"] {
         let server = Server::start_bare(module_command());
         let mut connection = server.connect();

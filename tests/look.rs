@@ -491,7 +491,7 @@ fn it_wakes_no_other_module() {
 
 /// On the primary, a look deletes a key that has expired, as GET does.
 #[test]
-fn a_key_that_expires_may_be_there_again_before_the_look_ends() {
+fn a_callback_may_remake_a_key_that_expires_under_a_look() {
     let (server, mut connection) = callbacks::start(&[]);
     for harm in callbacks::HARM {
         run::<()>(&mut connection, "FLUSHALL").unwrap();

@@ -175,7 +175,7 @@ fn many_groups_in_one_call() {
     assert!(reply[1..].iter().all(|group| *group == Value::Array([0, 5, 4, -1, 60].map(Value::Int).to_vec())));
 }
 
-/// Against a model that counts tokens: with a leak of one an hour, none comes back during the test.
+/// Against a model that counts tokens: at one token an hour, none comes back during the test.
 #[test]
 fn any_sequence_of_calls_is_all_or_nothing() {
     let server = Server::start();

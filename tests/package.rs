@@ -70,7 +70,7 @@ fn the_commands_of_the_containerfile_take_the_library_out_of_the_archive() {
     assert!(file.contains(&format!("CMD [\"--loadmodule\", \"{MODULES}/libredis_cell.so\"]")), "{file}");
     assert_answers(&["--loadmodule", library.to_str().unwrap()]);
 
-    // Alpine takes musl's archive, for which one of the same form stands in; and nobody takes one of another sum.
+    // Alpine takes musl's archive, for which one of the same form stands in; and one of another sum is refused.
     fs::write(alpine, "").unwrap();
     let name = format!("redis-cell-v{VERSION}-{}-unknown-linux-musl", std::env::consts::ARCH);
     let make =

@@ -39,7 +39,7 @@ fn with_appendfsync_always_no_acknowledged_call_is_lost_in_20_crashes() {
 
 /// At most its last second is lost, and what is there is one of the states that were.
 #[test]
-fn with_appendfsync_everysec_a_crash_leaves_states_that_were() {
+fn with_appendfsync_everysec_a_crash_leaves_a_state_that_the_server_really_had() {
     let mut server = Server::start_with(&[&AOF[..], &["--appendfsync", "everysec"]].concat());
     let ledgers = Ledger::open_some(&server, CLIENTS);
     for crash in 0..4 {

@@ -21,7 +21,7 @@ fn period_and_waits_are_in_milliseconds() {
 }
 
 #[test]
-fn a_period_below_a_second_limits_and_leaks() {
+fn a_period_below_a_second_limits_and_brings_tokens_back() {
     let (clock, server) = Clock::start(START);
     let mut connection = server.connect();
     assert_eq!(pthrottle(&mut connection, "key 0 1 250"), [0, 1, 0, -1, 250]);

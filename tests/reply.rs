@@ -83,7 +83,7 @@ fn a_million_a_second_keeps_its_key_and_limits() {
         assert_eq!((retry_after, reset_after), if limited == 1 { (1, 1) } else { (-1, 1) });
     }
 
-    // A larger burst outlasts the calls: 100,000 tokens leak in 100 ms, and the key lives exactly that long.
+    // A larger burst outlasts the calls: 100,000 tokens come back in 100 ms, and the key lives exactly that long.
     let (first, ttl, second): ([i64; 5], i64, [i64; 5]) = redis::pipe()
         .atomic()
         .add_command(command("CL.THROTTLE large 99999 1000000 1 100000"))
@@ -108,10 +108,10 @@ fn waiting_the_whole_seconds_of_retry_after_passes() {
 }
 
 #[test]
-fn over_time_a_funnel_lets_its_rate_through() {
+fn over_time_a_limiter_lets_its_rate_through() {
     let server = Server::start();
     let mut connection = server.connect();
-    // The textbook's funnel: 15 tokens, leaking one every two seconds.
+    // 15 tokens, of which one comes back every two seconds.
     let start = Instant::now();
     let allowed = (0..20).filter(|_| throttle(&mut connection, "textbook 14 1 2")[0] == 0).count();
     assert!(start.elapsed() < Duration::from_secs(2));

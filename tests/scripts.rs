@@ -252,7 +252,7 @@ fn scripts_setup_says_which_rust_is_needed_and_where_from() {
     }
 }
 
-/// Nobody here has a Mac: the scripts are only told that this is one, and find no more than bash, sed and the like.
+/// No Mac is at hand: the scripts are only told that this is one, and find no more than bash, sed and the like.
 #[test]
 fn on_a_mac_scripts_run_says_what_to_install_with_brew_and_loads_a_dylib() {
     let system = ["bash", "sed", "dirname", "mktemp", "rm", "sleep"];

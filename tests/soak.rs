@@ -174,7 +174,7 @@ fn fifty_clients_get_exactly_the_burst_and_the_rate_through_a_promotion() {
     }
 }
 
-/// A limiter that all clients share. It holds what leaks in five seconds: so it is never empty, and time lost, while the
+/// A limiter that all clients share. It holds what comes back in five seconds: so it is never full, and time lost, while the
 /// clients connect or the roles are swapped.
 struct Limiter {
     rate: i64,

@@ -32,7 +32,7 @@ fn a_debt_is_waited_out() {
 }
 
 #[test]
-fn what_it_took_may_be_given_back_by_the_others() {
+fn tokens_that_cl_take_took_can_be_given_back_by_the_others() {
     let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();
     take(&mut connection, "key 9 1 1 4");

@@ -19,7 +19,7 @@ fn state_written_by_redis_cell_goes_on_to_the_nanosecond_whatever_its_ttl() {
     let server = Server::start();
     let mut connection = server.connect();
     for spent in 1..5 {
-        // As it does there, in whole milliseconds, rounded down; and whatever else somebody has made of it.
+        // As it does there, in whole milliseconds, rounded down; and whatever else another program has made of it.
         let left = spent * 60_000;
         for given in [format!("PX {left}"), format!("PX {}", 2 * left), String::new()] {
             let tat = now() + spent * MINUTE + 123;
@@ -109,7 +109,7 @@ fn a_limiter_of_redis_rate_goes_on_where_it_was() {
 }
 
 #[test]
-fn attempts_to_unload_it_under_load_are_refused_and_never_miscount() {
+fn unloads_under_load_are_refused_and_no_call_is_miscounted() {
     let server = Server::start_with(module_command());
     let limit = 50_000;
     let let_through = AtomicI64::new(0);

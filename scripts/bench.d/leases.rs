@@ -16,7 +16,7 @@
     reason = "a measurement fails by panicking"
 )]
 
-#[allow(dead_code, reason = "main is for whoever copies the file")]
+#[allow(dead_code, reason = "main is for the reader who copies the file")]
 #[path = "../../tests/clients/lease.rs"]
 mod lease;
 

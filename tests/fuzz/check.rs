@@ -145,7 +145,7 @@ impl Input<'_> {
 
 #[cfg(test)]
 #[test]
-fn what_the_fuzzer_has_found_holds() {
+fn the_rule_holds_on_the_corpus_of_the_fuzzer() {
     let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fuzz/corpus/core");
     let inputs: Vec<_> = std::fs::read_dir(corpus).unwrap().collect();
     assert!(inputs.len() > 50, "only {} inputs", inputs.len());

@@ -8,7 +8,7 @@ use super::{Server, run};
 
 pub const SLOTS: usize = 16_384;
 
-/// Gives them to the node, while nobody has them.
+/// Gives them to the node, while no node has them.
 pub fn add_slots(node: &mut Connection, slots: Range<usize>) {
     redis::cmd("CLUSTER").arg("ADDSLOTS").arg(slots.collect::<Vec<_>>()).exec(node).unwrap();
 }

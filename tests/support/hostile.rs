@@ -153,7 +153,7 @@ impl Hostile {
         }
     }
 
-    /// What somebody else does to a key.
+    /// What another client does to a key.
     pub fn change(&mut self, key: &[u8]) -> Command {
         let value = self.value();
         let other = self.key();

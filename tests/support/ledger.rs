@@ -7,7 +7,7 @@ use redis::{ConnectionLike, RedisResult};
 use super::expected::expiry;
 use super::{Server, Snapshot, run, throttle};
 
-/// One token a minute: none that leaks during a test makes up for one that was taken.
+/// One token a minute: none that comes back during a test makes up for one that was taken.
 const FUNNEL: &str = "1000000 1 60";
 const INCREMENT: i64 = 60_000_000_000;
 
