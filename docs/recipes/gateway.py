@@ -28,10 +28,10 @@ class Gateway:
         """Holds a place and has taken the estimate. What the answer used is set as `used` by the caller."""
         # The hash tag in braces keeps the keys on one node of a cluster.
         key, name = f"gate:{{{user}}}", secrets.token_hex(8)
-        full, _, _, retry_after = self.client.fcall(
+        no_place, _, _, retry_after = self.client.fcall(
             "in_flight_acquire", 1, f"{key}:calls", self.IN_FLIGHT, self.LEASE, name
         )
-        if full:
+        if no_place:
             raise Refused(-(-retry_after // 1000))
         try:
             limits = [f"{key}:requests", *self.REQUESTS, 1, f"{key}:tokens", *self.TOKENS, estimate]
