@@ -356,7 +356,7 @@ fn a_gateway_admits_by_calls_in_flight_and_by_tokens_and_leaves_no_place_taken()
     load_function(&mut connection, &read("in_flight.lua")).unwrap();
     // 16,000 of 20,000 are used: 4,000 more are back after 12 s.
     let expected = "\
-        two at once, wait at most 60 s\n\
+        two in flight, wait at most 60 s\n\
         over budget, wait 12 s\n\
         a place is free, and so are 4,000 tokens\n";
     assert_eq!(output("gateway.py", &server), expected);

@@ -1,4 +1,4 @@
-"""A gateway's whole admission: so many calls at once, and so many requests and tokens a minute.
+"""A gateway's whole admission: so many calls in flight, and so many requests and tokens a minute.
 
 As a program: [REDIS_PORT=6379] python3 gateway.py
 """
@@ -15,8 +15,8 @@ class Refused(Exception):
 
 
 class Gateway:
-    # At once, and the longest that a call to the model may take, in milliseconds.
-    AT_ONCE, LEASE = 2, 60_000
+    # In flight, and the longest that a call to the model may take, in milliseconds.
+    IN_FLIGHT, LEASE = 2, 60_000
     # max_burst, count, period.
     REQUESTS, TOKENS = (59, 60, 60), (19_999, 20_000, 60)
 
@@ -28,10 +28,10 @@ class Gateway:
         """Holds a place and has taken the estimate. What the answer used is set as `used` by the caller."""
         # The hash tag in braces keeps the keys on one node of a cluster.
         key, name = f"gate:{{{user}}}", secrets.token_hex(8)
-        full, _, _, retry_after = self.client.fcall(
-            "in_flight_acquire", 1, f"{key}:calls", self.AT_ONCE, self.LEASE, name
+        no_place, _, _, retry_after = self.client.fcall(
+            "in_flight_acquire", 1, f"{key}:calls", self.IN_FLIGHT, self.LEASE, name
         )
-        if full:
+        if no_place:
             raise Refused(-(-retry_after // 1000))
         try:
             limits = [f"{key}:requests", *self.REQUESTS, 1, f"{key}:tokens", *self.TOKENS, estimate]
@@ -61,7 +61,7 @@ if __name__ == "__main__":
             with gateway.admitted("alice", 1):
                 print("never")
         except Refused as error:
-            print("two at once, wait at most", error, "s")
+            print("two in flight, wait at most", error, "s")
         first.used, second.used = 9_000, 7_000
     try:
         with gateway.admitted("alice", 8_000):

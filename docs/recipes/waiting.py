@@ -10,7 +10,7 @@ import redis
 
 
 class TooLong(Exception):
-    """The wait would be longer than the caller bears. Has the milliseconds after which it no longer is."""
+    """The wait would be longer than the caller allows. Has the milliseconds after which it no longer is."""
 
 
 class Queue:
