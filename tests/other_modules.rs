@@ -181,6 +181,25 @@ fn a_key_that_has_expired_while_clients_are_paused_is_written_whole() {
     }
 }
 
+/// The module deletes a key that has expired before it makes a new one in its place. What another module writes in its
+/// handler of that deletion reaches the replica as well.
+#[test]
+fn a_write_of_a_callback_on_an_expired_key_under_a_pause_is_replicated() {
+    let (server, mut connection) = start(&[]);
+    let replica = Server::start_bare(&[]);
+    replicate(&replica, &server);
+    run::<()>(&mut connection, "CB.DO del !INCR seen").unwrap();
+    run::<Value>(&mut connection, "CL.PTHROTTLE k1 0 1 1").unwrap();
+    sleep(Duration::from_millis(3));
+    let mut transaction = redis::pipe();
+    transaction.atomic().add_command(command("CLIENT PAUSE 60000 WRITE")).ignore();
+    transaction.add_command(command("CL.CHARGE k1 5 1 60 3"));
+    transaction.query::<Value>(&mut connection).unwrap();
+    run::<()>(&mut connection, "CLIENT UNPAUSE").unwrap();
+    assert_same(&replica, &server, "seen");
+    assert_same(&replica, &server, "k1");
+}
+
 #[test]
 fn a_callback_on_a_call_may_delete_or_rewrite_its_keys() {
     let (server, mut connection) = start(&["--notify-keyspace-events", "Ed"]);

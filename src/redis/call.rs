@@ -238,13 +238,14 @@ impl WritableKey<'_> {
     }
 
     /// While writes are paused, a server opens a key that has expired as if there were none, but keeps it, and ends when a
-    /// new key is made in its place. DEL takes it away.
+    /// new key is made in its place. DEL takes it away, and is replicated (`!`), as is what another module writes in its
+    /// handler of the deletion. The handle is of no key meanwhile, so that the handler may do anything to the key.
     #[inline(always)]
     fn delete_what_a_pause_keeps(&self) {
         // SAFETY: context and name are live, and the reply is freed.
         unsafe {
             if api!(RedisModule_AvoidReplicaTraffic)() != 0 {
-                let reply = api!(RedisModule_Call)(self.context.0, c"DEL".as_ptr(), c"s".as_ptr(), self.name.0);
+                let reply = api!(RedisModule_Call)(self.context.0, c"DEL".as_ptr(), c"!s".as_ptr(), self.name.0);
                 api!(RedisModule_FreeCallReply)(reply);
             }
         }

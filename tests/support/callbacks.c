@@ -4,7 +4,8 @@
 //
 // Arguments at load are a command that it runs at once.
 //
-// CB.DO event word...  on this event, run this command, in which % stands for the event's key
+// CB.DO event word...  on this event, run this command, in which % stands for the event's key; a ! before the command's
+//                      name has it replicated
 // CB.COUNT event       how often it has happened since CB.CLEAR
 // CB.CLEAR             no commands, no counts
 // CB.DELETE key        DEL through an open key, as modules do it
@@ -90,7 +91,9 @@ static void run_rules(context *ctx, const char *event, string *name, const char 
             const char *word = rules[i].words[j];
             words[j] = strcmp(word, "%") ? create_string(NULL, word, strlen(word)) : name;
         }
-        reply *answer = call(ctx, rules[i].words[0], format, words + 1, (size_t)(count - 1));
+        const char *command = rules[i].words[0];
+        int replicated = command[0] == '!';
+        reply *answer = call(ctx, command + replicated, replicated ? "!v" : format, words + 1, (size_t)(count - 1));
         if (answer) free_reply(answer);
         for (int j = 1; j < count; j++)
             if (words[j] != name) free_string(NULL, words[j]);
