@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use crate::support::needs::{SCRIPTS_TEST, needs};
 use crate::support::pages::{blocks, dangling_links};
 use crate::support::programs::output_and_errors as output;
-use crate::support::{Server, throttle};
+use crate::support::{Server, cargo, throttle};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Where the library is told to be, and the package puts it.
@@ -210,7 +210,7 @@ fn linked_crates() -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let target = root.join("target/memcheck");
     output(
-        Command::new(env!("CARGO"))
+        cargo()
             .args(["build", "--release", "--locked", "--quiet"])
             .current_dir(root)
             .env("CARGO_TARGET_DIR", &target)

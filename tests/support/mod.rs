@@ -325,6 +325,11 @@ pub fn executable() -> PathBuf {
     std::env::var_os("SERVER").map_or_else(|| "redis-server".into(), PathBuf::from)
 }
 
+/// The cargo that runs the tests, or, where they run without one, that of the toolchain which is in use here.
+pub fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
+}
+
 /// The module as users get it, built when the first test asks for it, so that it is never an old one; or `MODULE`.
 pub fn module() -> PathBuf {
     if let Some(module) = std::env::var_os("MODULE") {
@@ -335,7 +340,7 @@ pub fn module() -> PathBuf {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let build = ["build", "--release", "--locked", "--quiet"];
         // What is wrong, cargo prints: once, as only the first test builds.
-        let build = Command::new(env!("CARGO")).args(build).current_dir(root).status();
+        let build = cargo().args(build).current_dir(root).status();
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
         build.unwrap().success().then(|| target.join("release/libredis_cell.so"))
     });
