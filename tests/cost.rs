@@ -107,24 +107,24 @@ fn a_call_costs_little_more_than_a_set() {
     assert!(broken.is_empty(), "a change has made calls dearer:\n{}", broken.join("\n"));
 }
 
-/// A native string of 19 bytes that is not an integer takes as much. What the server then gives to a string that is
-/// rewritten in place depends on the server: nothing, or its header of 16 bytes.
+/// A native string of 19 bytes that is not an integer, and on some servers its header of 16 bytes: that is its final form,
+/// which no later call changes.
 #[test]
-fn a_new_key_is_as_small_as_a_string_and_a_rewritten_one_hardly_larger() {
+fn a_key_is_hardly_larger_than_a_string_from_its_first_call_on() {
     let server = Server::start();
     let mut connection = server.connect();
     let mut bytes = |name: &str| -> i64 { run(&mut connection, &format!("MEMORY USAGE {name}:0000000")).unwrap() };
     let mut calls = server.connect();
     run::<()>(&mut calls, "SET plain:0000000 180000000000000000x PX 1000000").unwrap();
     let plain = bytes("plain");
-    run::<Value>(&mut calls, "CL.THROTTLE fresh:0000000 15 30 60").unwrap();
     // libc's malloc, which is in the tests' Redis 6.2, gives 16 bytes more than are asked for, or not, by chance.
     let chance = if info(&mut calls, "mem_allocator") == "libc" { 16 } else { 0 };
-    let fresh = bytes("fresh");
-    assert!((plain - chance..=plain + chance).contains(&fresh), "{fresh} bytes, a plain one {plain}");
-    run::<Value>(&mut calls, "CL.THROTTLE fresh:0000000 15 30 60").unwrap();
-    let rewritten = bytes("fresh");
-    assert!(rewritten <= plain + 16 + chance, "{rewritten} bytes, was {plain}");
+    for call in 1..=3 {
+        run::<Value>(&mut calls, "CL.THROTTLE fresh:0000000 15 30 60").unwrap();
+        let fresh = bytes("fresh");
+        let expected = plain - chance..=plain + 16 + chance;
+        assert!(expected.contains(&fresh), "{fresh} bytes after call {call}, a plain string takes {plain}");
+    }
 }
 
 /// By its head, a table's rows, whose figures are those of a run of `scripts/bench`.
