@@ -1,7 +1,7 @@
 //! Whole numbers as decimal text, the long ones eight digits at a time: a call reads and writes some sixty digits.
 //!
-//! By hand, as a plain loop costs a call 0.02 of the server's `SET … PX` more, and a crate of the same speed (itoa) leaves
-//! a place in the library that can panic.
+//! By hand, as a plain loop costs a call 0.02 of the server's `SET … PX` more, and a crate of the same speed (itoa)
+//! leaves a place in the library that can panic.
 
 use std::num::NonZero;
 

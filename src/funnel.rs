@@ -5,8 +5,8 @@
 //!
 //! * **burst**: what a full limiter gives at once. `limit` is `max_burst + 1` tokens: the one that every caller expects
 //!   to get, and `max_burst` more at the same moment.
-//! * **rate**: `count` tokens per `period`, the pace at which they come back. 30 per 60 s is one token every 2 s, not 30
-//!   at the end of each minute.
+//! * **rate**: `count` tokens per `period`, the pace at which they come back. 30 per 60 s is one token every 2 s, not
+//!   30 at the end of each minute.
 //! * **quantity**: the tokens that one call asks for. A call takes all of them or none, or as many as there are, or all
 //!   in any case: the limiter is then in **debt**, and calls are limited until the debt is paid. A quantity of 0 takes
 //!   nothing, and a negative one gives tokens back.
@@ -16,8 +16,8 @@
 //! * **reset_after**: how long until the limiter is full, so that the whole burst is there again.
 //!
 //! The whole state is one moment, the theoretical arrival time (TAT): when the limiter will be full again. A call of
-//! `quantity` tokens moves it by the time in which so many come back, the `increment`. The call is allowed if that leaves
-//! the TAT no further ahead than the time in which all tokens come back, the `tolerance`:
+//! `quantity` tokens moves it by the time in which so many come back, the `increment`. The call is allowed if that
+//! leaves the TAT no further ahead than the time in which all tokens come back, the `tolerance`:
 //!
 //! ```text
 //!         |<---------- tolerance --------->|
@@ -118,8 +118,8 @@ pub struct Verdict {
     pub limit: u64,
     /// Tokens that a next call would be allowed now: 0 to `limit`.
     pub remaining: u64,
-    /// How long to wait: until the call is allowed, until its debt is paid, or until one more token is there. None if all
-    /// was granted, or if it never can be.
+    /// How long to wait: until the call is allowed, until its debt is paid, or until one more token is there. None if
+    /// all was granted, or if it never can be.
     pub retry_after: Option<Span>,
     /// How long until the limiter is full.
     pub reset_after: Span,
@@ -179,8 +179,8 @@ impl Unit {
 impl Quota {
     /// The quota at `now`.
     ///
-    /// Errors: `TooFast` if that is more than one token per nanosecond; `TooLarge` if a limiter that is emptied now would
-    /// not be full again by the year 2262.
+    /// Errors: `TooFast` if that is more than one token per nanosecond; `TooLarge` if a limiter that is emptied now
+    /// would not be full again by the year 2262.
     #[inline(always)]
     pub fn at(self, now: Moment) -> Result<Funnel, Error> {
         let Self { limit, count, .. } = self;
@@ -198,8 +198,8 @@ impl Quota {
 }
 
 impl Funnel {
-    /// Decides a call of `quantity` tokens on the stored `tat`; none stands for a full limiter. A negative quantity gives
-    /// tokens back, however the call takes.
+    /// Decides a call of `quantity` tokens on the stored `tat`; none stands for a full limiter. A negative quantity
+    /// gives tokens back, however the call takes.
     ///
     /// Errors: `DebtTooLong` if a debt could only be paid beyond the year 2262.
     #[inline(always)]
@@ -311,8 +311,8 @@ impl Funnel {
         }
     }
 
-    /// Never limited, and never makes more than a full limiter. What one call took and another gives back leaves the TAT
-    /// as it was, as both are rounded alike.
+    /// Never limited, and never makes more than a full limiter. What one call took and another gives back leaves the
+    /// TAT as it was, as both are rounded alike.
     #[cold]
     fn give_back(self, stored: bool, until_full: Span, quantity: u64) -> Verdict {
         let decrement = self.refill_time(quantity);

@@ -1,9 +1,9 @@
 //! `CL.THROTTLE` for Redis and Valkey: exact rate limiting by GCRA, as a module.
 //!
 //! This is the table of contents: the module's name and its commands. One call reads from top to bottom in
-//! `throttle.rs`, in `look.rs` if it takes nothing, or in `mthrottle.rs` for several limiters at once. What they share is
-//! in `limit.rs`. A call decides by `funnel.rs`, keeps its state by `state.rs` and fails by `error.rs`. `redis/` stands
-//! between them and the server.
+//! `throttle.rs`, in `look.rs` if it takes nothing, or in `mthrottle.rs` for several limiters at once. What they share
+//! is in `limit.rs`. A call decides by `funnel.rs`, keeps its state by `state.rs` and fails by `error.rs`. `redis/`
+//! stands between them and the server.
 //!
 //! What a call runs through is `inline(always)`. By itself the compiler inlines no function of this size with several
 //! callers, and each call would cost some 150 instructions more: 5% of a limited one.
@@ -40,7 +40,8 @@ module!(MODULE);
 
 /// A command: its name and the version that brought it; whether it writes; what it calls; its arguments; what it does.
 macro_rules! command {
-    ($name:literal $since:literal $access:ident $call:ident($($how:ident),*) [$($argument:expr),*] $summary:literal) => {
+    ($name:literal $since:literal $access:ident $call:ident($($how:ident),*)
+        [$($argument:expr),*] $summary:literal) => {
         Command {
             name: $name,
             since: $since,

@@ -9,8 +9,9 @@ use crate::state;
 
 /// `CL.LOOK key max_burst count period [quantity]`, or by its unit `CL.PLOOK`
 ///
-/// Replies as `CL.THROTTLE` of that quantity would decide now, but takes nothing: 0 if it would be allowed or 1 if limited;
-/// the limit; the tokens that remain now; the time to wait, or -1; the time until the limiter is full as it is.
+/// Replies as `CL.THROTTLE` of that quantity would decide now, but takes nothing: 0 if it would be allowed or 1 if
+/// limited; the limit; the tokens that remain now; the time to wait, or -1; the time until the limiter is full as it
+/// is.
 #[inline(always)]
 pub fn look(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
     let request = Request::of_one(arguments, Taking::Nothing, unit, Moment(now()))?;

@@ -31,8 +31,8 @@ pub fn mthrottle(context: &Context, arguments: &[Argument], unit: Unit) -> Resul
     })?;
     refuse_same_keys(&requests)?;
 
-    // Read every key before the first is written, and close each before the next is opened: opening a key may expire it,
-    // which may run another module's callback, which may delete the keys that are open.
+    // Read every key before the first is written, and close each before the next is opened: opening a key may expire
+    // it, which may run another module's callback, which may delete the keys that are open.
     let mut last = None;
     let mut decisions = in_groups(requests, |request| {
         drop(last.take());

@@ -36,7 +36,8 @@ pub fn read(key: &Key) -> Result<Option<Moment>, Error> {
     }
 }
 
-/// Stores a TAT and closes the key. The key expires when the TAT has passed: at the first whole millisecond not before it.
+/// Stores a TAT and closes the key. The key expires when the TAT has passed: at the first whole millisecond not before
+/// it.
 #[inline(always)]
 pub fn write(key: WritableKey, change: Change) {
     match change {

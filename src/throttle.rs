@@ -10,12 +10,12 @@ use crate::state;
 /// `CL.THROTTLE`, `CL.CHARGE`, `CL.TAKE key max_burst count period [quantity]`, by how they take, and by their unit
 /// `CL.PTHROTTLE`, `CL.PCHARGE`, `CL.PTAKE`
 ///
-/// Takes `quantity` tokens from the limiter at `key`, which holds `max_burst + 1` and gets `count` back every `period`. A
-/// quantity has to be given, but for `CL.THROTTLE`, where it is 1 without. A negative one gives tokens back.
+/// Takes `quantity` tokens from the limiter at `key`, which holds `max_burst + 1` and gets `count` back every `period`.
+/// A quantity has to be given, but for `CL.THROTTLE`, where it is 1 without. A negative one gives tokens back.
 ///
-/// Replies with five integers: 0 if allowed or 1 if limited (of `CL.TAKE`, the tokens taken); the tokens that the limiter
-/// holds when it is full; those that remain; the time to wait, or -1 if there is nothing to wait for; the time until the
-/// limiter is full. Times are rounded up.
+/// Replies with five integers: 0 if allowed or 1 if limited (of `CL.TAKE`, the tokens taken); the tokens that the
+/// limiter holds when it is full; those that remain; the time to wait, or -1 if there is nothing to wait for; the time
+/// until the limiter is full. Times are rounded up.
 #[inline(always)]
 pub fn throttle(
     context: &Context,

@@ -1,5 +1,5 @@
-//! The examples in tests/clients do what a user who copies them expects, with the client libraries of Debian 12 and with
-//! the newest of PyPI and npm, which tests/clients/requirements.txt and package.json name.
+//! The examples in tests/clients do what a user who copies them expects, with the client libraries of Debian 12 and
+//! with the newest of PyPI and npm, which tests/clients/requirements.txt and package.json name.
 //!
 //! A test whose language or library is missing is left out, and says so. scripts/test installs what is small, and sets
 //! `REQUIRE_ALL`: then such a test fails.

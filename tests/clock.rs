@@ -58,8 +58,8 @@ fn a_call_passes_from_its_nanosecond_on_and_not_before() {
             assert_eq!((early[0], early[3]), (1, 1), "1 ns before {call}");
             clock.set(now + wait);
             assert_eq!(throttle(&mut connection, &call)[0], 0, "{call}");
-            // Empty again, if what has come back is a whole number of nanoseconds; else by less than one, which is in the
-            // caller's favour, so that the next full funnel is filled afresh.
+            // Empty again, if what has come back is a whole number of nanoseconds; else by less than one, which is in
+            // the caller's favour, so that the next full funnel is filled afresh.
             now += 3 * tolerance.max(SECOND);
             clock.set(now);
             run::<()>(&mut connection, &format!("DEL {key}")).unwrap();
@@ -138,7 +138,8 @@ fn the_key_holds_the_tat_and_is_gone_after_its_millisecond_when_the_limiter_is_f
     let mut connection = server.connect();
     let day = 86_400 * SECOND;
     let mut now = START - START % day;
-    // One token comes back in two seconds, or in a nanosecond: such a key would be gone at once if it were rounded down.
+    // One token comes back in two seconds, or in a nanosecond: such a key would be gone at once if it were rounded
+    // down.
     for (funnel, increment) in [("0 1 2", 2 * SECOND), ("0 1000000000 1", 1)] {
         for past_the_millisecond in [0, 1, 2, 499_999, 500_000, 999_998, 999_999] {
             now += day;

@@ -1,8 +1,8 @@
 //! What a call costs.
 //!
-//! In time: the instructions that `scripts/bench` counts, in units of the server's own `SET key value PX ms`, within 5% of
-//! what was reached. Unlike seconds they are the same on every run, to one in a hundred: the server's hash tables are laid
-//! out by chance.
+//! In time: the instructions that `scripts/bench` counts, in units of the server's own `SET key value PX ms`, within 5%
+//! of what was reached. Unlike seconds they are the same on every run, to one in a hundred: the server's hash tables
+//! are laid out by chance.
 //!
 //! In memory: bytes of a key.
 //!
@@ -32,8 +32,8 @@ const CHECKS: [&str; 11] = [
     "CL.MTHROTTLE 4 limits allowed",
 ];
 
-/// What `scripts/bench` counts for each check: on a server that is alone, on one with an append-only file, and on one with
-/// a replica.
+/// What `scripts/bench` counts for each check: on a server that is alone, on one with an append-only file, and on one
+/// with a replica.
 #[derive(Clone, Copy)]
 enum Setting {
     Alone,
@@ -107,8 +107,8 @@ fn a_call_costs_little_more_than_a_set() {
     assert!(broken.is_empty(), "a change has made calls dearer:\n{}", broken.join("\n"));
 }
 
-/// At most a native string of 19 bytes that is not an integer, and a header of 16 bytes: that is its final form, which no
-/// later call changes.
+/// At most a native string of 19 bytes that is not an integer, and a header of 16 bytes: that is its final form, which
+/// no later call changes.
 #[test]
 fn a_key_is_hardly_larger_than_a_string_from_its_first_call_on() {
     let server = Server::start();

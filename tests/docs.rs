@@ -65,8 +65,8 @@ fn sessions_are_what_redis_cli_shows() {
     }
 }
 
-/// Without a language: a command's syntax; or a call and, after an arrow, its reply on a new key; or a call and below it
-/// an arrow to the name of each of its arguments, the last one first.
+/// Without a language: a command's syntax; or a call and, after an arrow, its reply on a new key; or a call and below
+/// it an arrow to the name of each of its arguments, the last one first.
 #[test]
 fn commands_are_known_and_calls_are_explained_where_they_stand() {
     let server = Server::start();

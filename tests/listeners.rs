@@ -1,5 +1,6 @@
-//! Where nothing listens, no SET is built for a write. A replica or a file that comes, whenever, misses no write and gets
-//! no call: replicas and files that come and go under load hold what the primary holds, to the byte and the millisecond.
+//! Where nothing listens, no SET is built for a write. A replica or a file that comes, whenever, misses no write and
+//! gets no call: replicas and files that come and go under load hold what the primary holds, to the byte and the
+//! millisecond.
 //!
 //! The servers' cron ticks once a second here, so that nothing is put right by it before it can be seen.
 

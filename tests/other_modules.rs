@@ -1,5 +1,5 @@
-//! Other modules run code of their own when a key expires and when something is announced: whatever they do to the keys of
-//! a call, the server stays up, and the reply is what the rule says of what each key held when it was read.
+//! Other modules run code of their own when a key expires and when something is announced: whatever they do to the keys
+//! of a call, the server stays up, and the reply is what the rule says of what each key held when it was read.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use crate::support::needs::needs;
 use crate::support::replication::{catch_up, replicate};
 use crate::support::{Server, command, run, snapshot, throttle};
 
-/// Nothing but a limiter, and a key that has expired: when the server finds out, another module does this to the limiter.
+/// Nothing but a limiter, and a key that has expired: when the server finds out, another module does this to the
+/// limiter.
 fn limiter_and_expired_key(connection: &mut Connection, harm: &str) {
     run::<()>(connection, "FLUSHALL").unwrap();
     run::<()>(connection, "CB.CLEAR").unwrap();
@@ -233,10 +234,10 @@ fn a_callback_on_a_call_may_delete_or_rewrite_its_keys() {
     }
 }
 
-/// The server sends `new` while it makes the key. A callback that deletes the key there ends every server, and on Redis 8
-/// one that rewrites it, as at the server's own `SET key value PX 1000`. Redis 8.2 and newer also read the value of the
-/// key after the callbacks, though a new expiry has moved it: there, this callback ends the server at LPUSH, HSET, SADD and
-/// ZADD, at a SET of 45 bytes, and at a call of the module.
+/// The server sends `new` while it makes the key. A callback that deletes the key there ends every server, and on Redis
+/// 8 one that rewrites it, as at the server's own `SET key value PX 1000`. Redis 8.2 and newer also read the value of
+/// the key after the callbacks, though a new expiry has moved it: there, this callback ends the server at LPUSH, HSET,
+/// SADD and ZADD, at a SET of 45 bytes, and at a call of the module.
 #[test]
 fn a_callback_on_a_new_key_may_set_its_expiry() {
     needs!("a new event whose handlers may set an expiry, not Redis 6.2 or 8.2 and newer");

@@ -204,8 +204,8 @@ fn targets_that_cannot_be_made_are_named_and_the_others_are_made() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// The crates with code or data in the library, by the names and the lines of a build that keeps them, as scripts/memcheck
-/// makes it.
+/// The crates with code or data in the library, by the names and the lines of a build that keeps them, as
+/// scripts/memcheck makes it.
 fn linked_crates() -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let target = root.join("target/memcheck");

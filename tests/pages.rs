@@ -1,5 +1,5 @@
-//! The pages themselves, which no server is needed for: every block of code is one that a test runs, or is word for word
-//! a file that the tests run; every link leads somewhere; nothing is said twice. Costs are cost.rs's.
+//! The pages themselves, which no server is needed for: every block of code is one that a test runs, or is word for
+//! word a file that the tests run; every link leads somewhere; nothing is said twice. Costs are cost.rs's.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -117,7 +117,8 @@ fn over_time_a_limiter_lets_its_rate_through() {
     assert!(start.elapsed() < Duration::from_secs(2));
     assert_eq!(allowed, 15);
 
-    // 100 at once and then one every 10 ms, as many as are asked for: a second's burst outlasts a busy machine's pauses.
+    // 100 at once and then one every 10 ms, as many as are asked for: a second's burst outlasts a busy machine's
+    // pauses.
     let before_first = Instant::now();
     assert_eq!(throttle(&mut connection, "steady 99 100 1 100")[0], 0);
     let after_first = Instant::now();

@@ -1,7 +1,8 @@
 //! 50 clients at once: the server's memory and its time per call stay as they were, and a limiter lets through exactly
 //! its burst and its rate.
 //!
-//! `SOAK_SECONDS` and `FAIRNESS_SECONDS` (for each rate) make the runs longer, `SLOWLOG_MICROSECONDS` the soak stricter.
+//! `SOAK_SECONDS` and `FAIRNESS_SECONDS` (for each rate) make the runs longer, `SLOWLOG_MICROSECONDS` the soak
+//! stricter.
 
 use std::fs;
 use std::thread::sleep;
@@ -174,8 +175,8 @@ fn fifty_clients_get_exactly_the_burst_and_the_rate_through_a_promotion() {
     }
 }
 
-/// A limiter that all clients share. It holds what comes back in five seconds: so it is never full, and time lost, while the
-/// clients connect or the roles are swapped.
+/// A limiter that all clients share. It holds what comes back in five seconds: so it is never full, and time lost,
+/// while the clients connect or the roles are swapped.
 struct Limiter {
     rate: i64,
     limit: i64,

@@ -69,8 +69,8 @@ fn valid_quota() -> impl Strategy<Value = (Quota, u64)> {
     })
 }
 
-/// One step of a history: how the time moves, and how many tokens are asked for. Both as parts of what the limiter holds,
-/// so that limiters of short and long periods alike come to be full, half full and empty.
+/// One step of a history: how the time moves, and how many tokens are asked for. Both as parts of what the limiter
+/// holds, so that limiters of short and long periods alike come to be full, half full and empty.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     pause: Pause,
@@ -241,7 +241,8 @@ proptest! {
 
     #[test]
     fn a_quota_is_refused_exactly_where_its_numbers_do_not_fit(quota in quota(), now in magnitude(0)) {
-        prop_assert_eq!(quota.at(Moment(now)).map(|_| ()), asked(quota, now, Taking::AllOrNone, 0).limiter().map_err(refused));
+        let stated = asked(quota, now, Taking::AllOrNone, 0).limiter().map_err(refused);
+        prop_assert_eq!(quota.at(Moment(now)).map(|_| ()), stated);
     }
 
     #[test]
@@ -330,7 +331,8 @@ proptest! {
                 tokens += i128::from(taken[last].quantity);
                 let span = i128::from(taken[last].now - taken[first].now);
                 let calls = (last - first + 1) as i128;
-                // Tokens beyond the burst, at their rate, take no longer than that. What does not fit would be too long.
+                // Tokens beyond the burst, at their rate, take no longer than that. What does not fit would be too
+                // long.
                 let beyond = (tokens - stated.limit()).max(0).checked_mul(stated.period);
                 let most = (span + calls).checked_mul(stated.count);
                 prop_assert!(beyond.unwrap() <= most.unwrap(), "{} in {} ns", tokens, span);

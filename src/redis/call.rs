@@ -48,8 +48,8 @@ pub fn now() -> u64 {
 }
 
 impl Context {
-    /// Opens the key `name` for reading and writing, whether it exists or not. None if the server does not let the key be
-    /// written now, as a Valkey that saves without a fork may do.
+    /// Opens the key `name` for reading and writing, whether it exists or not. None if the server does not let the key
+    /// be written now, as a Valkey that saves without a fork may do.
     #[inline(always)]
     pub fn open_key<'a>(&'a self, name: &'a Argument) -> Option<WritableKey<'a>> {
         // SAFETY: context and name are live, as their borrows show.
@@ -90,8 +90,8 @@ impl Context {
         unsafe { api!(RedisModule_ReplyWithLongLong)(self.0, integer) };
     }
 
-    /// Sends a keyspace notification about `key` to other modules and to clients, where `notify-keyspace-events` has the
-    /// class `d`. Close every key first: the notification may run another module's callback, which may delete it.
+    /// Sends a keyspace notification about `key` to other modules and to clients, where `notify-keyspace-events` has
+    /// the class `d`. Close every key first: the notification may run another module's callback, which may delete it.
     pub fn notify(&self, event: &CStr, key: &Argument) {
         // SAFETY: context and key are live, and the server copies the event's name.
         unsafe {
@@ -237,9 +237,10 @@ impl WritableKey<'_> {
         }
     }
 
-    /// While writes are paused, a server opens a key that has expired as if there were none, but keeps it, and ends when a
-    /// new key is made in its place. DEL takes it away, and is replicated (`!`), as is what another module writes in its
-    /// handler of the deletion. The handle is of no key meanwhile, so that the handler may do anything to the key.
+    /// While writes are paused, a server opens a key that has expired as if there were none, but keeps it, and ends
+    /// when a new key is made in its place. DEL takes it away, and is replicated (`!`), as is what another module
+    /// writes in its handler of the deletion. The handle is of no key meanwhile, so that the handler may do anything to
+    /// the key.
     #[inline(always)]
     fn delete_what_a_pause_keeps(&self) {
         // SAFETY: context and name are live, and the reply is freed.

@@ -1,26 +1,27 @@
-//! Whether anything listens to writes: an append-only file, a replica, or a replica that may come back for what it missed.
+//! Whether anything listens to writes: an append-only file, a replica, or a replica that may come back for what it
+//! missed.
 //!
-//! Usually nothing does, and then a server from Redis 7 on drops at once what it is asked to replicate. Building the SET
-//! anyway would cost 40% of a call. Redis 6.2 keeps what it is asked to replicate to the end of the call, when a replica
-//! may have come: there, every write is replicated.
+//! Usually nothing does, and then a server from Redis 7 on drops at once what it is asked to replicate. Building the
+//! SET anyway would cost 40% of a call. Redis 6.2 keeps what it is asked to replicate to the end of the call, when a
+//! replica may have come: there, every write is replicated.
 //!
 //! Asked at every call: append-only file, cluster mode, in which slots may move, and child processes. Replicas and the
-//! backlog that is kept for them are asked for once, and again after each event by which they may have come. Why that is
-//! soon enough:
+//! backlog that is kept for them are asked for once, and again after each event by which they may have come. Why that
+//! is soon enough:
 //!
 //! * A backlog begins with a replica's SYNC, and under a new replication ID, so that no replica can ask for anything
-//!   earlier. Writes before the fork are in the snapshot; the replica reads the backlog from the fork's offset on. The fork
-//!   is an event. Another module's handler of that event may call before this module's handler: by then, the server
-//!   already tells of the child process.
+//!   earlier. Writes before the fork are in the snapshot; the replica reads the backlog from the fork's offset on. The
+//!   fork is an event. Another module's handler of that event may call before this module's handler: by then, the
+//!   server already tells of the child process.
 //! * The backlog of a server that follows another one goes on under the old replication ID when the server is promoted.
 //!   The backlog of a server that has saved it goes on when the file is loaded. Both are events.
-//! * A client may ask to go on with a replication ID and an offset that it has from INFO alone. When it is online, that is
-//!   an event.
-//! * The cron's tick, some ten times a second, is for the day on which the last backlog is given up, and for a case that
-//!   this list lacks.
+//! * A client may ask to go on with a replication ID and an offset that it has from INFO alone. When it is online, that
+//!   is an event.
+//! * The cron's tick, some ten times a second, is for the day on which the last backlog is given up, and for a case
+//!   that this list lacks.
 //!
-//! Every snapshot for a replica has a fork: a Valkey that can take one without asks each module for an option first, which
-//! this one does not set.
+//! Every snapshot for a replica has a fork: a Valkey that can take one without asks each module for an option first,
+//! which this one does not set.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 

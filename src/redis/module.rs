@@ -12,8 +12,8 @@ use super::command::Command;
 use super::{Context, ERR, OK, c_string, first_missing, listeners};
 
 const API_VERSION: c_int = 1;
-/// Of valkeymodule.h. Valkey 8.1 and newer then replicate SET and DEL without looking up whether there are such commands:
-/// this module has, when it was loaded.
+/// Of valkeymodule.h. Valkey 8.1 and newer then replicate SET and DEL without looking up whether there are such
+/// commands: this module has, when it was loaded.
 const VALKEYMODULE_OPTIONS_SKIP_COMMAND_VALIDATION: c_int = 1 << 4;
 /// Of valkeymodule.h. Without it, Valkey 9 refuses to move slots by itself (`CLUSTER MIGRATESLOTS`).
 const VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION: c_int = 1 << 5;
@@ -94,10 +94,10 @@ pub unsafe fn load(
     OK
 }
 
-/// Every server keeps a pointer to the last command of each client, and follows it after an unload has freed the command:
-/// on `CLIENT LIST`, on Redis 8 at the client's next call. So the module stays, unless the server takes a load back, as
-/// `MODULE LOADEX` does for settings that the module does not know: no client has called yet, and Redis 8 ends if that is
-/// refused. The server takes a load back before the command that loads has ended.
+/// Every server keeps a pointer to the last command of each client, and follows it after an unload has freed the
+/// command: on `CLIENT LIST`, on Redis 8 at the client's next call. So the module stays, unless the server takes a load
+/// back, as `MODULE LOADEX` does for settings that the module does not know: no client has called yet, and Redis 8 ends
+/// if that is refused. The server takes a load back before the command that loads has ended.
 ///
 /// # Safety
 /// The module has loaded, and `context` is live.
@@ -167,8 +167,8 @@ impl std::fmt::Display for Module {
 
 /// The options that the module sets, of those that the server knows.
 fn options() -> c_int {
-    // A limited call must not look like a write to WATCH and client-side caches; and no state outside the keyspace could
-    // be torn by a replica's asynchronous loading or by the move of a slot.
+    // A limited call must not look like a write to WATCH and client-side caches; and no state outside the keyspace
+    // could be torn by a replica's asynchronous loading or by the move of a slot.
     let base = call::UNCHANGED_WHEN_CLOSED | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD.cast_signed();
     let of_valkey = VALKEYMODULE_OPTIONS_SKIP_COMMAND_VALIDATION | VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION;
     // SAFETY: written once, by `Export_RedisModule_Init`; none on a server that is older than the function.
@@ -196,8 +196,9 @@ fn has_command(context: &Context, name: &CStr) -> bool {
     std::io::Error::last_os_error().raw_os_error() != Some(libc::ENOENT)
 }
 
-/// Tells the command that runs from those before and after it: the server's time, which stands still for all commands of
-/// an EXEC, and the number of commands that have ended, which CONFIG RESETSTAT sets back. None if the server lacks either.
+/// Tells the command that runs from those before and after it: the server's time, which stands still for all commands
+/// of an EXEC, and the number of commands that have ended, which CONFIG RESETSTAT sets back. None if the server lacks
+/// either.
 fn command_id(context: &Context) -> Option<[u64; 2]> {
     let [time] = context.server_info(c"server", [c"server_time_usec"]);
     let [commands] = context.server_info(c"stats", [c"total_commands_processed"]);

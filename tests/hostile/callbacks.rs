@@ -1,5 +1,5 @@
-//! Attacks calls from within the server: on any event, another module deletes, rewrites or throttles the keys of the call that
-//! it interrupts. No reply may be out of shape.
+//! Attacks calls from within the server: on any event, another module deletes, rewrites or throttles the keys of the
+//! call that it interrupts. No reply may be out of shape.
 
 use redis::Value;
 

@@ -1,5 +1,6 @@
-//! Attacks the commands with one key: any arguments, alone, in a script, a transaction or after WATCH, on a key that others
-//! fill, change and let expire. The reply, the key, its expiry, the dirty counter and the replicated bytes have to be right.
+//! Attacks the commands with one key: any arguments, alone, in a script, a transaction or after WATCH, on a key that
+//! others fill, change and let expire. The reply, the key, its expiry, the dirty counter and the replicated bytes have
+//! to be right.
 
 use redis::Value;
 
@@ -205,8 +206,8 @@ impl Call<'_> {
             false => integer,
         };
 
-        // Between the two times, a call that is limited may become one that is allowed, and one that takes what there is
-        // finds more.
+        // Between the two times, a call that is limited may become one that is allowed, and one that takes what there
+        // is finds more.
         let first = expected(earliest)?;
         // A limit may outlast the clock from some moment on, and the call came before that.
         latest = first_moment(earliest, latest + 1, |now| expected(now).is_err()) - 1;

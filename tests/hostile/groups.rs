@@ -1,4 +1,5 @@
-//! Attacks CL.MTHROTTLE with several keys, any of which may hold something else: all of its groups have to take, or none.
+//! Attacks CL.MTHROTTLE with several keys, any of which may hold something else: all of its groups have to take, or
+//! none.
 
 use redis::Value;
 

@@ -16,8 +16,8 @@ fn server() -> &'static str {
     })
 }
 
-/// By what a server says of its version: "Redis server v=7.0.15 sha=00000000:0 malloc=...". Valkey 7.2 does not say that
-/// it is one: "Server v=7.2.7 ...".
+/// By what a server says of its version: "Redis server v=7.0.15 sha=00000000:0 malloc=...". Valkey 7.2 does not say
+/// that it is one: "Server v=7.2.7 ...".
 fn name(version: &str) -> String {
     let version = version.to_lowercase();
     let (kind, rest) = version.split_once("server v=").unwrap_or_else(|| panic!("no server's version: {version}"));
@@ -36,8 +36,8 @@ fn a_server_is_known_by_what_it_says_of_its_version() {
     }
 }
 
-/// Leaves a test out, with a line that says so, where the server or this machine lacks what it names. `scripts/test` sets
-/// `REQUIRE_ALL`: then such a test fails instead.
+/// Leaves a test out, with a line that says so, where the server or this machine lacks what it names. `scripts/test`
+/// sets `REQUIRE_ALL`: then such a test fails instead.
 macro_rules! needs {
     ($need:expr) => {
         if !$crate::support::needs::has($need) {
