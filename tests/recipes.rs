@@ -10,6 +10,7 @@ use redis::{Connection, RedisResult, Value};
 
 use crate::support::clock::Clock;
 use crate::support::needs::needs;
+use crate::support::programs;
 use crate::support::random::Random;
 use crate::support::replication::{catch_up, replicate};
 use crate::support::{Server, command, error_of, run, throttle};
@@ -36,9 +37,7 @@ fn python(server: &Server) -> Command {
 
 /// What the program prints.
 fn output(file: &str, server: &Server) -> String {
-    let output = python(server).arg(path(file)).output().unwrap();
-    assert!(output.status.success(), "{file}: {:?}", output.status);
-    String::from_utf8(output.stdout).unwrap()
+    programs::output(python(server).arg(path(file)))
 }
 
 fn load_function(connection: &mut Connection, library: &str) -> RedisResult<String> {
