@@ -18,7 +18,7 @@ use crate::support::cluster::{SLOTS, add_slots, is_ok};
 use crate::support::needs::{debug_command, is_redis_6_2, needs, snapshot_channel};
 use crate::support::random::Random;
 use crate::support::replication::{catch_up, replicate};
-use crate::support::traffic::{side_by_side, under_load};
+use crate::support::traffic::{side_by_side, under_full_load, under_load};
 use crate::support::{Server, Snapshot, info, module, run, snapshot, wait_until};
 
 const CLIENTS: usize = 3;
@@ -52,18 +52,19 @@ fn change(connection: &mut Connection, client: usize, turn: usize) {
     run::<Value>(connection, &call).unwrap();
 }
 
-/// Changes keys at `primary` while `body` runs, and counts the calls.
-fn under_changes(primary: &Server, body: impl FnOnce()) -> usize {
-    let ((), calls) = under_load(
-        CLIENTS,
-        |client, more| {
-            let mut connection = primary.connect();
-            let turns = (0..).take_while(|_| more());
-            turns.map(|turn| change(&mut connection, client, turn)).count()
-        },
-        body,
-    );
-    calls.into_iter().sum()
+/// A client that changes keys at `primary`.
+fn changing(primary: &Server) -> impl Fn(usize, &dyn Fn() -> bool) + Sync {
+    |client, more| {
+        let mut connection = primary.connect();
+        for turn in (0..).take_while(|_| more()) {
+            change(&mut connection, client, turn);
+        }
+    }
+}
+
+/// Changes keys at `primary` while `body` runs.
+fn under_changes(primary: &Server, body: impl FnOnce()) {
+    under_load(CLIENTS, changing(primary), body);
 }
 
 fn pause(random: &mut Random, most: usize) {
@@ -117,7 +118,7 @@ fn replicas_that_join_at_any_moment_hold_what_the_primary_holds() {
         let primary = server(&settings);
         for _ in 0..2 {
             let replicas = [(); 3].map(|()| server(&settings));
-            under_changes(&primary, || {
+            under_full_load(CLIENTS, changing(&primary), || {
                 pause(&mut random, 300);
                 replicate(&replicas[0], &primary);
                 pause(&mut random, 300);
@@ -303,10 +304,11 @@ fn signal(server: &Server, signal: &str) {
 fn a_primary_that_restarts_from_a_file_is_still_listened_to() {
     // For a millisecond, as no key may be there that the file has as well.
     let caller = ["--loadmodule", callbacks::library(), "CL.PTHROTTLE", "{key}module", "0", "1", "1"];
-    // Clients are refused while it loads, and not only met afterwards.
+    // Clients are refused while it loads, and wait for an answer when it has loaded: a key takes 200 microseconds.
     let refusing: &[_] = if is_redis_6_2() { &[] } else { &["--loading-process-events-interval-bytes", "1024"] };
-    let mut primary = server(&[&snapshots()[1][..], debug_command(), refusing, &caller].concat());
-    run::<()>(&mut primary.connect(), "DEBUG POPULATE 50000").unwrap();
+    let slow = ["--key-load-delay", "200"];
+    let mut primary = server(&[&snapshots()[1][..], debug_command(), refusing, &slow, &caller].concat());
+    run::<()>(&mut primary.connect(), "DEBUG POPULATE 2000").unwrap();
     let replica = server(&[]);
     replicate(&replica, &primary);
     for _ in 0..2 {
@@ -316,11 +318,14 @@ fn a_primary_that_restarts_from_a_file_is_still_listened_to() {
         wait_until("a snapshot", || run::<()>(&mut primary.connect(), "SAVE").is_ok());
         let port = primary.port;
         primary.kill();
-        under_load(
+        under_full_load(
             CLIENTS,
             |client, more| {
                 while more() {
-                    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { continue };
+                    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else {
+                        sleep(Duration::from_millis(1));
+                        continue;
+                    };
                     let call = format!("CL.CHARGE {{key}}early/{client} 9 1 3600 5\r\n");
                     let mut answer = [0; 100];
                     while more()
@@ -415,7 +420,7 @@ fn a_node_that_gets_slots_from_another_is_sent_effects() {
     let slot: i64 = run(&mut from, "CLUSTER KEYSLOT {key}").unwrap();
     let id: String = run(&mut to, "CLUSTER MYID").unwrap();
     // It has the slot only when all of it is there.
-    let ((), calls) = under_load(
+    let ((), calls) = under_full_load(
         CLIENTS,
         |client, more| {
             let mut connection = source.connect();

@@ -199,7 +199,7 @@ print('redis_up{{instance=\"{address_of_exporter}\"}}')"
     wait_until("ExporterGone", || fires("ExporterGone"));
 }
 
-/// By the page's line, for less than its ten seconds, while clients call as fast as they can.
+/// By the page's line, for less than its ten seconds, while clients call.
 #[test]
 fn the_keys_that_are_limited_most_are_counted_under_load() {
     needs!("redis-tools");

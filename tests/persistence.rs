@@ -9,7 +9,7 @@ use redis::{Connection, Value};
 use crate::support::aof::{AOF, commands};
 use crate::support::expected::expiry;
 use crate::support::ledger::Ledger;
-use crate::support::traffic::{lasting, mixed_call, under_load, wait_for_more};
+use crate::support::traffic::{lasting, mixed_call, under_full_load, under_load, wait_for_more};
 use crate::support::{Server, command, info, run, snapshot, throttle, wait_until};
 
 const CLIENTS: usize = 4;
@@ -63,7 +63,7 @@ fn with_appendfsync_everysec_a_crash_leaves_a_state_that_the_server_really_had()
 fn a_rewrite_under_load_keeps_every_state_and_expiry() {
     for preamble in ["yes", "no"] {
         let mut server = Server::start_with(&[&AOF[..], &["--aof-use-rdb-preamble", preamble]].concat());
-        under_load(
+        under_full_load(
             CLIENTS,
             |number, more| {
                 let mut connection = server.connect();

@@ -197,7 +197,7 @@ impl Limiter {
         Self { rate, limit, start }
     }
 
-    /// As fast as it can, on the first of these servers that is no replica; returns the tokens that it got.
+    /// On the first of these servers that is no replica; returns the tokens that it got.
     fn take_while(&self, running: &dyn Fn() -> bool, servers: &mut [Connection]) -> i64 {
         let mut got = 0;
         let mut at = 0;

@@ -307,7 +307,7 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     eventually(Duration::from_secs(30), || holds().then_some(())).unwrap_or_else(|| panic!("never happened: {what}"));
 }
 
-/// Asks until there is an answer or the time is over.
+/// Asks until there is an answer or the time is over, less often as time passes.
 pub fn eventually<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     loop {
@@ -317,7 +317,7 @@ pub fn eventually<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Opt
         if start.elapsed() > limit {
             return None;
         }
-        sleep(Duration::from_millis(5));
+        sleep((start.elapsed() / 8).clamp(Duration::from_millis(2), Duration::from_millis(50)));
     }
 }
 

@@ -3,14 +3,26 @@
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use redis::{Connection, Value};
 
 use super::{Snapshot, command, run, snapshot, throttle, wait_until};
 
 /// Runs `client` in threads, each until the function that it is given says false, while `body` runs. Returns what both
-/// returned.
+/// returned. That function waits first: all clients together take 2,000 turns a second, as more would keep the machine
+/// busy and find no more.
 pub fn under_load<T, R: Send>(
+    clients: usize,
+    client: impl Fn(usize, &dyn Fn() -> bool) -> R + Sync,
+    body: impl FnOnce() -> T,
+) -> (T, Vec<R>) {
+    let pause = Duration::from_micros(500) * u32::try_from(clients).unwrap();
+    under_full_load(clients, |number, more| client(number, &|| (thread::sleep(pause), more()).1), body)
+}
+
+/// The same without a pause: for what a call has to come at the very moment of.
+pub fn under_full_load<T, R: Send>(
     clients: usize,
     client: impl Fn(usize, &dyn Fn() -> bool) -> R + Sync,
     body: impl FnOnce() -> T,
