@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use crate::support::needs::{SCRIPTS_TEST, needs};
 use crate::support::pages::{blocks, dangling_links};
 use crate::support::programs::output_and_errors as output;
-use crate::support::{Server, cargo, throttle};
+use crate::support::{Server, cargo, module, throttle};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Where the library is told to be, and the package puts it.
@@ -158,19 +158,14 @@ fn the_debian_package_depends_on_what_this_machine_has() {
     }
 }
 
-/// From a copy of the sources, which keeps what it has compiled for the next time.
 #[test]
 fn a_release_made_again_in_another_folder_has_the_same_bytes() {
     needs!(SCRIPTS_TEST);
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let copy = root.join("target/again");
-    fs::create_dir_all(copy.join("target")).unwrap();
-    let shared = copy.join("target/zig");
-    let _ = std::os::unix::fs::symlink(root.join("target/zig"), shared);
-    let sources = "tar -c --exclude=./target --exclude=./.git . | tar -x -C target/again";
-    output(Command::new("sh").args(["-c", sources]).current_dir(root));
-
-    let (one, two) = (Release::new("one"), Release::from(&copy, "two"));
+    let one = Release::new("one");
+    let copy = again("release");
+    let build = Path::new("target/zigbuild").join(native());
+    copy_tools(&Path::new(env!("CARGO_MANIFEST_DIR")).join(&build), &copy.join(&build));
+    let two = Release::from(&copy, "two");
     for suffix in [".tar.gz", ".deb"] {
         let same = fs::read(one.file(suffix)).unwrap() == fs::read(two.file(suffix)).unwrap();
         assert!(same, "{suffix}");
@@ -189,7 +184,7 @@ fn targets_that_cannot_be_made_are_named_and_the_others_are_made() {
         fs::write(tools.join(name), format!("#!/bin/sh\n{lines}\n")).unwrap();
         fs::set_permissions(tools.join(name), Permissions::from_mode(0o755)).unwrap();
     }
-    let (unknown, native) = ("riscv64gc-unknown-linux-gnu", format!("{}-unknown-linux-gnu", std::env::consts::ARCH));
+    let (unknown, native) = ("riscv64gc-unknown-linux-gnu", native());
     let missing = native.replace("gnu", "musl");
     let mut package = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/package"));
     package.arg("--folder").arg(&folder).args([unknown, &missing, &native]);
@@ -204,11 +199,22 @@ fn targets_that_cannot_be_made_are_named_and_the_others_are_made() {
     fs::remove_dir_all(folder).unwrap();
 }
 
+/// Where the module is compiled that all tests load.
+fn released() -> PathBuf {
+    module().ancestors().nth(2).unwrap().to_path_buf()
+}
+
+/// This machine's platform.
+fn native() -> String {
+    format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
+}
+
 /// The crates with code or data in the library, by the names and the lines of a build that keeps them, as
 /// scripts/memcheck makes it.
 fn linked_crates() -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let target = root.join("target/memcheck");
+    copy_tools(&released(), &target);
     output(
         cargo()
             .args(["build", "--release", "--locked", "--quiet"])
@@ -301,6 +307,24 @@ impl Release {
     }
 }
 
+/// A copy of the sources, in a folder of its own.
+fn again(name: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let copy = root.join("target/again").join(name);
+    let lines = "mkdir -p $0/target
+                 tar -c --exclude=./target --exclude=./.git . | tar -x -C $0
+                 ln -sfn $PWD/target/zig $0/target/zig";
+    output(Command::new("sh").args(["-ec", lines]).arg(&copy).current_dir(root));
+    copy
+}
+
+/// Copies what a build has compiled to compile the library with, as procedural macros: that takes longer than the
+/// library, and is the same in each folder.
+fn copy_tools(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    output(Command::new("cp").args(["-a", "--no-clobber"]).arg(from.join("release")).arg(to));
+}
+
 /// By scripts/package, of these sources.
 fn package(sources: &Path, folder: &Path) {
     let mut package = Command::new(sources.join("scripts/package"));
@@ -341,17 +365,13 @@ fn dpkg(root: &Path, action: &str, argument: &str) -> String {
 fn a_macs_library_is_what_its_loader_asks_for_and_has_the_same_bytes_from_another_folder() {
     needs!(SCRIPTS_TEST);
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let copy = root.join("target/again-mac");
-    fs::create_dir_all(copy.join("target")).unwrap();
-    let _ = std::os::unix::fs::symlink(root.join("target/zig"), copy.join("target/zig"));
-    let sources = format!("tar -c --exclude=./target --exclude=./.git . | tar -x -C {}", copy.display());
-    output(Command::new("sh").args(["-c", &sources]).current_dir(root));
-
     let platform = "aarch64-apple-darwin";
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mac-{}", std::process::id()));
     let name = format!("redis-cell-v{VERSION}-{platform}");
     let date = output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root));
-    let archives = [("one", root), ("two", &copy)].map(|(part, sources)| {
+    let archives = ["one", "two"].map(|part| {
+        let sources = again(&format!("mac-{part}"));
+        copy_tools(&released(), &sources.join("target/zigbuild").join(platform));
         let mut package = Command::new(sources.join("scripts/package"));
         package.arg("--folder").arg(folder.join(part)).arg(platform).env_remove("CARGO_TARGET_DIR");
         let said = output(package.env("SOURCE_DATE_EPOCH", date.trim()));
