@@ -492,26 +492,46 @@ fn turn_the_file_on_and_off(in_transaction: bool, seed: u64) {
                 transaction.query::<Vec<Value>>(&mut connection).unwrap();
             }
             let _ = run::<Value>(&mut connection, "BGSAVE SCHEDULE");
-            wait_until("a file", || {
-                info(&mut connection, "aof_rewrite_scheduled") == "0"
-                    && info(&mut connection, "aof_rewrite_in_progress") == "0"
-                    && info(&mut connection, "aof_current_size") != "0"
-            });
+            wait_for_the_file(&mut connection);
             pause(&mut random, 200);
             let _ = run::<Value>(&mut connection, "BGREWRITEAOF");
             pause(&mut random, 100);
         });
-        wait_until("a file", || {
-            info(&mut connection, "aof_rewrite_scheduled") == "0"
-                && info(&mut connection, "aof_rewrite_in_progress") == "0"
-        });
-        let before = keys(&primary);
-        run::<()>(&mut connection, "DEBUG LOADAOF").unwrap();
-        assert_eq!(keys(&primary), before, "in a transaction: {in_transaction}, round {round}");
-        let calls: Vec<_> = commands(&primary.folder).into_iter().filter(|words| words[0].starts_with("CL.")).collect();
-        assert_eq!(calls, Vec::<Vec<String>>::new(), "the AOF holds calls, not their effects");
+        wait_for_the_file(&mut connection);
+        assert_same_in_the_file(&primary, &format!("in a transaction: {in_transaction}, round {round}"));
         run::<()>(&mut connection, "CONFIG SET appendonly no").unwrap();
     }
+}
+
+fn wait_for_the_file(connection: &mut Connection) {
+    wait_until("a file", || {
+        info(connection, "aof_rewrite_scheduled") == "0"
+            && info(connection, "aof_rewrite_in_progress") == "0"
+            && info(connection, "aof_current_size") != "0"
+    });
+}
+
+/// The file holds what the server holds, and no call of the module.
+fn assert_same_in_the_file(primary: &Server, when: &str) {
+    let before = keys(primary);
+    run::<()>(&mut primary.connect(), "DEBUG LOADAOF").unwrap();
+    assert_eq!(keys(primary), before, "{when}");
+    let calls: Vec<_> = commands(&primary.folder).into_iter().filter(|words| words[0].starts_with("CL.")).collect();
+    assert_eq!(calls, Vec::<Vec<String>>::new(), "the AOF holds calls, not their effects: {when}");
+}
+
+/// Another module's callback turns it on, after the write. Redis 6.2 still keeps what the call has replicated.
+#[test]
+fn a_file_that_is_turned_on_within_a_call_holds_what_the_server_holds() {
+    let modules = ["--loadmodule", callbacks::library(), "--notify-keyspace-events", "Ed"];
+    let primary = server(&[debug_command(), &["--aof-use-rdb-preamble", "no"], &modules].concat());
+    let mut connection = primary.connect();
+    // It knows now that nothing listens.
+    change(&mut connection, 0, 0);
+    run::<()>(&mut connection, "CB.DO cl.throttle CONFIG SET appendonly yes").unwrap();
+    run::<Value>(&mut connection, "CL.CHARGE {key} 9 1 3600 5").unwrap();
+    wait_for_the_file(&mut connection);
+    assert_same_in_the_file(&primary, "within a call");
 }
 
 /// A save point goes by it.

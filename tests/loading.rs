@@ -24,6 +24,19 @@ fn the_server_lists_the_module_and_its_version() {
     assert!(info.contains(&format!("name=redis-cell,ver={number}")), "{info}");
 }
 
+/// An option that a later server knows may promise what this module does not keep. Redis 6.2 lists none.
+#[test]
+fn it_sets_no_option_that_it_does_not_need() {
+    let info: String = run(&mut Server::start().connect(), "INFO modules").unwrap();
+    let line = info.lines().find(|line| line.contains("name=redis-cell,")).unwrap();
+    let (_, options) = line.trim_end_matches(']').split_once("options=[").unwrap();
+    let needed = ["handle-repl-async-load", "no-implicit-signal-modified"];
+    let mut set: Vec<_> = options.split('|').filter(|option| !option.is_empty()).collect();
+    // Valkey 9 moves slots by itself.
+    set.retain(|option| *option != "handle-atomic-slot-migration");
+    assert_eq!(set, if is_redis_6_2() { &[][..] } else { &needed }, "{line}");
+}
+
 #[test]
 fn an_unload_is_refused_and_the_log_says_what_to_do_instead() {
     let server = Server::start_with(module_command());
