@@ -366,7 +366,7 @@ fn a_macs_library_is_what_its_loader_asks_for_and_has_the_same_bytes_from_anothe
     needs!(SCRIPTS_TEST);
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let platform = "aarch64-apple-darwin";
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mac-{}", std::process::id()));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("release-{}-mac", std::process::id()));
     let name = format!("redis-cell-v{VERSION}-{platform}");
     let date = output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root));
     let archives = ["one", "two"].map(|part| {
