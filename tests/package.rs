@@ -311,7 +311,7 @@ impl Release {
 fn again(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let copy = root.join("target/again").join(name);
-    let lines = "mkdir -p $0/target
+    let lines = "mkdir -p $0/target target/zig
                  tar -c --exclude=./target --exclude=./.git . | tar -x -C $0
                  ln -sfn $PWD/target/zig $0/target/zig";
     output(Command::new("sh").args(["-ec", lines]).arg(&copy).current_dir(root));
