@@ -17,7 +17,7 @@ pub struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// Of a command on one limiter: its name, then `key max_burst count period [quantity]`. A quantity has to be given
-    /// to commands that take what there is or in any case; to the others, none is 1.
+    /// to commands that take up to it or in any case; to the others, none is 1.
     #[inline(always)]
     pub fn of_one(arguments: &'a [Argument], taking: Taking, unit: Unit, now: Moment) -> Result<Self, Error> {
         let optional = matches!(taking, Taking::AllOrNone | Taking::Nothing);

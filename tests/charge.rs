@@ -33,7 +33,7 @@ fn a_charge_beyond_what_remains_is_a_debt_that_time_pays() {
     assert_eq!(throttle(&mut connection, "key 4 1 1 0"), [0, 5, 0, -1, 5], "paid");
     clock.set(START + 4_000_000_000);
     assert_eq!(throttle(&mut connection, "key 4 1 1"), [0, 5, 0, -1, 5]);
-    // More than the funnel holds, at once.
+    // More than the limiter holds, at once.
     assert_eq!(charge(&mut connection, "other 4 1 1 100"), [1, 5, 0, 95, 100]);
 }
 

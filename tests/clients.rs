@@ -63,9 +63,7 @@ fn the_page_names_what_is_run() {
 
 #[test]
 fn redis_py_decides() {
-    for example in redis_py() {
-        assert_eq!(example.output(Server::start().port), ANSWERS, "{example:?}");
-    }
+    redis_py().for_each(|example| decides_with_a_server(&example));
 }
 
 #[test]
@@ -81,9 +79,7 @@ fn redis_py() -> impl Iterator<Item = Example> {
 #[test]
 fn node_redis_and_ioredis_decide() {
     for example in [debian_node("node_redis.js"), npm_node("node_redis.js"), npm_node("ioredis.js")] {
-        let Some(example) = example else { continue };
-        let server = Server::start();
-        assert_eq!(example.output(server.port), ANSWERS);
+        example.inspect(decides_with_a_server);
     }
 }
 
@@ -376,10 +372,13 @@ fn an_http_server_limits_a_user_and_an_address_behind_its_own_proxy() {
     }
 }
 
-/// With a server, and without an answer.
 fn decides(example: &Example) {
-    assert_eq!(example.output(Server::start().port), ANSWERS, "{example:?}");
+    decides_with_a_server(example);
     decides_without_an_answer(example);
+}
+
+fn decides_with_a_server(example: &Example) {
+    assert_eq!(example.output(Server::start().port), ANSWERS, "{example:?}");
 }
 
 /// With a network that loses an answer and a call; and with a server that is stopped or gone.

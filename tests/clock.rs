@@ -42,28 +42,28 @@ fn a_call_passes_from_its_nanosecond_on_and_not_before() {
     for (max_burst, count, period) in
         [(0, 1, 1), (15, 30, 60), (9, 7, 3), (4, 1, 86_400), (999, 1_000_000, 1), (99, 999_999_937, 1)]
     {
-        let funnel = format!("{max_burst} {count} {period}");
-        let key = funnel.replace(' ', "/");
+        let quota = format!("{max_burst} {count} {period}");
+        let key = quota.replace(' ', "/");
         clock.set(now);
         let limit = max_burst + 1;
-        assert_eq!(throttle(&mut connection, &format!("{key} {funnel} {limit}"))[0], 0);
+        assert_eq!(throttle(&mut connection, &format!("{key} {quota} {limit}"))[0], 0);
         for quantity in [1, limit] {
-            // Empty now, so that this many remain when this many have come back.
+            // None is left now, so that this many remain when this many have come back.
             let wait = quantity * period * SECOND / count;
             let tolerance = limit * period * SECOND / count;
             let wait = if quantity == limit { tolerance } else { wait };
-            let call = format!("{key} {funnel} {quantity}");
+            let call = format!("{key} {quota} {quantity}");
             clock.set(now + wait - 1);
             let early = throttle(&mut connection, &call);
             assert_eq!((early[0], early[3]), (1, 1), "1 ns before {call}");
             clock.set(now + wait);
             assert_eq!(throttle(&mut connection, &call)[0], 0, "{call}");
-            // Empty again, if what has come back is a whole number of nanoseconds; else by less than one, which is in
-            // the caller's favour, so that the next full funnel is filled afresh.
+            // No token is left again, if the time of those that came back is a whole number of nanoseconds; else a part
+            // of one is, in the caller's favour. So the limiter is reset, and all are taken anew.
             now += 3 * tolerance.max(SECOND);
             clock.set(now);
             run::<()>(&mut connection, &format!("DEL {key}")).unwrap();
-            assert_eq!(throttle(&mut connection, &format!("{key} {funnel} {limit}"))[0], 0);
+            assert_eq!(throttle(&mut connection, &format!("{key} {quota} {limit}"))[0], 0);
         }
     }
 }
@@ -140,12 +140,12 @@ fn the_key_holds_the_tat_and_is_gone_after_its_millisecond_when_the_limiter_is_f
     let mut now = START - START % day;
     // One token comes back in two seconds, or in a nanosecond: such a key would be gone at once if it were rounded
     // down.
-    for (funnel, increment) in [("0 1 2", 2 * SECOND), ("0 1000000000 1", 1)] {
+    for (quota, increment) in [("0 1 2", 2 * SECOND), ("0 1000000000 1", 1)] {
         for past_the_millisecond in [0, 1, 2, 499_999, 500_000, 999_998, 999_999] {
             now += day;
             let tat = now + past_the_millisecond + increment;
             clock.set(tat - increment);
-            throttle(&mut connection, &format!("key {funnel}"));
+            throttle(&mut connection, &format!("key {quota}"));
             assert_eq!(run::<i64>(&mut connection, "GET key").unwrap(), tat);
             let ttl: i64 = run(&mut connection, "PTTL key").unwrap();
             let expires_at = now + ttl * MILLISECOND;
@@ -155,7 +155,7 @@ fn the_key_holds_the_tat_and_is_gone_after_its_millisecond_when_the_limiter_is_f
             // A server keeps a key for the millisecond in which it expires.
             clock.set(expires_at + MILLISECOND);
             assert!(!run::<bool>(&mut connection, "EXISTS key").unwrap(), "there too long");
-            assert_eq!(throttle(&mut connection, &format!("key {funnel} 0")), [0, 1, 1, -1, 0]);
+            assert_eq!(throttle(&mut connection, &format!("key {quota} 0")), [0, 1, 1, -1, 0]);
         }
     }
 }

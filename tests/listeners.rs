@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use redis::{Connection, Value};
 
-use crate::support::aof::commands;
+use crate::support::aof::{commands, wait_for_the_file};
 use crate::support::callbacks;
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
 use crate::support::needs::{debug_command, is_redis_6_2, needs, snapshot_channel};
@@ -501,14 +501,6 @@ fn turn_the_file_on_and_off(in_transaction: bool, seed: u64) {
         assert_same_in_the_file(&primary, &format!("in a transaction: {in_transaction}, round {round}"));
         run::<()>(&mut connection, "CONFIG SET appendonly no").unwrap();
     }
-}
-
-fn wait_for_the_file(connection: &mut Connection) {
-    wait_until("a file", || {
-        info(connection, "aof_rewrite_scheduled") == "0"
-            && info(connection, "aof_rewrite_in_progress") == "0"
-            && info(connection, "aof_current_size") != "0"
-    });
 }
 
 /// The file holds what the server holds, and no call of the module.

@@ -311,15 +311,15 @@ impl Release {
 fn again(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let copy = root.join("target/again").join(name);
-    let lines = "mkdir -p $0/target target/zig
-                 tar -c --exclude=./target --exclude=./.git . | tar -x -C $0
-                 ln -sfn $PWD/target/zig $0/target/zig";
+    let lines = "mkdir -p \"$0\"/target target/zig
+                 tar -c --exclude=./target --exclude=./.git . | tar -x -C \"$0\"
+                 ln -sfn \"$PWD\"/target/zig \"$0\"/target/zig";
     output(Command::new("sh").args(["-ec", lines]).arg(&copy).current_dir(root));
     copy
 }
 
-/// Copies what a build has compiled to compile the library with, as procedural macros: that takes longer than the
-/// library, and is the same in each folder.
+/// Copies the build scripts and procedural macros that a build has compiled: they take longer than the library, and are
+/// the same in each folder.
 fn copy_tools(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     output(Command::new("cp").args(["-a", "--no-clobber"]).arg(from.join("release")).arg(to));

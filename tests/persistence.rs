@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::{Connection, Value};
 
-use crate::support::aof::{AOF, commands};
+use crate::support::aof::{AOF, commands, wait_for_the_file};
 use crate::support::expected::expiry;
 use crate::support::ledger::Ledger;
 use crate::support::traffic::{lasting, mixed_call, under_full_load, under_load, wait_for_more};
@@ -37,7 +37,7 @@ fn with_appendfsync_always_no_acknowledged_call_is_lost_in_20_crashes() {
     }
 }
 
-/// At most its last second is lost, and what is there is one of the states that were.
+/// At most its last second is lost, and the file holds a state that the server really had.
 #[test]
 fn with_appendfsync_everysec_a_crash_leaves_a_state_that_the_server_really_had() {
     let mut server = Server::start_with(&[&AOF[..], &["--appendfsync", "everysec"]].concat());
@@ -223,9 +223,7 @@ fn crash_under_load<T>(server: &mut Server, ledgers: &[Ledger], body: impl FnOnc
 /// Rewrites the append-only file, and waits for it.
 fn rewrite(connection: &mut Connection) {
     run::<()>(connection, "BGREWRITEAOF").unwrap();
-    wait_until("the rewrite is done", || {
-        info(connection, "aof_rewrite_in_progress") == "0" && info(connection, "aof_rewrite_scheduled") == "0"
-    });
+    wait_for_the_file(connection);
     assert_eq!(info(connection, "aof_last_bgrewrite_status"), "ok");
 }
 

@@ -206,8 +206,7 @@ impl Call<'_> {
             false => integer,
         };
 
-        // Between the two times, a call that is limited may become one that is allowed, and one that takes what there
-        // is finds more.
+        // Between the two times, a call that is limited may become one that is allowed, and a take may find more.
         let first = expected(earliest)?;
         // A limit may outlast the clock from some moment on, and the call came before that.
         latest = first_moment(earliest, latest + 1, |now| expected(now).is_err()) - 1;
@@ -226,11 +225,11 @@ impl Call<'_> {
                 _ => earliest += wait,
             }
         }
-        // What was stored tells exactly when the call was made, if the funnel was empty, or else that it was not.
+        // What was stored tells exactly when the call was made, if the limiter was full, or else that it was not.
         let stored = self.after.value.as_ref();
         let stored = stored.and_then(|value| std::str::from_utf8(&value.0).ok()?.parse::<i128>().ok());
         let tat = found?.unwrap_or(0);
-        // What was given back may have emptied it or not: what is stored tells.
+        // What was given back may have filled it or not: the stored text tells.
         if let (Change::Store(new), Change::Delete) = (expected(earliest)?.change, expected(latest)?.change) {
             if stored == Some(new) {
                 latest = new - 1;

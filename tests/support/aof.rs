@@ -3,6 +3,10 @@
 use std::fs;
 use std::path::Path;
 
+use redis::Connection;
+
+use super::{info, wait_until};
+
 /// A file that holds a write before its reply is sent, and is rewritten on request only. With `everysec`, the server's
 /// own setting, a write waits while the disk is busy, and is lost if the process ends meanwhile.
 pub const AOF: [&str; 6] = ["--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"];
@@ -34,6 +38,15 @@ pub fn commands(folder: &Path) -> Vec<Vec<String>> {
         }
     }
     commands
+}
+
+/// Waits until the file is there, and no rewrite is under way or to come.
+pub fn wait_for_the_file(connection: &mut Connection) {
+    wait_until("a file", || {
+        info(connection, "aof_rewrite_scheduled") == "0"
+            && info(connection, "aof_rewrite_in_progress") == "0"
+            && info(connection, "aof_current_size") != "0"
+    });
 }
 
 /// Reads a line with this mark and a number.

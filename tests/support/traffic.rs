@@ -18,7 +18,13 @@ pub fn under_load<T, R: Send>(
     body: impl FnOnce() -> T,
 ) -> (T, Vec<R>) {
     let pause = Duration::from_micros(500) * u32::try_from(clients).unwrap();
-    under_full_load(clients, |number, more| client(number, &|| (thread::sleep(pause), more()).1), body)
+    let paced = |number, more: &dyn Fn() -> bool| {
+        client(number, &|| {
+            thread::sleep(pause);
+            more()
+        })
+    };
+    under_full_load(clients, paced, body)
 }
 
 /// The same without a pause: for what a call has to come at the very moment of.
