@@ -9,11 +9,11 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use redis::Connection;
+use redis::{Cmd, Connection};
 
 use crate::support::clock::{Clock, START};
 use crate::support::random::Random;
-use crate::support::run;
+use crate::support::{command, run};
 
 const MILLISECOND: i64 = 1_000_000;
 const MINUTE: i64 = 60_000 * MILLISECOND;
@@ -69,7 +69,7 @@ impl Tokens {
     /// With none left to begin with, so that it never has all: what would come back then would be lost.
     fn used_up(connection: &mut Connection, key: String, a_minute: i64) -> Self {
         let mut tokens = Self { key, a_minute, charges: 0, used: a_minute, overrun: 0, lowest: 0 };
-        tokens.charge(connection, a_minute);
+        tokens.charge(a_minute).query::<[i64; 5]>(connection).unwrap();
         tokens
     }
 
@@ -77,9 +77,9 @@ impl Tokens {
         format!("{} {} {} 60 {quantity}", self.key, self.a_minute - 1, self.a_minute)
     }
 
-    fn charge(&mut self, connection: &mut Connection, quantity: i64) {
-        run::<[i64; 5]>(connection, &format!("CL.CHARGE {}", self.limit(quantity))).unwrap();
+    fn charge(&mut self, quantity: i64) -> Cmd {
         self.charges += 1;
+        command(&format!("CL.CHARGE {}", self.limit(quantity)))
     }
 
     fn reserved(&mut self, now: i64, answer: Answer) {
@@ -92,9 +92,9 @@ impl Tokens {
         assert!(beyond <= most, "{}: {beyond} beyond the rate in a window, of at most {most}", self.key);
     }
 
-    fn settled(&mut self, connection: &mut Connection, answer: Answer) {
-        self.charge(connection, answer.used - answer.estimate);
+    fn settled(&mut self, answer: Answer) -> Cmd {
         self.overrun -= answer.overrun();
+        self.charge(answer.used - answer.estimate)
     }
 
     /// Used less come back.
@@ -162,7 +162,11 @@ fn charged_is_what_was_used_and_any_window_has_the_burst_the_rate_and_the_overru
             let tokens = [&mut whole, &mut own[caller % USERS]];
             if step == Step::Settle {
                 answers += 1;
-                tokens.into_iter().for_each(|tokens| tokens.settled(&mut connection, answer));
+                let mut calls = redis::pipe();
+                for tokens in tokens {
+                    calls.add_command(tokens.settled(answer));
+                }
+                calls.query::<[[i64; 5]; 2]>(&mut connection).unwrap();
                 let next = later(random.below(1_000));
                 steps.push(Reverse((next, caller, Step::Reserve, Answer::random(&mut random))));
             } else if answers < ANSWERS {
