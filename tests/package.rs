@@ -162,10 +162,7 @@ fn the_debian_package_depends_on_what_this_machine_has() {
 fn a_release_made_again_in_another_folder_has_the_same_bytes() {
     needs!(SCRIPTS_TEST);
     let one = Release::new("one");
-    let copy = again("release");
-    let build = Path::new("target/zigbuild").join(native());
-    copy_tools(&Path::new(env!("CARGO_MANIFEST_DIR")).join(&build), &copy.join(&build));
-    let two = Release::from(&copy, "two");
+    let two = Release::from(&again("release"), "two");
     for suffix in [".tar.gz", ".deb"] {
         let same = fs::read(one.file(suffix)).unwrap() == fs::read(two.file(suffix)).unwrap();
         assert!(same, "{suffix}");
@@ -179,8 +176,9 @@ fn targets_that_cannot_be_made_are_named_and_the_others_are_made() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("targets-{}", std::process::id()));
     let tools = folder.join("tools");
     fs::create_dir_all(&tools).unwrap();
-    let rustc = "case $* in *-musl) echo /nowhere ;; *) PATH=${PATH#*:}; exec rustc \"$@\" ;; esac";
-    for (name, lines) in [("rustc", rustc), ("rustup", "echo \"fake: rustup $*\" >&2; exit 1")] {
+    let rustc = output(Command::new("sh").args(["-c", "command -v rustc"]));
+    let rustc = format!("case $* in *-musl) echo /nowhere ;; *) exec {} \"$@\" ;; esac", rustc.trim());
+    for (name, lines) in [("rustc", &rustc[..]), ("rustup", "echo \"fake: rustup $*\" >&2; exit 1")] {
         fs::write(tools.join(name), format!("#!/bin/sh\n{lines}\n")).unwrap();
         fs::set_permissions(tools.join(name), Permissions::from_mode(0o755)).unwrap();
     }
@@ -266,7 +264,7 @@ impl Release {
         let made = MADE.get_or_init(|| {
             let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("release");
             let _ = fs::remove_dir_all(&folder);
-            package(Path::new(env!("CARGO_MANIFEST_DIR")), &folder);
+            output(package(Path::new(env!("CARGO_MANIFEST_DIR")), &native()).arg("--folder").arg(&folder));
             folder
         });
         let release = Self::folder(name);
@@ -279,7 +277,7 @@ impl Release {
 
     fn from(sources: &Path, name: &str) -> Self {
         let release = Self::folder(name);
-        package(sources, &release.folder);
+        output(package(sources, &native()).arg("--folder").arg(&release.folder));
         release
     }
 
@@ -325,10 +323,12 @@ fn copy_tools(from: &Path, to: &Path) {
     output(Command::new("cp").args(["-a", "--no-clobber"]).arg(from.join("release")).arg(to));
 }
 
-/// By scripts/package, of these sources.
-fn package(sources: &Path, folder: &Path) {
+/// scripts/package of these sources, whose build for the platform need not compile its tools.
+fn package(sources: &Path, platform: &str) -> Command {
+    copy_tools(&released(), &sources.join("target/zigbuild").join(platform));
     let mut package = Command::new(sources.join("scripts/package"));
-    output(package.arg("--folder").arg(folder).env_remove("CARGO_TARGET_DIR"));
+    package.env_remove("CARGO_TARGET_DIR");
+    package
 }
 
 impl Drop for Release {
@@ -370,11 +370,9 @@ fn a_macs_library_is_what_its_loader_asks_for_and_has_the_same_bytes_from_anothe
     let name = format!("redis-cell-v{VERSION}-{platform}");
     let date = output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root));
     let archives = ["one", "two"].map(|part| {
-        let sources = again(&format!("mac-{part}"));
-        copy_tools(&released(), &sources.join("target/zigbuild").join(platform));
-        let mut package = Command::new(sources.join("scripts/package"));
-        package.arg("--folder").arg(folder.join(part)).arg(platform).env_remove("CARGO_TARGET_DIR");
-        let said = output(package.env("SOURCE_DATE_EPOCH", date.trim()));
+        let mut package = package(&again(&format!("mac-{part}")), platform);
+        let said =
+            output(package.arg("--folder").arg(folder.join(part)).arg(platform).env("SOURCE_DATE_EPOCH", date.trim()));
         assert!(said.contains("mach-o: arm64, macOS 11.0 or newer, needs /usr/lib/libSystem.B.dylib, "), "{said}");
         let sum = format!("{name}.tar.gz.sha256");
         output(Command::new("sha256sum").args(["--check", &sum]).current_dir(folder.join(part)));
