@@ -22,7 +22,7 @@ use ::redis_cell_rs::{AllowedDetails, BlockedDetails, Cmd, Key, Policy, Verdict}
 use redis::RedisResult;
 
 use crate::support::needs::left_out;
-use crate::support::programs::redis_rs;
+use crate::support::programs::{redis_rs, signal};
 use crate::support::{Process, Server, eventually, free_port, run};
 
 /// What the examples print: three at once and one a minute, and a last call that asks for four.
@@ -168,7 +168,7 @@ fn redis_rs_decides_and_decides_in_time_without_an_answer() {
         assert_eq!(limiter.throttle("user123", (2, 1, 60), 1).0, 503);
         assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
     };
-    signal(&server, "STOP");
+    signal(server.pid(), "STOP");
     refuses();
     server.kill();
     refuses();
@@ -388,7 +388,7 @@ fn decides_without_an_answer(example: &Example) {
         let mut server = Server::start();
         assert_two_were_lost(&example.output(losing(server.port)), without_an_answer);
         if fail == "open" {
-            signal(&server, "STOP")
+            signal(server.pid(), "STOP")
         } else {
             server.kill()
         }
@@ -489,9 +489,9 @@ fn serves_in_time_without_redis(example: &Example) {
         };
         let back = || eventually(BOUND, || Some(get()).filter(|(_, remaining)| remaining.is_some())).unwrap();
         assert_eq!(back(), (200, Some(2)), "{example:?}, {fail}");
-        signal(&server, "STOP");
+        signal(server.pid(), "STOP");
         assert_eq!(get(), (unlimited, None), "{example:?}, {fail}, stopped");
-        signal(&server, "CONT");
+        signal(server.pid(), "CONT");
         // The call without an answer has taken one token by now, or none, as its connection was closed.
         let (status, remaining) = back();
         assert!(status == 200 && remaining <= Some(1), "{example:?}, {fail}, goes on: {remaining:?}");
@@ -507,11 +507,6 @@ fn serves_in_time_without_redis(example: &Example) {
             "{example:?}, {fail}, back"
         );
     }
-}
-
-fn signal(server: &Server, name: &str) {
-    let status = Command::new("kill").args([&format!("-{name}"), &server.pid().to_string()]).status();
-    assert!(status.unwrap().success());
 }
 
 /// An answer as the examples print it.

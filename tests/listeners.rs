@@ -6,7 +6,6 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use crate::support::aof::{commands, wait_for_the_file};
 use crate::support::callbacks;
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
 use crate::support::needs::{debug_command, is_redis_6_2, needs, snapshot_channel};
+use crate::support::programs::signal;
 use crate::support::random::Random;
 use crate::support::replication::{catch_up, replicate};
 use crate::support::traffic::{side_by_side, under_full_load, under_load};
@@ -278,12 +278,12 @@ fn a_restarted_replica_that_is_promoted_is_listened_to() {
     wait_until("a file", || run::<()>(&mut promoted.connect(), "SAVE").is_ok());
     promoted.kill();
     // Until it is called, its primary does not answer it.
-    signal(&primary, "STOP");
+    signal(primary.pid(), "STOP");
     promoted.restart();
     let mut connection = promoted.connect();
     // For a millisecond, so that it holds what its primary holds.
     run::<Value>(&mut connection, "CL.PTHROTTLE {key}gone 0 1 1").unwrap();
-    signal(&primary, "CONT");
+    signal(primary.pid(), "CONT");
     wait_until("the stream", || info(&mut connection, "master_link_status") == "up");
     run::<()>(&mut connection, "REPLICAOF NO ONE").unwrap();
     for turn in 0..100 {
@@ -293,11 +293,6 @@ fn a_restarted_replica_that_is_promoted_is_listened_to() {
     run::<()>(&mut sibling.connect(), &format!("REPLICAOF 127.0.0.1 {}", promoted.port)).unwrap();
     wait_until("the rest of the stream", || info(&mut connection, "sync_partial_ok") == "1");
     assert_same(&sibling, &promoted);
-}
-
-fn signal(server: &Server, signal: &str) {
-    let kill = Command::new("kill").args([format!("-{signal}"), server.pid().to_string()]).status();
-    assert!(kill.unwrap().success());
 }
 
 /// Its backlog comes from the file, and its replica goes on from there. Another module has called while there was none,
@@ -446,10 +441,10 @@ fn a_node_that_gets_slots_from_another_is_sent_effects() {
                 run::<Value>(&mut from, &migrate).unwrap();
             }
             wait_until("the snapshot's process", || run::<()>(&mut probe, "PING").is_err());
-            signal(&target, "STOP");
+            signal(target.pid(), "STOP");
             run::<()>(&mut from, "PING").unwrap();
             sleep(Duration::from_millis(300));
-            signal(&target, "CONT");
+            signal(target.pid(), "CONT");
             wait_until("the slot has moved", || {
                 run::<Vec<String>>(&mut to, &format!("CLUSTER GETKEYSINSLOT {slot} 9"))
                     .is_ok_and(|keys| !keys.is_empty())

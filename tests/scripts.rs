@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use crate::support::needs::{SCRIPTS_TEST, needs};
+use crate::support::programs::signal;
 use crate::support::{eventually, free_port, module, run, throttle};
 
 /// The scripts find bash and sed, and nothing that could install, fetch, build or start anything.
@@ -44,8 +45,7 @@ struct Running(Child);
 
 impl Running {
     fn interrupt(&mut self) -> ExitStatus {
-        // The shell's own, as a small system has no program of that name.
-        Command::new("sh").args(["-c", &format!("kill -INT {}", self.0.id())]).status().unwrap();
+        signal(self.0.id(), "INT");
         self.0.wait().unwrap()
     }
 }

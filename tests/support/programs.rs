@@ -37,3 +37,9 @@ pub fn output_and_errors(command: &mut Command) -> String {
     assert!(output.status.success(), "{command:?}: {}\n{said}", output.status);
     said
 }
+
+/// Sends the process a signal, by the shell's own `kill`: a small system has no program of that name.
+pub fn signal(process: u32, name: &str) {
+    let status = Command::new("sh").args(["-c", &format!("kill -{name} {process}")]).status();
+    assert!(status.unwrap().success(), "no process {process}");
+}
