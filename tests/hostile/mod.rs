@@ -11,7 +11,6 @@ mod look;
 mod visit;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use redis::{RedisResult, Value};
 
@@ -55,7 +54,6 @@ fn run_visits(
         &[&AOF[..], &["--hz", "1", "--rdbcompression", "no"], debug_command()].concat(),
     );
     let mut connection = server.connect();
-    connection.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
     // What expires between two commands would be replicated in between.
     run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
     // The first write also replicates a SELECT.
