@@ -124,6 +124,7 @@ fn replicas_that_join_at_any_moment_hold_what_the_primary_holds() {
                 replicate(&replicas[0], &primary);
             });
             under_changes(&primary, || {
+                pause(&mut random, 300);
                 // Two at once share a snapshot, or one waits for the next.
                 for replica in &replicas[1..] {
                     run::<()>(&mut replica.connect(), &format!("REPLICAOF 127.0.0.1 {}", primary.port)).unwrap();
