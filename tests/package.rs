@@ -177,7 +177,7 @@ fn targets_that_cannot_be_made_are_named_and_the_others_are_made() {
     let tools = folder.join("tools");
     fs::create_dir_all(&tools).unwrap();
     let rustc = output(Command::new("sh").args(["-c", "command -v rustc"]));
-    let rustc = format!("case $* in *-musl) echo /nowhere ;; *) exec {} \"$@\" ;; esac", rustc.trim());
+    let rustc = format!("case $* in *-musl) echo /nowhere ;; *) exec '{}' \"$@\" ;; esac", rustc.trim());
     for (name, lines) in [("rustc", &rustc[..]), ("rustup", "echo \"fake: rustup $*\" >&2; exit 1")] {
         fs::write(tools.join(name), format!("#!/bin/sh\n{lines}\n")).unwrap();
         fs::set_permissions(tools.join(name), Permissions::from_mode(0o755)).unwrap();
@@ -197,11 +197,6 @@ fn targets_that_cannot_be_made_are_named_and_the_others_are_made() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// Where the module is compiled that all tests load.
-fn released() -> PathBuf {
-    module().ancestors().nth(2).unwrap().to_path_buf()
-}
-
 /// This machine's platform.
 fn native() -> String {
     format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
@@ -212,7 +207,7 @@ fn native() -> String {
 fn linked_crates() -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let target = root.join("target/memcheck");
-    copy_tools(&released(), &target);
+    copy_tools(&target);
     output(
         cargo()
             .args(["build", "--release", "--locked", "--quiet"])
@@ -264,7 +259,7 @@ impl Release {
         let made = MADE.get_or_init(|| {
             let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("release");
             let _ = fs::remove_dir_all(&folder);
-            output(package(Path::new(env!("CARGO_MANIFEST_DIR")), &native()).arg("--folder").arg(&folder));
+            output(&mut package(Path::new(env!("CARGO_MANIFEST_DIR")), &folder, &native()));
             folder
         });
         let release = Self::folder(name);
@@ -277,7 +272,7 @@ impl Release {
 
     fn from(sources: &Path, name: &str) -> Self {
         let release = Self::folder(name);
-        output(package(sources, &native()).arg("--folder").arg(&release.folder));
+        output(&mut package(sources, &release.folder, &native()));
         release
     }
 
@@ -316,18 +311,23 @@ fn again(name: &str) -> PathBuf {
     copy
 }
 
-/// Copies the build scripts and procedural macros that a build has compiled: they take longer than the library, and are
-/// the same in each folder.
-fn copy_tools(from: &Path, to: &Path) {
+/// Copies the build scripts and procedural macros of the module that all tests load: they take longer than the library,
+/// and are the same in each folder.
+fn copy_tools(to: &Path) {
     fs::create_dir_all(to).unwrap();
-    output(Command::new("cp").args(["-a", "--no-clobber"]).arg(from.join("release")).arg(to));
+    // target/release, where the module is.
+    output(Command::new("cp").args(["-a", "--no-clobber"]).arg(module().parent().unwrap()).arg(to));
 }
 
-/// scripts/package of these sources, whose build for the platform need not compile its tools.
-fn package(sources: &Path, platform: &str) -> Command {
-    copy_tools(&released(), &sources.join("target/zigbuild").join(platform));
+/// scripts/package of these sources for the platform, where it need not compile its tools.
+fn package(sources: &Path, folder: &Path, platform: &str) -> Command {
+    copy_tools(&sources.join("target/zigbuild").join(platform));
     let mut package = Command::new(sources.join("scripts/package"));
-    package.env_remove("CARGO_TARGET_DIR");
+    package.arg("--folder").arg(folder).env_remove("CARGO_TARGET_DIR");
+    // For this machine's, it need not be told.
+    if platform != native() {
+        package.arg(platform);
+    }
     package
 }
 
@@ -370,9 +370,8 @@ fn a_macs_library_is_what_its_loader_asks_for_and_has_the_same_bytes_from_anothe
     let name = format!("redis-cell-v{VERSION}-{platform}");
     let date = output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root));
     let archives = ["one", "two"].map(|part| {
-        let mut package = package(&again(&format!("mac-{part}")), platform);
-        let said =
-            output(package.arg("--folder").arg(folder.join(part)).arg(platform).env("SOURCE_DATE_EPOCH", date.trim()));
+        let mut package = package(&again(&format!("mac-{part}")), &folder.join(part), platform);
+        let said = output(package.env("SOURCE_DATE_EPOCH", date.trim()));
         assert!(said.contains("mach-o: arm64, macOS 11.0 or newer, needs /usr/lib/libSystem.B.dylib, "), "{said}");
         let sum = format!("{name}.tar.gz.sha256");
         output(Command::new("sha256sum").args(["--check", &sum]).current_dir(folder.join(part)));
