@@ -43,7 +43,7 @@ enum Setting {
 
 #[test]
 fn a_call_costs_little_more_than_a_set() {
-    needs!("the server of its figures, Redis 7.0");
+    needs!("Redis 7.0 alone");
     needs!(SCRIPTS_TEST);
     module();
     let bench = Command::new("scripts/bench")

@@ -67,7 +67,7 @@ fn the_exporters_user_reads_every_count_with_the_script() {
 
 #[test]
 fn prometheus_gathers_the_counts_alerts_and_answers_the_dashboard() {
-    needs!("Prometheus, and Redis 7.0 alone");
+    needs!("Redis 7.0 alone");
     needs!(SCRIPTS_TEST);
     let mut server = Server::start();
     create_exporter(&server);

@@ -11,35 +11,6 @@ use crate::support::needs::{SCRIPTS_TEST, needs};
 use crate::support::programs::signal;
 use crate::support::{eventually, free_port, module, run, throttle};
 
-/// The scripts find bash and sed, and nothing that could install, fetch, build or start anything.
-#[test]
-fn help_only_shows_the_usage_and_an_unknown_option_is_an_error() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let tools = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tools-{}", std::process::id()));
-    std::fs::create_dir_all(&tools).unwrap();
-    for tool in ["bash", "sed"] {
-        std::os::unix::fs::symlink(Path::new("/bin").join(tool), tools.join(tool)).unwrap();
-    }
-    let call = |script: &str, option: &str| {
-        let mut command = Command::new(root.join("scripts").join(script));
-        command.arg(option).env("PATH", &tools).output().unwrap()
-    };
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    for script in ["bench", "memcheck", "package", "run", "servers", "setup", "test", "zig"] {
-        let help = call(script, "--help");
-        let usage = text(help.stdout);
-        assert_eq!((help.status.code(), text(help.stderr).as_str()), (Some(0), ""), "{script}");
-        assert!(usage.contains(&format!("scripts/{script}")), "{script}: {usage}");
-        // Of scripts/run, all else is the server's.
-        if script != "run" {
-            let unknown = call(script, "--foo");
-            assert_eq!((unknown.status.code(), unknown.stdout), (Some(2), vec![]), "{script}");
-            assert_eq!(text(unknown.stderr), usage, "{script}");
-        }
-    }
-    std::fs::remove_dir_all(tools).unwrap();
-}
-
 /// Ctrl-C ends it, at the latest when the test ends.
 struct Running(Child);
 
@@ -58,21 +29,50 @@ impl Drop for Running {
     }
 }
 
+/// This binary of all tests, run again with these arguments.
+fn tests(arguments: &[&str]) -> Command {
+    let mut tests = Command::new(std::env::current_exe().unwrap());
+    tests.args(arguments);
+    tests
+}
+
 #[test]
-fn each_name_in_needs_and_slow_is_that_of_a_test() {
-    let tests = Command::new(std::env::current_exe().unwrap()).arg("--list").output().unwrap();
-    let tests = String::from_utf8(tests.stdout).unwrap();
-    let names = |list: &'static str| {
-        let lines = list.lines().filter(|line| !line.starts_with('#'));
-        lines.map(|line| line.split_whitespace().next().unwrap())
+fn each_name_in_the_lists_is_that_of_a_test_and_each_list_is_read_by_a_script() {
+    let tests = String::from_utf8(tests(&["--list"]).output().unwrap().stdout).unwrap();
+    let scripts = [include_str!("../scripts/test"), include_str!("../scripts/memcheck")].concat();
+    for line in include_str!("lists.txt").lines().skip(2).filter(|line| !line.is_empty()) {
+        if let Some(name) = line.strip_prefix("    ") {
+            let name = name.split_whitespace().next().unwrap();
+            // A script gives it to the tests, which look for it anywhere in a name.
+            let mut found = tests.lines().filter(|test| test.contains(name)).peekable();
+            assert!(found.peek().is_some(), "{name} is no test");
+            assert!(found.all(|test| test.starts_with(name)), "{name} is in the middle of another name");
+        } else {
+            let (list, _) = line.split_once(':').unwrap();
+            assert!(scripts.contains(&format!("scripts/test.d/list {list}")), "{list}");
+        }
+    }
+}
+
+/// With `REQUIRE_ALL`, as under scripts/test, and without.
+#[test]
+fn a_server_that_lacks_a_feature_leaves_a_test_out_and_a_machine_that_lacks_a_program_fails_it() {
+    let tools = Tools::new("needs", &["bash"], &[("redis-server", "echo Redis server v=6.2.14")]);
+    let run = |test: &str, required: bool| {
+        let mut test = tests(&["--exact", test]);
+        test.env("PATH", &tools.0).env("SERVER", tools.0.join("redis-server")).env_remove("REQUIRE_ALL");
+        let output = if required { test.env("REQUIRE_ALL", "yes").output() } else { test.output() }.unwrap();
+        (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
     };
-    for name in names(include_str!("needs.txt")) {
-        assert!(tests.contains(&format!("{name}: test\n")), "{name}");
+    let [feature, program] = ["contexts::functions_call_it_like_lua", "docs::sessions_are_what_redis_cli_shows"];
+    for required in [false, true] {
+        let (passed, said) = run(feature, required);
+        assert!(passed && said.contains(&format!("left out: {feature} (needs functions, Redis 7)\n")), "{said}");
     }
-    // Of several, how they begin.
-    for name in names(include_str!("slow.txt")) {
-        assert!(tests.lines().any(|test| test.starts_with(name)), "{name}");
-    }
+    let (passed, said) = run(program, false);
+    assert!(passed && said.contains(&format!("left out: {program} (redis-tools is not installed)\n")), "{said}");
+    let (passed, said) = run(program, true);
+    assert!(!passed && said.contains("redis-tools is not installed: scripts/test has to install it"), "{said}");
 }
 
 /// On `redis-server`, whichever server the other tests run on.
@@ -196,13 +196,22 @@ impl Drop for Tools {
 #[test]
 fn each_script_reads_its_arguments_before_it_does_anything() {
     let tools = Tools::new("arguments", &["bash", "sed", "grep", "dirname", "uname"], &[]);
-    for script in ["memcheck", "package", "run", "servers", "setup", "zig"] {
+    for script in ["bench", "memcheck", "package", "run", "servers", "setup", "test", "zig"] {
         let (code, usage, errors) = tools.call(script, &["--help"]);
         assert_eq!((code, errors.as_str()), (Some(0), ""), "{script}");
         assert!(usage.starts_with("Usage: ") && usage.contains(&format!("scripts/{script}")), "{script}: {usage}");
         assert_eq!(tools.call(script, &["-h"]), (Some(0), usage, String::new()), "{script}");
     }
-    let calls: [(&str, &[&str]); 8] = [
+    let calls: [(&str, &[&str]); 15] = [
+        ("bench", &["--foo"]),
+        ("memcheck", &["--foo"]),
+        ("package", &["--foo"]),
+        ("servers", &["--foo"]),
+        ("setup", &["--foo"]),
+        ("test", &["--foo"]),
+        ("zig", &["--foo"]),
+        ("zig", &["frob"]),
+        // All other options of scripts/run are the server's.
         ("run", &["-x"]),
         ("run", &["frob"]),
         ("run", &["frob", "--port", "7000"]),
@@ -210,7 +219,6 @@ fn each_script_reads_its_arguments_before_it_does_anything() {
         ("package", &["--folder", "--foo"]),
         ("servers", &["frob"]),
         ("servers", &["--too-old", "frob"]),
-        ("zig", &["frob"]),
     ];
     for (script, arguments) in calls {
         let (_, usage, _) = tools.call(script, &["--help"]);

@@ -1,43 +1,14 @@
-//! What the server under test is, and what it lacks.
+//! What the server under test is, what it lacks, and what this machine lacks.
 
 use std::io::Write;
+use std::ops::Range;
 use std::process::Command;
 use std::sync::OnceLock;
 
 use super::executable;
 
-/// Its kind and its version: `redis-7.0.15`.
-fn server() -> &'static str {
-    static SERVER: OnceLock<String> = OnceLock::new();
-    SERVER.get_or_init(|| {
-        let output = Command::new(executable()).arg("--version").output();
-        let output = output.unwrap_or_else(|error| panic!("{}: {error}", executable().display()));
-        name(&String::from_utf8(output.stdout).unwrap())
-    })
-}
-
-/// By what a server says of its version: "Redis server v=7.0.15 sha=00000000:0 malloc=...". Valkey 7.2 does not say
-/// that it is one: "Server v=7.2.7 ...".
-fn name(version: &str) -> String {
-    let version = version.to_lowercase();
-    let (kind, rest) = version.split_once("server v=").unwrap_or_else(|| panic!("no server's version: {version}"));
-    let kind = if kind.is_empty() { "valkey" } else { kind.trim() };
-    format!("{kind}-{}", rest.split(' ').next().unwrap())
-}
-
-#[test]
-fn a_server_is_known_by_what_it_says_of_its_version() {
-    for (version, expected) in [
-        ("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.2.1 bits=64", "redis-7.0.15"),
-        ("Valkey server v=8.1.1 sha=00000000:0", "valkey-8.1.1"),
-        ("Server v=7.2.7 sha=00000000:0", "valkey-7.2.7"),
-    ] {
-        assert_eq!(name(version), expected);
-    }
-}
-
-/// Leaves a test out, with a line that says so, where the server or this machine lacks what it names. `scripts/test`
-/// sets `REQUIRE_ALL`: then such a test fails instead.
+/// Leaves a test out if the server or this machine lacks what the test names, with a line that says so. `scripts/test`
+/// gathers these lines. It sets `REQUIRE_ALL`, with which a test fails if this machine lacks what it names.
 macro_rules! needs {
     ($need:expr) => {
         if !$crate::support::needs::has($need) {
@@ -50,50 +21,116 @@ pub(crate) use needs;
 /// For tests that install, fetch or measure, or take minutes: only scripts/test runs them.
 pub const SCRIPTS_TEST: &str = "scripts/test";
 
-/// What a program needs of this machine, by Debian's name for it, and how to find out.
+/// What tests need of this machine, by Debian's name for it, and a command that then succeeds.
 const PROGRAMS: [(&str, &[&str]); 3] = [
     ("python3-redis", &["/usr/bin/python3", "-c", "import redis"]),
     ("node-redis", &["node", "-e", "require('redis')"]),
     ("redis-tools", &["redis-cli", "--version"]),
 ];
 
-/// Whether there is what a test needs: one of `PROGRAMS`, `SCRIPTS_TEST`, or a last column of needs.txt.
-pub fn has(need: &str) -> bool {
-    let required = std::env::var_os("REQUIRE_ALL").is_some();
-    let lacking = if need == SCRIPTS_TEST {
-        (!required).then(|| "scripts/test runs it".to_string())
-    } else if let Some((_, check)) = PROGRAMS.iter().find(|(program, _)| *program == need) {
-        let mut check_command = Command::new(check[0]);
-        let check = check_command.args(&check[1..]).env("NODE_PATH", "/usr/share/nodejs").output();
-        let found = check.is_ok_and(|output| output.status.success());
-        (!found).then(|| format!("{need} is not installed"))
-    } else {
-        let lines = include_str!("../needs.txt").lines();
-        let mut servers = lines.filter(|line| line.ends_with(need)).map(|line| line.split_whitespace().nth(1).unwrap());
-        let lacking = servers.next().unwrap_or_else(|| panic!("{need} is not in tests/needs.txt"));
-        let lacks = lacking.split(',').any(|lacking| server().starts_with(lacking));
-        lacks.then(|| format!("it needs {need}, and this server is {}", server()))
-    };
-    lacking.is_none_or(|lacking| left_out(&lacking))
+type Version = (u32, u32);
+type Versions = Range<Version>;
+
+const NEWEST: Version = (u32::MAX, 0);
+const ALL: Versions = (0, 0)..NEWEST;
+const NONE: Versions = NEWEST..NEWEST;
+
+const fn from(major: u32, minor: u32) -> Versions {
+    (major, minor)..NEWEST
 }
 
-/// Says why the test that runs is left out, or fails it where `scripts/test` has to have seen to that. Always false.
+/// What tests need of a server, and the versions of Redis and of Valkey that have it.
+const FEATURES: [(&str, Versions, Versions); 9] = [
+    ("CLUSTER MIGRATESLOTS, Valkey 9", NONE, from(9, 0)),
+    ("COMMAND DOCS, Redis 7", from(7, 0), ALL),
+    ("MODULE LOADEX, Redis 7", from(7, 0), ALL),
+    ("Redis 7.0 alone", (7, 0)..(7, 1), NONE),
+    ("a new event whose handlers may set an expiry, not Redis 6.2 or 8.2 and newer", (7, 0)..(8, 2), ALL),
+    ("a primary whose handlers may write when it forks, Redis 7", from(7, 0), ALL),
+    ("functions, Redis 7", from(7, 0), ALL),
+    ("key permissions, Redis 7", from(7, 0), ALL),
+    ("slots that servers move by themselves, Redis 8.4 or Valkey 9", from(8, 4), from(9, 0)),
+];
+
+/// Whether the server and this machine have what a test needs: one of `FEATURES` or `PROGRAMS`, or `SCRIPTS_TEST`.
+pub fn has(need: &str) -> bool {
+    if let Some((_, redis, valkey)) = FEATURES.iter().find(|(feature, ..)| *feature == need) {
+        return server().is_in(redis, valkey) || leave_out(&format!("needs {need}"));
+    }
+    if need == SCRIPTS_TEST {
+        return std::env::var_os("REQUIRE_ALL").is_some() || leave_out("scripts/test runs it");
+    }
+    let program = PROGRAMS.iter().find(|(program, _)| *program == need);
+    let (_, check) = program.unwrap_or_else(|| panic!("tests/support/needs.rs does not know {need}"));
+    let mut command = Command::new(check[0]);
+    let command = command.args(&check[1..]).env("NODE_PATH", "/usr/share/nodejs").output();
+    command.is_ok_and(|output| output.status.success()) || left_out(&format!("{need} is not installed"))
+}
+
+/// Leaves the test out that runs, as this machine lacks what it needs, or fails it if `scripts/test` runs it.
+/// Always false.
 pub fn left_out(why: &str) -> bool {
-    assert!(std::env::var_os("REQUIRE_ALL").is_none(), "{why}: scripts/test installs it, or leaves the test out");
+    assert!(std::env::var_os("REQUIRE_ALL").is_none(), "{why}: scripts/test has to install it");
+    leave_out(why)
+}
+
+/// Always false.
+fn leave_out(why: &str) -> bool {
     let test = std::thread::current().name().unwrap_or_default().to_string();
-    // Not by println, whose lines cargo does not show of a test that passes.
-    let _ = writeln!(std::io::stderr(), "left out: {test}: {why}");
+    // println's lines are not shown of a test that passes, and eprintln's pieces mix with other threads' output.
+    let _ = std::io::stderr().write_all(format!("left out: {test} ({why})\n").as_bytes());
     false
+}
+
+/// The server under test.
+struct Server {
+    is_valkey: bool,
+    version: Version,
+}
+
+fn server() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(|| {
+        let output = Command::new(executable()).arg("--version").output();
+        let output = output.unwrap_or_else(|error| panic!("{}: {error}", executable().display()));
+        Server::of(&String::from_utf8(output.stdout).unwrap())
+    })
+}
+
+impl Server {
+    /// Reads the answer to `--version`: "Redis server v=7.0.15 sha=00000000:0 malloc=...", and of Valkey 7.2, which does
+    /// not say that it is one, "Server v=7.2.7 ...".
+    fn of(answer: &str) -> Self {
+        let (kind, rest) = answer.split_once("erver v=").unwrap_or_else(|| panic!("no server's version: {answer}"));
+        let mut numbers = rest.split(['.', ' ']).map(|number| number.parse().unwrap());
+        Self { is_valkey: !kind.starts_with("Redis"), version: (numbers.next().unwrap(), numbers.next().unwrap()) }
+    }
+
+    fn is_in(&self, redis: &Versions, valkey: &Versions) -> bool {
+        if self.is_valkey { valkey } else { redis }.contains(&self.version)
+    }
+}
+
+#[test]
+fn a_server_is_known_by_its_answer_to_version() {
+    for (answer, is_valkey, version) in [
+        ("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.2.1 bits=64", false, (7, 0)),
+        ("Valkey server v=8.1.1 sha=00000000:0", true, (8, 1)),
+        ("Server v=7.2.7 sha=00000000:0", true, (7, 2)),
+    ] {
+        let server = Server::of(answer);
+        assert_eq!((server.is_valkey, server.version), (is_valkey, version));
+    }
 }
 
 /// The oldest, and the only one that lacks what a test then names.
 pub fn is_redis_6_2() -> bool {
-    server().starts_with("redis-6.2")
+    server().is_in(&((6, 2)..(6, 3)), &NONE)
 }
 
 /// Redis 6.2 and 7.0 leave the commands of modules out of every ACL category.
 pub fn has_acl_categories() -> bool {
-    !is_redis_6_2() && !server().starts_with("redis-7.0")
+    server().is_in(&from(7, 2), &ALL)
 }
 
 /// The setting with which clients may load and unload modules. Redis 6.2 has none: there they always may.
@@ -108,9 +145,9 @@ pub fn debug_command() -> &'static [&'static str] {
 
 /// The setting with which a replica gets its snapshot over a connection of its own, where the server has one.
 pub fn snapshot_channel() -> &'static [&'static str] {
-    match server().split('.').next().unwrap() {
-        "redis-8" => &["--repl-rdb-channel", "yes"],
-        "valkey-8" | "valkey-9" => &["--dual-channel-replication-enabled", "yes"],
+    match (server().is_valkey, server().version.0) {
+        (false, 8..) => &["--repl-rdb-channel", "yes"],
+        (true, 8..) => &["--dual-channel-replication-enabled", "yes"],
         _ => &[],
     }
 }
