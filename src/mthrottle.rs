@@ -2,13 +2,16 @@
 
 use crate::counts::Outcome;
 use crate::error::{CommandError, Error};
-use crate::funnel::{Change, Moment, Taking, Unit};
+use crate::funnel::{Change, Moment, Taking, Unit, Verdict};
 use crate::limit::{Request, announce, reply};
-use crate::redis::{Argument, Context, now};
+use crate::redis::{Argument, Context, WritableKey, now};
 use crate::state;
 
 /// The arguments of one limiter, by name.
 const GROUP: [&str; 5] = ["key", "max_burst", "count", "period", "quantity"];
+
+/// A limiter's part of the call, the TAT that its key holds, and how it is decided.
+type Decision<'a> = (Request<'a>, Option<Moment>, Verdict);
 
 /// `CL.MTHROTTLE`, or by its unit `CL.MPTHROTTLE key max_burst count period quantity [key … quantity ...]`
 ///
@@ -41,19 +44,13 @@ pub fn mthrottle(context: &Context, arguments: &[Argument], unit: Unit) -> Resul
         Ok((request, tat, verdict))
     })?;
     let limited = decisions.iter().any(|(_, _, verdict)| verdict.limited);
-    // The last key is still open, so it is the first to be written.
-    for (request, tat, verdict) in decisions.iter_mut().rev() {
-        let open = last.take();
-        if limited {
-            if !verdict.limited {
-                *verdict = request.funnel.untouched(*tat);
-            }
-        } else if verdict.change != Change::Nothing {
-            // A key that could be written a moment ago can be now: servers decide that before they run a command.
-            if let Some(key) = open.or_else(|| state::open(context, request.key).ok()) {
-                state::write(key, verdict.change);
-            }
+    if limited {
+        drop(last);
+        for (request, tat, verdict) in decisions.iter_mut().filter(|(_, _, verdict)| !verdict.limited) {
+            *verdict = request.funnel.untouched(*tat);
         }
+    } else {
+        write_all(context, last, &decisions)?;
     }
     for (request, _, verdict) in &decisions {
         announce(context, request, verdict);
@@ -65,6 +62,28 @@ pub fn mthrottle(context: &Context, arguments: &[Argument], unit: Unit) -> Resul
         reply(context, verdict.limited.into(), verdict, unit);
     }
     Ok(Outcome::of(limited))
+}
+
+/// Writes every limiter, or none if one cannot be written now. The last one's key is still open.
+fn write_all(context: &Context, mut last: Option<WritableKey>, decisions: &[Decision]) -> Result<(), CommandError> {
+    if context.are_writes_paused() {
+        drop(last.take());
+        in_groups(decisions, |(request, tat, verdict)| match (tat, verdict.change) {
+            (None, Change::Store(_)) => state::make_writable(context, request.key),
+            _ => Ok(()),
+        })?;
+    }
+    // The key that is open is the first to be written.
+    for (index, (request, _, verdict)) in decisions.iter().enumerate().rev() {
+        let open = last.take();
+        if verdict.change != Change::Nothing {
+            // A key that could be written a moment ago can be now: servers decide that before they run a command.
+            let key = open.map_or_else(|| state::open(context, request.key), Ok);
+            let written = key.and_then(|key| state::write(key, verdict.change));
+            written.map_err(|error| CommandError::Group(error, index.saturating_add(1)))?;
+        }
+    }
+    Ok(())
 }
 
 /// Does the same for each group of arguments; an error says for which.

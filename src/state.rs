@@ -38,11 +38,26 @@ pub fn read(key: &Key) -> Result<Option<Moment>, Error> {
 
 /// Stores a TAT and closes the key. The key expires when the TAT has passed: at the first whole millisecond not before
 /// it.
+///
+/// Errors: `NotWritable`, and nothing changed, if the server does not let the key be written now.
 #[inline(always)]
-pub fn write(key: WritableKey, change: Change) {
+pub fn write(key: WritableKey, change: Change) -> Result<(), Error> {
     match change {
-        Change::Nothing => {}
-        Change::Store(tat) => key.set(&decimal::format(tat.0), tat.since_epoch().round_up(Unit::Milliseconds)),
-        Change::Delete => key.delete(),
+        Change::Nothing => Ok(()),
+        Change::Store(tat) => {
+            key.set(&decimal::format(tat.0), tat.since_epoch().round_up(Unit::Milliseconds)).ok_or(Error::NotWritable)
+        }
+        Change::Delete => {
+            key.delete();
+            Ok(())
+        }
     }
+}
+
+/// Makes sure that a key which reads as absent can be written. Nothing else may be open: another module's callback may
+/// run, which may delete what is.
+///
+/// Errors: `NotWritable` if the server does not let it be written now.
+pub fn make_writable(context: &Context, name: &Argument) -> Result<(), Error> {
+    context.delete_expired(name).ok_or(Error::NotWritable)
 }

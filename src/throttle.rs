@@ -29,7 +29,7 @@ pub fn throttle(
     let tat = state::read(&key)?;
     let verdict = request.funnel.decide(tat, taking, request.quantity).map_err(Error::from)?;
     // This closes the key, before a notification runs another module's callback, which may delete it.
-    state::write(key, verdict.change);
+    state::write(key, verdict.change)?;
     announce(context, &request, &verdict);
 
     let first = if taking == Taking::UpTo { verdict.taken } else { verdict.limited.into() };

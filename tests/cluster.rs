@@ -8,7 +8,7 @@ use redis::cluster::{ClusterClient, ClusterConnection};
 use redis::{RedisResult, Value};
 
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
-use crate::support::needs::needs;
+use crate::support::needs::{debug_command, is_redis_6_2, needs};
 use crate::support::programs::{output, python, redis_rs};
 use crate::support::traffic::under_load;
 use crate::support::{COMMANDS, Server, command, eventually, info, run, snapshot, throttle, wait_until};
@@ -160,6 +160,73 @@ fn when_a_primary_is_killed_its_replica_goes_on_limiting() {
         assert_eq!(run::<[i64; 5]>(&mut connection, &call).unwrap()[..3], [0, 10, left]);
     }
     assert_eq!(run::<[i64; 5]>(&mut connection, &call).unwrap()[..3], [1, 10, 0]);
+}
+
+/// The slot of a key that has expired goes while writes are paused, within a transaction, which the server has already
+/// let in. Redis 7.0 to 8.6 and Valkey 8.0 end when SET is called there.
+#[test]
+fn a_slot_that_goes_within_a_transaction_ends_no_node() {
+    let settings = ["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"];
+    let [server, other] = [(); 2].map(|()| Server::start_with(&[&settings[..], debug_command()].concat()));
+    let mut connection = server.connect();
+    run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
+    add_slots(&mut connection, 0..SLOTS);
+    run::<()>(&mut connection, &format!("CLUSTER MEET 127.0.0.1 {}", other.port)).unwrap();
+    let migrating = format!("MIGRATING {}", id(&other));
+    let slot = run::<usize>(&mut connection, "CLUSTER KEYSLOT {k}1").unwrap();
+    let stable = format!("CLUSTER SETSLOT {slot} STABLE");
+    wait_until("the other node is known", || {
+        let set = format!("CLUSTER SETSLOT {slot} {migrating}");
+        is_ok(&server) && run::<()>(&mut connection, &set).is_ok()
+    });
+    run::<()>(&mut connection, &stable).unwrap();
+    // Within EXEC, and before it: there, the key expires between the server's look at it and the call.
+    let ways = [
+        ("", format!("CLUSTER DELSLOTS {slot}")),
+        ("", format!("CLUSTER SETSLOT {slot} {migrating}")),
+        (&*migrating, "DEBUG SLEEP 0.03".to_string()),
+    ];
+    for (beforehand, within) in &ways {
+        for call in [
+            "CL.THROTTLE {k}1 5 1 60",
+            "CL.PTHROTTLE {k}1 5 1 60000 6",
+            "CL.CHARGE {k}1 5 1 60 7",
+            "CL.TAKE {k}1 5 1 60 9",
+            "CL.MTHROTTLE {k}1 5 1 60 1 {k}2 5 1 60 1",
+            "CL.MTHROTTLE {k}2 5 1 60 1 {k}1 5 1 60 1",
+        ] {
+            let taken_from = "CL.THROTTLE {k}2 5 1 60 2";
+            for line in ["DEL {k}1", "DEL {k}2", taken_from] {
+                run::<Value>(&mut connection, line).unwrap();
+            }
+            let left = if beforehand.is_empty() { 5 } else { 20 };
+            run::<()>(&mut connection, &format!("SET {{k}}1 1790000000000000000 PX {left}")).unwrap();
+            if beforehand.is_empty() {
+                sleep(Duration::from_millis(10));
+            } else {
+                run::<()>(&mut connection, &format!("CLUSTER SETSLOT {slot} {beforehand}")).unwrap();
+            }
+            let mut transaction = redis::pipe();
+            transaction.atomic();
+            for line in ["CLIENT PAUSE 60000 WRITE", within, call] {
+                transaction.add_command(command(line));
+            }
+            let answer = transaction.query::<Vec<Value>>(&mut connection);
+            run::<()>(&mut server.connect(), "CLIENT UNPAUSE")
+                .unwrap_or_else(|error| panic!("{call}, {within}: {error}\n{}", server.log()));
+            let _ = run::<Value>(&mut connection, &format!("CLUSTER ADDSLOTS {slot}"));
+            run::<()>(&mut connection, &stable).unwrap();
+            let taken = 4 - run::<[i64; 5]>(&mut connection, "CL.LOOK {k}2 5 1 60").unwrap()[2];
+            match answer {
+                Err(error) => {
+                    assert_eq!(error.code(), Some("TRYAGAIN"), "{call}, {within}: {error}\n{}", server.log());
+                    assert_eq!(taken, 0, "{call}, {within}: it was refused, and took");
+                }
+                // Redis 6.2 finds the key that has expired, and writes it.
+                Ok(_) => assert!(is_redis_6_2() || !beforehand.is_empty(), "{call}, {within}: it was not refused"),
+            }
+        }
+    }
 }
 
 /// Four clients empty 20 limiters of one slot, which changes its node meanwhile by `change(cluster, slot, from, to)`.

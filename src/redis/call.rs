@@ -66,6 +66,33 @@ impl Context {
         Some(Key { handle: NonNull::new(handle)?, open: PhantomData })
     }
 
+    /// Whether writes are paused, by `CLIENT PAUSE` or for a failover: calls within a transaction may still come.
+    #[inline(always)]
+    pub fn are_writes_paused(&self) -> bool {
+        // SAFETY: this looks at the server's state alone.
+        unsafe { api!(RedisModule_AvoidReplicaTraffic)() != 0 }
+    }
+
+    /// Deletes the key if it has expired and the server keeps it, as it does while writes are paused. Call this for a key
+    /// that reads as absent, before a new one is made in its place: the server ends at a second key of the same name.
+    /// The DEL is replicated (`!`), as is what another module writes in its handler of the deletion. No handle may stand
+    /// for a key meanwhile, as the handler may delete it.
+    ///
+    /// None if the server refuses the DEL: a cluster node, in whose transaction the slot has gone or has begun to move.
+    #[inline(always)]
+    #[must_use]
+    pub fn delete_expired(&self, name: &Argument) -> Option<()> {
+        if !self.are_writes_paused() {
+            return Some(());
+        }
+        // SAFETY: context and name are live, and the reply, if there is one, is freed.
+        unsafe {
+            let reply = api!(RedisModule_Call)(self.0, c"DEL".as_ptr(), c"!s".as_ptr(), name.0);
+            api!(RedisModule_FreeCallReply)(NonNull::new(reply)?.as_ptr());
+        }
+        Some(())
+    }
+
     /// Whether a write of this call has to be replicated as its effect. If not, the write is counted here, for the
     /// server's save points.
     #[inline(always)]
@@ -186,14 +213,17 @@ impl<'a> Deref for WritableKey<'a> {
 
 impl WritableKey<'_> {
     /// Makes the key a string of these bytes that expires at `expire_at` ms since the epoch: stores it here, replicates
-    /// exactly that to the AOF and to replicas, and closes the key.
+    /// exactly that to the AOF and to replicas, and closes the key. None, and nothing changed, if the server does not
+    /// let the key be written now: see [`Context::delete_expired`].
     #[inline(always)]
-    pub fn set(self, bytes: &[u8], expire_at: u64) {
-        self.store(bytes, expire_at);
+    #[must_use]
+    pub fn set(self, bytes: &[u8], expire_at: u64) -> Option<()> {
+        self.store(bytes, expire_at)?;
         if self.context.must_replicate() {
             self.replicate_set(bytes, expire_at);
         }
         self.close_changed();
+        Some(())
     }
 
     /// Deletes the key here, in the AOF and on replicas, and closes it.
@@ -212,14 +242,14 @@ impl WritableKey<'_> {
     /// Sets the expiry before it looks at the buffer: on Valkey from 8.1 and Redis from 8.2, only that makes the handle
     /// the key's own again. Until then, it may stand for a value that another module's callback has replaced.
     #[inline(always)]
-    fn store(&self, bytes: &[u8], expire_at: u64) {
+    fn store(&self, bytes: &[u8], expire_at: u64) -> Option<()> {
         let handle = self.handle.as_ptr();
         let expire_at = expire_at.cast_signed();
         // SAFETY: the handle is open for writing. The buffer is null or has `length` bytes, and nothing else holds it.
         unsafe {
             if api!(RedisModule_SetAbsExpire)(handle, expire_at) != OK {
                 // No key: it is made as a string of this length, which the next call need not convert.
-                self.delete_what_a_pause_keeps();
+                self.context.delete_expired(self.name)?;
                 api!(RedisModule_StringTruncate)(handle, bytes.len());
                 api!(RedisModule_SetAbsExpire)(handle, expire_at);
             }
@@ -235,21 +265,7 @@ impl WritableKey<'_> {
                 api!(RedisModule_SetAbsExpire)(handle, expire_at);
             }
         }
-    }
-
-    /// While writes are paused, a server opens a key that has expired as if there were none, but keeps it, and ends
-    /// when a new key is made in its place. DEL takes it away, and is replicated (`!`), as is what another module
-    /// writes in its handler of the deletion. The handle is of no key meanwhile, so that the handler may do anything to
-    /// the key.
-    #[inline(always)]
-    fn delete_what_a_pause_keeps(&self) {
-        // SAFETY: context and name are live, and the reply is freed.
-        unsafe {
-            if api!(RedisModule_AvoidReplicaTraffic)() != 0 {
-                let reply = api!(RedisModule_Call)(self.context.0, c"DEL".as_ptr(), c"!s".as_ptr(), self.name.0);
-                api!(RedisModule_FreeCallReply)(reply);
-            }
-        }
+        Some(())
     }
 
     #[inline(always)]
