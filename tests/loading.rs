@@ -1,11 +1,15 @@
 //! Loading the module, and what the server then says of it.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use redis::Value;
 
 use crate::support::needs::{SCRIPTS_TEST, is_redis_6_2, needs};
+use crate::support::pages::blocks;
+use crate::support::programs::output;
 use crate::support::{Server, command, module, module_command, run, throttle};
 
 #[test]
@@ -215,11 +219,88 @@ fn a_server_that_cannot_replicate_what_it_stores_refuses_it_and_says_why() {
 }
 
 #[test]
-fn loading_it_twice_is_refused_and_harmless() {
+fn loading_it_twice_is_refused_and_harmless_and_the_log_says_where_to_look() {
+    let told = |log: &str| {
+        let line = log.lines().find(|line| line.contains("is loaded already"));
+        let line = line.unwrap_or_else(|| panic!("{log}"));
+        for place in ["loadmodule line", "include", "--loadmodule", "systemctl cat"] {
+            assert!(line.contains(place), "{line}");
+        }
+    };
+    let library = module();
+    let library = library.to_str().unwrap();
     let server = Server::start_with(module_command());
     let mut connection = server.connect();
-    run::<()>(&mut connection, &format!("MODULE LOAD {}", module().display())).unwrap_err();
+    run::<()>(&mut connection, &format!("MODULE LOAD {library}")).unwrap_err();
+    told(&server.log());
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
+    told(&Server::refused(&["--loadmodule", library, "--loadmodule", library]));
+}
+
+/// `CONFIG REWRITE`, which Sentinel does at every failover, writes a line for each module that is loaded.
+#[test]
+fn a_line_in_the_servers_own_settings_survives_a_rewrite_and_a_restart() {
+    let library = module();
+    let line = format!("loadmodule {}", library.display());
+    let lines = |file: &Path| {
+        let text = fs::read_to_string(file).unwrap();
+        text.lines().filter(|line| line.trim_start().to_lowercase().starts_with("loadmodule")).count()
+    };
+    for line in [&line, &line.replace("loadmodule ", "\tLOADMODULE\t\t")] {
+        let file = settings(line);
+        let mut server = Server::start_from(&file, &[]);
+        for _ in 0..2 {
+            let mut connection = server.connect();
+            run::<()>(&mut connection, "CONFIG SET hz 20").unwrap();
+            run::<()>(&mut connection, "CONFIG REWRITE").unwrap();
+            assert!(fs::read_to_string(&file).unwrap().contains("hz 20"), "it was not rewritten");
+            assert_eq!(lines(&file), 1, "{}", fs::read_to_string(&file).unwrap());
+            server.restart();
+            assert_eq!(throttle(&mut server.connect(), "key 4 1 60"), [0, 5, 4, -1, 60]);
+        }
+        fs::remove_file(file).unwrap();
+    }
+
+    // In the place of such a line, the server's own: beside it, the next start loads it twice. Redis 6.2 writes none.
+    let file = settings("hz 10");
+    let server = Server::start_from(&file, &["--loadmodule", library.to_str().unwrap()]);
+    run::<()>(&mut server.connect(), "CONFIG REWRITE").unwrap();
+    assert_eq!(lines(&file), usize::from(!is_redis_6_2()));
+    fs::remove_file(file).unwrap();
+}
+
+/// As it stands there, but for the place of the library and of the settings, and twice.
+#[test]
+fn the_readmes_command_loads_it_in_the_place_of_any_other_redis_cell() {
+    let library = module();
+    let library = library.to_str().unwrap();
+    let [block] = &blocks(|block| block.text.contains("sudo sed"))[..] else { panic!("which one?") };
+    let (_, command) = block.text.split_once("sudo sed").unwrap();
+    let (command, _) = command.split_once("\nsudo").unwrap();
+    for today in [
+        "hz 20",
+        "loadmodule /nowhere/libredis_cell.so\nhz 20",
+        "hz 20\nloadmodule /nowhere/libredis_cell.so",
+        "hz 20\n\t LOADMODULE\t\"/nowhere/libredis_cell.so\"\nloadmodule /nowhere/libredis_cell.so\n# loadmodule\n",
+    ] {
+        let file = settings(today);
+        let command = command.replace("/etc/redis/redis.conf", file.to_str().unwrap());
+        let command = format!("sed{}", command.replace("/usr/lib/redis/modules/libredis_cell.so", library));
+        output(Command::new("sh").args(["-ec", &format!("{command}\n{command}")]));
+        let server = Server::start_from(&file, &[]);
+        assert_eq!(throttle(&mut server.connect(), "key 4 1 60"), [0, 5, 4, -1, 60], "{today}");
+        assert_eq!(run::<(String, String)>(&mut server.connect(), "CONFIG GET hz").unwrap().1, "20", "{today}");
+        fs::remove_file(file).unwrap();
+    }
+}
+
+/// A file of settings for one server.
+fn settings(line: &str) -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let name = format!("settings-{}-{}.conf", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::write(&file, format!("{line}\n")).unwrap();
+    file
 }
 
 #[test]

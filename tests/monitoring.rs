@@ -15,7 +15,7 @@ use crate::support::pages::blocks;
 use crate::support::programs::output;
 use crate::support::replication::replicate;
 use crate::support::traffic::under_load;
-use crate::support::{COMMANDS, Process, Server, free_port, module, run, wait_until};
+use crate::support::{COMMANDS, Process, Server, free_port, run, wait_until};
 
 const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/monitoring");
 
@@ -270,42 +270,4 @@ fn the_health_check_passes_where_the_module_answers_and_fails_elsewhere() {
     drop(server);
     // Under valgrind, a server answers while it ends.
     wait_until("it fails without a server", || !healthy(gone));
-}
-
-/// docs/redis-cell.conf beside Debian's unit, where the machine has it.
-#[test]
-fn the_drop_in_is_debians_own_command_and_the_module() {
-    let drop_in = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/redis-cell.conf");
-    let text = fs::read_to_string(drop_in).unwrap();
-    let command = |text: &str| -> String {
-        text.lines().filter_map(|line| line.strip_prefix("ExecStart=")).next_back().unwrap().to_string()
-    };
-    let line = command(&text);
-    let unit = Path::new("/lib/systemd/system/redis-server.service");
-    if unit.exists() {
-        let debians = command(&fs::read_to_string(unit).unwrap());
-        assert_eq!(line, format!("{debians} --loadmodule /usr/lib/redis/modules/libredis_cell.so"));
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("units-{}", std::process::id()));
-        let drop_ins = folder.join("redis-server.service.d");
-        fs::create_dir_all(&drop_ins).unwrap();
-        fs::copy(unit, folder.join("redis-server.service")).unwrap();
-        fs::copy(drop_in, drop_ins.join("redis-cell.conf")).unwrap();
-        let verify = Command::new("systemd-analyze").arg("verify").arg(folder.join("redis-server.service")).output();
-        match verify {
-            Ok(output) => {
-                let said = String::from_utf8_lossy(&output.stderr);
-                assert!(output.status.success() && !said.contains("redis-cell.conf"), "{said}");
-            }
-            Err(error) => println!("not verified: systemd-analyze: {error}"),
-        }
-        fs::remove_dir_all(folder).unwrap();
-    } else {
-        println!("not compared: {} is not there", unit.display());
-    }
-    // The server and its file are the test's own.
-    let module = module();
-    let line = line.replace("/usr/lib/redis/modules/libredis_cell.so", module.to_str().unwrap());
-    let settings: Vec<_> = line.split(' ').skip(2).collect();
-    let server = Server::start_bare(&settings);
-    run::<Vec<i64>>(&mut server.connect(), "CL.THROTTLE key 1 1 60").unwrap();
 }

@@ -134,12 +134,31 @@ fn the_debian_package_is_installed_used_and_removed() {
     let restart = format!("goes on with version {VERSION} until it is restarted");
     assert!(said.contains(&restart), "{said}");
 
-    fs::create_dir_all(settings.parent().unwrap()).unwrap();
-    fs::write(&settings, format!("port 6379\n{line}\n")).unwrap();
+    // Each way in which a server is told to load it; a comment is none.
+    let quoted = format!("\t LOADMODULE\t\"{MODULES}/libredis_cell.so\"");
+    let option = format!("ExecStart=/usr/bin/redis-server /etc/redis/redis.conf --{line}");
+    let loads = [
+        ("/etc/redis/redis.conf", &line),
+        ("/etc/valkey/tenants/one.conf", &quoted),
+        ("/etc/systemd/system/redis-server.service.d/limits.conf", &option),
+        ("/run/systemd/system/valkey-server.service", &option),
+    ];
+    for (file, load) in loads {
+        let file = within(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, format!("port 6379\n# {line}\n{load}\n")).unwrap();
+    }
     let said = dpkg(&root, "--remove", "redis-cell");
-    assert!(said.contains("will not start again"), "{said}");
-    assert!(said.contains(&format!("remove the line \"{line}\" from ")), "{said}");
+    let shown: BTreeSet<_> =
+        said.lines().filter_map(|line| line.strip_prefix("    ")).map(ToString::to_string).collect();
+    assert_eq!(shown, loads.map(|(file, load)| format!("{file}:{load}")).into(), "{said}");
+    assert!(said.contains("will not start again") && said.contains("settings elsewhere"), "{said}");
     assert!(!library.exists());
+
+    dpkg(&root, "--install", package.to_str().unwrap());
+    loads.iter().for_each(|(file, _)| fs::remove_file(within(file)).unwrap());
+    let said = dpkg(&root, "--remove", "redis-cell");
+    assert!(!said.contains("will not start again") && said.contains("settings elsewhere"), "{said}");
 }
 
 #[test]

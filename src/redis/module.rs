@@ -80,10 +80,16 @@ pub unsafe fn load(
 ) -> c_int {
     let (name, version) = (module.name.as_ptr(), module.version_number);
     // SAFETY: the context is live, and this is the first that is called of the API: it looks up all the others.
-    if unsafe { raw::Export_RedisModule_Init(context, name, version, API_VERSION) } != OK {
+    let initialized = unsafe { raw::Export_RedisModule_Init(context, name, version, API_VERSION) };
+    let context = Context(context);
+    // Only a name that is taken is refused there, after all functions have been looked up.
+    if initialized != OK {
+        let reason = "is loaded already, or another redis-cell is. Remove this load or the other: a loadmodule line in \
+                      the server's settings or in a file that they include, a --loadmodule on its command line \
+                      (systemctl cat shows a service's), a MODULE LOAD";
+        log(&context, c"warning", format!("{module} {reason}"));
         return ERR;
     }
-    let context = Context(context);
     // SAFETY: as promised by the caller; an `Argument` is a string pointer and nothing else.
     let argument = (count > 0).then(|| unsafe { &*arguments.cast::<Argument>() });
     if let Err(reason) = module.set_up(&context, argument) {

@@ -83,6 +83,7 @@ pub struct Server {
     pub port: u16,
     pub folder: PathBuf,
     executable: PathBuf,
+    settings: Option<PathBuf>,
     arguments: Vec<String>,
     environment: Vec<(&'static str, PathBuf)>,
     process: Option<Child>,
@@ -112,6 +113,14 @@ impl Server {
         Self::start_in(&[], executable, arguments)
     }
 
+    /// With a file of settings, which the server may rewrite.
+    pub fn start_from(settings: &Path, arguments: &[&str]) -> Self {
+        let mut server = Self::new(&[], &executable(), arguments);
+        server.settings = Some(settings.to_path_buf());
+        server.launch_on_a_free_port();
+        server
+    }
+
     /// What a server logs that does not start with these settings.
     pub fn refused(arguments: &[&str]) -> String {
         let mut server = Self::new(&[], &executable(), arguments);
@@ -130,6 +139,7 @@ impl Server {
             port: free_port(),
             folder: new_folder(),
             executable: executable.to_path_buf(),
+            settings: None,
             arguments: arguments.iter().map(ToString::to_string).collect(),
             environment: environment.to_vec(),
             process: None,
@@ -201,6 +211,7 @@ impl Server {
         let log = fs::File::options().append(true).create(true).open(self.folder.join("log")).unwrap();
         let mut command = Command::new(&self.executable);
         command
+            .args(&self.settings)
             .args(["--port", &port, "--bind", "127.0.0.1", "--dir", folder, "--save", ""])
             // A primary waits for no second replica before it makes the snapshot of the first.
             .args(["--repl-diskless-sync-delay", "0"])
