@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use redis::{Cmd, Connection};
 
 use crate::support::clock::{Clock, START};
+use crate::support::programs::output;
 use crate::support::random::Random;
 use crate::support::{command, run};
 
@@ -44,6 +45,27 @@ fn the_example_charges_what_was_used_and_says_how_long_to_wait() {
         let tat: i64 = run(&mut connection, &format!("GET budget:{{{key}")).unwrap();
         assert_eq!(tat, START + taken * MINUTE / a_minute, "{key}");
     }
+}
+
+/// A caller that hangs up before the answer's end has used the model; one that asks for fewer than no tokens, nothing.
+#[test]
+fn a_call_that_breaks_off_is_charged_its_estimate_and_a_negative_estimate_is_an_error() {
+    let (_clock, server) = Clock::start(START);
+    let program = "import os, redis, token_budget
+budget = token_budget.Budget(redis.Redis(port=int(os.environ['REDIS_PORT'])), 'acme', 'alice')
+def hangs_up():
+    raise GeneratorExit
+for estimate in 8_000, -8_000:
+    try:
+        token_budget.ask(budget, estimate, hangs_up)
+    except (GeneratorExit, ValueError) as error:
+        print(type(error).__name__)";
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients");
+    let mut python = Command::new("/usr/bin/python3");
+    python.args(["-B", "-c", program]).env("PYTHONPATH", folder).env("REDIS_PORT", server.port.to_string());
+    assert_eq!(output(&mut python), "GeneratorExit\nValueError\n");
+    let tokens: i64 = run(&mut server.connect(), "GET budget:{acme}:alice:tokens").unwrap();
+    assert_eq!(tokens, START + 8_000 * MINUTE / 20_000);
 }
 
 const USERS: usize = 4;

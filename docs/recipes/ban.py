@@ -1,38 +1,54 @@
-"""A ban after too many: five wrong passwords in five minutes, and an address is kept out for an hour.
+"""A ban after too many: five wrong passwords, and a caller is kept out for a minute, then for ten, then for an hour.
 
 As a program: [REDIS_PORT=6379] python3 ban.py
 """
 
 import os
+from pathlib import Path
 
 import redis
 
-# Five wrong passwords at once, and one a minute after that.
-WRONG = (4, 1, 60)
-# What takes an hour to come back.
-BAN = 60
+
+class KeptOut(Exception):
+    """Has the seconds until the next attempt may be made."""
 
 
-def wait(client, address):
-    """Seconds for which the address is kept out: 0 if it is not. A look of no tokens is limited by a debt alone."""
-    limited, _, _, retry_after, _ = client.execute_command("CL.LOOK", f"wrong:{address}", *WRONG, 0)
-    return retry_after if limited else 0
+class Door:
+    # max_burst, count, period: five attempts at once, and one a minute after that.
+    ATTEMPTS = (4, 1, 60)
+    # The seconds of the first ban, of the second, of every later one; and after which one is forgiven.
+    BANS, FORGIVEN = (60, 600, 3600), 86400
+
+    def __init__(self, client):
+        self.client = client
+        self.script = client.register_script(Path(__file__).with_name("ban.lua").read_text())
+
+    def attempt(self, who):
+        """Charges an attempt, before the password is checked."""
+        keys = [f"{name}:{{{who}}}" for name in ("attempts", "banned", "offences")]
+        wait = self.script(keys, [*self.ATTEMPTS, self.FORGIVEN, *self.BANS])
+        if wait:
+            raise KeptOut(-(-wait // 1000))
+
+    def succeeded(self, who):
+        """Gives the attempt back, after a right password."""
+        self.client.execute_command("CL.THROTTLE", f"attempts:{{{who}}}", *self.ATTEMPTS, -1)
 
 
-def wrong_password(client, address):
-    """Counts it. The sixth is one too many: its debt is that of a single token or less, and it adds the ban."""
-    limited, _, _, retry_after, _ = client.execute_command("CL.CHARGE", f"wrong:{address}", *WRONG, 1)
-    if limited and retry_after <= WRONG[2] // WRONG[1]:
-        client.execute_command("CL.CHARGE", f"wrong:{address}", *WRONG, BAN)
+def log_in(door, name, password):
+    door.attempt(name)
+    right = password == "correct horse"
+    if right:
+        door.succeeded(name)
+    return right
 
 
 if __name__ == "__main__":
     # A call that is tried again by itself would take again.
     client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1, retry=None)
-    for attempt in range(1, 8):
-        seconds = wait(client, "192.0.2.7")
-        if seconds:
-            print(attempt, "kept out for", seconds, "s")
-        else:
-            print(attempt, "wrong password")
-            wrong_password(client, "192.0.2.7")
+    door = Door(client)
+    for password in ["correct horse", "123456", "qwerty", "secret", "dragon", "monkey", "correct horse"]:
+        try:
+            print(password, "is", "right" if log_in(door, "alice", password) else "wrong")
+        except KeptOut as error:
+            print(password, "is not tried: kept out for", error, "s")

@@ -25,7 +25,9 @@ class Gateway:
 
     @contextlib.contextmanager
     def admitted(self, user, estimate):
-        """Holds a place and has taken the estimate. What the answer used is set as `used` by the caller."""
+        """Holds a place and has taken the estimate. What the answer used is set as `used` by the caller, once known."""
+        if estimate < 0:
+            raise ValueError("an estimate below zero would give tokens back")
         # The hash tag in braces keeps the keys on one node of a cluster.
         key, name = f"gate:{{{user}}}", secrets.token_hex(8)
         no_place, _, _, retry_after = self.client.fcall(
@@ -39,7 +41,7 @@ class Gateway:
             if limited:
                 waits = [wait for refused, _, _, wait, _ in answers if refused]
                 raise Refused(None if -1 in waits else max(waits))
-            call = Call()
+            call = Call(estimate)
             try:
                 yield call
             finally:
@@ -49,7 +51,9 @@ class Gateway:
 
 
 class Call:
-    used = 0
+    def __init__(self, estimate):
+        # A caller that hangs up has cost what was estimated.
+        self.used = estimate
 
 
 if __name__ == "__main__":

@@ -82,6 +82,7 @@ local function count(keys)
 end
 
 redis.register_function('in_flight_acquire', acquire)
-redis.register_function('in_flight_renew', renew)
-redis.register_function('in_flight_release', release)
+-- At maxmemory as well: else the places of calls that end there would stay taken.
+redis.register_function{function_name = 'in_flight_renew', callback = renew, flags = {'allow-oom'}}
+redis.register_function{function_name = 'in_flight_release', callback = release, flags = {'allow-oom'}}
 redis.register_function{function_name = 'in_flight_count', callback = count, flags = {'no-writes'}}

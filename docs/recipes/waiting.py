@@ -17,19 +17,24 @@ class Queue:
     def __init__(self, client, key, max_burst, count, period, longest):
         """`count` calls every `period` milliseconds, `max_burst + 1` at once; no call waits longer than `longest`."""
         self.client, self.key = client, key
-        self.max_burst, self.count, self.period = max_burst, count, period
+        self.max_burst, self.count, self.period, self.longest = max_burst, count, period, longest
         # As many as come back within the longest wait.
         self.waiting = longest * count // period
 
     def turn(self, tokens=1):
         """Takes the next turn, for up to `max_burst + 1` tokens. Returns the milliseconds until it comes: 0 is now."""
-        limited, _, _, retry_after, reset_after = self.client.execute_command(
+        if not 1 <= tokens <= self.max_burst + 1:
+            raise ValueError(f"a turn is for 1 to {self.max_burst + 1} tokens")
+        limited, _, remaining, retry_after, reset_after = self.client.execute_command(
             "CL.PTHROTTLE", self.key, self.max_burst + self.waiting, self.count, self.period, tokens
         )
         if limited:
             raise TooLong(retry_after)
         # A turn comes when no more than max_burst + 1 tokens are missing, its own among them.
-        return max(reset_after - (self.max_burst + 1) * self.period // self.count, 0)
+        if remaining >= self.waiting:
+            return 0
+        # Each rounding may add a millisecond.
+        return min(reset_after - (self.max_burst + 1) * self.period // self.count, self.longest)
 
     def wait(self):
         time.sleep(self.turn() / 1000)

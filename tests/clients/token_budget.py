@@ -23,6 +23,8 @@ class Budget:
 
     def reserve(self, estimate):
         """Takes one request and the estimate from all four, or nothing from any."""
+        if estimate < 0:
+            raise ValueError("an estimate below zero would give tokens back")
         limits = [(*limit, 1) for limit in self.requests] + [(*limit, estimate) for limit in self.tokens]
         limited, *answers = self.client.execute_command("CL.MTHROTTLE", *(word for limit in limits for word in limit))
         if limited:
@@ -38,12 +40,15 @@ class Budget:
 
 
 def ask(budget, estimate, model):
-    """The model's answer. A call that fails has used nothing."""
+    """The model's answer. A call that could not be made has used nothing; one that breaks off, its estimate."""
     budget.reserve(estimate)
-    used = 0
+    used = estimate
     try:
         answer, used = model()
         return answer
+    except ConnectionError:
+        used = 0
+        raise
     finally:
         budget.settle(estimate, used)
 
@@ -53,7 +58,8 @@ def failing():
 
 
 if __name__ == "__main__":
-    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)))
+    # A call that is tried again by itself would take again.
+    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1, retry=None)
     budget = Budget(client, "acme", "alice")
     for estimate, model in [
         (8_000, lambda: ("short", 2_000)),
