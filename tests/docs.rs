@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 use crate::support::needs::needs;
 use crate::support::pages::{Block, ROOT, blocks};
 use crate::support::programs::{output, python};
-use crate::support::{Process, Server, executable, free_port, module, module_command, run, throttle, wait_until};
+use crate::support::sentinel::Sentinel;
+use crate::support::{Server, module, module_command, run, throttle, wait_until};
 
 fn blocks_in(language: &str) -> impl Iterator<Item = Block> {
     blocks(|block| block.language == language).into_iter().inspect(|block| println!("{}", block.place))
@@ -118,43 +119,26 @@ fn sentinel_promotes_a_replica_that_goes_on_limiting() {
     let replica = Server::start_with(&["--replicaof", "127.0.0.1", &primary.port.to_string()]);
     let settings = blocks_in("conf").find(|block| block.text.starts_with("sentinel ")).unwrap().text;
     let settings = settings.replace("6379", &primary.port.to_string());
-    let port = free_port();
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sentinel-{port}"));
-    fs::create_dir_all(&folder).unwrap();
-    let file = folder.join("sentinel.conf");
     // It tries once more in this time, where it has not heard of the replica of late.
-    let again = "sentinel failover-timeout limits 3000";
-    fs::write(&file, format!("port {port}\ndir {}\n{settings}\n{again}\n", folder.display())).unwrap();
-    let mut sentinel = Command::new(executable());
-    sentinel.arg(&file).arg("--sentinel").env("LC_ALL", "C").stdout(Stdio::null());
-    let sentinel = Process::start(&mut sentinel);
-
-    let client = redis::Client::open(format!("redis://127.0.0.1:{port}/")).unwrap();
-    let knows = |name: &str, value: &str| {
-        let ask = || -> redis::RedisResult<redis::Value> { run(&mut client.get_connection()?, name) };
-        ask().is_ok_and(|answer| format!("{answer:?}").contains(value))
-    };
+    let sentinel = Sentinel::start(&format!("{settings}\nsentinel failover-timeout limits 3000"));
     let replica_port = replica.port.to_string();
-    wait_until("Sentinel knows the replica", || knows("SENTINEL replicas limits", &replica_port));
+    wait_until("Sentinel knows the replica", || sentinel.answers("SENTINEL replicas limits", &replica_port));
     let call = || {
         let mut example = python("sentinel.py", &replica);
-        example.env("SENTINEL_PORT", port.to_string());
+        example.env("SENTINEL_PORT", sentinel.port.to_string());
         output(&mut example)
     };
     assert_eq!(call(), "[0, 3, 2, -1, 60]\n");
     assert_eq!(throttle(&mut primary.connect(), "key 2 1 3600 3")[..3], [0, 3, 0]);
     wait_until("the replica has both", || run::<u8>(&mut replica.connect(), "EXISTS key user123").unwrap() == 2);
     primary.kill();
-    wait_until("Sentinel promotes it", || knows("SENTINEL get-master-addr-by-name limits", &replica_port));
+    wait_until("Sentinel promotes it", || sentinel.answers("SENTINEL get-master-addr-by-name limits", &replica_port));
     wait_until("it is a primary", || {
         let role: redis::Value = run(&mut replica.connect(), "ROLE").unwrap();
         format!("{role:?}").contains("master")
     });
     assert_eq!(throttle(&mut replica.connect(), "key 2 1 3600")[..3], [1, 3, 0]);
     assert!(call().starts_with("[0, 3, 1, -1, "));
-
-    drop(sentinel);
-    fs::remove_dir_all(folder).unwrap();
 }
 
 /// The same lines as in the README: pages.rs compares them.
@@ -201,8 +185,8 @@ fn what_is_typed_in_a_shell_is_what_the_tests_run() {
                 ["cargo", "build", "--release", "--locked"] => {}
                 // Run by package.rs, which installs with dpkg alone, and without a service.
                 ["sudo", ..] => {}
-                // Run by loading.rs.
-                ["-e", ..] => {}
+                // Run by loading.rs and moving.rs.
+                ["-e" | "redis-cli" | "for", ..] => {}
                 // Run by monitoring.rs.
                 ["prometheus-redis-exporter" | "-script" | "timeout" | "sort", ..] => {}
                 _ => panic!("{place}: {line}"),

@@ -1,9 +1,25 @@
 //! What docs/moving.md and docs/comparison.md say of limiters that come from elsewhere. Those of redis_rate are in
 //! upgrade.rs.
 
+use std::cell::RefCell;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
+use std::thread::sleep;
+use std::time::Duration;
 
-use crate::support::{Server, error_of, now, run, throttle};
+use redis::{Connection, RedisResult};
+
+use crate::support::aof::{AOF, wait_for_the_file};
+use crate::support::needs::needs;
+use crate::support::pages::blocks;
+use crate::support::sentinel::Sentinel;
+use crate::support::traffic::under_load;
+use crate::support::{Server, compiled, error_of, module, now, run, throttle, wait_until};
+
+/// The module's number on the page, as `MODULE LIST` shows it.
+const VERSION: &str = "10100";
 
 /// By the script's own line, with two servers of ours for Dragonfly and for the one that takes over.
 #[test]
@@ -58,4 +74,153 @@ fn a_refund_beyond_a_lowered_burst_is_given_back_and_a_look_tells_the_rest_of_th
     assert_eq!(throttle(&mut connection, "key 4 1 3600 0")[..3], [1, 5, 0]);
     assert_eq!(throttle(&mut connection, "key 4 1 3600 -1")[..4], [0, 5, 0, -1]);
     assert_eq!(throttle(&mut connection, "key 4 1 3600 0")[..3], [0, 5, 0]);
+}
+
+/// The page's steps, command by command, from redis-cell's stand-in to this module and back, while clients call.
+#[test]
+fn a_production_with_sentinel_moves_step_by_step_and_back_and_no_limit_is_lost() {
+    const KEYS: usize = 20;
+    // More than the clients can take, of which none comes back in the meantime.
+    const LIMIT: i64 = 1_000_000;
+    needs!("redis-tools");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("production-{}", std::process::id()));
+    let old = redis_cell(&folder);
+    let start = |name: &str, line: &str| {
+        let settings = folder.join(name);
+        fs::write(&settings, format!("loadmodule {}\n{line}\n", old.display())).unwrap();
+        let server = Server::start_from(&settings, &AOF);
+        Member { settings, server: RefCell::new(server) }
+    };
+    let one = start("one.conf", "");
+    let two = start("two.conf", &format!("replicaof 127.0.0.1 {}", one.port()));
+    let sentinel = Sentinel::start(&format!("sentinel monitor limits 127.0.0.1 {} 1", one.port()));
+    let primary_is = |member: &Member| sentinel.answers("SENTINEL get-master-addr-by-name limits", &member.port());
+    wait_until("Sentinel knows the replica", || sentinel.answers("SENTINEL replicas limits", &two.port()));
+
+    let call = |connection: &mut Connection, key: usize, quantity: i64| -> RedisResult<[i64; 5]> {
+        run(connection, &format!("CL.THROTTLE key/{key} {} 1 600 {quantity}", LIMIT - 1))
+    };
+    let ((), passed) = under_load(
+        4,
+        |_, more| {
+            let mut passed = [0; KEYS];
+            let mut connection = sentinel.primary();
+            for key in (0..KEYS).cycle() {
+                if !more() {
+                    break;
+                }
+                match connection.as_mut().ok().map(|connection| call(connection, key, 1)) {
+                    Some(Ok(reply)) => passed[key] += 1 - reply[0],
+                    // An error, which takes no token: the primary may be another one by now.
+                    _ => connection = sentinel.primary(),
+                }
+            }
+            passed
+        },
+        || {
+            walk(&one, &two, sentinel.port, module().to_str().unwrap(), VERSION);
+            assert!(primary_is(&two));
+            walk(&two, &one, sentinel.port, old.to_str().unwrap(), "1");
+            assert!(primary_is(&one));
+        },
+    );
+    let mut primary = sentinel.primary().unwrap();
+    for key in 0..KEYS {
+        let passed: i64 = passed.iter().map(|passed| passed[key]).sum();
+        let [_, _, remaining, ..] = call(&mut primary, key, 0).unwrap();
+        assert!(passed > 0, "key/{key}");
+        assert_eq!(passed + remaining, LIMIT, "key/{key}: {passed} calls were let through");
+    }
+    drop((one, two));
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// A server and its settings.
+struct Member {
+    settings: PathBuf,
+    server: RefCell<Server>,
+}
+
+impl Member {
+    fn port(&self) -> String {
+        self.server.borrow().port.to_string()
+    }
+}
+
+/// Runs the steps of docs/moving.md: each command as it stands, but for addresses and paths, until it prints what stands
+/// beside it. The version is the module's number after the steps.
+fn walk(primary: &Member, replica: &Member, sentinel: u16, library: &str, version: &str) {
+    let steps = blocks(|block| block.place.starts_with("docs/moving.md") && block.language == "sh");
+    let steps: Vec<_> = steps.iter().map(|step| step.text.replace("\\\n", "")).collect();
+    let (one, two) = (primary.port(), replica.port());
+    // The server of the last address: its settings are changed, and it is restarted.
+    let mut here = primary;
+    for line in steps.iter().flat_map(|step| step.lines()) {
+        let (command, expected) = line.split_once("   # ").unwrap_or((line, ""));
+        for (address, member) in [("-h 10.0.0.1", primary), ("-h 10.0.0.2", replica)] {
+            here = if command.contains(address) { member } else { here };
+        }
+        // All listen on this machine: the port tells them apart.
+        let command = command
+            .replace("-p 26379", &format!("-p {sentinel}"))
+            .replace("10.0.0.2 6379", &format!("127.0.0.1 {two}"))
+            .replace("-h ", "-p ")
+            .replace("10.0.0.1", &one)
+            .replace("10.0.0.2", &two)
+            .replace("limits | head -1", "limits | tail -1")
+            .replace("/etc/redis/redis.conf", here.settings.to_str().unwrap())
+            .replace("/usr/lib/redis/modules/libredis_cell.so", library);
+        let expected = expected.replace("10.0.0.2", &two).replace(VERSION, version);
+        match command.strip_prefix("sudo ") {
+            // By package.rs.
+            Some(install) if install.starts_with("apt install") => {}
+            Some("systemctl restart redis-server") => {
+                let mut server = here.server.borrow_mut();
+                // It ends as it does for a service, and with it the connection.
+                let _ = run::<()>(&mut server.connect(), "SHUTDOWN");
+                server.restart();
+            }
+            command_of_root => wait_until(line, || {
+                let command = command_of_root.unwrap_or(&command);
+                let output = Command::new("sh").args(["-c", command]).output().unwrap();
+                String::from_utf8(output.stdout).unwrap().trim() == expected
+            }),
+        }
+    }
+}
+
+/// An AOF of calls runs them again when it is loaded, as redis-cell's own does, unless it has been rewritten before.
+#[test]
+fn a_rewrite_before_the_move_keeps_the_moments_that_an_aof_of_calls_would_begin_anew() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("aof-{}", std::process::id()));
+    let old = redis_cell(&folder);
+    let settings = folder.join("redis.conf");
+    let load = |library: &Path| fs::write(&settings, format!("loadmodule {}\n", library.display())).unwrap();
+    for (rewritten, later) in [(false, 1_000_000_000..i64::MAX), (true, 0..1)] {
+        load(&old);
+        let mut server = Server::start_from(&settings, &AOF);
+        let mut connection = server.connect();
+        throttle(&mut connection, "key 4 1 60");
+        let before: i64 = run(&mut connection, "GET key").unwrap();
+        if rewritten {
+            run::<()>(&mut connection, "BGREWRITEAOF").unwrap();
+            wait_for_the_file(&mut connection);
+        }
+        sleep(Duration::from_millis(1_100));
+        load(&module());
+        let _ = run::<()>(&mut connection, "SHUTDOWN");
+        server.restart();
+        let after: i64 = run(&mut server.connect(), "GET key").unwrap();
+        assert!(later.contains(&(after - before)), "{} ns later, rewritten: {rewritten}", after - before);
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// The library of redis-cell's stand-in, redis_cell.c, under its own name in this new folder.
+fn redis_cell(folder: &Path) -> PathBuf {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    fs::create_dir_all(folder).unwrap();
+    let library = folder.join("libredis_cell.so");
+    fs::copy(LIBRARY.get_or_init(|| compiled("redis_cell")), &library).unwrap();
+    library
 }

@@ -17,6 +17,7 @@ pub mod pages;
 pub mod programs;
 pub mod random;
 pub mod replication;
+pub mod sentinel;
 pub mod traffic;
 
 use std::collections::BTreeMap;
@@ -358,7 +359,7 @@ pub fn module() -> PathBuf {
 }
 
 /// A file of C beside this one, compiled to a shared library.
-fn compiled(name: &str) -> PathBuf {
+pub fn compiled(name: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/support/{name}.c"));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let library = folder.join(format!("{name}.so"));

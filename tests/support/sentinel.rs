@@ -1,0 +1,57 @@
+//! A Sentinel of the test's own, which watches a primary by the name of `limits`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use redis::{Client, Connection, RedisResult, Value};
+
+use super::{Process, executable, free_port, run, wait_until};
+
+pub struct Sentinel {
+    pub port: u16,
+    folder: PathBuf,
+    client: Client,
+    _process: Process,
+}
+
+impl Sentinel {
+    /// With these settings; it looks at its servers more often than by itself, where it can be told to.
+    pub fn start(settings: &str) -> Self {
+        let port = free_port();
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sentinel-{port}"));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("sentinel.conf");
+        fs::write(&file, format!("port {port}\ndir {}\n{settings}\n", folder.display())).unwrap();
+        let mut sentinel = Command::new(executable());
+        sentinel.arg(&file).arg("--sentinel").env("LC_ALL", "C").stdout(Stdio::null());
+        let process = Process::start(&mut sentinel);
+        let client = Client::open(format!("redis://127.0.0.1:{port}/")).unwrap();
+        let sentinel = Self { port, folder, client, _process: process };
+        wait_until("Sentinel answers", || sentinel.answers("PING", "PONG"));
+        // Redis 6.2 cannot.
+        let _ = sentinel.ask::<()>("SENTINEL DEBUG info-period 500");
+        sentinel
+    }
+
+    fn ask<T: redis::FromRedisValue>(&self, question: &str) -> RedisResult<T> {
+        run(&mut self.client.get_connection()?, question)
+    }
+
+    /// Whether its answer has this text in it.
+    pub fn answers(&self, question: &str, text: &str) -> bool {
+        self.ask::<Value>(question).is_ok_and(|answer| format!("{answer:?}").contains(text))
+    }
+
+    /// To what it takes for the primary, if that can be reached.
+    pub fn primary(&self) -> RedisResult<Connection> {
+        let (host, port): (String, u16) = self.ask("SENTINEL get-master-addr-by-name limits")?;
+        Client::open((host, port))?.get_connection()
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
