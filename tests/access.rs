@@ -3,24 +3,14 @@
 
 use redis::{Connection, RedisResult, Value};
 
+use crate::support::commands::{Access, Command};
 use crate::support::needs::{has_acl_categories, is_redis_6_2, needs};
 use crate::support::{COMMANDS, Server, info, run};
 
-/// Of every command but the looks, of which look.rs says the same.
-const CALLS: [&str; 8] = [
-    "CL.THROTTLE key 4 1 60",
-    "CL.PTHROTTLE key 4 1 60",
-    "CL.CHARGE key 4 1 60 1",
-    "CL.PCHARGE key 4 1 60 1",
-    "CL.TAKE key 4 1 60 1",
-    "CL.PTAKE key 4 1 60 1",
-    "CL.MTHROTTLE key 4 1 60 1",
-    "CL.MPTHROTTLE key 4 1 60 1",
-];
-
-/// `CL.MTHROTTLE` and `CL.MPTHROTTLE`, by name or as a call.
-fn takes_several(command: &str) -> bool {
-    command.to_lowercase().starts_with("cl.m")
+/// A call of each command that writes. What holds for the others, look.rs says.
+fn calls() -> impl Iterator<Item = (&'static Command, String)> {
+    let writing = COMMANDS.iter().filter(|command| command.access == Access::Writes);
+    writing.map(|command| (command, command.call("key")))
 }
 
 /// A connection of a user who has these permissions and no other.
@@ -40,25 +30,37 @@ fn refusal(server: &Server, connection: &mut Connection, call: &str) -> Option<S
 }
 
 #[test]
+fn the_server_has_these_commands_and_no_others_of_the_module() {
+    let server = Server::start();
+    let known: Vec<Vec<Value>> = run(&mut server.connect(), "COMMAND").unwrap();
+    let known = known.iter().map(|command| redis::from_redis_value_ref::<String>(&command[0]).unwrap());
+    let mut known: Vec<_> = known.filter(|name| name.starts_with("cl.")).collect();
+    let mut expected: Vec<_> = COMMANDS.iter().map(|command| command.name).collect();
+    known.sort();
+    expected.sort();
+    assert_eq!(known, expected);
+}
+
+#[test]
 fn the_commands_are_registered_with_their_flags_and_their_least_arguments() {
     let server = Server::start();
-    for command in COMMANDS {
-        let looks = command.ends_with("look");
-        let least = if looks || ["cl.throttle", "cl.pthrottle"].contains(&command) { -5 } else { -6 };
-        let info: Vec<Vec<Value>> = run(&mut server.connect(), &format!("COMMAND INFO {command}")).unwrap();
+    for command in &COMMANDS {
+        let name = command.name;
+        let info: Vec<Vec<Value>> = run(&mut server.connect(), &format!("COMMAND INFO {name}")).unwrap();
         // Redis 6.2 asks the module.
-        assert_eq!(info[0][1], Value::Int(if is_redis_6_2() { -1 } else { least }), "{command}");
+        let least = if is_redis_6_2() { -1 } else { -(command.required().count() as i64) - 1 };
+        assert_eq!(info[0][1], Value::Int(least), "{name}");
         let mut flags: Vec<String> = redis::from_redis_value_ref(&info[0][2]).unwrap();
         flags.sort();
         // The server's own additions.
         flags.retain(|flag| !["module", "movablekeys"].contains(&flag.as_str()));
         // The server's time limit for a fast command is none that a call of many limiters keeps.
-        let expected: &[_] = match command {
-            _ if looks => &["fast", "readonly"],
-            _ if takes_several(command) => &["denyoom", "write"],
-            _ => &["denyoom", "fast", "write"],
+        let expected: &[_] = match command.access {
+            Access::Reads => &["fast", "readonly"],
+            Access::Writes if command.takes_several_keys() => &["denyoom", "write"],
+            Access::Writes => &["denyoom", "fast", "write"],
         };
-        assert_eq!(flags, expected, "{command}");
+        assert_eq!(flags, expected, "{name}");
     }
 }
 
@@ -88,7 +90,8 @@ fn the_server_knows_the_keys_of_a_call() {
 fn key_specs_say_that_keys_are_read_and_updated() {
     needs!("key permissions, Redis 7");
     let server = Server::start();
-    for call in CALLS.into_iter().chain(["CL.MTHROTTLE a 1 2 3 4 b 1 2 3 4"]) {
+    let several = "CL.MTHROTTLE a 1 2 3 4 b 1 2 3 4".to_string();
+    for call in calls().map(|(_, call)| call).chain([several]) {
         let keys: Vec<(String, Vec<String>)> =
             run(&mut server.connect(), &format!("COMMAND GETKEYSANDFLAGS {call}")).unwrap();
         assert!(!keys.is_empty() && keys.iter().all(|(_, flags)| flags == &["RW", "access", "update"]), "{keys:?}");
@@ -98,22 +101,21 @@ fn key_specs_say_that_keys_are_read_and_updated() {
 #[test]
 fn a_user_without_the_command_or_the_key_is_refused() {
     let server = Server::start();
-    for call in CALLS {
-        let name = call.split(' ').next().unwrap();
+    for (command, call) in calls() {
+        let name = command.name;
         for permissions in
             ["~* -@all +@read".to_string(), format!("~* +@all -{name}"), format!("~other +{name}"), format!("+{name}")]
         {
             let mut connection = user(&server, &permissions);
-            let code = refusal(&server, &mut connection, call);
+            let code = refusal(&server, &mut connection, &call);
             assert_eq!(code.as_deref(), Some("NOPERM"), "{call} with {permissions}");
         }
     }
     let mut connection = user(&server, "~key +cl.mthrottle");
     let code = refusal(&server, &mut connection, "CL.MTHROTTLE key 4 1 60 1 other 4 1 60 1");
     assert_eq!(code.as_deref(), Some("NOPERM"), "of two keys, one");
-    for call in CALLS {
-        let name = call.split(' ').next().unwrap();
-        run::<Value>(&mut user(&server, &format!("~k* +{name}")), call).unwrap();
+    for (command, call) in calls() {
+        run::<Value>(&mut user(&server, &format!("~k* +{}", command.name)), &call).unwrap();
     }
 }
 
@@ -134,9 +136,9 @@ fn a_user_without_the_command_is_refused_in_a_script_as_well() {
 fn the_categories_write_and_fast_or_slow_grant_and_withdraw_the_commands() {
     let server = Server::start();
     let known = has_acl_categories();
-    for call in CALLS {
+    for (command, call) in calls() {
         // As MSET is.
-        let [category, other] = if takes_several(call) { ["slow", "fast"] } else { ["fast", "slow"] };
+        let [category, other] = if command.takes_several_keys() { ["slow", "fast"] } else { ["fast", "slow"] };
         for (permissions, granted) in [
             ("~* +@write".to_string(), known),
             (format!("~* +@{category}"), known),
@@ -146,7 +148,7 @@ fn the_categories_write_and_fast_or_slow_grant_and_withdraw_the_commands() {
             (format!("~* +@all -@{other}"), true),
             (format!("~* +@read +@{other} +@string"), false),
         ] {
-            let answer = run::<Value>(&mut user(&server, &permissions), call);
+            let answer = run::<Value>(&mut user(&server, &permissions), &call);
             assert_eq!(answer.is_ok(), granted, "{call} with {permissions}: {answer:?}");
         }
     }
@@ -187,9 +189,9 @@ fn a_key_has_to_be_granted_for_reading_and_writing_as_for_incr() {
         ("(+@all %RW~key)", true),
     ] {
         let mut connection = user(&server, &format!("+@all {permissions}"));
-        for call in ["INCR key"].into_iter().chain(CALLS) {
+        for call in ["INCR key".to_string()].into_iter().chain(calls().map(|(_, call)| call)) {
             run::<()>(&mut server.connect(), "FLUSHALL").unwrap();
-            let answer = run::<Value>(&mut connection, call);
+            let answer = run::<Value>(&mut connection, &call);
             assert_eq!(answer.is_ok(), granted, "{call} with {permissions}: {answer:?}");
         }
     }
@@ -201,8 +203,8 @@ fn a_read_only_replica_refuses() {
     let mut connection = server.connect();
     // Of a primary that is not there: a replica it is all the same.
     run::<()>(&mut connection, "REPLICAOF 127.0.0.1 1").unwrap();
-    for call in CALLS {
-        let code = refusal(&server, &mut connection, call);
+    for (_, call) in calls() {
+        let code = refusal(&server, &mut connection, &call);
         assert_eq!(code.as_deref(), Some("READONLY"), "{call}");
     }
 }
@@ -211,8 +213,8 @@ fn a_read_only_replica_refuses() {
 fn a_cluster_that_is_down_refuses() {
     let server = Server::start_with(&["--cluster-enabled", "yes"]);
     let mut connection = server.connect();
-    for call in CALLS {
-        let code = refusal(&server, &mut connection, call);
+    for (_, call) in calls() {
+        let code = refusal(&server, &mut connection, &call);
         assert_eq!(code.as_deref(), Some("CLUSTERDOWN"), "{call}");
     }
 }

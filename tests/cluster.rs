@@ -24,22 +24,20 @@ fn each_limiter_is_on_the_node_of_its_slot() {
         let key = format!("user{number}");
         let limited: Vec<i64> = (0..3).map(|_| throttle(&mut connection, &format!("{key} 1 1 3600"))[0]).collect();
         assert_eq!(limited, [0, 0, 1], "{key}");
-        let owner = cluster.owner(&key);
-        for (node, server) in cluster.primaries().iter().enumerate() {
-            // A look, by one command after the other.
-            let command = COMMANDS[number % COMMANDS.len()];
-            let answer = run::<Value>(&mut server.connect(), &format!("{command} {key} 1 1 3600 0"));
-            if node == owner {
-                answer.unwrap();
-            } else {
-                assert_eq!(answer.unwrap_err().code(), Some("MOVED"));
-            }
-        }
     }
     let held: Vec<usize> =
         cluster.primaries().iter().map(|server| run(&mut server.connect(), "DBSIZE").unwrap()).collect();
     assert_eq!(held.iter().sum::<usize>(), keys);
     assert!(held.iter().all(|&held| held > keys / 6), "{held:?}");
+    for (command, number) in COMMANDS.iter().zip(0..) {
+        let key = format!("user{number}");
+        let owner = cluster.owner(&key);
+        for (node, server) in cluster.primaries().iter().enumerate() {
+            let answer = run::<Value>(&mut server.connect(), &command.call(&key));
+            let refusal = answer.err().map(|error| error.code().unwrap().to_string());
+            assert_eq!(refusal.as_deref(), (node != owner).then_some("MOVED"), "{}", command.name);
+        }
+    }
 }
 
 #[test]

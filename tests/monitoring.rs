@@ -55,9 +55,9 @@ fn the_exporters_user_reads_every_count_with_the_script() {
     let script = fs::read_to_string(Path::new(FILES).join("limits.lua")).unwrap();
     let counts: BTreeMap<String, u64> = redis::cmd("EVAL").arg(script).arg("0").query(&mut connection).unwrap();
     let mut expected = BTreeMap::new();
-    for command in COMMANDS {
+    for command in &COMMANDS {
         for outcome in ["allowed", "limited", "errors"] {
-            let name = format!("{}_{outcome}", command.strip_prefix("cl.").unwrap());
+            let name = format!("{}_{outcome}", command.name.strip_prefix("cl.").unwrap());
             let count = ["throttle_allowed", "throttle_limited", "mthrottle_errors"].contains(&name.as_str());
             expected.insert(name, u64::from(count));
         }

@@ -22,40 +22,39 @@ fn command_docs_explain_the_command_and_every_argument() {
     needs!("COMMAND DOCS, Redis 7");
     let server = Server::start();
     let mut connection = server.connect();
-    for command in COMMANDS {
-        let several = command.contains("cl.m");
-        let unit = if command.contains('p') { "In milliseconds" } else { "In seconds" };
-        let since = match command {
-            "cl.throttle" | "cl.pthrottle" | "cl.mthrottle" => "1.0.0",
-            _ => "1.1.0",
+    for command in &COMMANDS {
+        let name = command.name;
+        let (unit, summary_unit) = match command.in_seconds() {
+            Some(_) => ("In milliseconds", "milliseconds"),
+            None => ("In seconds", " seconds"),
         };
-        let looks = command.ends_with("look");
-
-        let docs = map(&map(&run(&mut connection, &format!("COMMAND DOCS {command}")).unwrap())[command]);
+        let docs = map(&map(&run(&mut connection, &format!("COMMAND DOCS {name}")).unwrap())[name]);
         let summary = text(&docs["summary"]);
-        assert!(summary.starts_with(if looks { "Tells " } else { "Takes " }), "{summary}");
-        assert!(summary.contains(if command.contains('p') { "milliseconds" } else { " seconds" }), "{summary}");
+        assert!(summary.contains(summary_unit) || !command.takes_a_quota(), "{summary}");
         assert!(text(&docs["complexity"]).starts_with("O("), "{docs:?}");
-        assert_eq!(text(&docs["since"]), since);
+        assert_eq!(text(&docs["since"]), command.since);
         assert_eq!(text(&docs["module"]), "redis-cell");
 
+        // As the pages write it.
         let mut arguments: Vec<Value> = redis::from_redis_value_ref(&docs["arguments"]).unwrap();
+        let several = command.takes_several_keys();
         if several {
             let group = map(&arguments[0]);
             assert_eq!((text(&group["name"]), text(&group["type"])), ("limit".into(), "block".into()));
             assert!(format!("{:?}", group["flags"]).contains("multiple"));
             arguments = redis::from_redis_value_ref(&group["arguments"]).unwrap();
         }
-        let arguments: Vec<_> = arguments.iter().map(map).collect();
-        let names: Vec<_> = arguments.iter().map(|argument| text(&argument["name"])).collect();
-        assert_eq!(names, ["key", "max_burst", "count", "period", "quantity"]);
-        let types: Vec<_> = arguments.iter().map(|argument| text(&argument["type"])).collect();
-        assert_eq!(types, ["key", "integer", "integer", "integer", "integer"]);
-        assert!(arguments.iter().all(|argument| !text(&argument["summary"]).is_empty()));
-        assert!(text(&arguments[3]["summary"]).starts_with(unit));
-        let optional: Vec<_> = arguments.iter().map(|argument| argument.contains_key("flags")).collect();
-        let may_go_without = looks || ["cl.throttle", "cl.pthrottle"].contains(&command);
-        assert_eq!(optional, [false, false, false, false, may_go_without], "{command}");
+        let mut words = Vec::new();
+        for argument in arguments.iter().map(map) {
+            let word = text(&argument["name"]);
+            assert_eq!(text(&argument["type"]), if word == "key" { "key" } else { "integer" }, "{name}");
+            let summary = text(&argument["summary"]);
+            assert!(!summary.is_empty() && (word != "period" || summary.starts_with(unit)), "{name}: {summary}");
+            words.push(if argument.contains_key("flags") { format!("[{word}]") } else { word });
+        }
+        let once = words.join(" ");
+        let syntax = if several { format!("{once} [{once} ...]") } else { once };
+        assert_eq!(syntax, command.syntax, "{name}");
     }
 }
 
@@ -85,44 +84,25 @@ fn info_counts_calls_by_command_and_outcome() {
         let _ = run::<Value>(&mut connection, call);
     }
     let info: String = run(&mut connection, "INFO redis-cell").unwrap();
+    let counted = |name| match name {
+        "throttle" => [2, 1, 1],
+        "pthrottle" => [1, 0, 0],
+        "charge" => [1, 1, 1],
+        "take" => [2, 1, 0],
+        "look" => [1, 1, 1],
+        "plook" => [0, 1, 0],
+        "mthrottle" => [1, 1, 0],
+        _ => [0, 0, 0],
+    };
+    let counts = COMMANDS.iter().flat_map(|command| {
+        let name = command.name.strip_prefix("cl.").unwrap();
+        let counts = ["allowed", "limited", "errors"].into_iter().zip(counted(name));
+        counts.map(move |(outcome, count)| format!("redis-cell_{name}_{outcome}:{count}"))
+    });
+    let version = format!("redis-cell_version:{}", env!("CARGO_PKG_VERSION"));
+    let expected: Vec<_> = ["# redis-cell".to_string(), version].into_iter().chain(counts).collect();
     let lines: Vec<_> = info.lines().filter(|line| !line.is_empty()).collect();
-    assert_eq!(
-        lines,
-        [
-            "# redis-cell",
-            &format!("redis-cell_version:{}", env!("CARGO_PKG_VERSION")),
-            "redis-cell_throttle_allowed:2",
-            "redis-cell_throttle_limited:1",
-            "redis-cell_throttle_errors:1",
-            "redis-cell_pthrottle_allowed:1",
-            "redis-cell_pthrottle_limited:0",
-            "redis-cell_pthrottle_errors:0",
-            "redis-cell_charge_allowed:1",
-            "redis-cell_charge_limited:1",
-            "redis-cell_charge_errors:1",
-            "redis-cell_pcharge_allowed:0",
-            "redis-cell_pcharge_limited:0",
-            "redis-cell_pcharge_errors:0",
-            "redis-cell_take_allowed:2",
-            "redis-cell_take_limited:1",
-            "redis-cell_take_errors:0",
-            "redis-cell_ptake_allowed:0",
-            "redis-cell_ptake_limited:0",
-            "redis-cell_ptake_errors:0",
-            "redis-cell_look_allowed:1",
-            "redis-cell_look_limited:1",
-            "redis-cell_look_errors:1",
-            "redis-cell_plook_allowed:0",
-            "redis-cell_plook_limited:1",
-            "redis-cell_plook_errors:0",
-            "redis-cell_mthrottle_allowed:1",
-            "redis-cell_mthrottle_limited:1",
-            "redis-cell_mthrottle_errors:0",
-            "redis-cell_mpthrottle_allowed:0",
-            "redis-cell_mpthrottle_limited:0",
-            "redis-cell_mpthrottle_errors:0",
-        ]
-    );
+    assert_eq!(lines, expected);
     // They count since the module was loaded, as the README says.
     run::<()>(&mut connection, "CONFIG RESETSTAT").unwrap();
     assert_eq!(run::<String>(&mut connection, "INFO redis-cell").unwrap(), info);

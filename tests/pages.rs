@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use crate::support::COMMANDS;
 use crate::support::pages::{Block, ROOT, blocks, dangling_links, pages, prose};
 
 /// Folders with files that the tests run, for blocks of these languages.
@@ -21,6 +22,10 @@ const LANGUAGES: [(&str, &str); 10] = [
     ("php", "php"),
     ("ruby", "rb"),
 ];
+
+fn read(file: &str) -> String {
+    fs::read_to_string(Path::new(ROOT).join(file)).unwrap()
+}
 
 #[test]
 fn there_is_no_block_that_no_test_knows() {
@@ -71,9 +76,73 @@ fn each_server_that_the_tests_run_on_has_a_row_on_a_page() {
     }
 }
 
+/// The lines of a page between this heading and the next of its rank.
+fn section<'a>(page: &'a str, heading: &str) -> Option<&'a str> {
+    let (_, rest) = page.split_once(&format!("\n{heading}"))?;
+    let (rank, _) = heading.split_once(' ').unwrap();
+    rest.split(&format!("\n{rank} ")).next()
+}
+
+#[test]
+fn each_command_has_a_row_in_the_readme() {
+    let readme = read("README.md");
+    let rows = section(&readme, "## Commands").unwrap();
+    for command in &COMMANDS {
+        let name = format!("`{}`", command.name.to_uppercase());
+        let first = |row: &str| row.split('|').nth(1).is_some_and(|column| column.contains(&name));
+        assert!(rows.lines().any(first), "README.md has no row for {name}");
+    }
+}
+
+/// A command in milliseconds shares the section `Milliseconds` with its like, if it is written as the one in seconds.
+#[test]
+fn each_command_has_a_section_with_its_arguments() {
+    let page = read("docs/commands.md");
+    for command in &COMMANDS {
+        let name = command.name.to_uppercase();
+        match command.in_seconds() {
+            None => {
+                let section = section(&page, &format!("## {name}\n")).unwrap_or_else(|| panic!("no section {name}"));
+                let block = format!("```\n{name} {}\n```\n", command.syntax);
+                assert!(section.contains(&block), "docs/commands.md does not say {block}");
+            }
+            Some(in_seconds) => {
+                assert_eq!(command.syntax, in_seconds.syntax, "{name}");
+                let section = section(&page, "## Milliseconds\n").unwrap();
+                assert!(section.contains(&format!("`{name}`")), "docs/commands.md does not name {name}");
+            }
+        }
+    }
+}
+
+/// Under the version that brought it, or under the next one's changes.
+#[test]
+fn each_command_is_in_the_changelog() {
+    let changelog = read("CHANGELOG.md");
+    for command in &COMMANDS {
+        let version = section(&changelog, &format!("## {}", command.since));
+        let version = version.or_else(|| section(&changelog, "## Unreleased")).unwrap();
+        let name = format!("`{}`", command.name.to_uppercase());
+        assert!(version.contains(&name), "{name} is not in CHANGELOG.md, under {}", command.since);
+    }
+}
+
+/// "All ten commands" is wrong with the eleventh.
+#[test]
+fn no_page_says_how_many_commands_there_are() {
+    const NUMBERS: [&str; 9] = ["four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
+    for page in pages(Path::new(ROOT)) {
+        let text = fs::read_to_string(&page).unwrap().to_lowercase();
+        let words: Vec<_> = text.split_whitespace().collect();
+        for pair in words.windows(2).filter(|pair| pair[1].starts_with("commands")) {
+            let number = NUMBERS.contains(&pair[0]) || pair[0].parse::<u32>().is_ok_and(|number| number > 3);
+            assert!(!number, "{}: {}", page.display(), pair.join(" "));
+        }
+    }
+}
+
 #[test]
 fn the_pages_name_what_the_scripts_install() {
-    let read = |file: &str| fs::read_to_string(Path::new(ROOT).join(file)).unwrap();
     let readme = read("README.md") + &read("docs/development.md");
     for script in ["scripts/run", "scripts/test"] {
         let script = read(script);

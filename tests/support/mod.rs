@@ -8,6 +8,7 @@ pub mod aof;
 pub mod callbacks;
 pub mod clock;
 pub mod cluster;
+pub mod commands;
 pub mod expected;
 pub mod hostile;
 pub mod ledger;
@@ -33,21 +34,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redis::{Client, Connection, FromRedisValue, RedisResult};
 
+pub use commands::COMMANDS;
 pub use needs::module_command;
-
-/// Every command of the module.
-pub const COMMANDS: [&str; 10] = [
-    "cl.throttle",
-    "cl.pthrottle",
-    "cl.charge",
-    "cl.pcharge",
-    "cl.take",
-    "cl.ptake",
-    "cl.look",
-    "cl.plook",
-    "cl.mthrottle",
-    "cl.mpthrottle",
-];
 
 /// A number that the environment may set.
 pub fn setting(name: &str, default: u64) -> u64 {

@@ -1,0 +1,78 @@
+//! The commands: what src/lib.rs registers, said a second time.
+
+/// A command, as the pages describe it.
+pub struct Command {
+    pub name: &'static str,
+    /// The version that brought it.
+    pub since: &'static str,
+    pub access: Access,
+    /// Its arguments, as docs/commands.md writes them: in brackets what may be left out, with dots what may be repeated.
+    pub syntax: &'static str,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Access {
+    Reads,
+    Writes,
+}
+use Access::{Reads, Writes};
+
+pub const COMMANDS: [Command; 10] = [
+    command("cl.throttle", "1.0.0", Writes, "key max_burst count period [quantity]"),
+    command("cl.pthrottle", "1.0.0", Writes, "key max_burst count period [quantity]"),
+    command("cl.charge", "1.1.0", Writes, "key max_burst count period quantity"),
+    command("cl.pcharge", "1.1.0", Writes, "key max_burst count period quantity"),
+    command("cl.take", "1.1.0", Writes, "key max_burst count period quantity"),
+    command("cl.ptake", "1.1.0", Writes, "key max_burst count period quantity"),
+    command("cl.look", "1.1.0", Reads, "key max_burst count period [quantity]"),
+    command("cl.plook", "1.1.0", Reads, "key max_burst count period [quantity]"),
+    command("cl.mthrottle", "1.0.0", Writes, SEVERAL),
+    command("cl.mpthrottle", "1.1.0", Writes, SEVERAL),
+];
+const SEVERAL: &str = "key max_burst count period quantity [key max_burst count period quantity ...]";
+
+const fn command(name: &'static str, since: &'static str, access: Access, syntax: &'static str) -> Command {
+    Command { name, since, access, syntax }
+}
+
+impl Command {
+    /// The arguments that have to be given.
+    pub fn required(&self) -> impl Iterator<Item = &'static str> {
+        self.syntax.split('[').next().unwrap().split_whitespace()
+    }
+
+    /// Whether a call may have several keys.
+    pub fn takes_several_keys(&self) -> bool {
+        self.syntax.matches("key").count() > 1
+    }
+
+    /// Whether it takes the numbers of a limiter.
+    pub fn takes_a_quota(&self) -> bool {
+        self.required().any(|argument| argument == "period")
+    }
+
+    /// The command that does the same in seconds, if this one counts milliseconds: its name has no P.
+    pub fn in_seconds(&self) -> Option<&'static Command> {
+        let in_seconds = self.name.replacen('p', "", 1);
+        COMMANDS.iter().find(|command| command.name == in_seconds && command.name != self.name)
+    }
+
+    /// A call on this key that leaves out what may be left out. On a new key it is allowed.
+    pub fn call(&self, key: &str) -> String {
+        let arguments = self.required().map(|argument| match argument {
+            "key" => key,
+            "max_burst" => "4",
+            "period" => "60",
+            _ => "1",
+        });
+        [self.name].into_iter().chain(arguments).collect::<Vec<_>>().join(" ")
+    }
+}
+
+#[test]
+fn each_command_is_among_the_hostile_calls() {
+    let hostile = include_str!("hostile.rs").to_lowercase();
+    for command in &COMMANDS {
+        assert!(hostile.contains(&format!("\"{}\"", command.name)), "{}", command.name);
+    }
+}
