@@ -8,22 +8,23 @@
 mod redis_cell_rs;
 
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::thread::spawn;
 use std::time::{Duration, Instant};
 
 use ::redis_cell_rs::{AllowedDetails, BlockedDetails, Cmd, Key, Policy, Verdict};
 use redis::RedisResult;
 
-use crate::support::needs::left_out;
+use crate::support::examples::{
+    Example, Http, TIMEOUT, debian_node, debian_python, debian_python_with, express, fastapi, flask, found,
+    http_server, installed, npm_node, path, pypi_python, pypi_python_with, target,
+};
 use crate::support::programs::{redis_rs, signal};
-use crate::support::{Process, Server, eventually, free_port, run};
+use crate::support::{Process, Server, eventually, info, run, wait_until};
 
 /// What the examples print: three at once and one a minute, and a last call that asks for four.
 const ANSWERS: &str = "\
@@ -33,8 +34,6 @@ const ANSWERS: &str = "\
 429 X-RateLimit-Limit: 3, X-RateLimit-Remaining: 0, X-RateLimit-Reset: 180, Retry-After: 60
 429 X-RateLimit-Limit: 3, X-RateLimit-Remaining: 0, X-RateLimit-Reset: 180
 ";
-/// A busy machine's server does not always answer within the examples' own tenth of a second.
-const TIMEOUT: Duration = Duration::from_secs(2);
 /// What an example may take that starts, and whose calls have no answer.
 const BOUND: Duration = Duration::from_secs(20);
 
@@ -135,7 +134,7 @@ fn redigo_decides_and_decides_in_time_without_an_answer() {
     assert!(build.args([&program, &path("redigo.go")]).status().unwrap().success());
     let example = Example::new(&program, &[]);
     decides(&example);
-    serves_in_time_without_redis(&example);
+    serves_in_time_without_redis(&example, ["GET /"; 2]);
     fs::remove_file(program).unwrap();
 }
 
@@ -315,61 +314,147 @@ fn an_http_server_shows_a_quota_from_a_replica_and_takes_nothing() {
 
 #[test]
 fn an_http_server_answers_in_time_when_redis_does_not() {
-    for example in [debian_python("http_server.py"), pypi_python("http_server.py")].into_iter().flatten() {
-        serves_in_time_without_redis(&example);
-    }
+    http_server().for_each(|example| serves_in_time_without_redis(&example, ROUTES));
 }
 
 #[test]
 fn flask_answers_in_time_when_redis_does_not() {
-    let flask = ["-m", "flask", "--app", "flask_app", "run", "--port", "PORT"];
-    for python in [debian_python_with("python3-flask", "flask", &flask), pypi_python_with(&flask)] {
-        python.inspect(serves_in_time_without_redis);
-    }
+    flask().for_each(|example| serves_in_time_without_redis(&example, ROUTES));
 }
 
 #[test]
 fn fastapi_answers_in_time_when_redis_does_not() {
-    let uvicorn = ["-m", "uvicorn", "fastapi_app:app", "--port", "PORT"];
-    let debian = debian_python_with("python3-fastapi and python3-uvicorn", "fastapi, uvicorn", &uvicorn);
-    for python in [debian, pypi_python_with(&uvicorn)] {
-        python.inspect(serves_in_time_without_redis);
-    }
+    fastapi().for_each(|example| serves_in_time_without_redis(&example, ROUTES));
 }
 
 #[test]
 fn express_answers_in_time_when_redis_does_not() {
-    let Some(express) = npm_node("express_app.js") else { return };
-    serves_in_time_without_redis(&express);
-    serves_in_time_without_redis(&express.with("CLIENT", "./ioredis.js"));
+    express().for_each(|example| serves_in_time_without_redis(&example, ["GET /"; 2]));
 }
 
-/// A user by name, other callers by address, and none by what the caller makes up.
 #[test]
-fn an_http_server_limits_a_user_and_an_address_behind_its_own_proxy() {
+fn an_http_server_limits_a_user_by_name() {
+    let Some(example) = debian_python("http_server.py") else { return };
     let server = Server::start();
-    for proxy in ["127.0.0.1", "192.0.2.1"] {
-        let Some(example) = debian_python("http_server.py") else { return };
-        let http = Http::start(&example.with("PROXY", proxy), server.port);
-        for (headers, trusting, else_) in [
-            ("", "address:127.0.0.1", "address:127.0.0.1"),
-            ("Authorization: Bearer secret-of-alice\r\nX-Forwarded-For: 192.0.2.7\r\n", "user:alice", "user:alice"),
-            ("Authorization: Bearer made-up\r\n", "address:127.0.0.1", "address:127.0.0.1"),
-            ("X-Forwarded-For: 192.0.2.7\r\n", "address:192.0.2.7", "address:127.0.0.1"),
-            ("X-Forwarded-For: 10.0.0.1, 192.0.2.7\r\n", "address:192.0.2.7", "address:127.0.0.1"),
-            ("X-Forwarded-For: 10.0.0.1\r\nX-Forwarded-For: 192.0.2.7\r\n", "address:192.0.2.7", "address:127.0.0.1"),
-            ("X-Forwarded-For: ::ffff:192.0.2.7\r\n", "address:192.0.2.7", "address:127.0.0.1"),
-            ("X-Forwarded-For: 2001:db8:1:2:3::4\r\n", "address:2001:db8:1:2::/64", "address:127.0.0.1"),
-        ] {
-            let (status, answer, _) = http.get("/", headers);
-            assert_eq!(status, 200, "{headers}");
-            let key = if proxy == "127.0.0.1" { trusting } else { else_ };
-            let limit = if key == "user:alice" { "\"user\";q=10;w=60" } else { "\"address\";q=3;w=180" };
-            assert!(answer.contains(&format!("RateLimit-Policy: {limit}")), "{answer:?}");
-            assert_eq!(run::<Vec<String>>(&mut server.connect(), "KEYS *").unwrap(), [key], "{headers}");
-            run::<()>(&mut server.connect(), "FLUSHALL").unwrap();
+    let http = Http::start(&example, server.port);
+    for (headers, key, limit) in [
+        ("Authorization: Bearer secret-of-alice\r\nX-Forwarded-For: 192.0.2.7\r\n", "user:alice", "\"user\";q=10;w=60"),
+        ("Authorization: Bearer made-up\r\n", "address:127.0.0.1", "\"address\";q=3;w=180"),
+    ] {
+        let (status, answer, _) = http.get("/", headers);
+        assert_eq!(status, 200, "{headers}");
+        assert!(answer.contains(&format!("RateLimit-Policy: {limit}")), "{answer:?}");
+        assert_eq!(run::<Vec<String>>(&mut server.connect(), "KEYS *").unwrap(), [key], "{headers}");
+        run::<()>(&mut server.connect(), "FLUSHALL").unwrap();
+    }
+}
+
+/// By none that the caller makes up, and with an answer whatever a proxy says.
+#[test]
+fn an_http_server_flask_and_fastapi_limit_an_address_behind_their_own_proxy() {
+    let server = Server::start();
+    for (example, prefix) in [(http_server().next(), "address"), (flask().next(), "hello"), (fastapi().next(), "/")] {
+        for proxy in ["127.0.0.1", "192.0.2.1"] {
+            let Some(example) = &example else { return };
+            let http = Http::start(&example.with("PROXY", proxy), server.port);
+            for (headers, trusting) in [
+                ("", "127.0.0.1"),
+                ("X-Forwarded-For: 192.0.2.7\r\n", "192.0.2.7"),
+                ("X-Forwarded-For: 10.0.0.1, 192.0.2.7\r\n", "192.0.2.7"),
+                ("X-Forwarded-For: 10.0.0.1\r\nX-Forwarded-For: 192.0.2.7\r\n", "192.0.2.7"),
+                ("X-Forwarded-For: 192.0.2.7:5678\r\n", "192.0.2.7"),
+                ("X-Forwarded-For: ::ffff:192.0.2.7\r\n", "192.0.2.7"),
+                ("X-Forwarded-For: 64:ff9b::192.0.2.7\r\n", "192.0.2.7"),
+                ("X-Forwarded-For: 2001:db8:1:2:3::4\r\n", "2001:db8:1:2::/64"),
+                ("X-Forwarded-For: [2001:db8:1:2:3::4]:80\r\n", "2001:db8:1:2::/64"),
+                ("X-Forwarded-For: fe80::1%eth0\r\n", "fe80::/64"),
+                ("X-Forwarded-For: unknown\r\n", "127.0.0.1"),
+                ("X-Forwarded-For: 192.0.2.7,\r\n", "127.0.0.1"),
+                ("X-Forwarded-For:\r\n", "127.0.0.1"),
+                ("X-Forwarded-For: [\r\n", "127.0.0.1"),
+            ] {
+                assert_eq!(http.get("/", headers).0, 200, "{example:?}, {headers}");
+                let key = format!("{prefix}:{}", if proxy == "127.0.0.1" { trusting } else { "127.0.0.1" });
+                assert_eq!(run::<Vec<String>>(&mut server.connect(), "KEYS *").unwrap(), [key], "{headers}");
+                run::<()>(&mut server.connect(), "FLUSHALL").unwrap();
+            }
         }
     }
+}
+
+#[test]
+fn fastapi_limits_a_route_whatever_the_numbers_in_its_path() {
+    fastapi().for_each(|example| {
+        let server = Server::start();
+        let http = Http::start(&example, server.port);
+        let statuses = [1, 2, 3, 4].map(|number| http.send(&format!("GET /items/{number}")).0);
+        assert_eq!(statuses, [200, 200, 200, 429]);
+        let keys = run::<Vec<String>>(&mut server.connect(), "KEYS *").unwrap();
+        assert_eq!(keys, ["/items/{number}:127.0.0.1"]);
+    });
+}
+
+/// Of forty calls, twenty get a connection, on which they wait for the server for longer than the others do for theirs.
+#[test]
+fn a_full_pool_of_redis_py_refuses_a_call_that_fails_open() {
+    let threads = "
+from concurrent.futures import ThreadPoolExecutor
+from redis_py import Pool, throttle
+pool = Pool()
+input()
+with ThreadPoolExecutor(40) as threads:
+    answers = threads.map(lambda _: throttle(pool, 'user123', 2, 1, 60, fail='open')[0], range(40))
+    print(sorted(answers))";
+    let tasks = "
+import asyncio
+from redis_asyncio import Pool, throttle
+async def main():
+    pool = Pool()
+    await pool.open()
+    input()
+    calls = [throttle(pool, 'user123', 2, 1, 60, fail='open') for _ in range(40)]
+    print(sorted(status for status, _ in await asyncio.gather(*calls)))
+asyncio.run(main())";
+    for example in [threads, tasks].into_iter().flat_map(python_code) {
+        let server = Server::start();
+        let mut command = example.with("TIMEOUT", "3").command(server.port);
+        let mut process = Process(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+        // All connections are made at the start.
+        let connected = || info(&mut server.connect(), "connected_clients").parse::<u32>().unwrap() > 20;
+        wait_until("20 connections", connected);
+        signal(server.pid(), "STOP");
+        process.0.stdin.take().unwrap().write_all(b"\n").unwrap();
+        let mut statuses = String::new();
+        process.0.stdout.take().unwrap().read_to_string(&mut statuses).unwrap();
+        let expected: Vec<_> = [[200; 20], [503; 20]].concat();
+        assert_eq!(statuses.trim(), format!("{expected:?}"), "{example:?}");
+    }
+}
+
+/// One whose every turn takes longer than a call may wait.
+#[test]
+fn an_event_loop_that_is_late_does_not_lose_an_answer() {
+    let code = "
+import asyncio, time
+from redis_asyncio import Pool, throttle
+async def main():
+    pool = Pool()
+    await pool.open()
+    call = asyncio.ensure_future(throttle(pool, 'user123', 2, 1, 60, fail='open'))
+    while not call.done():
+        time.sleep(0.2)
+        await asyncio.sleep(0)
+    print(call.result()[1]['X-RateLimit-Remaining'])
+asyncio.run(main())";
+    for example in python_code(code) {
+        assert_eq!(example.with("TIMEOUT", "0.1").output(Server::start().port), "2\n", "{example:?}");
+    }
+}
+
+/// A program of a test's own, which uses the examples.
+fn python_code(code: &str) -> impl Iterator<Item = Example> + use<> {
+    let program = ["-c", code];
+    [debian_python_with("python3-redis", "redis", &program), pypi_python_with(&program)].into_iter().flatten()
 }
 
 fn decides(example: &Example) {
@@ -461,15 +546,18 @@ fn pass_on(mut client: TcpStream, server: u16, calls: &AtomicUsize) {
     let _ = server.shutdown(Shutdown::Both);
 }
 
+/// The routes of an example, of which the first fails open, and the second closed.
+const ROUTES: [&str; 2] = ["GET /", "POST /login"];
+
 /// An HTTP server of three at once and one a minute, which stays, and answers as chosen, whatever becomes of Redis.
-fn serves_in_time_without_redis(example: &Example) {
-    for (fail, unlimited) in [("open", 200), ("closed", 503)] {
+fn serves_in_time_without_redis(example: &Example, [open, closed]: [&str; 2]) {
+    for (request, fail, unlimited) in [(open, "open", 200), (closed, "closed", 503)] {
         let mut server = Server::start();
         let http = Http::start(&example.with("FAIL", fail), server.port);
         // The status, and what is left if there is a limiter to say so.
         let get = || {
             let start = Instant::now();
-            let (status, headers, _) = http.get("/", "");
+            let (status, headers, _) = http.send(request);
             assert!(start.elapsed() < BOUND, "{example:?}, {fail}: {:?}", start.elapsed());
             let header = |name: &str| -> Option<u32> {
                 let (_, value) = headers
@@ -513,196 +601,4 @@ fn serves_in_time_without_redis(example: &Example) {
 fn line<T: std::fmt::Display>((status, headers): (u16, Vec<(&str, T)>)) -> String {
     let headers: Vec<_> = headers.into_iter().map(|(name, value)| format!("{name}: {value}")).collect();
     format!("{status} {}", headers.join(", "))
-}
-
-/// A program of tests/clients, run in that folder.
-#[derive(Clone, Debug)]
-struct Example {
-    program: PathBuf,
-    /// PORT is the one to serve HTTP on.
-    arguments: Vec<String>,
-    environment: Vec<(&'static str, String)>,
-}
-
-impl Example {
-    fn new(program: impl Into<PathBuf>, arguments: &[&str]) -> Self {
-        let arguments = arguments.iter().map(ToString::to_string).collect();
-        Self { program: program.into(), arguments, environment: vec![("TIMEOUT", TIMEOUT.as_secs().to_string())] }
-    }
-
-    fn with(&self, name: &'static str, value: &str) -> Self {
-        let mut with = self.clone();
-        with.environment.push((name, value.to_string()));
-        with
-    }
-
-    fn command(&self, redis: u16) -> Command {
-        let mut command = Command::new(&self.program);
-        command.args(&self.arguments).current_dir(path("")).envs(self.environment.clone());
-        command.env("REDIS_PORT", redis.to_string());
-        command
-    }
-
-    /// What it prints, if it ends.
-    fn output(&self, redis: u16) -> String {
-        let mut command = self.command(redis);
-        let mut process = Process(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
-        let status = eventually(Duration::from_secs(120), || process.0.try_wait().unwrap());
-        if !status.is_some_and(|status| status.success()) {
-            process.0.kill().unwrap();
-            panic!("{self:?}: {status:?}\n{}", read(process.0.stderr.take().unwrap()));
-        }
-        read(process.0.stdout.take().unwrap())
-    }
-}
-
-fn read(mut from: impl Read) -> String {
-    let mut text = String::new();
-    from.read_to_string(&mut text).unwrap();
-    text
-}
-
-fn debian_python(example: &str) -> Option<Example> {
-    debian_python_with("python3-redis", "redis", &[example])
-}
-
-/// Debian's own Python, which is the one that sees Debian's packages.
-fn debian_python_with(packages: &str, modules: &str, arguments: &[&str]) -> Option<Example> {
-    let python = "/usr/bin/python3";
-    let import = format!("import {modules}");
-    installed(packages, Command::new(python).args(["-c", &import]))
-        .then(|| Example::new(python, arguments).with("PYTHONDONTWRITEBYTECODE", "1"))
-}
-
-fn pypi_python(example: &str) -> Option<Example> {
-    pypi_python_with(&[example])
-}
-
-fn pypi_python_with(arguments: &[&str]) -> Option<Example> {
-    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let folder = FOLDER.get_or_init(|| {
-        fetched("PyPI", "requirements.txt", |folder| {
-            let mut pip = Command::new("python3");
-            pip.args(["-m", "pip", "install", "--quiet", "--no-cache-dir", "--retries", "1", "--target"]).arg(folder);
-            pip.arg("--requirement").arg(path("requirements.txt"));
-            pip
-        })
-    });
-    let folder = folder.as_ref()?.to_str().unwrap();
-    Some(Example::new("python3", arguments).with("PYTHONDONTWRITEBYTECODE", "1").with("PYTHONPATH", folder))
-}
-
-/// `NODE_PATH` is where Debian puts packages, for a Node.js that is not Debian's.
-fn debian_node(example: &str) -> Option<Example> {
-    let folder = "/usr/share/nodejs";
-    installed("nodejs and node-redis", Command::new("node").args(["-e", "require('redis')"]).env("NODE_PATH", folder))
-        .then(|| Example::new("node", &[example]).with("NODE_PATH", folder))
-}
-
-/// Debian's npm is large: scripts/test does not install it.
-fn npm_node(example: &str) -> Option<Example> {
-    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
-    if !found(Command::new("npm").arg("--version")) {
-        println!("left out: npm is not installed");
-        return None;
-    }
-    let folder = FOLDER.get_or_init(|| {
-        fetched("npm", "package.json", |folder| {
-            fs::copy(path("package.json"), folder.join("package.json")).unwrap();
-            let mut npm = Command::new("npm");
-            npm.args(["install", "--silent", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=1"]);
-            npm.arg("--cache").arg(folder.join("cache")).current_dir(folder);
-            npm
-        })
-    });
-    let folder = folder.as_ref()?.join("node_modules");
-    Some(Example::new("node", &[example]).with("NODE_PATH", folder.to_str().unwrap()))
-}
-
-/// The folder in target/ with what this file of tests/clients lists: fetched once.
-fn fetched(registry: &str, list: &str, fetch: impl Fn(&Path) -> Command) -> Option<PathBuf> {
-    let mut hasher = DefaultHasher::new();
-    fs::read(path(list)).unwrap().hash(&mut hasher);
-    let folder = target(&format!("clients-{:x}", hasher.finish()));
-    if folder.exists() {
-        return Some(folder);
-    }
-    // Moved into place: another run may be fetching it at this moment.
-    let new = target(&format!("clients-{}-{list}", std::process::id()));
-    fs::create_dir_all(&new).unwrap();
-    let there = installed(&format!("what tests/clients/{list} has from {registry}"), &mut fetch(&new));
-    if there {
-        let _ = fs::rename(&new, &folder);
-    }
-    let _ = fs::remove_dir_all(&new);
-    there.then_some(folder)
-}
-
-/// Whether it is, by a command that then succeeds; if not, the test is left out and says so.
-fn installed(what: &str, check: &mut Command) -> bool {
-    found(check) || left_out(&format!("{what} cannot be had"))
-}
-
-fn found(check: &mut Command) -> bool {
-    check.output().is_ok_and(|output| output.status.success())
-}
-
-fn path(example: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "tests/clients", example].iter().collect()
-}
-
-/// A place for what is made or fetched.
-fn target(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
-}
-
-/// An HTTP server, on a free port, gone when dropped.
-struct Http {
-    _process: Process,
-    port: u16,
-    /// Also of what goes wrong in it.
-    log: PathBuf,
-}
-
-impl Http {
-    fn start(example: &Example, redis: u16) -> Self {
-        let port = free_port();
-        let mut example = example.clone();
-        for argument in example.arguments.iter_mut().filter(|argument| *argument == "PORT") {
-            *argument = port.to_string();
-        }
-        let log = target(&format!("clients-http-{port}.log"));
-        let file = fs::File::create(&log).unwrap();
-        let mut command = example.command(redis);
-        command.env("HTTP_PORT", port.to_string()).stdout(file.try_clone().unwrap()).stderr(file);
-        let mut process = Process(command.spawn().unwrap());
-        let started = eventually(Duration::from_secs(60), || {
-            let ended = process.0.try_wait().unwrap();
-            assert_eq!(ended, None, "{example:?}: {}", fs::read_to_string(&log).unwrap());
-            TcpStream::connect(("127.0.0.1", port)).ok()
-        });
-        assert!(started.is_some(), "{example:?} does not serve");
-        Self { _process: process, port, log }
-    }
-
-    /// The status, the headers and the body, for a request with these headers.
-    fn get(&self, target: &str, headers: &str) -> (u16, Vec<String>, String) {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
-        stream.write_all(format!("GET {target} HTTP/1.0\r\n{headers}\r\n").as_bytes()).unwrap();
-        let mut answer = String::new();
-        let end = stream.read_to_string(&mut answer);
-        let Some((head, body)) = answer.split_once("\r\n\r\n") else {
-            panic!("{end:?}, {answer:?}: {}", fs::read_to_string(&self.log).unwrap());
-        };
-        let mut lines = head.lines();
-        let status = lines.next().unwrap().split(' ').nth(1).unwrap();
-        (status.parse().unwrap(), lines.map(ToString::to_string).collect(), body.to_string())
-    }
-}
-
-impl Drop for Http {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.log);
-    }
 }

@@ -18,6 +18,7 @@ mod support;
 mod access;
 mod bad_input;
 mod budgets;
+mod bursts;
 mod charge;
 mod clients;
 mod clock;

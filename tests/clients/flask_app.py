@@ -1,23 +1,27 @@
-"""Flask, and a decorator that limits a view. Beside redis_py.py: flask --app flask_app run"""
+"""Flask, and a decorator that limits a view.
+
+Beside redis_py.py and addresses.py: [REDIS_PORT=6379] [TIMEOUT=0.1] [PROXY=192.0.2.1] flask --app flask_app run
+"""
 
 import functools
 
 from flask import Flask, make_response, request
 
-from redis_py import connect, throttle
+from addresses import limited_address
+from redis_py import Pool, throttle
 
 app = Flask(__name__)
-client = connect()
+pool = Pool()
 
 
-def limited(max_burst, count, period):
-    """So many calls of a view, for each address: see "Which key" for others."""
+def limited(*quota, fail):
+    """max_burst, count and period of a view, for each address; fail is "open" or "closed", as throttle has it."""
 
     def decorate(view):
         @functools.wraps(view)
         def limited_view(*arguments, **named):
-            key = f"{view.__name__}:{request.remote_addr}"
-            status, headers = throttle(client, key, max_burst, count, period)
+            address = limited_address(request.remote_addr, request.headers.getlist("X-Forwarded-For"))
+            status, headers = throttle(pool, f"{view.__name__}:{address}", *quota, fail=fail)
             answer = view(*arguments, **named) if status == 200 else ("Try again later\n", status)
             response = make_response(answer)
             response.headers.update(headers)
@@ -29,6 +33,12 @@ def limited(max_burst, count, period):
 
 
 @app.get("/")
-@limited(2, 1, 60)
+@limited(2, 1, 60, fail="open")
 def hello():
     return "Hello\n"
+
+
+@app.post("/login")
+@limited(2, 1, 60, fail="closed")
+def login():
+    return "Welcome\n"

@@ -1,11 +1,11 @@
 """An HTTP server that lets each user in ten times at once, and then ten times a minute; and callers who are not logged
-in, by address, three times at once, and then once a minute. /quota shows them what they have left, and takes nothing.
+in, by address, three times at once, and then once a minute, as all of them to log in. /quota shows callers what they
+have left, and takes nothing.
 
-As a program: [REDIS_PORT=6379] [REPLICA_PORT=6380] [HTTP_PORT=8080] [TIMEOUT=0.1] [FAIL=open] [PROXY=192.0.2.1]
-python3 http_server.py
+Beside redis_py.py and addresses.py, as a program:
+[REDIS_PORT=6379] [REPLICA_PORT=6380] [HTTP_PORT=8080] [TIMEOUT=0.1] [PROXY=192.0.2.1] python3 http_server.py
 """
 
-import ipaddress
 import json
 import os
 import sys
@@ -13,53 +13,35 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import redis
 
-# max_burst, count, period
-LIMITS = {"user": (9, 10, 60), "address": (2, 1, 60)}
+from addresses import limited_address
+from redis_py import Busy, Pool
+
+# max_burst, count, period, and what a call without an answer decides: "open" allows it, "closed" refuses it.
+LIMITS = {
+    "user": (9, 10, 60, "open"),
+    "address": (2, 1, 60, "open"),
+    "login": (2, 1, 60, "closed"),
+}
 # In place of what authenticates your users.
 USERS = {"Bearer secret-of-alice": "alice"}
-# The address of your own proxy, if requests come through one.
-PROXY = os.environ.get("PROXY")
-# How long a call waits for Redis, in seconds.
-TIMEOUT = float(os.environ.get("TIMEOUT", 0.1))
-# What a call without an answer decides: "open" allows it, "closed" refuses it.
-FAIL = os.environ.get("FAIL", "open")
 
-
-def connect(port):
-    """A client for all threads, which does not ask again by itself."""
-    return redis.Redis(port=int(port), socket_connect_timeout=TIMEOUT, socket_timeout=TIMEOUT, retry=None)
-
-
-client = connect(os.environ.get("REDIS_PORT", 6379))
+pool = Pool()
 # A replica, if there is one, answers what takes nothing.
-replica = connect(os.environ["REPLICA_PORT"]) if "REPLICA_PORT" in os.environ else client
-
-
-def caller(headers, peer):
-    """Who is limited, and by which of the limits."""
-    user = USERS.get(headers.get("Authorization"))
-    if user:
-        return "user", user
-    if peer == PROXY:
-        # The last word is the proxy's; those before it, the caller may have made up.
-        peer = ",".join(headers.get_all("X-Forwarded-For", [peer])).split(",")[-1].strip()
-    address = ipaddress.ip_address(peer)
-    if address.version == 6:
-        # An IPv4 address that is written as one of IPv6 is limited as itself, any other with the 2^64 around it.
-        address = address.ipv4_mapped or ipaddress.ip_network((address, 64), strict=False)
-    return "address", address
+replica = Pool(os.environ["REPLICA_PORT"]) if "REPLICA_PORT" in os.environ else pool
 
 
 def decide(kind, name):
     """The status and the headers of the answer to a request from this caller."""
-    max_burst, count, period = LIMITS[kind]
+    max_burst, count, period, fail = LIMITS[kind]
     try:
-        limited, limit, remaining, retry_after, reset_after = client.execute_command(
+        limited, limit, remaining, retry_after, reset_after = pool.call(
             "CL.THROTTLE", f"{kind}:{name}", max_burst, count, period
         )
+    except Busy:
+        return 503, {"Retry-After": 1}
     except redis.RedisError as error:
-        print(f"no limits, failing {FAIL}: {error}", file=sys.stderr)
-        return (200, {}) if FAIL == "open" else (503, {"Retry-After": 1})
+        print(f"no limits, failing {fail}: {error}", file=sys.stderr)
+        return (200, {}) if fail == "open" else (503, {"Retry-After": 1})
     window = -(-limit * period // count)  # the time in which all tokens come back, rounded up
     more_in = retry_after if retry_after >= 0 else reset_after
     headers = {
@@ -77,12 +59,11 @@ def decide(kind, name):
 
 def quota(kind, name):
     """The status and the headers of the answer to a caller who asks what is left, and the answer."""
+    *numbers, _ = LIMITS[kind]
     try:
-        _, limit, remaining, retry_after, reset_after = replica.execute_command(
-            "CL.LOOK", f"{kind}:{name}", *LIMITS[kind]
-        )
-    except redis.RedisError as error:
-        print(f"no quota to show: {error}", file=sys.stderr)
+        _, limit, remaining, retry_after, reset_after = replica.call("CL.LOOK", f"{kind}:{name}", *numbers)
+    except (Busy, redis.RedisError) as error:
+        print(f"no quota to show: {error!r}", file=sys.stderr)
         return 503, {"Retry-After": 1}, {}
     # Of a request that came now: 0 where it would be allowed.
     wait = max(retry_after, 0)
@@ -91,13 +72,23 @@ def quota(kind, name):
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
-        who = caller(self.headers, self.client_address[0])
+        user = USERS.get(self.headers.get("Authorization"))
+        who = ("user", user) if user else ("address", self.address())
         if self.path == "/quota":
             status, headers, body = quota(*who)
             self.answer(status, headers, json.dumps(body) + "\n")
         else:
-            status, headers = decide(*who)
-            self.answer(status, headers, {200: "Hello\n", 429: "Too many requests\n", 503: "Try again later\n"}[status])
+            self.answer_as_decided(*decide(*who))
+
+    def do_POST(self):
+        """A log-in, whatever the path."""
+        self.answer_as_decided(*decide("login", self.address()))
+
+    def address(self):
+        return limited_address(self.client_address[0], self.headers.get_all("X-Forwarded-For", []))
+
+    def answer_as_decided(self, status, headers):
+        self.answer(status, headers, {200: "Hello\n", 429: "Too many requests\n", 503: "Try again later\n"}[status])
 
     def answer(self, status, headers, body):
         self.send_response(status)
@@ -108,7 +99,12 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body.encode())
 
 
+class Server(ThreadingHTTPServer):
+    # Callers whose connections wait to be accepted. More than Python's five may come at once.
+    request_queue_size = 1024
+
+
 if __name__ == "__main__":
-    server = ThreadingHTTPServer(("127.0.0.1", int(os.environ.get("HTTP_PORT", 8080))), Handler)
+    server = Server(("127.0.0.1", int(os.environ.get("HTTP_PORT", 8080))), Handler)
     print(f"http://127.0.0.1:{server.server_port}/", flush=True)
     server.serve_forever()

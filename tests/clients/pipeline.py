@@ -1,10 +1,11 @@
-"""A thousand calls, sent together and answered together. Beside redis_py.py: [REDIS_PORT=6379] python3 pipeline.py"""
+"""A thousand calls, sent together and answered together. As a program: [REDIS_PORT=6379] python3 pipeline.py"""
 
+import os
 import time
 
-from redis_py import connect
+import redis
 
-client = connect()
+client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1, retry=None)
 client.ping()
 USERS = [f"user:{number}" for number in range(1000)]
 

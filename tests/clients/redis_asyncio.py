@@ -7,36 +7,70 @@ import asyncio
 import os
 import sys
 
-import redis.asyncio as redis
+import redis
+import redis.asyncio
 
-# How long a call waits for the server, in seconds, and for a connection of the pool.
+# How long a call waits for the server, in seconds.
 TIMEOUT = float(os.environ.get("TIMEOUT", 0.1))
-# What a call without an answer decides: "open" allows it, "closed" refuses it.
-FAIL = os.environ.get("FAIL", "open")
+# The calls of a process at once, each on a connection of its own, and how long a further one waits for its turn.
+CONNECTIONS, WAIT = 20, 1
 
 
-def connect():
-    """A client for all tasks: with 20 connections at most, for which a call waits in turn."""
-    pool = redis.BlockingConnectionPool(
-        port=int(os.environ.get("REDIS_PORT", 6379)),
-        max_connections=20,
-        timeout=TIMEOUT,
-        socket_connect_timeout=TIMEOUT,
-        socket_timeout=TIMEOUT,
-        retry=None,
-    )
-    return redis.Redis(connection_pool=pool)
+class Busy(Exception):
+    """Every connection stayed in use: more calls than this process can make, and no sign that the server is gone."""
 
 
-async def throttle(client, key, max_burst, count, period, quantity=1):
-    """Makes a call, and returns the status and the headers to answer an HTTP request with."""
+class Pool:
+    """Connections for all tasks. redis-py's own pools raise one error, full or without a server."""
+
+    def __init__(self, port=os.environ.get("REDIS_PORT", 6379), **settings):
+        self.turns = asyncio.Semaphore(CONNECTIONS)
+        if redis.VERSION >= (5,):
+            # With protocol 3, redis-py 8.1 calls on connections that the server has closed.
+            settings["protocol"] = 2
+        # By itself, redis-py would ask again, and take again.
+        self.client = redis.asyncio.Redis(port=int(port), retry=None, **settings)
+
+    async def open(self):
+        """Makes the connections: at the start, when no call waits for it."""
+        answers = await asyncio.gather(*(self.call("PING") for _ in range(CONNECTIONS)), return_exceptions=True)
+        for error in {str(answer) for answer in answers if isinstance(answer, Exception)}:
+            print(f"no server yet: {error}", file=sys.stderr)
+
+    async def call(self, *words):
+        """The server's answer."""
+        try:
+            await asyncio.wait_for(self.turns.acquire(), WAIT)
+        except asyncio.TimeoutError:
+            raise Busy from None
+        call = asyncio.ensure_future(self.client.execute_command(*words))
+        call.add_done_callback(lambda _: self.turns.release())
+        try:
+            # In small steps, so that an event loop which is late reads an answer that is there before the time is over.
+            for _ in range(20):
+                await asyncio.wait({call}, timeout=TIMEOUT / 20)
+                if call.done():
+                    return call.result()
+            raise redis.TimeoutError("no answer in time")
+        finally:
+            # Closes the connection of a call that still waits.
+            call.cancel()
+
+
+async def throttle(pool, key, max_burst, count, period, quantity=1, *, fail):
+    """Makes a call, and returns the status and the headers to answer an HTTP request with.
+
+    A call without an answer is allowed if fail is "open", and refused if it is "closed".
+    """
     try:
-        limited, limit, remaining, retry_after, reset_after = await client.execute_command(
+        limited, limit, remaining, retry_after, reset_after = await pool.call(
             "CL.THROTTLE", key, max_burst, count, period, quantity
         )
+    except Busy:
+        return 503, {"Retry-After": "1"}
     except (redis.RedisError, OSError) as error:
-        print(f"no limits, failing {FAIL}: {error}", file=sys.stderr)
-        return (200, {}) if FAIL == "open" else (503, {"Retry-After": "1"})
+        print(f"no limits, failing {fail}: {error}", file=sys.stderr)
+        return (200, {}) if fail == "open" else (503, {"Retry-After": "1"})
     headers = {
         "X-RateLimit-Limit": str(limit),
         "X-RateLimit-Remaining": str(remaining),
@@ -49,10 +83,11 @@ async def throttle(client, key, max_burst, count, period, quantity=1):
 
 
 async def main():
-    client = connect()
+    pool = Pool()
+    await pool.open()
     # Three at once and one a minute; the last call asks for four.
     for quantity in 1, 1, 1, 1, 4:
-        status, headers = await throttle(client, "user123", 2, 1, 60, quantity)
+        status, headers = await throttle(pool, "user123", 2, 1, 60, quantity, fail=os.environ.get("FAIL", "open"))
         print(status, ", ".join(f"{name}: {value}" for name, value in headers.items()))
 
 

@@ -1,35 +1,63 @@
 """Rate limiting with redis-py. As a program: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] python3 redis_py.py"""
 
 import os
+import queue
 import sys
 
 import redis
 
 # How long a call waits for the server, in seconds.
 TIMEOUT = float(os.environ.get("TIMEOUT", 0.1))
-# What a call without an answer decides: "open" allows it, "closed" refuses it.
-FAIL = os.environ.get("FAIL", "open")
+# The connections of a process, each for one call at a time, and how long a call waits for one of them.
+CONNECTIONS, WAIT = 20, 1
 
 
-def connect():
-    """A client for all threads, which has a pool of connections. By itself, it would ask again, and take again."""
-    return redis.Redis(
-        port=int(os.environ.get("REDIS_PORT", 6379)),
-        socket_connect_timeout=TIMEOUT,
-        socket_timeout=TIMEOUT,
-        retry=None,
-    )
+class Busy(Exception):
+    """Every connection stayed in use: more calls than this process can make, and no sign that the server is gone."""
 
 
-def throttle(client, key, max_burst, count, period, quantity=1):
-    """Makes a call, and returns the status and the headers to answer an HTTP request with."""
+class Pool:
+    """Connections for all threads, made at the start. redis-py's own pools raise one error, full or without a server."""
+
+    def __init__(self, port=os.environ.get("REDIS_PORT", 6379), **settings):
+        # By itself, redis-py would ask again, and take again.
+        settings = {"socket_connect_timeout": TIMEOUT, "socket_timeout": TIMEOUT, "retry": None, **settings}
+        clients = [redis.Redis(port=int(port), **settings) for _ in range(CONNECTIONS)]
+        try:
+            for client in clients:
+                client.ping()
+        except redis.RedisError as error:
+            print(f"no server yet: {error}", file=sys.stderr)
+        self.clients = queue.SimpleQueue()
+        for client in clients:
+            self.clients.put(client)
+
+    def call(self, *words):
+        """The server's answer."""
+        try:
+            client = self.clients.get(timeout=WAIT)
+        except queue.Empty:
+            raise Busy from None
+        try:
+            return client.execute_command(*words)
+        finally:
+            self.clients.put(client)
+
+
+def throttle(pool, key, max_burst, count, period, quantity=1, *, fail):
+    """Makes a call, and returns the status and the headers to answer an HTTP request with.
+
+    A call without an answer is allowed if fail is "open", and refused if it is "closed".
+    """
     try:
-        limited, limit, remaining, retry_after, reset_after = client.execute_command(
+        limited, limit, remaining, retry_after, reset_after = pool.call(
             "CL.THROTTLE", key, max_burst, count, period, quantity
         )
+    except Busy:
+        return 503, {"Retry-After": "1"}
     except redis.RedisError as error:
-        print(f"no limits, failing {FAIL}: {error}", file=sys.stderr)
-        return (200, {}) if FAIL == "open" else (503, {"Retry-After": "1"})
+        print(f"no limits, failing {fail}: {error}", file=sys.stderr)
+        return (200, {}) if fail == "open" else (503, {"Retry-After": "1"})
     headers = {
         "X-RateLimit-Limit": str(limit),
         "X-RateLimit-Remaining": str(remaining),
@@ -42,8 +70,8 @@ def throttle(client, key, max_burst, count, period, quantity=1):
 
 
 if __name__ == "__main__":
-    client = connect()
+    pool = Pool()
     # Three at once and one a minute; the last call asks for four.
     for quantity in 1, 1, 1, 1, 4:
-        status, headers = throttle(client, "user123", 2, 1, 60, quantity)
+        status, headers = throttle(pool, "user123", 2, 1, 60, quantity, fail=os.environ.get("FAIL", "open"))
         print(status, ", ".join(f"{name}: {value}" for name, value in headers.items()))

@@ -1,0 +1,243 @@
+//! The examples of tests/clients as programs, in each version of their libraries that this machine has.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use super::needs::left_out;
+use super::{Process, eventually, free_port};
+
+/// A busy machine's server does not always answer within the examples' own tenth of a second.
+pub const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A program of tests/clients, run in that folder.
+#[derive(Clone, Debug)]
+pub struct Example {
+    program: PathBuf,
+    /// PORT is the one to serve HTTP on.
+    arguments: Vec<String>,
+    environment: Vec<(&'static str, String)>,
+}
+
+impl Example {
+    pub fn new(program: impl Into<PathBuf>, arguments: &[&str]) -> Self {
+        let arguments = arguments.iter().map(ToString::to_string).collect();
+        Self { program: program.into(), arguments, environment: vec![("TIMEOUT", TIMEOUT.as_secs().to_string())] }
+    }
+
+    pub fn with(&self, name: &'static str, value: &str) -> Self {
+        let mut with = self.clone();
+        with.environment.push((name, value.to_string()));
+        with
+    }
+
+    pub fn command(&self, redis: u16) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).current_dir(path("")).envs(self.environment.clone());
+        command.env("REDIS_PORT", redis.to_string());
+        command
+    }
+
+    /// What it prints, if it ends.
+    pub fn output(&self, redis: u16) -> String {
+        let mut command = self.command(redis);
+        let mut process = Process(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+        let status = eventually(Duration::from_secs(120), || process.0.try_wait().unwrap());
+        if !status.is_some_and(|status| status.success()) {
+            process.0.kill().unwrap();
+            panic!("{self:?}: {status:?}\n{}", read(process.0.stderr.take().unwrap()));
+        }
+        read(process.0.stdout.take().unwrap())
+    }
+}
+
+fn read(mut from: impl Read) -> String {
+    let mut text = String::new();
+    from.read_to_string(&mut text).unwrap();
+    text
+}
+
+pub fn http_server() -> impl Iterator<Item = Example> {
+    [debian_python("http_server.py"), pypi_python("http_server.py")].into_iter().flatten()
+}
+
+pub fn flask() -> impl Iterator<Item = Example> {
+    let flask = ["-m", "flask", "--app", "flask_app", "run", "--port", "PORT"];
+    [debian_python_with("python3-flask", "flask", &flask), pypi_python_with(&flask)].into_iter().flatten()
+}
+
+pub fn fastapi() -> impl Iterator<Item = Example> {
+    let uvicorn = ["-m", "uvicorn", "--no-proxy-headers", "fastapi_app:app", "--port", "PORT"];
+    let debian = debian_python_with("python3-fastapi and python3-uvicorn", "fastapi, uvicorn", &uvicorn);
+    [debian, pypi_python_with(&uvicorn)].into_iter().flatten()
+}
+
+/// With node-redis, and with ioredis.
+pub fn express() -> impl Iterator<Item = Example> {
+    let express = npm_node("express_app.js");
+    express.into_iter().flat_map(|express| [express.clone(), express.with("CLIENT", "./ioredis.js")])
+}
+
+pub fn debian_python(example: &str) -> Option<Example> {
+    debian_python_with("python3-redis", "redis", &[example])
+}
+
+/// Debian's own Python, which is the one that sees Debian's packages.
+pub fn debian_python_with(packages: &str, modules: &str, arguments: &[&str]) -> Option<Example> {
+    let python = "/usr/bin/python3";
+    let import = format!("import {modules}");
+    installed(packages, Command::new(python).args(["-c", &import]))
+        .then(|| Example::new(python, arguments).with("PYTHONDONTWRITEBYTECODE", "1"))
+}
+
+pub fn pypi_python(example: &str) -> Option<Example> {
+    pypi_python_with(&[example])
+}
+
+pub fn pypi_python_with(arguments: &[&str]) -> Option<Example> {
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        fetched("PyPI", "requirements.txt", |folder| {
+            let mut pip = Command::new("python3");
+            pip.args(["-m", "pip", "install", "--quiet", "--no-cache-dir", "--retries", "1", "--target"]).arg(folder);
+            pip.arg("--requirement").arg(path("requirements.txt"));
+            pip
+        })
+    });
+    let folder = folder.as_ref()?.to_str().unwrap();
+    Some(Example::new("python3", arguments).with("PYTHONDONTWRITEBYTECODE", "1").with("PYTHONPATH", folder))
+}
+
+/// `NODE_PATH` is where Debian puts packages, for a Node.js that is not Debian's.
+pub fn debian_node(example: &str) -> Option<Example> {
+    let folder = "/usr/share/nodejs";
+    installed("nodejs and node-redis", Command::new("node").args(["-e", "require('redis')"]).env("NODE_PATH", folder))
+        .then(|| Example::new("node", &[example]).with("NODE_PATH", folder))
+}
+
+/// Debian's npm is large: scripts/test does not install it.
+pub fn npm_node(example: &str) -> Option<Example> {
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    if !found(Command::new("npm").arg("--version")) {
+        println!("left out: npm is not installed");
+        return None;
+    }
+    let folder = FOLDER.get_or_init(|| {
+        fetched("npm", "package.json", |folder| {
+            fs::copy(path("package.json"), folder.join("package.json")).unwrap();
+            let mut npm = Command::new("npm");
+            npm.args(["install", "--silent", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=1"]);
+            npm.arg("--cache").arg(folder.join("cache")).current_dir(folder);
+            npm
+        })
+    });
+    let folder = folder.as_ref()?.join("node_modules");
+    Some(Example::new("node", &[example]).with("NODE_PATH", folder.to_str().unwrap()))
+}
+
+/// The folder in target/ with what this file of tests/clients lists: fetched once.
+fn fetched(registry: &str, list: &str, fetch: impl Fn(&Path) -> Command) -> Option<PathBuf> {
+    let mut hasher = DefaultHasher::new();
+    fs::read(path(list)).unwrap().hash(&mut hasher);
+    let folder = target(&format!("clients-{:x}", hasher.finish()));
+    if folder.exists() {
+        return Some(folder);
+    }
+    // Moved into place: another run may be fetching it at this moment.
+    let new = target(&format!("clients-{}-{list}", std::process::id()));
+    fs::create_dir_all(&new).unwrap();
+    let there = installed(&format!("what tests/clients/{list} has from {registry}"), &mut fetch(&new));
+    if there {
+        let _ = fs::rename(&new, &folder);
+    }
+    let _ = fs::remove_dir_all(&new);
+    there.then_some(folder)
+}
+
+/// Whether it is, by a command that then succeeds; if not, the test is left out and says so.
+pub fn installed(what: &str, check: &mut Command) -> bool {
+    found(check) || left_out(&format!("{what} cannot be had"))
+}
+
+pub fn found(check: &mut Command) -> bool {
+    check.output().is_ok_and(|output| output.status.success())
+}
+
+pub fn path(example: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "tests/clients", example].iter().collect()
+}
+
+/// A place for what is made or fetched.
+pub fn target(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// An HTTP server, on a free port, gone when dropped.
+pub struct Http {
+    _process: Process,
+    port: u16,
+    /// Also of what goes wrong in it.
+    log: PathBuf,
+}
+
+impl Http {
+    pub fn start(example: &Example, redis: u16) -> Self {
+        let port = free_port();
+        let mut example = example.clone();
+        for argument in example.arguments.iter_mut().filter(|argument| *argument == "PORT") {
+            *argument = port.to_string();
+        }
+        let log = target(&format!("clients-http-{port}.log"));
+        let file = fs::File::create(&log).unwrap();
+        let mut command = example.command(redis);
+        command.env("HTTP_PORT", port.to_string()).stdout(file.try_clone().unwrap()).stderr(file);
+        let mut process = Process(command.spawn().unwrap());
+        let started = eventually(Duration::from_secs(60), || {
+            let ended = process.0.try_wait().unwrap();
+            assert_eq!(ended, None, "{example:?}: {}", fs::read_to_string(&log).unwrap());
+            TcpStream::connect(("127.0.0.1", port)).ok()
+        });
+        assert!(started.is_some(), "{example:?} does not serve");
+        Self { _process: process, port, log }
+    }
+
+    /// The status, the headers and the body, for a request with these headers.
+    pub fn get(&self, target: &str, headers: &str) -> (u16, Vec<String>, String) {
+        self.ask(self.connect(), &format!("GET {target} HTTP/1.0\r\n{headers}\r\n"))
+    }
+
+    /// The same, for a request without any: `POST /login`.
+    pub fn send(&self, request: &str) -> (u16, Vec<String>, String) {
+        self.ask(self.connect(), &format!("{request} HTTP/1.0\r\nContent-Length: 0\r\n\r\n"))
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        stream
+    }
+
+    /// The same, of a request in full, on a connection that then ends.
+    pub fn ask(&self, mut stream: TcpStream, request: &str) -> (u16, Vec<String>, String) {
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        let end = stream.read_to_string(&mut answer);
+        let Some((head, body)) = answer.split_once("\r\n\r\n") else {
+            panic!("{end:?}, {answer:?}: {}", fs::read_to_string(&self.log).unwrap());
+        };
+        let mut lines = head.lines();
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap();
+        (status.parse().unwrap(), lines.map(ToString::to_string).collect(), body.to_string())
+    }
+}
+
+impl Drop for Http {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.log);
+    }
+}
