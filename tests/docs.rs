@@ -185,7 +185,7 @@ fn what_is_typed_in_a_shell_is_what_the_tests_run() {
                 ["cargo", "build", "--release", "--locked"] => {}
                 // Run by package.rs, which installs with dpkg alone, and without a service.
                 ["sudo", ..] => {}
-                // Run by loading.rs and moving.rs.
+                // Run by loading.rs, moving.rs and monitoring.rs.
                 ["-e" | "redis-cli" | "for", ..] => {}
                 // Run by monitoring.rs.
                 ["prometheus-redis-exporter" | "-script" | "timeout" | "sort", ..] => {}

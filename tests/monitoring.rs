@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use redis::Value;
 
+use crate::support::cluster::{SLOTS, add_slots, is_ok};
 use crate::support::needs::{SCRIPTS_TEST, needs};
 use crate::support::pages::blocks;
 use crate::support::programs::output;
 use crate::support::replication::replicate;
 use crate::support::traffic::under_load;
-use crate::support::{COMMANDS, Process, Server, free_port, run, wait_until};
+use crate::support::{COMMANDS, Process, Server, error_of, free_port, run, wait_until};
 
 const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/monitoring");
 
@@ -248,12 +249,13 @@ fn the_keys_that_are_limited_most_are_counted_under_load() {
 #[test]
 fn the_health_check_passes_where_the_module_answers_and_fails_elsewhere() {
     let file = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/compose.yaml")).unwrap();
-    let line = file.lines().find_map(|line| line.trim().strip_prefix("test: [\"CMD\", ")).unwrap();
-    let words: Vec<_> = line.trim_end_matches(']').split(", ").map(|word| word.trim_matches('"')).collect();
+    let line = file.lines().find_map(|line| line.trim().strip_prefix("test: [\"CMD-SHELL\", \"")).unwrap();
+    let line = line.trim_end_matches("\"]");
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/monitoring.md")).unwrap();
+    assert!(page.contains(&format!("\n{line}\n")), "{line}");
     let healthy = |port: u16| {
-        let mut check = Command::new(words[0]);
-        check.args(["-p", &port.to_string()]).args(&words[1..]).stdout(Stdio::null()).stderr(Stdio::null());
-        check.status().unwrap().success()
+        let line = line.replace("redis-cli", &format!("redis-cli -p {port}"));
+        Command::new("sh").args(["-c", &line]).stderr(Stdio::null()).status().unwrap().success()
     };
     let server = Server::start();
     assert!(healthy(server.port));
@@ -264,6 +266,17 @@ fn the_health_check_passes_where_the_module_answers_and_fails_elsewhere() {
     let replica = Server::start();
     replicate(&replica, &server);
     assert!(healthy(replica.port), "a replica");
+    // Another node has the key's slot, or none has: that is the cluster's affair.
+    let nodes = [(); 2].map(|()| Server::start_with(&["--cluster-enabled", "yes"]));
+    assert!(error_of(&mut nodes[0].connect(), "CL.LOOK health 0 1 1").starts_with("CLUSTERDOWN"));
+    assert!(healthy(nodes[0].port), "a slot that no node has");
+    add_slots(&mut nodes[1].connect(), 0..SLOTS);
+    run::<()>(&mut nodes[0].connect(), &format!("CLUSTER MEET 127.0.0.1 {}", nodes[1].port)).unwrap();
+    wait_until("the cluster is there", || is_ok(&nodes[0]));
+    assert!(error_of(&mut nodes[0].connect(), "CL.LOOK health 0 1 1").to_uppercase().starts_with("MOVED"));
+    assert!(healthy(nodes[0].port), "a slot of another node");
+    let bare_node = Server::start_bare(&["--cluster-enabled", "yes"]);
+    assert!(!healthy(bare_node.port), "a node without the module");
     let bare = Server::start_bare(&[]);
     assert!(!healthy(bare.port), "without the module");
     let gone = server.port;
