@@ -13,6 +13,7 @@ pub mod examples;
 pub mod expected;
 pub mod hostile;
 pub mod ledger;
+pub mod mach_o;
 pub mod model;
 pub mod needs;
 pub mod pages;
