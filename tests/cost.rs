@@ -155,7 +155,7 @@ fn each_cost_on_a_page_is_one_of_the_committed_results() {
     }
 }
 
-/// The figures of one column of a table in docs/costs.md, by the names of the rows.
+/// The figures of one column of a table of the results, by the names of the rows.
 fn column(table: &str, name: &str) -> Vec<(String, f64)> {
     column_of(table, "SET PX", name)
 }
@@ -163,9 +163,9 @@ fn column(table: &str, name: &str) -> Vec<(String, f64)> {
 /// Of the table whose head has these two cells first, or the second one's beginning.
 fn column_of(first: &str, second: &str, name: &str) -> Vec<(String, f64)> {
     let cells = |line: &str| -> Vec<String> { line.split('|').map(|cell| cell.trim().to_string()).collect() };
-    let tables = tables("docs/costs.md");
+    let tables = tables("scripts/bench-results/README.md");
     let found = tables.iter().find(|(head, _)| cells(head)[1] == first && cells(head)[2].starts_with(second));
-    let (head, rows) = found.unwrap_or_else(|| panic!("docs/costs.md has no table of {first}, {second}"));
+    let (head, rows) = found.unwrap_or_else(|| panic!("the results have no table of {first}, {second}"));
     let place = cells(head).iter().position(|cell| cell == name).unwrap();
     assert!(rows.len() >= 5, "{rows:?}");
     rows.iter().map(|row| (cells(row)[1].clone(), cells(row)[place].replace(',', "").parse().unwrap())).collect()

@@ -111,7 +111,7 @@ turn, on {settings["keys"]:,} keys of 13 bytes; ratios are to `SET key value PX 
 ## Instructions
 
 Those inside the server's function `call`, by callgrind, on {settings["counted keys"]} keys: alone is a server without a replica and
-without an append-only file (AOF).
+without an append-only file (AOF). "Funnel in Lua, hash" is a token bucket that a script keeps in a hash.
 
 {instructions}
 
@@ -228,7 +228,7 @@ def servers(results):
     about = results["about"]
     return f"""By {about["module"]}, on {about["machine"]}, on {about["date"]}.
 
-Instructions of a SET PX, and ratios to them:
+Instructions of a SET PX, and ratios to them; two limits are those of one `CL.MTHROTTLE`:
 
 {instructions("one server", "alone", STEADY | TWO)}
 
