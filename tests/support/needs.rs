@@ -123,6 +123,10 @@ fn a_server_is_known_by_its_answer_to_version() {
     }
 }
 
+pub fn is_valkey() -> bool {
+    server().is_valkey
+}
+
 /// The oldest, and the only one that lacks what a test then names.
 pub fn is_redis_6_2() -> bool {
     server().is_in(&((6, 2)..(6, 3)), &NONE)

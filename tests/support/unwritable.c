@@ -1,6 +1,9 @@
 // Loads another module, and stands between it and the server: a key whose name begins with "unwritable" cannot be opened
 // for writing, as while Valkey 9.2 saves the key without a child process. Opened for reading, it is as ever.
 //
+// The other module is told that the server knows Valkey 9.2's option for this. The log then says which options the server
+// knows, this one among them, and which the module sets.
+//
 // Arguments at load are the other module's path and its own arguments.
 //
 // The module that is loaded is the other one: its name, its commands.
@@ -9,8 +12,11 @@
 #include <stddef.h>
 #include <string.h>
 
+#define OK 0
 #define ERR 1
 #define WRITE 2
+// VALKEYMODULE_OPTIONS_HANDLE_FORKLESS.
+#define HANDLE_FORKLESS (1 << 6)
 
 typedef void context, string, key;
 typedef int get_api_function(const char *, void *);
@@ -18,6 +24,10 @@ typedef int get_api_function(const char *, void *);
 static get_api_function *get_api;
 static key *(*open_key)(context *, string *, int);
 static const char *(*text_of)(const string *, size_t *);
+static int (*all_options)(void);
+static void (*set_options)(context *, int);
+static void (*write_log)(context *, const char *, const char *, ...);
+static int options;
 
 static key *open_key_unless_unwritable(context *ctx, string *name, int mode) {
     static const char prefix[] = "unwritable";
@@ -27,21 +37,37 @@ static key *open_key_unless_unwritable(context *ctx, string *name, int mode) {
     return open_key(ctx, name, mode);
 }
 
+static int all_options_and_forkless(void) {
+    return (all_options ? all_options() : 0) | HANDLE_FORKLESS;
+}
+
+static void set_options_but_forkless(context *ctx, int set) {
+    options = set;
+    set_options(ctx, set & ~HANDLE_FORKLESS);
+}
+
 static int get_another_api(const char *name, void *function) {
     int status = get_api(name, function);
+    void *replacement = NULL;
     if (!strcmp(name, "RedisModule_OpenKey")) {
         memcpy(&open_key, function, sizeof open_key);
-        key *(*replacement)(context *, string *, int) = open_key_unless_unwritable;
-        memcpy(function, &replacement, sizeof replacement);
+        replacement = (void *)open_key_unless_unwritable;
+    } else if (!strcmp(name, "RedisModule_GetModuleOptionsAll")) {
+        memcpy(&all_options, function, sizeof all_options);
+        replacement = (void *)all_options_and_forkless;
+    } else if (!strcmp(name, "RedisModule_SetModuleOptions")) {
+        memcpy(&set_options, function, sizeof set_options);
+        replacement = (void *)set_options_but_forkless;
     }
-    return status;
+    if (replacement) memcpy(function, &replacement, sizeof replacement);
+    return replacement ? OK : status;
 }
 
 int RedisModule_OnLoad(context *ctx, string **argv, int argc) {
     // A context begins with the function that looks up all the others.
     get_api_function **start = ctx;
     get_api = *start;
-    if (!argc || get_api("RedisModule_StringPtrLen", &text_of)) return ERR;
+    if (!argc || get_api("RedisModule_StringPtrLen", &text_of) || get_api("RedisModule_Log", &write_log)) return ERR;
     void *library = dlopen(text_of(argv[0], NULL), RTLD_NOW | RTLD_LOCAL);
     if (!library) return ERR;
     int (*load)(context *, string **, int) = (int (*)(context *, string **, int))dlsym(library, "RedisModule_OnLoad");
@@ -49,5 +75,6 @@ int RedisModule_OnLoad(context *ctx, string **argv, int argc) {
     *start = get_another_api;
     int status = load(ctx, argv + 1, argc - 1);
     *start = get_api;
+    write_log(ctx, "notice", "the server knows the options %d, the module sets %d", all_options_and_forkless(), options);
     return status;
 }
