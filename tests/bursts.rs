@@ -35,7 +35,7 @@ table! {
     fastapi
 }
 
-/// Each time with a program and a server that have just been started.
+/// The program and the server have just been started, each time.
 fn lets_through_its_limit_however_many_come_at_once(example: &Example) {
     // One at a time: the machine is to be as busy as the test makes it.
     static ALONE: Mutex<()> = Mutex::new(());
@@ -89,7 +89,7 @@ fn beside(others: usize, work: impl FnOnce()) {
                 }
             });
         }
-        // Also where it fails: the threads would go on for ever.
+        // A failure has to end the threads as well.
         let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
         done.store(true, Ordering::Relaxed);
         worked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));

@@ -349,7 +349,7 @@ fn an_http_server_limits_a_user_by_name() {
     }
 }
 
-/// By none that the caller makes up, and with an answer whatever a proxy says.
+/// An address that the caller makes up counts for nothing, and each word of a proxy gets an answer.
 #[test]
 fn an_http_server_flask_and_fastapi_limit_an_address_behind_their_own_proxy() {
     let server = Server::start();
@@ -394,7 +394,7 @@ fn fastapi_limits_a_route_whatever_the_numbers_in_its_path() {
     });
 }
 
-/// Of forty calls, twenty get a connection, on which they wait for the server for longer than the others do for theirs.
+/// Twenty of forty calls get a connection, on which they wait longer for the server than the others do for one.
 #[test]
 fn a_full_pool_of_redis_py_refuses_a_call_that_fails_open() {
     let threads = "
@@ -431,7 +431,7 @@ asyncio.run(main())";
     }
 }
 
-/// One whose every turn takes longer than a call may wait.
+/// Each turn of the loop takes longer than a call may wait.
 #[test]
 fn an_event_loop_that_is_late_does_not_lose_an_answer() {
     let code = "

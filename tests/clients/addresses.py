@@ -10,7 +10,7 @@ NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
 def limited_address(peer, forwarded):
-    """Of a connection from this address, with these headers X-Forwarded-For."""
+    """Returns it for a connection from peer, with these headers X-Forwarded-For."""
     if peer == PROXY:
         # The last word is the proxy's; those before it, the caller may have made up.
         word = ",".join(forwarded).split(",")[-1].strip()
@@ -19,7 +19,7 @@ def limited_address(peer, forwarded):
 
 
 def network(word):
-    """An IPv4 address, or the 2^64 addresses around one of IPv6, without a port; None for any other word."""
+    """Returns an IPv4 address, or the 2^64 addresses around one of IPv6, without a port; None for any other word."""
     if word.startswith("["):
         word = word[1:].partition("]")[0]
     elif word.count(":") == 1:

@@ -14,7 +14,7 @@ app = FastAPI(on_startup=[pool.open])
 
 
 class Limit:
-    """max_burst, count and period of a route, for each address; fail is "open" or "closed", as throttle has it."""
+    """The max_burst, count and period of a route, for each address; fail is "open" or "closed", as throttle has it."""
 
     def __init__(self, *quota, fail):
         self.quota, self.fail = quota, fail

@@ -15,7 +15,7 @@ pool = Pool()
 
 
 def limited(*quota, fail):
-    """max_burst, count and period of a view, for each address; fail is "open" or "closed", as throttle has it."""
+    """Limits a view by max_burst, count and period, for each address; fail is "open" or "closed", as throttle has it."""
 
     def decorate(view):
         @functools.wraps(view)

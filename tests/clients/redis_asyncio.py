@@ -26,9 +26,9 @@ class Pool:
     def __init__(self, port=os.environ.get("REDIS_PORT", 6379), **settings):
         self.turns = asyncio.Semaphore(CONNECTIONS)
         if redis.VERSION >= (5,):
-            # With protocol 3, redis-py 8.1 calls on connections that the server has closed.
+            # redis-py 8.1 with protocol 3 calls on connections that the server has closed.
             settings["protocol"] = 2
-        # By itself, redis-py would ask again, and take again.
+        # redis-py itself would ask again, and take again.
         self.client = redis.asyncio.Redis(port=int(port), retry=None, **settings)
 
     async def open(self):
@@ -38,7 +38,7 @@ class Pool:
             print(f"no server yet: {error}", file=sys.stderr)
 
     async def call(self, *words):
-        """The server's answer."""
+        """Returns the server's answer."""
         try:
             await asyncio.wait_for(self.turns.acquire(), WAIT)
         except asyncio.TimeoutError:
@@ -46,7 +46,7 @@ class Pool:
         call = asyncio.ensure_future(self.client.execute_command(*words))
         call.add_done_callback(lambda _: self.turns.release())
         try:
-            # In small steps, so that an event loop which is late reads an answer that is there before the time is over.
+            # Small steps: an event loop that is late reads an answer that has come before the time is over.
             for _ in range(20):
                 await asyncio.wait({call}, timeout=TIMEOUT / 20)
                 if call.done():

@@ -20,7 +20,7 @@ class Pool:
     """Connections for all threads, made at the start. redis-py's own pools raise one error, full or without a server."""
 
     def __init__(self, port=os.environ.get("REDIS_PORT", 6379), **settings):
-        # By itself, redis-py would ask again, and take again.
+        # redis-py itself would ask again, and take again.
         settings = {"socket_connect_timeout": TIMEOUT, "socket_timeout": TIMEOUT, "retry": None, **settings}
         clients = [redis.Redis(port=int(port), **settings) for _ in range(CONNECTIONS)]
         try:
@@ -33,7 +33,7 @@ class Pool:
             self.clients.put(client)
 
     def call(self, *words):
-        """The server's answer."""
+        """Returns the server's answer."""
         try:
             client = self.clients.get(timeout=WAIT)
         except queue.Empty:
