@@ -1,6 +1,7 @@
 -- CL.THROTTLE as a script, for a server that loads no modules: the same arguments, reply and stored state.
 --     redis-cli --eval gcra.lua user123 , 15 30 60 1
--- KEYS[1]; max_burst, count, period in seconds, and the quantity, which is 1 unless given.
+-- KEYS[1]; max_burst, count, period in seconds, and the quantity, which is 1 unless given. Several quotas are an error,
+-- and so is a key that holds the state of several.
 --
 -- Every number in a script is a double, which holds whole numbers up to 2^53 and no others exactly; nanoseconds since
 -- 1970 are more. So a moment or a span is a pair here, whole seconds and the nanoseconds after them, and whatever would
@@ -54,6 +55,9 @@ local function round_up(span)
 end
 
 local function throttle(key, arguments)
+    if #arguments < 3 or #arguments > 4 then
+        error({err = "ERR wrong number of arguments for 'cl.throttle' command"})
+    end
     local max_burst, count = whole('max_burst', arguments[1]), whole('count', arguments[2])
     local period, quantity = whole('period', arguments[3]), whole('quantity', arguments[4] or '1')
     if max_burst < -1 then

@@ -1,0 +1,87 @@
+#!lua name=calendar_quota
+
+-- Quotas by the calendar, as 100 until midnight and 1,000 until the end of the month, and a limiter: all or none.
+--     FCALL calendar_throttle 3 {alice}:2026-11-22 {alice}:2026-11 {alice}:rate 1 100 1795388400 1000 1796079600 9 10 1
+--     FCALL_RO calendar_look, with the same words, takes nothing.
+-- Keys: any number of counters, and then the limiter, if there is one. Arguments: the quantity, which gives back if it
+-- is negative; of each counter its quota and the end of its period, in seconds since 1970; of the limiter max_burst,
+-- count and period. Replies as CL.MTHROTTLE does. A counter is a number that expires at the end of its period.
+
+local function whole(name, text, least, most)
+    local number = text:match('^%-?%d+$') and tonumber(text)
+    if not number or number < least or number > most then
+        error({err = string.format('ERR %s must be a whole number from %.0f to %.0f', name, least, most)})
+    end
+    return number
+end
+
+-- A sum of two is exact in a script; a moment in milliseconds is no moment in seconds.
+local MOST, LAST = 999999999999999, 99999999999
+
+local function read(key, quota, ends, now)
+    local expires, text = redis.call('EXPIRETIME', key), '0'
+    -- In the millisecond of its expiry, a key is still there.
+    if expires == -1 or expires > now then
+        text = redis.call('GET', key)
+    end
+    if expires == -1 or not text:match('^%d+$') or #text > 15 then
+        error({err = 'ERR the key holds no counter'})
+    end
+    -- A caller that has moved to the east and back has got no shorter day.
+    return {key = key, quota = quota, used = tonumber(text), ends = math.max(ends, expires)}
+end
+
+local function decide(keys, args, takes)
+    local limiter = #args == 2 * #keys + 2 and keys[#keys]
+    if not limiter and #args ~= 2 * #keys + 1 then
+        error({err = 'ERR wrong number of arguments'})
+    end
+    local clock = redis.call('TIME')
+    local now = clock[1] + clock[2] / 1000000
+    local quantity = whole('quantity', args[1], takes and -MOST or 0, MOST)
+
+    local counters, limited = {}, false
+    for number = 1, #keys - (limiter and 1 or 0) do
+        local quota, ends = whole('quota', args[2 * number], 0, MOST), whole('end', args[2 * number + 1], 0, LAST)
+        local counter = read(keys[number], quota, ends, now)
+        if quantity >= 0 and counter.ends <= now then
+            error({err = 'ERR the period has ended'})
+        end
+        counter.limited = quantity >= 0 and counter.used + quantity > quota
+        limited = limited or counter.limited
+        counters[number] = counter
+    end
+    local answer
+    if limiter then
+        local command = takes and not limited and 'CL.THROTTLE' or 'CL.LOOK'
+        answer = redis.call(command, limiter, args[#args - 2], args[#args - 1], args[#args], quantity)
+        limited = limited or answer[1] == 1
+    end
+
+    local reply = {limited and 1 or 0}
+    for number, counter in ipairs(counters) do
+        local used, left = counter.used, math.ceil(counter.ends - now)
+        if takes and not limited then
+            used = math.max(used + quantity, 0)
+        end
+        if used == 0 and counter.used > 0 then
+            redis.call('DEL', counter.key)
+        elseif used ~= counter.used then
+            redis.call('SET', counter.key, string.format('%.0f', used), 'EXAT', counter.ends)
+        end
+        local never = not counter.limited or quantity > counter.quota
+        reply[number + 1] = {
+            counter.limited and 1 or 0, counter.quota, math.max(counter.quota - used, 0),
+            never and -1 or left, used > 0 and left or 0,
+        }
+    end
+    table.insert(reply, answer)
+    return reply
+end
+
+redis.register_function('calendar_throttle', function(keys, args) return decide(keys, args, true) end)
+redis.register_function{
+    function_name = 'calendar_look',
+    callback = function(keys, args) return decide(keys, args, false) end,
+    flags = {'no-writes'},
+}

@@ -1,0 +1,58 @@
+"""Quotas by the calendar: when the day, the week and the month of a time zone end, and calls of calendar_quota.lua.
+
+As a program: [REDIS_PORT=6379] python3 calendar_quota.py
+"""
+
+import os
+from datetime import date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+import redis
+
+
+def periods(zone, now=None):
+    """Of the day, the week and the month that it is: the name, and the second since 1970 at which it ends."""
+    today = datetime.fromtimestamp(now, zone).date() if now is not None else datetime.now(zone).date()
+    year, week, weekday = today.isocalendar()
+    next_month = (today.replace(day=1) + timedelta(days=31)).replace(day=1)
+    return [
+        (today.isoformat(), midnight(today + timedelta(days=1), zone)),
+        (f"{year}-W{week:02}", midnight(today + timedelta(days=8 - weekday), zone)),
+        (f"{today:%Y-%m}", midnight(next_month, zone)),
+    ]
+
+
+def midnight(day, zone):
+    # Midnight is a time of the zone, and the days around it may have 23 hours or 25.
+    return int(datetime.combine(day, time(), zone).timestamp())
+
+
+class Plan:
+    """100 a day and 1,000 a month, no more than 10 at once and 10 a second."""
+
+    def __init__(self, client, zone):
+        self.client, self.zone = client, zone
+
+    def of(self, user, now=None):
+        """The keys and numbers of a call. A refund takes those of the call that has taken: its day may have ended."""
+        (day, day_ends), _, (month, month_ends) = periods(self.zone, now)
+        # The hash tag in braces keeps the keys on one node of a cluster.
+        keys = [f"{{{user}}}:{day}", f"{{{user}}}:{month}", f"{{{user}}}:rate"]
+        return keys, [100, day_ends, 1000, month_ends, 9, 10, 1]
+
+    def throttle(self, keys, numbers, quantity=1):
+        return self.client.fcall("calendar_throttle", len(keys), *keys, quantity, *numbers)
+
+
+if __name__ == "__main__":
+    berlin = ZoneInfo("Europe/Berlin")
+    for day in date(2026, 3, 29), date(2026, 10, 25), date(2026, 11, 22):
+        seconds = midnight(day + timedelta(days=1), berlin) - midnight(day, berlin)
+        print(day, "has", seconds // 3600, "hours")
+    # A call that is tried again by itself would take again.
+    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1, retry=None)
+    plan = Plan(client, berlin)
+    call = plan.of("user123")
+    for quantity in 8, 8, -8, 1001:
+        limited, *answers = plan.throttle(*call, quantity)
+        print(quantity, "limited" if limited else "allowed", [remaining for _, _, remaining, _, _ in answers])
