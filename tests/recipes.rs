@@ -682,7 +682,7 @@ fn calendar_quotas_and_a_limiter_are_taken_all_or_none_until_their_periods_end()
             3 => random.below(25) as i64,
             _ => 1 + random.below(2) as i64,
         };
-        let limiter = |quantity| format!("{{a}}:twin 9 2 1 {quantity}");
+        let limiter = |quantity| format!("{{a}}:twin 2 1 2 {quantity}");
         let look = run::<Row>(&mut connection, &format!("CL.LOOK {}", limiter(quantity.max(0)))).unwrap();
         let refuse = counters.each_ref().map(|counter| quantity >= 0 && counter.used + quantity > counter.quota);
         let limited = refuse[0] || refuse[1] || (quantity >= 0 && look[0] == 1);
@@ -693,14 +693,14 @@ fn calendar_quotas_and_a_limiter_are_taken_all_or_none_until_their_periods_end()
                 counter.used = (counter.used + quantity).max(0);
             }
             expected.push(counter.row(refuse[place], quantity, rest[place]));
-            limited_by[place] += i64::from(refuse[place]);
+            limited_by[place] += i64::from(refuse[place] && !refuse[1 - place] && look[0] == 0);
         }
         expected.push(if limited || looks { look } else { throttle(&mut connection, &limiter(quantity)) });
-        limited_by[2] += i64::from(limited && look[0] == 1);
+        limited_by[2] += i64::from(limited && refuse == [false; 2]);
         allowed += i64::from(!limited && quantity > 0);
         refunds += i64::from(quantity < 0);
         let line = format!(
-            "{} 3 {{a}}:day {{a}}:month {{a}}:rate {quantity} 7 {} 20 {} 9 2 1",
+            "{} 3 {{a}}:day {{a}}:month {{a}}:rate {quantity} 7 {} 20 {} 2 1 2",
             if looks { "look" } else { "throttle" },
             ends[0],
             ends[1]
@@ -718,8 +718,8 @@ fn calendar_quotas_and_a_limiter_are_taken_all_or_none_until_their_periods_end()
         let twins: Vec<Option<String>> = run(&mut connection, "MGET {a}:rate {a}:twin").unwrap();
         assert_eq!(twins[0], twins[1], "{place}");
     }
-    println!("{allowed} allowed, limited by {limited_by:?}, {refunds} refunds");
-    assert!(allowed > 300 && refunds > 300 && limited_by.iter().all(|&limited| limited > 100));
+    println!("{allowed} allowed, limited by one alone: {limited_by:?}, {refunds} refunds");
+    assert!(allowed > 300 && refunds > 300 && limited_by.iter().all(|&limited| limited > 50));
 }
 
 #[test]
@@ -729,7 +729,7 @@ fn a_calendar_quota_that_gets_an_error_takes_nothing() {
     let mut connection = server.connect();
     load_function(&mut connection, &read("calendar_quota.lua")).unwrap();
     let (now, end) = (START / SECOND, START / SECOND + 3_600);
-    run::<()>(&mut connection, "MSET text x tat 1790000000123456789").unwrap();
+    run::<()>(&mut connection, "MSET text x number 5 tat 1790000000123456789").unwrap();
     run::<()>(&mut connection, "RPUSH list x").unwrap();
     calendar(&mut connection, &format!("throttle 2 day rate 3 10 {end} 4 1 60")).unwrap();
     let before = snapshot(&mut connection);
@@ -746,6 +746,7 @@ fn a_calendar_quota_that_gets_an_error_takes_nothing() {
         // Nothing would be counted, and nothing limited.
         (format!("throttle 1 other 1 10 {now}"), "ERR the period has ended"),
         (format!("throttle 1 text 1 10 {end}"), "ERR the key holds no counter"),
+        (format!("throttle 1 number 1 10 {end}"), "ERR the key holds no counter"),
         (format!("throttle 1 tat -1 10 {end}"), "ERR the key holds no counter"),
         (format!("throttle 1 list 1 10 {end}"), "WRONGTYPE "),
         (format!("throttle 2 day rate 1 10 {end} 4 0 60"), "ERR count must be 1 or more"),
