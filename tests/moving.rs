@@ -54,6 +54,14 @@ fn what_redis_cell_takes_and_this_refuses() {
         let error = error_of(&mut connection, &format!("CL.THROTTLE key 15 30 60 {number}"));
         assert_eq!(error, "ERR quantity is not an integer or out of range", "{number}");
     }
+    for (numbers, error) in [
+        ("-2 30 60", "ERR max_burst must be -1 or more"),
+        ("15 -1 -1", "ERR count must be 1 or more"),
+        ("0 1 9000000000", "ERR max_burst, count and period"),
+    ] {
+        let told = error_of(&mut connection, &format!("CL.THROTTLE key {numbers}"));
+        assert!(told.starts_with(error), "{told}");
+    }
     // Before September 2001, as a refund of 26 years' worth leaves it there, without an expiry.
     run::<()>(&mut connection, "SET key 954028800000000000").unwrap();
     for quantity in [1, 0, -1] {
@@ -62,6 +70,32 @@ fn what_redis_cell_takes_and_this_refuses() {
     }
     run::<()>(&mut connection, "DEL key").unwrap();
     assert_eq!(throttle(&mut connection, "key 15 30 60"), [0, 16, 15, -1, 2]);
+}
+
+/// The second is worth less than a millisecond.
+#[test]
+fn remaining_is_never_more_than_the_limit_where_redis_cells_is() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    assert_eq!(throttle(&mut connection, "key 952 54187 1")[..3], [0, 953, 952]);
+    for (call, remaining) in [("1 21231 30 1", 1), ("1 21231 30 -1", 2), ("1 21231 30 0", 2)] {
+        assert_eq!(throttle(&mut connection, &format!("refunded {call}"))[..3], [0, 2, remaining], "{call}");
+    }
+}
+
+/// The first three are errors of Redis's own GCRA.
+#[test]
+fn a_limit_of_0_a_look_a_refund_and_a_call_beyond_the_limit_are_answered() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    for (call, reply) in [
+        ("-1 1 3600", [1, 0, 0, -1, 0]),
+        ("2 1 3600 0", [0, 3, 3, -1, 0]),
+        ("2 1 3600 -1", [0, 3, 3, -1, 0]),
+        ("2 1 3600 4", [1, 3, 3, -1, 0]),
+    ] {
+        assert_eq!(throttle(&mut connection, &format!("key {call}")), reply, "{call}");
+    }
 }
 
 #[test]
