@@ -289,7 +289,9 @@ fn a_line_in_the_servers_own_settings_survives_a_rewrite_and_a_restart() {
 fn the_readmes_command_loads_it_in_the_place_of_any_other_redis_cell() {
     let library = module();
     let library = library.to_str().unwrap();
-    let [block] = &blocks(|block| block.text.contains("sudo sed"))[..] else { panic!("which one?") };
+    let [block] = &blocks(|block| block.place.starts_with("README") && block.text.contains("sudo sed"))[..] else {
+        panic!("which one?")
+    };
     let (_, command) = block.text.split_once("sudo sed").unwrap();
     let (command, _) = command.split_once("\nsudo").unwrap();
     for today in [
