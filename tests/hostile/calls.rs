@@ -1,317 +1,204 @@
-//! Attacks the commands with one key: any arguments, alone, in a script, a transaction or after WATCH, on a key that
-//! others fill, change and let expire. The reply, the key, its expiry, the dirty counter and the replicated bytes have
-//! to be right.
+//! Attacks every command: any arguments, alone, in a script, a transaction or after WATCH, on keys that others fill,
+//! change and let expire, at the nanoseconds that matter. The replies, all keys, their expiries, the dirty counter and
+//! what is replicated have to be right.
 
-use redis::Value;
+use std::collections::BTreeMap;
 
-use super::look::{AROUND, Look, Seen, all_between, is_replicated, replicated_bytes, unchanged, wrongly_replicated};
-use super::visit::{Place, Role, Text, Visit};
-use super::{ALLOWED, Attack, BLURRED, LIMITED, LOOKED, run_visits};
+use super::attacked::{Attacked, Database, found};
+use super::visit::{Place, Visit, keys, shrink};
+use crate::support::clock::START;
 use crate::support::expected::{
-    Command, DEBT_TOO_LONG, Found, MILLISECOND, NAMES, NOT_A_STATE, TOO_FAST, TOO_LARGE, WRONG_TYPE, arity,
-    below_least, error_text, expected, expiry, in_group, in_units, integers, not_an_integer, same_key,
+    Answer, Command, DEBT_TOO_LONG, MILLISECOND, NAMES, NOT_A_STATE, SECOND, TOO_FAST, TOO_LARGE, WRONG_TYPE, answer,
+    arity, below_least, in_group, not_an_integer, same_key,
 };
-use crate::support::hostile::{Bytes, typed, words};
-use crate::support::model::{Change, Told, Way};
+use crate::support::hostile::{self, Bytes, Hostile};
+use crate::support::model::Change;
+use crate::support::random::Random;
+use crate::support::setting;
 
+const ALLOWED: &str = "allowed and stored";
 const EMPTIED: &str = "allowed, and the key deleted";
+const LOOKED: &str = "allowed, nothing to store";
+const LIMITED: &str = "limited for now";
 const NEVER: &str = "limited for ever";
 const IN_DEBT: &str = "in debt";
 const PART: &str = "took what there was";
+/// Not an outcome of its own: the visit's first call would have gone another way a nanosecond before or after.
+const ON_AN_EDGE: &str = "(on an edge)";
+
+const HOUR: i64 = 3_600 * SECOND as i64;
+
+/// The last moment of a clock that is not taken for one beyond what fits in 63 bits.
+const LAST: i128 = i64::MAX as i128 / SECOND * SECOND - 1;
 
 #[test]
 fn hostile_calls_get_the_right_answer_and_change_nothing_else() {
-    let attack = run_visits(1, Attack::visit, Attack::check);
-
-    let mut expected = vec![
-        ALLOWED.to_string(),
-        EMPTIED.to_string(),
-        LOOKED.to_string(),
-        LIMITED.to_string(),
-        NEVER.to_string(),
-        IN_DEBT.to_string(),
-        PART.to_string(),
-        arity("cl.throttle"),
-        arity("cl.charge"),
-        arity("cl.take"),
-        arity("cl.mthrottle"),
-        in_group(1, WRONG_TYPE.into()),
-        in_group(2, same_key(1)),
-        WRONG_TYPE.to_string(),
-        NOT_A_STATE.to_string(),
-        TOO_FAST.to_string(),
-        TOO_LARGE.to_string(),
-        DEBT_TOO_LONG.to_string(),
-    ];
-    for name in NAMES {
-        expected.push(not_an_integer(name));
-        expected.push(below_least(name));
+    let seed = setting("FUZZ_SEED", 1);
+    let calls = setting("FUZZ_CALLS", 20_000);
+    let mut client = Hostile { random: Random::new(seed), now: START };
+    let mut attacked = Attacked::start();
+    let (mut script, mut made, mut outcomes) = (Vec::new(), 0, BTreeMap::<String, u64>::new());
+    while made < calls {
+        let visit = client.visit(&attacked.database);
+        let is_on_an_edge = is_on_an_edge(&visit, &attacked.database);
+        script.push(visit);
+        match attacked.visit(&script[script.len() - 1]) {
+            Ok(answered) => {
+                made += answered.len() as u64;
+                let edge = is_on_an_edge.then(|| ON_AN_EDGE.to_string());
+                for outcome in answered.iter().map(outcome).chain(edge) {
+                    *outcomes.entry(outcome).or_default() += 1;
+                }
+            }
+            Err(wrong) => panic!("FUZZ_SEED={seed}, after {made} calls: {wrong}\n{}", shortest(script)),
+        }
     }
-    attack.has_seen(&expected);
+    println!("seed {seed}, {made} calls: {outcomes:#?}");
+
+    // A run that seldom gets somewhere shows little about it.
+    let mut seldom = vec![in_group(2, NOT_A_STATE.into())];
+    seldom.extend([WRONG_TYPE, NOT_A_STATE].map(|error| in_group(1, error.into())));
+    seldom.extend([2, 3].map(|group| in_group(group, same_key(1))));
+    seldom.extend(["cl.throttle", "cl.charge", "cl.take", "cl.mthrottle"].map(arity));
+    seldom.extend(NAMES.iter().flat_map(|name| [not_an_integer(name), below_least(name)]));
+    seldom.extend([EMPTIED, IN_DEBT, PART, TOO_FAST, DEBT_TOO_LONG].map(String::from));
+    let often = [ON_AN_EDGE, ALLOWED, LOOKED, LIMITED, NEVER, WRONG_TYPE, NOT_A_STATE, TOO_LARGE].map(String::from);
+    for (outcomes_of, least) in [(seldom, made / 4000), (often.into(), made / 100)] {
+        for outcome in outcomes_of {
+            let times = outcomes.get(&outcome).copied().unwrap_or(0);
+            assert!(times > least, "{outcome}: only {times} times");
+        }
+    }
 }
 
-impl Attack {
-    fn visit(&mut self) -> Visit {
-        let places = [Place::Plain, Place::Lua, Place::Transaction, Place::Watched];
-        let key = self.client.key();
-        let mut visit =
-            Visit { keys: vec![key.clone()], place: self.client.random.pick(&places), commands: Vec::new() };
-        for _ in 0..self.client.random.below(3) {
-            let change = self.client.change(&key);
-            visit.push(Role::Other, change);
+/// The shortest script that goes wrong on a fresh server, as the same commands at the same moments always do.
+fn shortest(script: Vec<Visit>) -> String {
+    let wrong = |script: &[Visit]| {
+        let mut attacked = Attacked::start();
+        script.iter().find_map(|visit| attacked.visit(visit).err())
+    };
+    let fails = |script: &[Visit]| wrong(script).is_some();
+    if !fails(&script) {
+        return "A fresh server does all of it right.".into();
+    }
+    let mut script = shrink(script, fails);
+    for at in 0..script.len() {
+        let with = |commands: &[hostile::Command]| {
+            let mut script = script.clone();
+            script[at].commands = commands.to_vec();
+            script
+        };
+        script = with(&shrink(script[at].commands.clone(), |commands| fails(&with(commands))));
+    }
+    let visits: String = script.iter().map(Visit::to_string).collect();
+    format!("The shortest script:\n{visits}{}", wrong(&script).unwrap_or_default())
+}
+
+impl Hostile {
+    fn visit(&mut self, database: &Database) -> Visit {
+        // Mostly one that is there.
+        let there: Vec<&Bytes> = database.keys().collect();
+        let key = if there.is_empty() || self.random.one_in(4) { self.key() } else { self.random.pick(&there).clone() };
+        // Most of what others leave is refused, so they also clear it away.
+        if found(database, self.now, &key).is_err() && self.random.one_in(4) {
+            return Visit { now: self.now, place: Place::Other, commands: vec![vec!["DEL".into(), key]] };
         }
-        self.look(&mut visit);
-        if visit.place == Place::Watched {
-            let watch = vec![b"WATCH".to_vec(), key.clone()];
-            visit.push(Role::Other, watch);
+        if self.random.one_in(3) {
+            let commands = (0..=self.random.below(2)).map(|_| self.change(&key)).collect();
+            return Visit { now: self.now, place: Place::Other, commands };
         }
-        if visit.place == Place::Transaction {
-            visit.push(Role::Multi, words(&["MULTI"]));
-        }
-        let mut call = self.client.call(&key);
-        for _ in 0..=self.client.random.below(6) {
-            visit.push(Role::Call, call.clone());
-            self.look(&mut visit);
+        let place = self.random.pick(&[Place::Plain, Place::Lua, Place::Transaction, Place::Watched]);
+        let mut commands = vec![self.call(&key)];
+        for _ in 0..self.random.below(6) {
             // The same call again finds what the one before has left.
-            if self.client.random.one_in(3) {
-                call = self.client.call(&key);
-            }
+            let again = commands[commands.len() - 1].clone();
+            commands.push(if self.random.one_in(3) { self.call(&key) } else { again });
         }
-        match visit.place {
-            Place::Plain | Place::Lua => {}
-            Place::Transaction => visit.push(Role::Exec, words(&["EXEC"])),
-            Place::Watched => {
-                visit.push(Role::Multi, words(&["MULTI"]));
-                visit.push(Role::Exec, words(&["EXEC"]));
-            }
-        }
-        self.look(&mut visit);
-        visit
+        self.now = self.moment(&commands[0], database);
+        Visit { now: self.now, place, commands }
     }
 
-    fn check(&mut self, visit: &Visit, seen: &Seen) -> Result<(), String> {
-        let Seen { looks, replies, exec } = seen;
-        let [.., before_last, last] = looks.as_slice() else {
-            return Err("nothing was seen".into());
+    /// A moment that matters to this call, a nanosecond from it, some of its units before it, or any other.
+    fn moment(&mut self, call: &hostile::Command, database: &Database) -> i64 {
+        let edges = self.edges(call, database);
+        let moment = match self.random.below(10) {
+            0 => i128::from(START + self.random.of_any_length() % HOUR),
+            1 => i128::from(self.now) + i128::from(self.random.of_any_length() % HOUR),
+            2 => i128::from(self.now) - i128::from(self.random.of_any_length() % HOUR),
+            _ if edges.is_empty() => self.now.into(),
+            3 => self.random.pick(&edges) - Command::of(call).unit * self.random.below(20) as i128,
+            _ => self.random.pick(&edges),
         };
-        let first = &looks[0];
-        // A server that knows how many arguments there are to be does not even begin such a transaction.
-        if visit.place == Place::Transaction && exec.is_some() {
-            let known = visit.calls().any(|call| expected(call, 0, Ok(None)) == Err(arity(&Command::of(call).name)));
-            return match known && unchanged(first, last) {
-                true => Ok(()),
-                false => Err(format!("the transaction failed: {exec:?}\nbefore: {first:?}\nafter: {last:?}")),
-            };
-        }
-
-        let mut bytes_of_all = 0;
-        let expired = |look: &Look| look.expired_by(last.time);
-        let mut blurred = last.keys.1 != before_last.keys.0 || looks.iter().any(expired);
-        for ((call, reply), looks) in visit.calls().zip(replies).zip(looks.windows(2)) {
-            let [before, after] = looks else { continue };
-            // In a transaction, the server's clock may stand still.
-            let times = match visit.place {
-                Place::Transaction => (first.time, last.time),
-                _ => (before.time, after.time),
-            };
-            // The machine's is set right by a few microseconds now and then, also backwards.
-            let times = (times.0 - MILLISECOND, times.1 + MILLISECOND);
-            let wrong = |what: String| {
-                format!("{}\n{what}\nreply: {reply:?}\nbefore: {before:?}\nafter: {after:?}", typed(call))
-            };
-            let call = Call { in_lua: visit.place == Place::Lua, call, reply, before, after, times };
-            let (outcome, change) = call.explain().map_err(wrong)?;
-            *self.outcomes.entry(outcome).or_default() += 1;
-            self.made += 1;
-
-            let keys = i64::from(after.dump.is_some()) - i64::from(before.dump.is_some());
-            let gone = matches!(change, Change::Store(_)) && after.dump.is_none();
-            if gone || after.keys.1 - before.keys.0 != keys || before.expired_by(times.1) {
-                *self.outcomes.entry(BLURRED.into()).or_default() += 1;
-                blurred = true;
-                continue;
-            }
-            let (changes, expected) = (after.dirty - before.dirty, i64::from(change != Change::Nothing));
-            if changes != expected {
-                return Err(wrong(format!("the server counts {changes} changes for its next save, not {expected}")));
-            }
-            let bytes = replicated_bytes(&visit.keys[0], change);
-            let replicated = after.replicated - before.replicated;
-            // Redis 6.2 also puts it around a script that has written nothing.
-            let nothing = replicated == AROUND && visit.place == Place::Lua && self.time_left;
-            if visit.place != Place::Transaction && !nothing && !is_replicated(replicated, bytes) {
-                return Err(wrong(wrongly_replicated(call.call, replicated, bytes)));
-            }
-            bytes_of_all += bytes;
-        }
-        let replicated = last.replicated - first.replicated;
-        if visit.place == Place::Transaction && !blurred && !is_replicated(replicated, bytes_of_all) {
-            return Err(format!(
-                "replicas and the AOF were sent {replicated} bytes, but the effects of the transaction have {bytes_of_all}"
-            ));
-        }
-        let touched = *exec == Some(&Value::Nil);
-        if visit.place == Place::Watched && !blurred && touched != (bytes_of_all > 0) {
-            let told = if touched { "a change, but nothing was written" } else { "no change, but the key was written" };
-            return Err(format!("WATCH saw {told}"));
-        }
-        Ok(())
-    }
-}
-
-/// A call that was made between two times.
-struct Call<'a> {
-    in_lua: bool,
-    call: &'a [Bytes],
-    reply: &'a Value,
-    before: &'a Look,
-    after: &'a Look,
-    times: (i128, i128),
-}
-
-impl Call<'_> {
-    /// What came of it, and the TAT that it stored; or what is wrong.
-    fn explain(&self) -> Result<(String, Change), String> {
-        let explained = self.explain_by(self.before.found());
-        if explained.is_err() && self.before.expired_by(self.times.1) {
-            return self.explain_by(Ok(None));
-        }
-        explained
+        let moment = moment + self.random.pick(&[-1, -1, 0, 0, 1]);
+        moment.clamp(0, LAST) as i64
     }
 
-    fn explain_by(&self, found: Found) -> Result<(String, Change), String> {
-        let expected = |now| expected(self.call, now, found);
-        let (mut earliest, mut latest) = self.times;
-        if let Value::ServerError(error) = self.reply {
-            let mut error = error_text(error);
-            // Redis 6.2 names the command as the caller wrote it. A script has words of its own, where the server
-            // knows how many arguments there are to be.
-            let name = Command::of(self.call).name;
-            if error.to_lowercase() == arity(&name).to_lowercase()
-                || (self.in_lua && error.starts_with("ERR Wrong number of args calling "))
-            {
-                error = arity(&name);
-            }
-            let known = [earliest, latest].iter().any(|&now| expected(now) == Err(error.clone()));
-            return match known && unchanged(self.before, self.after) {
-                true => Ok((error, Change::Nothing)),
-                false => Err(format!("the model expects {:?}", expected(earliest))),
-            };
-        }
-        let command = Command::of(self.call);
-        let reply = integers(self.reply).ok_or("not five integers")?;
-        // Lua's numbers have 53 bits.
-        let shown = |integer: i128| match self.in_lua {
-            true => integer as f64 as i128,
-            false => integer,
-        };
-
-        // Between the two times, a call that is limited may become one that is allowed, and a take may find more.
-        let first = expected(earliest)?;
-        // A limit may outlast the clock from some moment on, and the call came before that.
-        latest = first_moment(earliest, latest + 1, |now| expected(now).is_err()) - 1;
-        let last = expected(latest)?;
-        if command.way == Way::Take {
-            let taken = |now| expected(now).map_or(0, |told| shown(told.taken));
-            let end = latest + 1;
-            earliest = first_moment(earliest, end, |now| taken(now) >= reply[0]);
-            latest = first_moment(earliest, end, |now| taken(now) > reply[0]) - 1;
-            if earliest > latest {
-                return Err(format!("the model expects {first:?} to {last:?}"));
-            }
-        } else if let (true, Some(wait), false) = (first.limited, first.retry_after, last.limited) {
-            match reply[0] {
-                1 => latest = earliest + wait - 1,
-                _ => earliest += wait,
+    /// Where a key of the call expires and where its limiter is full, where this call or one of another quantity is just
+    /// allowed, and where its limit just fits in.
+    fn edges(&mut self, call: &hostile::Command, database: &Database) -> Vec<i128> {
+        let (mut edges, last) = (Vec::new(), self.random.one_in(16));
+        for key in keys(call) {
+            edges.extend(found(database, 0, key).ok().flatten());
+            let expires_at = database.get(key).map_or(-1, |held| i128::from(held.expires_at));
+            if expires_at >= 0 {
+                edges.extend([expires_at * MILLISECOND, (expires_at + 1) * MILLISECOND]);
             }
         }
-        // What was stored tells exactly when the call was made, if the limiter was full, or else that it was not.
-        let stored = self.after.value.as_ref();
-        let stored = stored.and_then(|value| std::str::from_utf8(&value.0).ok()?.parse::<i128>().ok());
-        let tat = found?.unwrap_or(0);
-        // What was given back may have filled it or not: the stored text tells.
-        if let (Change::Store(new), Change::Delete) = (expected(earliest)?.change, expected(latest)?.change) {
-            if stored == Some(new) {
-                latest = new - 1;
-            } else if expiry(new) * MILLISECOND <= self.times.1 && self.after.dump.is_none() {
-                // Deleted by the call, or expired since.
-                return Ok((ALLOWED.into(), Change::Store(new)));
-            } else {
-                earliest = new;
-            }
+        let mut calls = vec![call.clone()];
+        if let [key, max_burst, count, period, ..] = call[1..].chunks(5).next().unwrap_or_default() {
+            let limit = str::from_utf8(max_burst)
+                .ok()
+                .and_then(|text| text.parse::<i64>().ok())
+                .map_or(1, |most| most.max(0) as u64 + 1);
+            let quantity = if last { limit } else { self.random.bits() % limit + 1 };
+            let name = if Command::of(call).unit == MILLISECOND { "CL.PCHARGE" } else { "CL.CHARGE" };
+            let [name, quantity] = [name.into(), quantity.to_string()].map(String::into_bytes);
+            calls.push([&name, key, max_burst, count, period, &quantity].map(Clone::clone).into());
         }
-        if let (Some(expected), Some(stored)) = (new_tat(expected(latest)?), stored) {
-            let made = stored - (expected - tat.max(latest));
-            if (earliest..=latest).contains(&made) {
-                latest = made;
-                if made > tat {
-                    earliest = made;
+        for call in calls {
+            // To the first moment of all, a wait is the moment at which it ends.
+            let Ok(Answer { told, .. }) = answer(&call, 0, |key| found(database, 0, key)) else { continue };
+            for (told, key) in told.iter().zip(keys(&call)) {
+                match found(database, 0, key) {
+                    Ok(Some(_)) => edges.push(told.retry_after.unwrap_or(told.reset_after)),
+                    _ => edges.extend(last.then_some(i128::from(i64::MAX) - told.reset_after)),
                 }
             }
         }
-
-        let first = expected(earliest)?;
-        // A limit may outlast the clock from some moment on, and the call came before that.
-        latest = first_moment(earliest, latest + 1, |now| expected(now).is_err()) - 1;
-        let last = expected(latest)?;
-        let [earliest, latest] = [first, last].map(|told| in_units(told, &command).map(shown));
-        all_between(&reply, earliest, latest)?;
-        let (Some(first_tat), Some(last_tat)) = (new_tat(first), new_tat(last)) else {
-            if first.change == Change::Delete || last.change == Change::Delete {
-                return match self.after.dump {
-                    None => Ok((EMPTIED.into(), Change::Delete)),
-                    Some(_) => Err("all tokens are back, and the key is still there".into()),
-                };
-            }
-            let outcome = match (first.limited, first.retry_after) {
-                (false, _) => LOOKED,
-                (true, Some(_)) => LIMITED,
-                (true, None) => NEVER,
-            };
-            return match unchanged(self.before, self.after) {
-                true => Ok((outcome.into(), Change::Nothing)),
-                false => Err(format!("the call was {outcome}, and changed the key")),
-            };
-        };
-        let outcome = match (first.limited, first.retry_after) {
-            (true, _) => IN_DEBT,
-            (false, Some(_)) => PART,
-            (false, None) => ALLOWED,
-        };
-        match stored {
-            Some(tat)
-                if (first_tat..=last_tat).contains(&tat)
-                    && self.after.value == Some(Text(format!("{tat:019}").into()))
-                    && self.after.expires_at(expiry(tat)) =>
-            {
-                Ok((outcome.into(), Change::Store(tat)))
-            }
-            // Gone before it could be seen.
-            None if self.after.dump.is_none() && expiry(first_tat) * MILLISECOND <= self.times.1 => {
-                Ok((outcome.into(), Change::Store(first_tat)))
-            }
-            _ => Err(format!("the key holds {stored:?}, the model expects a TAT from {first_tat} to {last_tat}")),
-        }
+        edges
     }
 }
 
-/// The first moment at which it holds, which then goes on; `end` if there is none before.
-fn first_moment(mut begin: i128, mut end: i128, holds: impl Fn(i128) -> bool) -> i128 {
-    while begin < end {
-        let middle = (begin + end) / 2;
-        if holds(middle) {
-            end = middle;
-        } else {
-            begin = middle + 1;
-        }
+fn outcome(answer: &Result<Answer, String>) -> String {
+    let Answer { told, changes, .. } = match answer {
+        Ok(answer) => answer,
+        Err(error) => return error.clone(),
+    };
+    let limited = told.iter().find(|told| told.limited);
+    let waits = told.iter().any(|told| told.retry_after.is_some());
+    let changed = |of: fn(&Change) -> bool| changes.iter().any(|(_, change)| of(change));
+    let stores = changed(|change| matches!(change, Change::Store(_)));
+    match limited {
+        Some(_) if stores => IN_DEBT,
+        Some(told) if told.retry_after.is_none() => NEVER,
+        Some(_) => LIMITED,
+        None if stores && waits => PART,
+        None if stores => ALLOWED,
+        None if changed(|change| *change == Change::Delete) => EMPTIED,
+        None => LOOKED,
     }
-    begin
+    .into()
 }
 
-/// The TAT that has to be stored, if one has.
-fn new_tat(told: Told) -> Option<i128> {
-    match told.change {
-        Change::Store(tat) => Some(tat),
-        Change::Nothing | Change::Delete => None,
+/// Whether a nanosecond before or after, the first call would get another reply, or find its key gone or still there.
+fn is_on_an_edge(visit: &Visit, database: &Database) -> bool {
+    if visit.place == Place::Other {
+        return false;
     }
+    let call = &visit.commands[0];
+    let at = |now: i64| {
+        let answer = answer(call, now.into(), |key| found(database, now, key));
+        (answer.map(|answer| answer.reply), keys(call).map(|key| found(database, now, key)).collect::<Vec<_>>())
+    };
+    [visit.now - 1, visit.now + 1].iter().any(|&now| at(now) != at(visit.now))
 }

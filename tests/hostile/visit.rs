@@ -1,38 +1,66 @@
-//! A visit: the commands that go to one or several keys at a time, and their answers.
+//! A visit: the commands that one client sends at one moment. A script: visits one after the other.
 
 use std::fmt;
 
-use redis::{Connection, RedisResult, Value};
+use crate::support::hostile::{Bytes, Command, typed, words};
 
-use crate::support::hostile::{Bytes, Command, typed};
-
-/// Something is done to a key, and then it is called a few times, with a look before and after each call. Or to several
-/// keys, and then there is one call of all of them, with a look at each before and after it.
+#[derive(Clone)]
 pub struct Visit {
-    pub keys: Vec<Bytes>,
+    /// The moment at which the server's clock stands meanwhile.
+    pub now: i64,
     pub place: Place,
-    pub commands: Vec<(Role, Command)>,
+    pub commands: Vec<Command>,
 }
 
-/// How the calls of a visit are made.
+/// How the commands of a visit are sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Place {
+    /// They are no calls, and do to a key what another client may do to it.
+    Other,
     Plain,
     Lua,
     Transaction,
-    /// After WATCH, and before a transaction that shows whether the key was touched.
+    /// After WATCH, and before a transaction that shows whether a key was touched.
     Watched,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Role {
-    /// Its reply says nothing of the module.
-    Other,
-    /// One of the commands of a look.
-    Look,
-    Call,
-    Multi,
-    Exec,
+impl Visit {
+    /// All commands as the server reads them.
+    pub fn packed(&self) -> Bytes {
+        let each = self.commands.iter().map(|command| match self.place {
+            Place::Lua => [&words(&["EVAL", "return redis.pcall(unpack(ARGV))", "0"]), command.as_slice()].concat(),
+            _ => command.clone(),
+        });
+        let with_keys = |name: &str| {
+            let keys = self.commands.iter().flat_map(|call| keys(call)).cloned();
+            words(&[name, "any"]).into_iter().chain(keys).collect()
+        };
+        let (first, last) = match self.place {
+            Place::Other | Place::Plain | Place::Lua => (vec![], vec![]),
+            Place::Transaction => (vec![words(&["MULTI"])], vec![words(&["EXEC"])]),
+            // A key that has expired is to be gone before it is watched.
+            Place::Watched => {
+                (vec![with_keys("EXISTS"), with_keys("WATCH")], vec![words(&["MULTI"]), words(&["EXEC"])])
+            }
+        };
+        packed(first.into_iter().chain(each).chain(last))
+    }
+
+    /// How many replies come before that of the first command, and after that of the last.
+    pub fn around(&self) -> (usize, usize) {
+        match self.place {
+            Place::Other | Place::Plain | Place::Lua => (0, 0),
+            Place::Transaction => (1, 1),
+            Place::Watched => (2, 2),
+        }
+    }
+}
+
+impl fmt::Display for Visit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  at {}, {:?}:", self.now, self.place)?;
+        self.commands.iter().try_for_each(|command| writeln!(f, "    {}", typed(command)))
+    }
 }
 
 /// Bytes that print as redis-cli takes them.
@@ -45,61 +73,31 @@ impl fmt::Debug for Text {
     }
 }
 
-impl fmt::Debug for Visit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "all that was sent, {:?}, but for what looks at the keys:", self.place)?;
-        for (role, command) in &self.commands {
-            if *role != Role::Look {
-                writeln!(f, "    {}", typed(command))?;
-            }
-        }
-        Ok(())
-    }
+/// The keys that a call names.
+pub fn keys(call: &[Bytes]) -> impl Iterator<Item = &Bytes> {
+    let several = call[0].to_ascii_lowercase().starts_with(b"cl.m");
+    call[1..].iter().step_by(if several { 5 } else { call.len() })
 }
 
-impl Visit {
-    pub fn push(&mut self, role: Role, command: Command) {
-        self.commands.push((role, command));
-    }
+pub fn packed(commands: impl IntoIterator<Item = Command>) -> Bytes {
+    commands.into_iter().flat_map(|command| redis::Cmd::new().arg(command).get_packed_command()).collect()
+}
 
-    /// All commands as the server reads them.
-    pub fn packed(&self) -> Bytes {
-        let mut packed = Bytes::new();
-        for (role, command) in &self.commands {
-            let mut whole = redis::Cmd::new();
-            if self.place == Place::Lua && *role == Role::Call {
-                whole.arg(&["EVAL", "return redis.pcall(unpack(ARGV))", "0"]);
-            }
-            whole.arg(command);
-            whole.write_packed_command(&mut packed);
-        }
-        packed
-    }
-
-    /// The replies, those of a transaction in their places. A transaction that is discarded has none but its error.
-    pub fn answers(&self, connection: &mut Connection) -> RedisResult<Vec<(Role, Value)>> {
-        let mut answers = Vec::new();
-        let mut queued: Option<Vec<Role>> = None;
-        for &(role, _) in &self.commands {
-            let reply = connection.recv_response()?;
-            match (&mut queued, role, reply) {
-                (_, Role::Multi, _) => queued = Some(Vec::new()),
-                (Some(roles), Role::Exec, Value::Array(replies)) => {
-                    answers.extend(roles.drain(..).zip(replies));
-                    queued = None;
-                }
-                (_, Role::Exec, reply) => {
-                    answers.push((Role::Exec, reply));
-                    queued = None;
-                }
-                (Some(roles), role, _) => roles.push(role),
-                (None, role, reply) => answers.push((role, reply)),
+/// Leaves out, by halves and then smaller parts, what is not needed for the rest to fail.
+pub fn shrink<T: Clone>(mut parts: Vec<T>, fails: impl Fn(&[T]) -> bool) -> Vec<T> {
+    let mut size = parts.len() / 2;
+    while size > 0 {
+        let mut start = 0;
+        while start < parts.len() {
+            let end = (start + size).min(parts.len());
+            let rest = [&parts[..start], &parts[end..]].concat();
+            if fails(&rest) {
+                parts = rest;
+            } else {
+                start = end;
             }
         }
-        Ok(answers)
+        size /= 2;
     }
-
-    pub fn calls(&self) -> impl Iterator<Item = &Command> {
-        self.commands.iter().filter(|(role, _)| *role == Role::Call).map(|(_, command)| command)
-    }
+    parts
 }

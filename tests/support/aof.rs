@@ -1,7 +1,7 @@
 //! The append-only file of a server: what it replays when it starts, and what its replicas are sent.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use redis::Connection;
 
@@ -13,29 +13,34 @@ pub const AOF: [&str; 6] = ["--appendonly", "yes", "--appendfsync", "no", "--aut
 
 /// Every command in the server's append-only file, or files from Redis 7 on.
 pub fn commands(folder: &Path) -> Vec<Vec<String>> {
+    let commands = files(folder).into_iter().flat_map(|path| parse(&fs::read(path).unwrap()));
+    let text = |word| String::from_utf8(word).unwrap();
+    commands.map(|command| command.into_iter().map(text).collect()).collect()
+}
+
+/// The server's append-only file, or files from Redis 7 on.
+pub fn files(folder: &Path) -> Vec<PathBuf> {
     let files = folder.join("appendonlydir");
     let mut paths = vec![folder.join("appendonly.aof")];
     if files.exists() {
         paths = fs::read_dir(files).unwrap().map(|entry| entry.unwrap().path()).collect();
         paths.retain(|path| path.extension().is_some_and(|extension| extension == "aof"));
     }
+    paths
+}
+
+/// The commands in a part of such a file.
+pub fn parse(mut rest: &[u8]) -> Vec<Vec<Vec<u8>>> {
     let mut commands = Vec::new();
-    for path in paths {
-        let file = fs::read(&path).unwrap();
-        let mut rest = file.as_slice();
-        while !rest.is_empty() {
-            let words = number(&mut rest, b'*');
-            commands.push(
-                (0..words)
-                    .map(|_| {
-                        let length = number(&mut rest, b'$');
-                        let word = str::from_utf8(&rest[..length]).unwrap().to_string();
-                        rest = &rest[length + 2..];
-                        word
-                    })
-                    .collect(),
-            );
-        }
+    while !rest.is_empty() {
+        let words = number(&mut rest, b'*');
+        let word = |_| {
+            let length = number(&mut rest, b'$');
+            let word = rest[..length].to_vec();
+            rest = &rest[length + 2..];
+            word
+        };
+        commands.push((0..words).map(word).collect());
     }
     commands
 }

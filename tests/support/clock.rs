@@ -18,13 +18,18 @@ pub struct Clock {
 impl Clock {
     /// A server, with the module, that reads this clock and no other.
     pub fn start(now: i64) -> (Self, Server) {
+        Self::start_with(now, &[])
+    }
+
+    /// The same with further settings.
+    pub fn start_with(now: i64, settings: &[&str]) -> (Self, Server) {
         let folder = new_folder();
         let path = folder.join("clock");
         fs::write(&path, [now, 0].map(i64::to_ne_bytes).concat()).unwrap();
         let clock = Self { file: File::options().write(true).open(&path).unwrap(), folder };
         let environment = [("LD_PRELOAD", library()), ("CLOCK", path)];
         let module = module();
-        let arguments = ["--loadmodule", module.to_str().unwrap()];
+        let arguments = [&["--loadmodule", module.to_str().unwrap()], settings].concat();
         let server = Server::start_in(&environment, &executable(), &arguments);
         (clock, server)
     }

@@ -2,7 +2,7 @@
 
 use redis::{ServerError, Value};
 
-use super::model::{Asked, Refused, Told, Way};
+use super::model::{Asked, Change, Refused, Told, Way};
 
 pub const SECOND: i128 = 1_000_000_000;
 pub const MILLISECOND: i128 = 1_000_000;
@@ -214,4 +214,34 @@ pub fn in_units(told: Told, command: &Command) -> [i128; 5] {
     let units = |span: i128| (span + command.unit - 1) / command.unit;
     let first = if command.way == Way::Take { told.taken } else { told.limited.into() };
     [first, told.limit, told.remaining, told.retry_after.map_or(-1, units), units(told.reset_after)]
+}
+
+/// What a call has to get, and what becomes of each of its keys.
+pub struct Answer {
+    /// By the second statement of the rule, of each limiter.
+    pub told: Vec<Told>,
+    pub reply: Value,
+    pub changes: Vec<(Vec<u8>, Change)>,
+}
+
+/// The answer to a call that is made now and finds this in its keys, or its error.
+pub fn answer(call: &[Vec<u8>], now: i128, found: impl Fn(&[u8]) -> Found) -> Result<Answer, String> {
+    let command = Command::of(call);
+    let told = match command.several {
+        true => expected_of_groups(call, now, found)?,
+        false => vec![expected(call, now, call.get(1).map_or(Ok(None), |key| found(key)))?],
+    };
+    let integer = |integer| Value::Int(i64::try_from(integer).unwrap());
+    let five = |told: &Told| Value::Array(in_units(*told, &command).map(integer).into());
+    let mut reply: Vec<Value> = told.iter().map(five).collect();
+    let reply = match command.several {
+        true => {
+            reply.insert(0, integer(told.iter().any(|told| told.limited).into()));
+            Value::Array(reply)
+        }
+        false => reply.remove(0),
+    };
+    let keys = call[1..].iter().step_by(if command.several { 5 } else { call.len() });
+    let changes = keys.cloned().zip(told.iter().map(|told| told.change)).collect();
+    Ok(Answer { told, reply, changes })
 }

@@ -1,8 +1,7 @@
 //! What a client may send that means no good: calls with any arguments, and everything else that is done to a key.
 
-use super::expected::{self, NAMES, SECOND, least};
+use super::expected::{self, MILLISECOND, NAMES, SECOND, least};
 use super::model::Way;
-use super::now;
 use super::random::Random;
 
 pub type Bytes = Vec<u8>;
@@ -33,16 +32,19 @@ pub const NOT_INTEGERS: [&[u8]; 21] = [
     "\u{661}".as_bytes(),
 ];
 
+/// Every key that it writes to.
+pub const KEYS: [&[u8]; 8] = [b"", b"a", b"b", b"\0", b"a\0b", b"\xff\xfe", b"{tag}c", &[b'k'; 300]];
+
 /// A client whose seed decides what it sends.
 pub struct Hostile {
     pub random: Random,
+    /// The server's clock, in nanoseconds since the epoch.
+    pub now: i64,
 }
 
 impl Hostile {
     pub fn key(&mut self) -> Bytes {
-        let long = [b'k'; 300];
-        let keys: [&[u8]; 8] = [b"", b"a", b"b", b"\0", b"a\0b", b"\xff\xfe", b"{tag}c", &long];
-        self.random.pick(&keys).to_vec()
+        self.random.pick(&KEYS).to_vec()
     }
 
     pub fn call(&mut self, key: &[u8]) -> Command {
@@ -61,29 +63,30 @@ impl Hostile {
         ];
         let mut call = words(&[self.random.pick(&names)]);
         let expected::Command { way, several, .. } = expected::Command::of(&call);
-        call.extend(self.group(key, way));
+        let usual = !self.random.one_in(4);
+        call.extend(self.group(key, way, usual));
         if several {
-            while self.random.one_in(6) {
-                call.extend(self.group(key, way));
+            // One group is enough for an error, and then the others show nothing.
+            while self.random.one_in(2) {
+                let key = self.key();
+                call.extend(self.group(&key, way, usual));
             }
         } else if self.random.one_in(if matches!(way, Way::Throttle | Way::Look) { 3 } else { 12 }) {
             call.pop();
         }
         if self.random.one_in(16) {
-            // Of a second group, at most a part: what its key holds is not looked at.
             call.resize(1 + self.random.below(10), b"1".to_vec());
         }
         call
     }
 
     /// A key and four integers.
-    pub fn group(&mut self, key: &[u8], way: Way) -> Command {
+    fn group(&mut self, key: &[u8], way: Way, usual: bool) -> Command {
         let mut group = vec![key.to_vec()];
-        let usual = self.random.one_in(2);
         for name in NAMES {
             let integer = match usual {
                 true => {
-                    let most = self.random.pick(&[3, 30, 3000]);
+                    let most = self.random.pick(if name == "quantity" { &[2, 4, 30] } else { &[3, 30, 3000] });
                     let integer = least(name, way).unwrap_or(0) as i64 + self.random.of_any_length() % most;
                     if least(name, way).is_none() && self.random.one_in(4) { -integer } else { integer }
                 }
@@ -92,7 +95,13 @@ impl Hostile {
             };
             group.push(integer.to_string().into());
         }
-        if self.random.one_in(5) {
+        if self.random.one_in(32) {
+            // About a token per nanosecond.
+            let period = self.random.below(9) as i64 + 1;
+            let count = period * self.random.pick(&[SECOND, MILLISECOND]) as i64 + self.random.pick(&[-1, 0, 1]);
+            (group[2], group[3]) = (count.to_string().into(), period.to_string().into());
+        }
+        if self.random.one_in(if usual { 16 } else { 4 }) {
             let position = 1 + self.random.below(4);
             group[position] = match self.random.below(3) {
                 0 => (-self.random.of_any_length()).to_string().into(),
@@ -111,7 +120,7 @@ impl Hostile {
             1 << 53,
             1_000_000_000,
             // The seconds that are left to the last moment that fits.
-            (i64::MAX - now()) / SECOND as i64,
+            (i64::MAX - self.now) / SECOND as i64,
             i64::MAX / SECOND as i64,
             i64::MAX,
             i64::MIN,
@@ -140,8 +149,8 @@ impl Hostile {
     fn value(&mut self) -> Bytes {
         let far = self.random.of_any_length();
         let tat = match self.random.below(8) {
-            0..4 => now().saturating_add(far),
-            4 => now().saturating_sub(far),
+            0..4 => self.now.saturating_add(far),
+            4 => self.now.saturating_sub(far),
             5 => self.integer(),
             _ => return self.junk(),
         };
@@ -159,8 +168,7 @@ impl Hostile {
         let other = self.key();
         let small = self.random.below(3000).to_string().into_bytes();
         let integer = self.integer().to_string().into_bytes();
-        let many: Vec<Bytes> = (0..600).map(|item| item.to_string().into()).collect();
-        let many: Vec<&[u8]> = many.iter().map(Vec::as_slice).collect();
+        let many = || (0..600).map(|item| item.to_string().into_bytes());
         let with = |name: &str, words: &[&[u8]]| -> Command {
             let words = [name.as_bytes(), key].into_iter().chain(words.iter().copied());
             words.map(<[u8]>::to_vec).collect()
@@ -191,12 +199,12 @@ impl Hostile {
             29 => words(&[self.random.pick(&["FLUSHALL", "FLUSHDB", "PING", "DBSIZE"])]),
             // Every type, in its encodings for few and for many items.
             30 => with("RPUSH", &[&value]),
-            31 => with("RPUSH", &many),
+            31 => with("RPUSH", &[]).into_iter().chain(many()).collect(),
             32 => with("HSET", &[b"field", &value]),
-            33 => with("HSET", &many),
+            33 => with("HSET", &[]).into_iter().chain(many()).collect(),
             34 => with("SADD", &[&small]),
             35 => with("SADD", &[&value]),
-            36 => with("SADD", &many),
+            36 => with("SADD", &[]).into_iter().chain(many()).collect(),
             37 => with("ZADD", &[&small, &value]),
             38 => with("XADD", &[b"*", b"field", &value]),
             _ => with("GETSET", &[&value]),

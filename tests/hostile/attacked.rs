@@ -1,0 +1,264 @@
+//! A server under attack, whose clock stands still during each visit, and all that it has to hold.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+
+use redis::{Connection, RedisResult, Value};
+
+use super::visit::{Place, Text, Visit, packed};
+use crate::support::aof::{self, AOF};
+use crate::support::clock::{Clock, START};
+use crate::support::expected::{
+    Answer, Command, Found, MILLISECOND, NOT_A_STATE, WRONG_TYPE, answer, arity, error_text, expiry,
+};
+use crate::support::hostile::{self, Bytes, KEYS, typed, words};
+use crate::support::model::Change;
+use crate::support::needs::{debug_command, is_redis_6_2};
+use crate::support::{Server, run};
+
+pub struct Attacked {
+    clock: Clock,
+    server: Server,
+    connection: Connection,
+    /// The server's, which holds what replicas are sent.
+    aof: File,
+    /// All that the server holds.
+    pub database: Database,
+    /// Changes by the server's own count.
+    dirty: i64,
+}
+
+/// Every key that is there.
+pub type Database = BTreeMap<Bytes, Held>;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Held {
+    pub value: Content,
+    /// In milliseconds since the epoch; below 0 if it does not expire.
+    pub expires_at: i64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Content {
+    Text(Text),
+    /// Of another type than a string: its DUMP.
+    Other(Text),
+}
+
+impl Held {
+    /// A server keeps a key for the millisecond in which it expires.
+    fn is_there(&self, now: i64) -> bool {
+        self.expires_at < 0 || self.expires_at >= now / MILLISECOND as i64
+    }
+}
+
+impl Attacked {
+    pub fn start() -> Self {
+        // Compression leaves some bytes to chance, and DUMPs are compared.
+        let settings = [&AOF[..], &["--hz", "1", "--rdbcompression", "no"], debug_command()].concat();
+        let (clock, server) = Clock::start_with(START, &settings);
+        let mut connection = server.connect();
+        // What expires between two visits would be replicated in between.
+        run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
+        let aof = File::open(&aof::files(&server.folder)[0]).unwrap();
+        Self { clock, server, connection, aof, database: Database::new(), dirty: 0 }
+    }
+
+    /// Makes a visit. Returns what each call had to get, and got, or what is wrong.
+    pub fn visit(&mut self, visit: &Visit) -> Result<Vec<Result<Answer, String>>, String> {
+        self.clock.set(visit.now);
+        let (replies, database, dirty) = self.send(visit).map_err(|error| format!("{error}\n{}", self.server.log()))?;
+        let mut effects = Vec::new();
+        self.aof.read_to_end(&mut effects).map_err(|error| error.to_string())?;
+        let before = std::mem::replace(&mut self.database, database);
+        let changes = dirty - std::mem::replace(&mut self.dirty, dirty);
+        if visit.place == Place::Other {
+            return Ok(Vec::new());
+        }
+        let mut expected = Expected { database: before, effects: Vec::new(), changes: 0 };
+        let mut effects = aof::parse(&effects);
+        if is_redis_6_2() && visit.place == Place::Transaction && effects.contains(&words(&["EXEC"])) {
+            // It counts EXEC as well.
+            expected.changes += 1;
+        }
+        effects.retain(|effect| !["MULTI", "EXEC", "SELECT"].iter().any(|name| name.as_bytes() == effect[0]));
+        expected.expire(visit.now, &mut effects)?;
+        let answered = expected.calls(visit, &replies)?;
+        // A call of several keys may write them in any order.
+        effects.sort_by(|one, other| one[1].cmp(&other[1]));
+        expected.effects.sort_by(|one, other| one[1].cmp(&other[1]));
+        expected.compare(&self.database, &effects, changes)?;
+        Ok(answered)
+    }
+
+    /// Returns the replies, and what is there afterwards.
+    fn send(&mut self, visit: &Visit) -> RedisResult<(Vec<Value>, Database, i64)> {
+        // Redis 6.2 only tells how long a key still has.
+        let (expiry, since) = match is_redis_6_2() {
+            true => ("PTTL", visit.now / MILLISECOND as i64),
+            false => ("PEXPIRETIME", 0),
+        };
+        let look = KEYS.iter().flat_map(|key| ["GET", "DUMP", expiry].map(|name| vec![name.into(), key.to_vec()]));
+        let info = [words(&["INFO", "persistence"])];
+        let packed = [visit.packed(), packed(look.chain(info))].concat();
+
+        self.connection.send_packed_command(&packed)?;
+        let (before, after) = visit.around();
+        let replies = before + visit.commands.len() + after;
+        let replies = (0..replies).map(|_| self.connection.recv_response()).collect::<RedisResult<_>>()?;
+        let mut read = || self.connection.recv_response();
+        let mut database = Database::new();
+        for key in KEYS {
+            let (text, dump) = (read()?, redis::from_redis_value(read()?)?);
+            let expires_at: i64 = redis::from_redis_value(read()?)?;
+            let value = match text {
+                Value::Nil => continue,
+                Value::BulkString(text) => Content::Text(Text(text)),
+                _ => Content::Other(Text(dump)),
+            };
+            let expires_at = if expires_at >= 0 { expires_at + since } else { expires_at };
+            database.insert(key.to_vec(), Held { value, expires_at });
+        }
+        let info: String = redis::from_redis_value(read()?)?;
+        let dirty = info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:")).unwrap();
+        Ok((replies, database, dirty.parse().unwrap()))
+    }
+}
+
+/// What has to be there after a visit, and what has to have been replicated and counted for the next save.
+struct Expected {
+    database: Database,
+    effects: Vec<hostile::Command>,
+    changes: i64,
+}
+
+impl Expected {
+    /// What has expired goes before anything else is done to its key, and its DEL is replicated.
+    fn expire(&mut self, now: i64, effects: &mut Vec<hostile::Command>) -> Result<(), String> {
+        let keys: Vec<Bytes> = self.database.keys().cloned().collect();
+        self.database.retain(|_, held| held.is_there(now));
+        for key in keys.into_iter().filter(|key| !self.database.contains_key(key)) {
+            let first = effects.iter().position(|effect| effect[1] == key);
+            let first = first.map(|first| effects.remove(first)).unwrap_or_default();
+            if first != [&b"DEL"[..], &key] && first != [&b"UNLINK"[..], &key] {
+                return Err(format!("an expired key was replicated as {:?}", typed(&first)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Holds the replies against the answers, and keeps what the calls leave behind.
+    fn calls(&mut self, visit: &Visit, replies: &[Value]) -> Result<Vec<Result<Answer, String>>, String> {
+        let mut replies = &replies[visit.around().0..];
+        if visit.place == Place::Transaction {
+            // Some servers know how many arguments there are to be, and do not even begin such a transaction.
+            match &replies[visit.commands.len()] {
+                Value::Array(of_calls) => replies = of_calls,
+                exec => {
+                    let known = visit.commands.iter().any(|call| is_arity(call, &self.answer(call, visit.now)));
+                    return if known { Ok(Vec::new()) } else { Err(format!("EXEC: {exec:?}")) };
+                }
+            }
+        }
+        let mut answered = Vec::new();
+        for (call, reply) in visit.commands.iter().zip(replies) {
+            let answer = self.answer(call, visit.now);
+            if let Err(expected) = check(visit.place, call, reply, &answer) {
+                return Err(format!("{}: the reply is {reply:?}, and has to be {expected}", typed(call)));
+            }
+            self.apply(&answer);
+            answered.push(answer);
+        }
+        if visit.place == Place::Watched && (replies.last() == Some(&Value::Nil)) != (self.changes > 0) {
+            return Err(format!("{} keys were written, but EXEC after WATCH: {:?}", self.changes, replies.last()));
+        }
+        Ok(answered)
+    }
+
+    fn answer(&self, call: &hostile::Command, now: i64) -> Result<Answer, String> {
+        answer(call, now.into(), |key| found(&self.database, now, key))
+    }
+
+    fn apply(&mut self, answer: &Result<Answer, String>) {
+        for (key, change) in answer.iter().flat_map(|answer| &answer.changes) {
+            let key = key.clone();
+            match *change {
+                Change::Nothing => continue,
+                Change::Delete => {
+                    self.database.remove(&key);
+                    self.effects.push(vec!["DEL".into(), key]);
+                }
+                Change::Store(tat) => {
+                    let (text, expires_at) = (format!("{tat:019}"), expiry(tat));
+                    let set = words(&["SET", "key", &text, "PXAT", &expires_at.to_string()]);
+                    self.effects.push([&set[..1], std::slice::from_ref(&key), &set[2..]].concat());
+                    let held = Held { value: Content::Text(Text(text.into())), expires_at: expires_at as i64 };
+                    self.database.insert(key, held);
+                }
+            }
+            self.changes += 1;
+        }
+    }
+
+    fn compare(&self, database: &Database, effects: &[hostile::Command], changes: i64) -> Result<(), String> {
+        let typed = |effects: &[hostile::Command]| effects.iter().map(|effect| typed(effect)).collect::<Vec<_>>();
+        if *database != self.database {
+            Err(format!("the keys are {database:?}, and have to be {:?}", self.database))
+        } else if effects != self.effects {
+            Err(format!("replicas are sent {:?}, and not {:?}", typed(effects), typed(&self.effects)))
+        } else if changes != self.changes {
+            Err(format!("the server counts {changes} changes for its next save, and not {}", self.changes))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Whether it is refused for the number of its arguments.
+fn is_arity(call: &hostile::Command, answer: &Result<Answer, String>) -> bool {
+    answer.as_ref().is_err_and(|error| *error == arity(&Command::of(call).name))
+}
+
+/// Compares a reply. Returns the right one if it is wrong.
+pub fn check(
+    place: Place,
+    call: &hostile::Command,
+    reply: &Value,
+    answer: &Result<Answer, String>,
+) -> Result<(), String> {
+    match (answer, reply) {
+        (Ok(answer), reply) => {
+            let expected = if place == Place::Lua { in_lua(&answer.reply) } else { answer.reply.clone() };
+            if *reply == expected { Ok(()) } else { Err(format!("{expected:?}")) }
+        }
+        (Err(expected), Value::ServerError(error)) => {
+            let error = error_text(error);
+            // Redis 6.2 names the command as the caller wrote it. A script has words of its own, where the server knows
+            // how many arguments there are to be.
+            let other = is_arity(call, answer)
+                && (error.to_lowercase() == expected.to_lowercase()
+                    || (place == Place::Lua && error.starts_with("ERR Wrong number of args calling ")));
+            if error == *expected || other { Ok(()) } else { Err(expected.clone()) }
+        }
+        (Err(expected), _) => Err(expected.clone()),
+    }
+}
+
+/// Lua's numbers have 53 bits.
+fn in_lua(reply: &Value) -> Value {
+    match reply {
+        Value::Int(integer) => Value::Int(*integer as f64 as i64),
+        Value::Array(items) => Value::Array(items.iter().map(in_lua).collect()),
+        other => other.clone(),
+    }
+}
+
+/// What a call that is made now finds in this key.
+pub fn found(database: &Database, now: i64, key: &[u8]) -> Found {
+    let Some(held) = database.get(key).filter(|held| held.is_there(now)) else { return Ok(None) };
+    let Content::Text(Text(text)) = &held.value else { return Err(WRONG_TYPE) };
+    let digits = text.len() == 19 && text.iter().all(u8::is_ascii_digit);
+    let tat = std::str::from_utf8(text).ok().filter(|_| digits).and_then(|text| text.parse::<i64>().ok());
+    tat.map(|tat| Some(tat.into())).ok_or(NOT_A_STATE)
+}
