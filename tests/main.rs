@@ -28,6 +28,7 @@ mod cost;
 mod docs;
 mod giving_back;
 mod hostile;
+mod kubernetes;
 mod leases;
 mod listeners;
 mod loading;
