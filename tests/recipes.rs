@@ -1,6 +1,7 @@
 //! The recipes of docs/recipes.md do what the page says. Each is a file in docs/recipes.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -57,7 +58,7 @@ impl Dialogue {
         Self(child, answers)
     }
 
-    fn ask(&mut self, question: i64) -> String {
+    fn ask(&mut self, question: impl Display) -> String {
         writeln!(self.0.stdin.as_mut().unwrap(), "{question}").unwrap();
         let mut line = String::new();
         self.1.read_line(&mut line).unwrap();
@@ -241,7 +242,7 @@ fn a_ban_has_its_length_whatever_the_numbers_and_however_many_guesses() {
     assert_eq!(attempt(&mut connection, "bob", "0 1 86400"), 0);
 }
 
-/// With an account of one's own, a right password between two guesses would else bring back all attempts.
+/// A guesser who has an account too would else get all attempts back by a right password between two guesses.
 #[test]
 fn a_right_password_gives_back_its_own_attempt_and_no_other() {
     let (_clock, server) = Clock::start(START);
@@ -459,7 +460,7 @@ fn calls_in_flight_are_never_more_than_the_limit_and_end_with_their_lease() {
     assert_eq!(calls.one("EXISTS calls"), 0);
 }
 
-/// Where memory is short, places that nothing can release would stay taken.
+/// Places that nothing can release would stay taken until their leases end.
 #[test]
 fn at_maxmemory_calls_in_flight_end_and_renew_and_none_begins() {
     needs!("functions, Redis 7");
@@ -854,6 +855,116 @@ print(changes)";
     let mut command = Command::new("/usr/bin/python3");
     command.args(["-B", "-c", program]).env("PYTHONPATH", path(""));
     assert!(programs::output(&mut command).trim().parse::<u32>().unwrap() > 50_000);
+}
+
+#[test]
+fn a_shadow_refuses_nothing_and_the_day_on_which_it_counts_begins_with_all_tokens() {
+    let (_clock, mut server) = Clock::start(START);
+    let expected = "\
+        shadow: 20 of 20 pass, {'allowed': 16, 'limited': 4}\n\
+        enforced: 16 of 20 pass, {'allowed': 16, 'limited': 4}\n";
+    assert_eq!(output("shadow.py", &server), expected);
+    // Without a server, the shadow lets through and counts, and the limit leaves the choice to its caller.
+    server.kill();
+    let program = "import os, redis, shadow
+client = redis.Redis(port=int(os.environ['REDIS_PORT']), retry=None)
+limit = shadow.Limit(client, 'search', (15, 30, 60), enforced=False)
+print(limit.allows('alice'), dict(limit.counts))
+try:
+    shadow.Limit(client, 'search', (15, 30, 60), enforced=True).allows('alice')
+except redis.RedisError:
+    print('an error')";
+    let said = programs::output(python(&server).args(["-c", program]));
+    assert_eq!(said, "True {'error': 1}\nan error\n");
+}
+
+#[test]
+fn a_greedy_tenant_has_its_share_and_background_work_leaves_half_of_the_pool() {
+    let (_clock, server) = Clock::start(START);
+    let expected = "\
+        greedy has 40 of 100, refused by ['tenant']\n\
+        modest in the background: 10 of 100, refused by ['pool']\n\
+        modest has 30 of 100, refused by ['tenant']\n\
+        third has 20 of 100, refused by ['pool']\n";
+    assert_eq!(output("fairness.py", &server), expected);
+}
+
+/// The limits of all tenants are together no more than the pool's: no tenant's calls take another's tokens.
+#[test]
+fn a_tenant_within_its_limit_is_never_refused_where_the_pool_has_the_sum_of_all_limits() {
+    let (clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    let mut random = Random::new(2026);
+    let (mut now, mut next, mut refused) = (START, START, 0);
+    for _ in 0..5_000 {
+        now += random.below(200) as i64 * MILLISECOND;
+        clock.set(now);
+        // The first is modest, one every two seconds; the others ask at every moment.
+        let tenant = if now >= next { 0 } else { 1 + random.below(2) };
+        let line = format!("CL.MTHROTTLE {{pool}}:tenant:{tenant} 4 1 2 1 {{pool}}:all 14 3 2 1");
+        let (limited, _, whole): (i64, Row, Row) = run(&mut connection, &line).unwrap();
+        assert_eq!(whole[0], 0, "the pool refuses at {now}");
+        if tenant == 0 {
+            assert_eq!(limited, 0, "at {now}");
+            next = now + 2 * SECOND;
+        } else {
+            refused += limited;
+        }
+    }
+    assert!(refused > 1_000, "{refused}");
+}
+
+#[test]
+fn the_fake_for_unit_tests_decides_as_the_module_does() {
+    let (clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    let program = "import sys, fake
+clock = [0]
+client = fake.Fake(lambda: clock[0])
+for line in sys.stdin:
+    clock[0], key, *numbers = line.split()
+    clock[0] = int(clock[0])
+    print(*client.execute_command('CL.THROTTLE', key, *map(int, numbers)))";
+    let mut fake = Dialogue::start(&server, program);
+    let mut random = Random::new(2026);
+    let mut now = START;
+    let (mut limited, mut refunds) = (0, 0);
+    for round in 0..300 {
+        let number = |random: &mut Random, end: i64| {
+            let end = if random.one_in(3) { end } else { end.min(40) };
+            random.of_any_length() % end
+        };
+        let (max_burst, count) = (number(&mut random, 1 << 40) - 1, 1 + number(&mut random, 1_000_000_000));
+        let period = 1 + number(&mut random, 1 << 21);
+        if i128::from(max_burst + 1) * i128::from(period) / i128::from(count) > 7_000_000_000 {
+            continue;
+        }
+        for _ in 0..25 {
+            let quantity = match random.below(8) {
+                0 => 0,
+                1 => -number(&mut random, 1 << 40),
+                2 => number(&mut random, 1 << 40),
+                3 => max_burst + 1,
+                _ => 1 + random.below(3) as i64,
+            };
+            let numbers = format!("key{round} {max_burst} {count} {period} {quantity}");
+            let expected = throttle(&mut connection, &numbers);
+            let answer = fake.ask(format!("{now} {numbers}"));
+            assert_eq!(answer, expected.map(|integer| integer.to_string()).join(" "), "at {now}: {numbers}");
+            limited += expected[0];
+            refunds += i64::from(quantity < 0);
+            now += match random.below(4) {
+                0 => expected[3].clamp(0, 1 << 20) * SECOND,
+                1 => number(&mut random, 1 << 31),
+                _ => 0,
+            };
+            clock.set(now);
+        }
+    }
+    println!("{limited} limited, {refunds} refunds");
+    assert!(limited > 500 && refunds > 500);
+    let expected = "[0, 2, 1, -1, 60]\n[0, 2, 0, -1, 120]\n[1, 2, 0, 60, 120]\n[0, 2, 0, -1, 120]\n";
+    assert_eq!(output("fake.py", &server), expected);
 }
 
 /// What EVALSHA calls docs/recipes/gcra.lua by.

@@ -15,7 +15,7 @@ end
 -- A limiter of as many offences as there are bans: the fewer are left, the longer is the ban.
 local bans = #ARGV - 4
 local left = redis.call('CL.TAKE', KEYS[3], bans - 1, 1, ARGV[4], 1)[3]
--- No shorter than until an attempt is back: a caller that waits as it is told is let in.
+-- The ban lasts at least until an attempt is back: a caller that waits as it is told is let in.
 local ban = math.max(ARGV[#ARGV - left], retry_after)
 redis.call('SET', KEYS[2], bans - left, 'EX', ban)
 return ban * 1000

@@ -1,6 +1,6 @@
 """A ban after too many: five wrong passwords, and a caller is kept out for a minute, then for ten, then for an hour.
 
-As a program: [REDIS_PORT=6379] python3 ban.py
+The program: [REDIS_PORT=6379] python3 ban.py
 """
 
 import os

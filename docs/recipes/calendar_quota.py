@@ -1,6 +1,6 @@
 """Quotas by the calendar: when the day, the week and the month of a time zone end, and calls of calendar_quota.lua.
 
-As a program: [REDIS_PORT=6379] python3 calendar_quota.py
+The program: [REDIS_PORT=6379] python3 calendar_quota.py
 """
 
 import os
@@ -11,7 +11,7 @@ import redis
 
 
 def periods(zone, now=None):
-    """Of the day, the week and the month that it is: the name, and the second since 1970 at which it ends."""
+    """The name of the day, the week and the month that it is, and the second since 1970 at which each ends."""
     today = datetime.fromtimestamp(now, zone).date() if now is not None else datetime.now(zone).date()
     year, week, weekday = today.isocalendar()
     next_month = (today.replace(day=1) + timedelta(days=31)).replace(day=1)

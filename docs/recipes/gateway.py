@@ -1,6 +1,6 @@
-"""A gateway's whole admission: so many calls in flight, and so many requests and tokens a minute.
+"""A gateway's whole admission: by calls in flight, and by requests and tokens a minute.
 
-As a program: [REDIS_PORT=6379] python3 gateway.py
+The program: [REDIS_PORT=6379] python3 gateway.py
 """
 
 import contextlib
@@ -25,7 +25,7 @@ class Gateway:
 
     @contextlib.contextmanager
     def admitted(self, user, estimate):
-        """Holds a place and has taken the estimate. What the answer used is set as `used` by the caller, once known."""
+        """Holds a place and has taken the estimate. The caller sets as `used` what the answer used, once it knows."""
         if estimate < 0:
             raise ValueError("an estimate below zero would give tokens back")
         # The hash tag in braces keeps the keys on one node of a cluster.

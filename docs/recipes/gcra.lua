@@ -72,7 +72,7 @@ local function throttle(key, arguments)
     if count > 9000000 or math.max(limit, -quantity) * period >= EXACT then
         error({err = 'ERR these numbers are too large for a script to be exact'})
     end
-    -- How long it takes until so many tokens have come back, rounded down.
+    -- The time in which this many tokens come back, rounded down.
     local function time(tokens)
         local seconds, rest = divide(tokens * period, count)
         return {seconds, (divide(rest * NANO, count))}

@@ -31,7 +31,7 @@ end
 
 local function hold(key, call, ends)
     redis.call('ZADD', key, text(ends), call)
-    -- With the last lease, the key ends as well.
+    -- The key ends with the last lease.
     local last = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
     redis.call('PEXPIREAT', key, text(math.ceil(last / 1000)))
 end

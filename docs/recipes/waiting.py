@@ -1,6 +1,6 @@
 """A place in the queue: a call that may wait is told how long, and holds its turn.
 
-As a program: [REDIS_PORT=6379] python3 waiting.py
+The program: [REDIS_PORT=6379] python3 waiting.py
 """
 
 import os
@@ -18,7 +18,7 @@ class Queue:
         """`count` calls every `period` milliseconds, `max_burst + 1` at once; no call waits longer than `longest`."""
         self.client, self.key = client, key
         self.max_burst, self.count, self.period, self.longest = max_burst, count, period, longest
-        # As many as come back within the longest wait.
+        # The tokens that come back within the longest wait.
         self.waiting = longest * count // period
 
     def turn(self, tokens=1):

@@ -1,0 +1,38 @@
+"""Fairness and priority: a pool that tenants share, each up to a limit of its own, and background work up to a half.
+
+The program: [REDIS_PORT=6379] python3 fairness.py
+"""
+
+import os
+
+import redis
+
+
+class Pool:
+    # max_burst, count, period: a hundred at once and a hundred a minute, and a tenant at most forty.
+    WHOLE, TENANT = (99, 100, 60), (39, 40, 60)
+    # Count and period of the whole, and a smaller burst: limited while half of the pool is taken.
+    BACKGROUND = (49, 100, 60)
+
+    def __init__(self, client):
+        self.client = client
+
+    def admits(self, tenant, background=False):
+        """Takes a token of the tenant's and of the pool's, or none. Returns which of the two refuse."""
+        # The hash tag in braces keeps the keys on one node of a cluster.
+        _, own, whole = self.client.execute_command(
+            "CL.MTHROTTLE",
+            *(f"{{pool}}:tenant:{tenant}", *self.TENANT, 1),
+            *("{pool}:all", *(self.BACKGROUND if background else self.WHOLE), 1),
+        )
+        return [name for name, (limited, *_) in zip(("tenant", "pool"), (own, whole)) if limited]
+
+
+if __name__ == "__main__":
+    # A call that is tried again by itself would take again.
+    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1, retry=None)
+    pool = Pool(client)
+    for tenant, background in ("greedy", False), ("modest", True), ("modest", False), ("third", False):
+        refusals = [pool.admits(tenant, background) for _ in range(100)]
+        first = next(refusal for refusal in refusals if refusal)
+        print(tenant, "in the background:" if background else "has", refusals.count([]), "of 100, refused by", first)

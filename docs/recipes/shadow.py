@@ -1,0 +1,38 @@
+"""Shadow mode: a limit that counts what it would refuse, and refuses nothing until it is enforced.
+
+The program: [REDIS_PORT=6379] python3 shadow.py
+"""
+
+import collections
+import os
+
+import redis
+
+
+class Limit:
+    def __init__(self, client, name, quota, enforced):
+        self.client, self.name, self.quota, self.enforced = client, name, quota, enforced
+        # A counter of your monitoring takes its place.
+        self.counts = collections.Counter()
+
+    def allows(self, caller):
+        # A key of its own: the day on which the limit is enforced begins with all tokens there.
+        key = f"{self.name}:{caller}" if self.enforced else f"shadow:{self.name}:{caller}"
+        try:
+            limited = self.client.execute_command("CL.THROTTLE", key, *self.quota)[0]
+        except redis.RedisError:
+            if self.enforced:
+                raise
+            self.counts["error"] += 1
+            return True
+        self.counts["limited" if limited else "allowed"] += 1
+        return not (limited and self.enforced)
+
+
+if __name__ == "__main__":
+    # A call that is tried again by itself would take again.
+    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=0.1, retry=None)
+    for enforced in False, True:
+        limit = Limit(client, "search", (15, 30, 60), enforced)
+        passed = sum(limit.allows("alice") for _ in range(20))
+        print("enforced:" if enforced else "shadow:", passed, "of 20 pass,", dict(limit.counts))
