@@ -156,39 +156,6 @@ fn errors_are_those_of_a_call_and_leave_no_trace() {
     assert_eq!(counts(&mut connection), before);
 }
 
-#[test]
-fn the_server_knows_a_look_as_a_fast_command_that_reads() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    for look in LOOKS {
-        let name = look.split(' ').next().unwrap();
-        let known: Vec<Vec<Value>> = run(&mut connection, &format!("COMMAND INFO {name}")).unwrap();
-        let mut flags: Vec<String> = redis::from_redis_value_ref(&known[0][2]).unwrap();
-        flags.retain(|flag| !["module", "movablekeys"].contains(&flag.as_str()));
-        flags.sort();
-        assert_eq!(flags, ["fast", "readonly"], "{name}");
-        // Redis 6.2 asks the module.
-        assert_eq!(known[0][1], Value::Int(if is_redis_6_2() { -1 } else { -5 }), "{name}");
-        assert_eq!(known[0][3..6], [1, 1, 1].map(Value::Int), "{name}");
-        if has_acl_categories() {
-            let mut categories: Vec<String> = redis::from_redis_value_ref(&known[0][6]).unwrap();
-            categories.sort();
-            assert_eq!(categories, ["@fast", "@read"], "{name}");
-        }
-    }
-}
-
-#[test]
-fn its_key_spec_says_that_the_key_is_only_read() {
-    needs!("key permissions, Redis 7");
-    let server = Server::start();
-    for look in LOOKS {
-        let keys: Vec<(String, Vec<String>)> =
-            run(&mut server.connect(), &format!("COMMAND GETKEYSANDFLAGS {look}")).unwrap();
-        assert_eq!(keys, [("key".to_string(), vec!["RO".to_string(), "access".to_string()])]);
-    }
-}
-
 /// As for GET: `%R~` is enough for a key, where the server knows such permissions.
 #[test]
 fn a_user_needs_the_command_and_may_only_read_the_key() {
