@@ -1,6 +1,6 @@
 //! What scripts/package makes can be checked, installed, used and removed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -35,8 +35,9 @@ fn the_archive_unpacks_into_a_folder_of_its_own_with_the_library_and_its_documen
     let folder = release.folder.join(name);
     let entries = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let entries: BTreeSet<_> = entries.collect();
-    let expected = ["CHANGELOG.md", "LICENSE", "README.md", "docs", "libredis_cell.so", "redis-cell.conf"];
-    let expected: BTreeSet<_> = expected.into_iter().chain(["scripts", "tests"]).map(ToString::to_string).collect();
+    let expected = ["CHANGELOG.md", "LICENSE", "README.md", "docs", "libredis_cell.so", "redis-cell.cdx.json"];
+    let expected: BTreeSet<_> =
+        expected.into_iter().chain(["redis-cell.conf", "scripts", "tests"]).map(ToString::to_string).collect();
     assert_eq!(entries, expected);
     assert_eq!(dangling_links(&folder), [""; 0]);
 
@@ -90,25 +91,47 @@ fn the_commands_of_the_containerfile_take_the_library_out_of_the_archive() {
 #[test]
 fn the_licences_of_all_that_is_linked_in_come_along() {
     needs!(SCRIPTS_TEST);
-    let release = Release::new("licences");
-    let mut unpack = Command::new("tar");
-    unpack.args(["-xOf", release.file(".tar.gz").to_str().unwrap(), "--wildcards", "*/LICENSE"]);
-    let licences = output(&mut unpack).replace('_', "-");
+    let licences = Release::new("licences");
+    let licences = hyphens(&fs::read_to_string(licences.unpacked().join("LICENSE")).unwrap());
+    for name in linked_crates().keys() {
+        assert!(licences.contains(&format!("\n--- {name} ---\n")), "{name} is linked in, and its licence is missing");
+    }
+}
+
+#[test]
+fn the_bill_of_materials_names_the_crates_that_are_linked_in_and_no_other() {
+    needs!(SCRIPTS_TEST);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let release = Release::new("materials");
+    let bill = release.file(".cdx.json");
+    output(Command::new(root.join("scripts/test.d/schemas")).arg(&bill));
+    let archive = release.unpacked();
+    assert_eq!(fs::read(archive.join("redis-cell.cdx.json")).unwrap(), fs::read(&bill).unwrap());
+
+    let mut sum = Command::new("sha256sum");
+    let sum = output(sum.arg(archive.join("libredis_cell.so")));
+    let lines = "import json, sys
+bill = json.load(open(sys.argv[1]))
+library = bill['metadata']['component']
+print(library['name'], library['version'], library['hashes'][0]['content'])
+for part in bill['components']: print(part['purl'], part['licenses'][0]['expression'])";
+    let listed = output(Command::new("python3").args(["-c", lines]).arg(&bill));
+    let (library, parts) = listed.split_once('\n').unwrap();
+    assert_eq!(library, format!("redis-cell {VERSION} {}", sum.split(' ').next().unwrap()));
+
+    let parts: Vec<_> = parts.lines().filter_map(|part| part.strip_prefix("pkg:")?.split_once(' ')).collect();
+    let licence = |of: &str| parts.iter().find(|(part, _)| part.starts_with(of)).map(|(_, licence)| *licence);
+    assert_eq!(licence("cargo/redis-module@"), Some("BSD-3-Clause"), "{parts:?}");
+    let crates = parts.iter().filter_map(|(part, _)| part.strip_prefix("cargo/")?.split_once('@'));
+    let crates: BTreeMap<String, &str> = crates.map(|(name, version)| (hyphens(name), version)).collect();
     let linked = linked_crates();
-    for some in ["redis-module", "thiserror", "gimli"] {
-        assert!(linked.contains(some), "{some} is there, and was not found: {linked:?}");
+    assert_eq!(crates.keys().collect::<Vec<_>>(), linked.keys().collect::<Vec<_>>());
+    for (name, version) in linked.iter().filter(|(_, version)| !version.is_empty()) {
+        assert_eq!(crates[name], version, "{name}");
     }
-    for name in linked {
-        let heading = match name.as_str() {
-            "redis-cell" => continue,
-            "alloc" | "compiler-builtins" | "core" | "std" => "Rust, its standard library",
-            name => name,
-        };
-        assert!(
-            licences.contains(&format!("\n--- {heading} ---\n")),
-            "{name} is linked in, and its licence is missing"
-        );
-    }
+    let rust = output(Command::new("rustc").arg("--version"));
+    let rust = rust.split(' ').nth(1).unwrap();
+    assert_eq!(licence(&format!("generic/rust-std@{rust}")), Some("MIT OR Apache-2.0"), "{parts:?}");
 }
 
 #[test]
@@ -224,40 +247,54 @@ fn native() -> String {
     format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
 }
 
-/// The crates with code or data in the library, by the names and the lines of a build that keeps them, as
-/// scripts/memcheck makes it.
-fn linked_crates() -> BTreeSet<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let target = root.join("target/memcheck");
-    copy_tools(&target);
-    output(
-        cargo()
-            .args(["build", "--release", "--locked", "--quiet"])
-            .current_dir(root)
-            .env("CARGO_TARGET_DIR", &target)
-            .env("CARGO_PROFILE_RELEASE_STRIP", "none")
-            .env("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only"),
-    );
-    let library = target.join("release/libredis_cell.so");
-    let mut crates = BTreeSet::new();
-    // Paths of source files: …/registry/src/…/thiserror-2.0.21/src/…, /rust/deps/gimli-0.32.3/src/…
-    let lines = output(Command::new("objdump").arg("--dwarf=decodedline").arg(&library));
-    for path in lines.lines().filter(|line| line.contains("/registry/src/") || line.contains("/rust/deps/")) {
-        let folder = path.split('/').find_map(|part| {
-            let (name, version) = part.rsplit_once('-')?;
-            (version.starts_with(|digit: char| digit.is_ascii_digit()) && version.contains('.')).then_some(name)
-        });
-        crates.insert(folder.unwrap_or_else(|| panic!("{path}")).replace('_', "-"));
-    }
-    // Paths of symbols: <rustc_demangle::v0::Printer>::print_type
-    let symbols = output(Command::new("nm").args(["--demangle", "--defined-only"]).arg(&library));
-    for path in symbols.split(|letter: char| !letter.is_ascii_alphanumeric() && !"_:".contains(letter)) {
-        if let Some((name, _)) = path.split_once("::").filter(|(name, _)| !name.is_empty()) {
-            crates.insert(name.replace('_', "-"));
+/// The name of a crate as Cargo.lock may have it: symbols, and crates themselves, may have it with underscores.
+fn hyphens(name: &str) -> String {
+    name.replace('_', "-")
+}
+
+/// The crates with code or data in the library, and the version of each that is known, by the names and the lines of a
+/// build that keeps them, as scripts/memcheck makes it. Our own, and the parts of Rust itself, are left out.
+fn linked_crates() -> &'static BTreeMap<String, String> {
+    static LINKED: OnceLock<BTreeMap<String, String>> = OnceLock::new();
+    LINKED.get_or_init(|| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let target = root.join("target/memcheck");
+        copy_tools(&target);
+        output(
+            cargo()
+                .args(["build", "--release", "--locked", "--quiet"])
+                .current_dir(root)
+                .env("CARGO_TARGET_DIR", &target)
+                .env("CARGO_PROFILE_RELEASE_STRIP", "none")
+                .env("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only"),
+        );
+        let library = target.join("release/libredis_cell.so");
+        let mut crates = BTreeMap::new();
+        // Paths of symbols: <rustc_demangle::v0::Printer>::print_type
+        let symbols = output(Command::new("nm").args(["--demangle", "--defined-only"]).arg(&library));
+        for path in symbols.split(|letter: char| !letter.is_ascii_alphanumeric() && !"_:".contains(letter)) {
+            if let Some((name, _)) = path.split_once("::").filter(|(name, _)| !name.is_empty()) {
+                crates.insert(hyphens(name), String::new());
+            }
         }
-    }
-    crates.retain(|name| name != "--rustc");
-    crates
+        // Paths of source files: …/registry/src/…/thiserror-2.0.21/src/…, /rust/deps/gimli-0.32.3/src/…
+        let lines = output(Command::new("objdump").arg("--dwarf=decodedline").arg(&library));
+        for path in lines.lines().filter(|line| line.contains("/registry/src/") || line.contains("/rust/deps/")) {
+            let folder = path.split('/').find_map(|part| {
+                let (name, version) = part.rsplit_once('-')?;
+                (version.starts_with(|digit: char| digit.is_ascii_digit()) && version.contains('.'))
+                    .then_some((name, version))
+            });
+            let (name, version) = folder.unwrap_or_else(|| panic!("{path}"));
+            crates.insert(hyphens(name), version.to_string());
+        }
+        let own = ["--rustc", "alloc", "compiler-builtins", "core", "redis-cell", "std"];
+        crates.retain(|name, _| !own.contains(&&name[..]));
+        for some in ["redis-module", "thiserror", "gimli"] {
+            assert!(crates.contains_key(some), "{some} is there, and was not found: {crates:?}");
+        }
+        crates
+    })
 }
 
 /// A server with these settings has the module, in this version.
@@ -334,6 +371,7 @@ fn again(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let copy = root.join("target/again").join(name);
     let lines = "mkdir -p \"$0\"/target target/zig
+                 find \"$0\" -mindepth 1 -maxdepth 1 ! -name target -exec rm -r {} +
                  tar -c --exclude=./target --exclude=./.git . | tar -x -C \"$0\"
                  ln -sfn \"$PWD\"/target/zig \"$0\"/target/zig";
     output(Command::new("sh").args(["-ec", lines]).arg(&copy).current_dir(root));
