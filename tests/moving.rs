@@ -44,6 +44,10 @@ fn a_limiter_of_dragonfly_goes_on_where_it_was() {
     let expires: i64 = run(&mut new, "PTTL user123").unwrap();
     let full = (read(&mut new).parse::<i64>().unwrap() - now()) / 1_000_000;
     assert!((full..=full + 10_000).contains(&expires), "{expires} ms, full again in {full}");
+    // Carried a second time, it brings nothing back that was taken here.
+    throttle(&mut new, "user123 9 5 3600 2");
+    assert_eq!(carry(), "0\n");
+    assert_eq!(throttle(&mut new, "user123 9 5 3600 0")[2], 4);
 }
 
 #[test]

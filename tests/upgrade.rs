@@ -106,6 +106,10 @@ fn a_limiter_of_redis_rate_goes_on_where_it_was() {
     // The old key is none of ours, and is left to those who still use it.
     let old: String = run(&mut connection, "GET rate:key").unwrap();
     assert_eq!(old, moment.to_string());
+    // Carried a second time, it brings nothing back that was taken here.
+    throttle(&mut connection, "moved 9 5 60 2");
+    assert!(!moved("rate:key"));
+    assert_eq!(throttle(&mut connection, "moved 9 5 60 0")[2], 4);
 }
 
 #[test]

@@ -6,5 +6,10 @@ if not moment then
     return 0
 end
 local nanoseconds = (tonumber(moment) + 1483228800) * 1e9
-redis.call('SET', KEYS[2], string.format('%.0f', nanoseconds), 'PXAT', math.ceil(nanoseconds / 1e6))
+local text, here = string.format('%.0f', nanoseconds), redis.call('GET', KEYS[2])
+-- A later one that is here already stays: what calls have taken here is not given back.
+if here and here > text then
+    return 0
+end
+redis.call('SET', KEYS[2], text, 'PXAT', math.ceil(nanoseconds / 1e6))
 return 1
