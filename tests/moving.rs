@@ -5,7 +5,6 @@ use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use crate::support::needs::needs;
 use crate::support::pages::blocks;
 use crate::support::sentinel::Sentinel;
 use crate::support::traffic::under_load;
-use crate::support::{Server, compiled, error_of, module, now, run, throttle, wait_until};
+use crate::support::{Server, error_of, module, now, redis_cell, run, throttle, wait_until};
 
 /// The module's number on the page, as `MODULE LIST` shows it.
 const VERSION: &str = "10100";
@@ -122,7 +121,7 @@ fn a_production_with_sentinel_moves_step_by_step_and_back_and_no_limit_is_lost()
     const LIMIT: i64 = 1_000_000;
     needs!("redis-tools");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("production-{}", std::process::id()));
-    let old = redis_cell(&folder);
+    let old = redis_cell_in(&folder);
     let start = |name: &str, line: &str| {
         let settings = folder.join(name);
         fs::write(&settings, format!("loadmodule {}\n{line}\n", old.display())).unwrap();
@@ -231,7 +230,7 @@ fn walk(primary: &Member, replica: &Member, sentinel: u16, library: &str, versio
 #[test]
 fn a_rewrite_before_the_move_keeps_the_moments_that_an_aof_of_calls_would_begin_anew() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("aof-{}", std::process::id()));
-    let old = redis_cell(&folder);
+    let old = redis_cell_in(&folder);
     let settings = folder.join("redis.conf");
     let load = |library: &Path| fs::write(&settings, format!("loadmodule {}\n", library.display())).unwrap();
     for (rewritten, later) in [(false, 1_000_000_000..i64::MAX), (true, 0..1)] {
@@ -254,11 +253,10 @@ fn a_rewrite_before_the_move_keeps_the_moments_that_an_aof_of_calls_would_begin_
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// The library of redis-cell's stand-in, redis_cell.c, under its own name in this new folder.
-fn redis_cell(folder: &Path) -> PathBuf {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+/// The library of redis-cell's stand-in, under redis-cell's own name in this new folder.
+fn redis_cell_in(folder: &Path) -> PathBuf {
     fs::create_dir_all(folder).unwrap();
     let library = folder.join("libredis_cell.so");
-    fs::copy(LIBRARY.get_or_init(|| compiled("redis_cell")), &library).unwrap();
+    fs::copy(redis_cell(), &library).unwrap();
     library
 }

@@ -1,16 +1,15 @@
 //! To this module from another limiter, from it, and from one library of it to the next.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::fs;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
-use std::{fs, thread};
 
 use crate::support::aof::AOF;
 use crate::support::expected::expiry;
+use crate::support::replication::{catch_up, replicate};
 use crate::support::traffic::under_load;
-use crate::support::{Server, command, module, module_command, now, run, snapshot, throttle, wait_until};
+use crate::support::{Server, module, module_command, now, redis_cell, run, snapshot, throttle};
 
 const MINUTE: i64 = 60_000_000_000;
 
@@ -59,28 +58,29 @@ fn redis_cell_could_read_the_state_that_is_written_here() {
     }
 }
 
-/// Like this one's, a redis-cell primary's replica need not be of its version: it may send states or calls.
+/// Its version may differ from the primary's: redis-cell sends the calls themselves, limited ones too.
 #[test]
 fn a_replica_of_a_redis_cell_primary_takes_its_calls() {
+    let primary = Server::start_bare(&["--loadmodule", redis_cell().to_str().unwrap()]);
     let replica = Server::start();
-    let primary = RedisCell::listen();
+    replicate(&replica, &primary);
+    let mut connection = primary.connect();
+    for arguments in [
+        "key 4 1 3600",
+        "key 4 1 3600 2",
+        "key 4 1 3600 5",
+        "packets 999 1 3600 900",
+        "packets 999 1 3600 -500",
+        "other 15 30 86400 5",
+    ] {
+        throttle(&mut connection, arguments);
+    }
+    catch_up(&replica, &primary);
     let mut connection = replica.connect();
-    run::<()>(&mut connection, &format!("REPLICAOF 127.0.0.1 {}", primary.port)).unwrap();
-    let mut stream = primary.accept(&[
-        "SELECT 0",
-        "cl.throttle key 4 1 3600",
-        "CL.THROTTLE key 4 1 3600 2",
-        "CL.THROTTLE key 4 1 3600 5",
-        "CL.THROTTLE packets 999 1 3600 900",
-        "CL.THROTTLE packets 999 1 3600 -500",
-        "CL.THROTTLE other 15 30 86400 5",
-    ]);
-    wait_until("the calls have arrived", || snapshot(&mut connection).len() == 3);
     run::<()>(&mut connection, "REPLICAOF NO ONE").unwrap();
     assert_eq!(throttle(&mut connection, "key 4 1 3600")[..3], [0, 5, 1]);
     assert_eq!(throttle(&mut connection, "other 15 30 86400 0")[..3], [0, 16, 11]);
     assert_eq!(throttle(&mut connection, "packets 999 1 3600 0")[..3], [0, 1000, 600]);
-    let _ = stream.flush();
 }
 
 #[test]
@@ -173,66 +173,4 @@ fn a_library_is_put_in_the_place_of_the_one_in_use_and_a_restart_takes_it() {
     let mut connection = server.connect();
     assert_eq!(throttle(&mut connection, "key 4 1 3600")[..3], [0, 5, 1]);
     fs::remove_dir_all(&folder).unwrap();
-}
-
-/// A primary, as far as a replica can tell, that sends the calls themselves as redis-cell's does.
-struct RedisCell {
-    listener: TcpListener,
-    port: u16,
-}
-
-impl RedisCell {
-    fn listen() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        Self { listener, port }
-    }
-
-    /// Answers a replica's handshake with an empty data set, and then sends it these commands.
-    fn accept(&self, lines: &[&str]) -> TcpStream {
-        let (mut stream, _) = self.listener.accept().unwrap();
-        let mut requests = BufReader::new(stream.try_clone().unwrap());
-        loop {
-            let request = request(&mut requests);
-            match request[0].as_str() {
-                "PING" => stream.write_all(b"+PONG\r\n").unwrap(),
-                "PSYNC" => break,
-                _ => stream.write_all(b"+OK\r\n").unwrap(),
-            }
-        }
-        let id = "0123456789".repeat(4);
-        let data = empty_data_set();
-        let mut answer = format!("+FULLRESYNC {id} 0\r\n${}\r\n", data.len()).into_bytes();
-        answer.extend(data);
-        stream.write_all(&answer).unwrap();
-        for line in lines {
-            stream.write_all(&command(line).get_packed_command()).unwrap();
-        }
-        // What the replica reports from now on is of no interest, but has to be read.
-        thread::spawn(move || requests.read_to_end(&mut Vec::new()));
-        stream
-    }
-}
-
-/// A request of the replica's: an array of strings.
-fn request(requests: &mut impl BufRead) -> Vec<String> {
-    let mut line = || {
-        let mut line = String::new();
-        requests.read_line(&mut line).unwrap();
-        line.trim_end().to_string()
-    };
-    let words: usize = line().trim_start_matches('*').parse().unwrap();
-    (0..words)
-        .map(|_| {
-            line();
-            line()
-        })
-        .collect()
-}
-
-/// As the server under test saves it.
-fn empty_data_set() -> Vec<u8> {
-    let server = Server::start_bare(&[]);
-    run::<()>(&mut server.connect(), "SAVE").unwrap();
-    fs::read(server.folder.join("dump.rdb")).unwrap()
 }

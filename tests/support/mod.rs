@@ -348,8 +348,14 @@ pub fn module() -> PathBuf {
     module.clone().expect("the module did not build: see above")
 }
 
+/// The library of a stand-in for brandur's redis-cell, redis_cell.c.
+pub fn redis_cell() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| compiled("redis_cell"))
+}
+
 /// A file of C beside this one, compiled to a shared library.
-pub fn compiled(name: &str) -> PathBuf {
+fn compiled(name: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/support/{name}.c"));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let library = folder.join(format!("{name}.so"));
