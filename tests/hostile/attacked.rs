@@ -25,9 +25,13 @@ pub struct Attacked {
     aof: File,
     /// All that the server holds.
     pub database: Database,
-    /// Changes by the server's own count.
-    dirty: i64,
+    counts: Counts,
 }
+
+/// Fields of INFO: changes since the last save, and calls of each command that were allowed or limited.
+type Counts = BTreeMap<String, i64>;
+
+const CHANGES: &str = "rdb_changes_since_last_save";
 
 /// Every key that is there.
 pub type Database = BTreeMap<Bytes, Held>;
@@ -62,25 +66,26 @@ impl Attacked {
         // What expires between two visits would be replicated in between.
         run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
         let aof = File::open(&aof::files(&server.folder)[0]).unwrap();
-        Self { clock, server, connection, aof, database: Database::new(), dirty: 0 }
+        Self { clock, server, connection, aof, database: Database::new(), counts: Counts::new() }
     }
 
     /// Makes a visit. Returns what each call had to get, and got, or what is wrong.
     pub fn visit(&mut self, visit: &Visit) -> Result<Vec<Result<Answer, String>>, String> {
         self.clock.set(visit.now);
-        let (replies, database, dirty) = self.send(visit).map_err(|error| format!("{error}\n{}", self.server.log()))?;
+        let (replies, database, counts) =
+            self.send(visit).map_err(|error| format!("{error}\n{}", self.server.log()))?;
         let mut effects = Vec::new();
         self.aof.read_to_end(&mut effects).map_err(|error| error.to_string())?;
         let before = std::mem::replace(&mut self.database, database);
-        let changes = dirty - std::mem::replace(&mut self.dirty, dirty);
+        let counts = std::mem::replace(&mut self.counts, counts);
         if visit.place == Place::Other {
             return Ok(Vec::new());
         }
-        let mut expected = Expected { database: before, effects: Vec::new(), changes: 0 };
+        let mut expected = Expected { database: before, effects: Vec::new(), counts };
         let mut effects = aof::parse(&effects);
         if is_redis_6_2() && visit.place == Place::Transaction && effects.contains(&words(&["EXEC"])) {
             // It counts EXEC as well.
-            expected.changes += 1;
+            expected.count(CHANGES);
         }
         effects.retain(|effect| !["MULTI", "EXEC", "SELECT"].iter().any(|name| name.as_bytes() == effect[0]));
         expected.expire(visit.now, &mut effects)?;
@@ -88,20 +93,20 @@ impl Attacked {
         // A call of several keys may write them in any order.
         effects.sort_by(|one, other| one[1].cmp(&other[1]));
         expected.effects.sort_by(|one, other| one[1].cmp(&other[1]));
-        expected.compare(&self.database, &effects, changes)?;
+        expected.compare(&self.database, &effects, &self.counts)?;
         Ok(answered)
     }
 
     /// Returns the replies, and what is there afterwards.
-    fn send(&mut self, visit: &Visit) -> RedisResult<(Vec<Value>, Database, i64)> {
+    fn send(&mut self, visit: &Visit) -> RedisResult<(Vec<Value>, Database, Counts)> {
         // Redis 6.2 only tells how long a key still has.
         let (expiry, since) = match is_redis_6_2() {
             true => ("PTTL", visit.now / MILLISECOND as i64),
             false => ("PEXPIRETIME", 0),
         };
         let look = KEYS.iter().flat_map(|key| ["GET", "DUMP", expiry].map(|name| vec![name.into(), key.to_vec()]));
-        let info = [words(&["INFO", "persistence"])];
-        let packed = [visit.packed(), packed(look.chain(info))].concat();
+        let infos = [words(&["INFO", "persistence"]), words(&["INFO", "redis-cell"])];
+        let packed = [visit.packed(), packed(look.chain(infos))].concat();
 
         self.connection.send_packed_command(&packed)?;
         let (before, after) = visit.around();
@@ -120,17 +125,20 @@ impl Attacked {
             let expires_at = if expires_at >= 0 { expires_at + since } else { expires_at };
             database.insert(key.to_vec(), Held { value, expires_at });
         }
-        let info: String = redis::from_redis_value(read()?)?;
-        let dirty = info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:")).unwrap();
-        Ok((replies, database, dirty.parse().unwrap()))
+        let infos: [String; 2] = [redis::from_redis_value(read()?)?, redis::from_redis_value(read()?)?];
+        let fields = infos.iter().flat_map(|info| info.lines()).filter_map(|line| line.split_once(':'));
+        let fields =
+            fields.filter(|(name, _)| *name == CHANGES || name.ends_with("_allowed") || name.ends_with("_limited"));
+        let counts = fields.filter_map(|(name, count)| Some((name.into(), count.parse().ok()?))).collect();
+        Ok((replies, database, counts))
     }
 }
 
-/// What has to be there after a visit, and what has to have been replicated and counted for the next save.
+/// What has to be there after a visit, and what has to have been replicated and counted.
 struct Expected {
     database: Database,
     effects: Vec<hostile::Command>,
-    changes: i64,
+    counts: Counts,
 }
 
 impl Expected {
@@ -167,11 +175,12 @@ impl Expected {
             if let Err(expected) = check(visit.place, call, reply, &answer) {
                 return Err(format!("{}: the reply is {reply:?}, and has to be {expected}", typed(call)));
             }
-            self.apply(&answer);
+            self.apply(call, &answer);
             answered.push(answer);
         }
-        if visit.place == Place::Watched && (replies.last() == Some(&Value::Nil)) != (self.changes > 0) {
-            return Err(format!("{} keys were written, but EXEC after WATCH: {:?}", self.changes, replies.last()));
+        let written = self.effects.len();
+        if visit.place == Place::Watched && (replies.last() == Some(&Value::Nil)) != (written > 0) {
+            return Err(format!("{written} keys were written, but EXEC after WATCH: {:?}", replies.last()));
         }
         Ok(answered)
     }
@@ -180,8 +189,16 @@ impl Expected {
         answer(call, now.into(), |key| found(&self.database, now, key))
     }
 
-    fn apply(&mut self, answer: &Result<Answer, String>) {
-        for (key, change) in answer.iter().flat_map(|answer| &answer.changes) {
+    fn count(&mut self, field: &str) {
+        *self.counts.entry(field.into()).or_default() += 1;
+    }
+
+    fn apply(&mut self, call: &hostile::Command, answer: &Result<Answer, String>) {
+        let Ok(Answer { told, changes, .. }) = answer else { return };
+        let name = Command::of(call).name.replace("cl.", "redis-cell_");
+        let outcome = if told.iter().any(|told| told.limited) { "limited" } else { "allowed" };
+        self.count(&format!("{name}_{outcome}"));
+        for (key, change) in changes {
             let key = key.clone();
             match *change {
                 Change::Nothing => continue,
@@ -197,18 +214,19 @@ impl Expected {
                     self.database.insert(key, held);
                 }
             }
-            self.changes += 1;
+            self.count(CHANGES);
         }
     }
 
-    fn compare(&self, database: &Database, effects: &[hostile::Command], changes: i64) -> Result<(), String> {
+    fn compare(&self, database: &Database, effects: &[hostile::Command], counts: &Counts) -> Result<(), String> {
         let typed = |effects: &[hostile::Command]| effects.iter().map(|effect| typed(effect)).collect::<Vec<_>>();
+        let wrong = self.counts.iter().find(|(field, count)| counts.get(*field) != Some(count));
         if *database != self.database {
             Err(format!("the keys are {database:?}, and have to be {:?}", self.database))
         } else if effects != self.effects {
             Err(format!("replicas are sent {:?}, and not {:?}", typed(effects), typed(&self.effects)))
-        } else if changes != self.changes {
-            Err(format!("the server counts {changes} changes for its next save, and not {}", self.changes))
+        } else if let Some((field, count)) = wrong {
+            Err(format!("{field} is {:?}, and has to be {count}", counts.get(field)))
         } else {
             Ok(())
         }
