@@ -35,27 +35,34 @@ fn command_docs_explain_the_command_and_every_argument() {
         assert_eq!(text(&docs["since"]), command.since);
         assert_eq!(text(&docs["module"]), "redis-cell");
 
-        // As the pages write it.
-        let mut arguments: Vec<Value> = redis::from_redis_value_ref(&docs["arguments"]).unwrap();
-        let several = command.takes_several_keys();
-        if several {
-            let group = map(&arguments[0]);
-            assert_eq!((text(&group["name"]), text(&group["type"])), ("limit".into(), "block".into()));
-            assert!(format!("{:?}", group["flags"]).contains("multiple"));
-            arguments = redis::from_redis_value_ref(&group["arguments"]).unwrap();
-        }
-        let mut words = Vec::new();
-        for argument in arguments.iter().map(map) {
-            let word = text(&argument["name"]);
-            assert_eq!(text(&argument["type"]), if word == "key" { "key" } else { "integer" }, "{name}");
-            let summary = text(&argument["summary"]);
-            assert!(!summary.is_empty() && (word != "period" || summary.starts_with(unit)), "{name}: {summary}");
-            words.push(if argument.contains_key("flags") { format!("[{word}]") } else { word });
-        }
-        let once = words.join(" ");
-        let syntax = if several { format!("{once} [{once} ...]") } else { once };
-        assert_eq!(syntax, command.syntax, "{name}");
+        assert_eq!(syntax(&docs, unit), command.syntax, "{name}");
     }
+}
+
+/// The arguments as the pages write them, of which each has a summary, and a period its unit.
+fn syntax(docs: &HashMap<String, Value>, unit: &str) -> String {
+    let arguments: Vec<Value> = redis::from_redis_value_ref(&docs["arguments"]).unwrap();
+    let words = arguments.iter().map(map).map(|argument| {
+        let name = text(&argument["name"]);
+        let flags = format!("{:?}", argument.get("flags"));
+        let (optional, multiple) = (flags.contains("optional"), flags.contains("multiple"));
+        let word = match text(&argument["type"]).as_str() {
+            "block" => syntax(&argument, unit),
+            kind => {
+                assert_eq!(kind, if name == "key" { "key" } else { "integer" }, "{name}");
+                let summary = text(&argument["summary"]);
+                assert!(!summary.is_empty() && (name != "period" || summary.starts_with(unit)), "{name}: {summary}");
+                name
+            }
+        };
+        match (optional, multiple) {
+            (false, false) => word,
+            (true, false) => format!("[{word}]"),
+            (false, true) => format!("{word} [{word} ...]"),
+            (true, true) => format!("[{word} ...]"),
+        }
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 #[test]
