@@ -30,15 +30,26 @@ pub enum Error {
     Missing(&'static str),
     #[error("ERR key is the same as in group {0}")]
     SameKey(usize),
+    #[error("ERR a limiter has at most {0} quotas")]
+    TooManyQuotas(usize),
 }
 
-/// A command's error: why, and in a call of several limits which of them it is about: 1, 2, …
+/// A command's error: why, and which limiter or which quota of the call it is about: 1, 2, …
 #[derive(Debug, Error)]
 pub enum CommandError {
     #[error(transparent)]
     Call(#[from] Error),
     #[error("{0} (group {1})")]
     Group(Error, usize),
+    #[error("{0} (quota {1})")]
+    Quota(Error, usize),
+}
+
+impl CommandError {
+    /// The first quota's errors are those of a call with one quota.
+    pub fn of_quota((error, quota): (funnel::Error, usize)) -> Self {
+        if quota == 1 { Self::Call(error.into()) } else { Self::Quota(error.into(), quota) }
+    }
 }
 
 impl From<CommandError> for ErrorReply {

@@ -44,23 +44,24 @@ use std::num::NonZero;
 /// The rule against a second statement of it, on what the fuzzer has found.
 #[cfg(test)]
 #[path = "../tests/fuzz/check.rs"]
-mod check;
+pub mod check;
 /// The second statement.
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 #[path = "../tests/support/model.rs"]
-mod model;
+pub mod model;
 #[cfg(test)]
-mod properties;
+pub mod properties;
 #[cfg(test)]
 mod tests;
 
 /// A moment in nanoseconds since the Unix epoch: 0 to 2^63 - 1, which is in the year 2262.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(pub u64);
+pub struct Moment(u64);
 
 /// A span of time in nanoseconds: 0 to 2^64 - 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Span(pub u64);
+pub struct Span(u64);
 
 /// What a quota's period, and the spans of a reply, are counted in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,12 +128,12 @@ pub struct Verdict {
     pub change: Change,
 }
 
-/// What a call does to the stored state.
+/// What a call does to the stored state: a TAT, or those of several quotas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum Change<T = Moment> {
     Nothing,
-    /// This is the new TAT.
-    Store(Moment),
+    /// This is the new state.
+    Store(T),
     /// The limiter is full again, which needs no state.
     Delete,
 }
@@ -142,22 +143,40 @@ pub enum Change {
 pub enum Error {
     #[error("count and period allow more than one token per nanosecond")]
     TooFast,
-    #[error("max_burst, count and period make a funnel that leaks beyond the year 2262")]
+    #[error("max_burst, count and period: the tokens would be back only after the year 2262")]
     TooLarge,
-    #[error("quantity makes a debt that leaks beyond the year 2262")]
+    #[error("quantity: the tokens would be back only after the year 2262")]
     DebtTooLong,
 }
 
 impl Moment {
+    pub const EPOCH: Self = Self(0);
     /// The last one that a key can hold.
     pub const LAST: Self = Self(i64::MAX.cast_unsigned());
 
+    /// This many nanoseconds after the epoch; none beyond the last moment.
+    #[inline(always)]
+    pub fn new(nanos: u64) -> Option<Self> {
+        (nanos <= Self::LAST.0).then_some(Self(nanos))
+    }
+
+    #[inline(always)]
+    pub fn nanos(self) -> u64 {
+        self.0
+    }
+
+    #[inline(always)]
     pub fn since_epoch(self) -> Span {
         Span(self.0)
     }
 }
 
 impl Span {
+    #[inline(always)]
+    pub fn nanos(self) -> u64 {
+        self.0
+    }
+
     /// In whole units, rounded up. For spans up to the last moment's, as all are that a call is told.
     #[inline(always)]
     pub fn round_up(self, unit: Unit) -> u64 {
@@ -198,6 +217,10 @@ impl Quota {
 }
 
 impl Funnel {
+    pub fn now(&self) -> Moment {
+        self.now
+    }
+
     /// Decides a call of `quantity` tokens on the stored `tat`; none stands for a full limiter. A negative quantity
     /// gives tokens back, however the call takes.
     ///
@@ -262,9 +285,23 @@ impl Funnel {
     /// As many as there are.
     #[inline(always)]
     fn take(&self, until_full: Span, quantity: u64) -> Verdict {
-        let taken = quantity.min(self.remaining(until_full));
-        let verdict = self.grant(until_full, taken, self.refill_time(taken));
-        if taken == quantity {
+        self.grant_part(until_full, quantity, quantity.min(self.remaining(until_full)))
+    }
+
+    /// Decides a call for up to `quantity` tokens that takes `part` of them, which remain, as another quota has no more.
+    pub fn take_part(&self, tat: Option<Moment>, quantity: u64, part: u64) -> Verdict {
+        self.grant_part(self.until_full(tat), quantity, part)
+    }
+
+    /// The tokens that a call would be allowed now.
+    pub fn remaining_now(&self, tat: Option<Moment>) -> u64 {
+        self.remaining(self.until_full(tat))
+    }
+
+    #[inline(always)]
+    fn grant_part(&self, until_full: Span, quantity: u64, part: u64) -> Verdict {
+        let verdict = self.grant(until_full, part, self.refill_time(part));
+        if part == quantity {
             return verdict;
         }
         // A limit of 0 never has one more; under any other, one comes back within the tolerance.
@@ -272,7 +309,7 @@ impl Funnel {
             let one_more = verdict.reset_after.0 + self.refill_time(1).0;
             Span(one_more.saturating_sub(self.tolerance.0))
         });
-        Verdict { limited: taken == 0, retry_after: wait, ..verdict }
+        Verdict { limited: part == 0, retry_after: wait, ..verdict }
     }
 
     /// None: what a call for all or none would be told, of the limiter as it is.

@@ -2,23 +2,42 @@
 
 use crate::counts::Outcome;
 use crate::error::{CommandError, Error};
-use crate::funnel::{Moment, Taking, Unit};
-use crate::limit::{Request, reply};
-use crate::redis::{Argument, Context, now};
+use crate::funnel::{Taking, Unit};
+use crate::funnels::Funnels;
+use crate::redis::{Argument, Context};
+use crate::reply::{reply, reply_with_quota};
+use crate::request::{ONE_QUOTA, Request, now, parse_further, split_quotas};
 use crate::state;
 
-/// `CL.LOOK key max_burst count period [quantity]`, or by its unit `CL.PLOOK`
+/// `CL.LOOK key max_burst count period [quantity [max_burst count period ...]]`, or by its unit `CL.PLOOK`
 ///
 /// Replies as `CL.THROTTLE` of that quantity would decide now, but takes nothing: 0 if it would be allowed or 1 if
 /// limited; the limit; the tokens that remain now; the time to wait, or -1; the time until the limiter is full as it
-/// is.
+/// is. With several quotas, these are of the one that decides, and its number follows.
 #[inline(always)]
 pub fn look(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
-    let request = Request::of_one(arguments, Taking::Nothing, unit, Moment(now()))?;
+    if arguments.len() > ONE_QUOTA {
+        return look_by_several_quotas(context, arguments, unit);
+    }
+    let request = Request::of_one_quota(arguments, Taking::Nothing, unit, now())?;
 
-    let tat = state::peek(context, request.key)?;
+    let tat = state::peek(context, request.key)?.first();
     let verdict = request.funnel.decide(tat, Taking::Nothing, request.quantity).map_err(Error::from)?;
 
-    reply(context, verdict.limited.into(), &verdict, unit);
+    reply(context, Taking::Nothing, &verdict, unit);
     Ok(Outcome::of(verdict.limited))
+}
+
+fn look_by_several_quotas(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
+    let now = now();
+    let (one, further) = split_quotas(arguments)?;
+    let request = Request::of_one_quota(one, Taking::Nothing, unit, now)?;
+    let mut quotas = Funnels::new(request.funnel);
+    parse_further(&mut quotas, further, unit, now)?;
+
+    let tats = state::peek_all(context, request.key)?;
+    let decision = quotas.decide(&tats, Taking::Nothing, request.quantity).map_err(CommandError::of_quota)?;
+
+    reply_with_quota(context, Taking::Nothing, &decision.verdict, unit, decision.quota);
+    Ok(Outcome::of(decision.verdict.limited))
 }

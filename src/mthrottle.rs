@@ -3,15 +3,16 @@
 use crate::counts::Outcome;
 use crate::error::{CommandError, Error};
 use crate::funnel::{Change, Moment, Taking, Unit, Verdict};
-use crate::limit::{Request, announce, reply};
-use crate::redis::{Argument, Context, WritableKey, now};
-use crate::state;
+use crate::redis::{Argument, Context, WritableKey};
+use crate::reply::{announce, reply};
+use crate::request::{Request, now};
+use crate::state::{self, Stored};
 
 /// The arguments of one limiter, by name.
 const GROUP: [&str; 5] = ["key", "max_burst", "count", "period", "quantity"];
 
-/// A limiter's part of the call, the TAT that its key holds, and how it is decided.
-type Decision<'a> = (Request<'a>, Option<Moment>, Verdict);
+/// A limiter's part of the call, the state that its key holds, and how it is decided.
+type Decision<'a> = (Request<'a>, Stored, Verdict);
 
 /// `CL.MTHROTTLE`, or by its unit `CL.MPTHROTTLE key max_burst count period quantity [key … quantity ...]`
 ///
@@ -25,7 +26,7 @@ pub fn mthrottle(context: &Context, arguments: &[Argument], unit: Unit) -> Resul
         [_, arguments @ ..] if arguments.len() >= GROUP.len() => arguments,
         _ => return Err(Error::WrongArity.into()),
     };
-    let now = Moment(now());
+    let now = now();
     let requests = in_groups(arguments.chunks(GROUP.len()), |group| match group {
         [key, max_burst, count, period, quantity] => {
             Request::parse(key, [max_burst, count, period], Some(quantity), Taking::AllOrNone, unit, now)
@@ -39,47 +40,52 @@ pub fn mthrottle(context: &Context, arguments: &[Argument], unit: Unit) -> Resul
     let mut last = None;
     let mut decisions = in_groups(requests, |request| {
         drop(last.take());
-        let tat = state::read(last.insert(state::open(context, request.key)?))?;
-        let verdict = request.funnel.decide(tat, Taking::AllOrNone, request.quantity)?;
-        Ok((request, tat, verdict))
+        let stored = state::read(last.insert(state::open(context, request.key)?))?;
+        let verdict = request.funnel.decide(stored.first(), Taking::AllOrNone, request.quantity)?;
+        Ok((request, stored, verdict))
     })?;
     let limited = decisions.iter().any(|(_, _, verdict)| verdict.limited);
     if limited {
         drop(last);
-        for (request, tat, verdict) in decisions.iter_mut().filter(|(_, _, verdict)| !verdict.limited) {
-            *verdict = request.funnel.untouched(*tat);
+        for (request, stored, verdict) in decisions.iter_mut().filter(|(_, _, verdict)| !verdict.limited) {
+            *verdict = request.funnel.untouched(stored.first());
         }
     } else {
-        write_all(context, last, &decisions)?;
+        write_all(context, last, &decisions, now)?;
     }
     for (request, _, verdict) in &decisions {
-        announce(context, request, verdict);
+        announce(context, request.key, verdict);
     }
 
     context.reply_array(decisions.len().saturating_add(1));
     context.reply_integer(limited.into());
     for (_, _, verdict) in &decisions {
-        reply(context, verdict.limited.into(), verdict, unit);
+        reply(context, Taking::AllOrNone, verdict, unit);
     }
     Ok(Outcome::of(limited))
 }
 
 /// Writes every limiter, or none if one cannot be written now. The last one's key is still open.
-fn write_all(context: &Context, mut last: Option<WritableKey>, decisions: &[Decision]) -> Result<(), CommandError> {
+fn write_all(
+    context: &Context,
+    mut last: Option<WritableKey>,
+    decisions: &[Decision],
+    now: Moment,
+) -> Result<(), CommandError> {
     if context.are_writes_paused() {
         drop(last.take());
-        in_groups(decisions, |(request, tat, verdict)| match (tat, verdict.change) {
-            (None, Change::Store(_)) => state::make_writable(context, request.key),
+        in_groups(decisions, |(request, stored, verdict)| match (stored, verdict.change) {
+            (Stored::Absent, Change::Store(_)) => state::make_writable(context, request.key),
             _ => Ok(()),
         })?;
     }
     // The key that is open is the first to be written.
-    for (index, (request, _, verdict)) in decisions.iter().enumerate().rev() {
+    for (index, (request, stored, verdict)) in decisions.iter().enumerate().rev() {
         let open = last.take();
         if verdict.change != Change::Nothing {
             // A key that could be written a moment ago can be now: servers decide that before they run a command.
             let key = open.map_or_else(|| state::open(context, request.key), Ok);
-            let written = key.and_then(|key| state::write(key, verdict.change));
+            let written = key.and_then(|key| state::write(key, stored, verdict.change, now));
             written.map_err(|error| CommandError::Group(error, index.saturating_add(1)))?;
         }
     }

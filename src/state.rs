@@ -1,51 +1,141 @@
-//! A limiter's state: the TAT as decimal text in a native string, which expires when the limiter is full.
+//! A limiter's state: the TAT of each quota as decimal text in a native string, which expires when the limiter is full.
 
-use crate::decimal;
+use crate::decimal::{self, MOMENT_DIGITS};
 use crate::error::Error;
 use crate::funnel::{Change, Moment, Unit};
-use crate::redis::{Argument, Context, Key, Value, WritableKey};
+use crate::funnels::{MOST_QUOTAS, Tats};
+use crate::redis::{Argument, Context, Key, NotWritable, Value, WritableKey, delete_expired};
+
+/// The state that a key holds.
+pub enum Stored {
+    /// No key: the limiter is full.
+    Absent,
+    One(Moment),
+    /// The TATs of two or more quotas.
+    Several(Tats),
+}
+
+impl Stored {
+    /// The TAT of the first quota.
+    #[inline(always)]
+    pub fn first(&self) -> Option<Moment> {
+        match self {
+            Self::Absent => None,
+            Self::One(tat) => Some(*tat),
+            Self::Several(tats) => tats.get(0),
+        }
+    }
+}
 
 /// Opens a limiter's key for reading and writing, whether it exists or not.
 ///
 /// Errors: `NotWritable` if the server does not let the key be written now.
 #[inline(always)]
 pub fn open<'a>(context: &'a Context, name: &'a Argument) -> Result<WritableKey<'a>, Error> {
-    context.open_key(name).ok_or(Error::NotWritable)
+    Ok(WritableKey::open(context, name)?)
 }
 
-/// The TAT that is stored at a key, which is opened for reading alone; none if there is no key.
+/// Reads the state at a key, which is opened for reading alone.
 ///
 /// Errors: as `read`.
 #[inline(always)]
-pub fn peek(context: &Context, name: &Argument) -> Result<Option<Moment>, Error> {
-    context.open_key_to_read(name).map_or(Ok(None), |key| read(&key))
+pub fn peek(context: &Context, name: &Argument) -> Result<Stored, Error> {
+    Key::open(context, name).map_or(Ok(Stored::Absent), |key| read(&key))
 }
 
-/// The stored TAT; none if there is no key.
+/// Reads the state at an open key.
 ///
-/// Errors: `WrongType` and `NotAState` if the key holds anything but a TAT.
+/// Errors: `WrongType` and `NotAState` if the key holds anything but TATs.
 #[inline(always)]
-pub fn read(key: &Key) -> Result<Option<Moment>, Error> {
+pub fn read(key: &Key) -> Result<Stored, Error> {
     match key.value() {
-        Value::Absent => Ok(None),
-        Value::String(text) => match decimal::parse_moment(text) {
-            Some(tat) => Ok(Some(Moment(tat))),
-            None => Err(Error::NotAState),
+        Value::Absent => Ok(Stored::Absent),
+        Value::String(text) => match parse(text) {
+            Some(tat) => Ok(Stored::One(tat)),
+            None => parse_rare(text).map(Stored::Several).ok_or(Error::NotAState),
         },
         Value::OtherType => Err(Error::WrongType),
     }
 }
 
-/// Stores a TAT and closes the key. The key expires when the TAT has passed: at the first whole millisecond not before
-/// it.
+/// Reads the TATs of all quotas at an open key.
+///
+/// Errors: as `read`.
+#[inline(always)]
+pub fn read_all(key: &Key) -> Result<Tats, Error> {
+    match key.value() {
+        Value::Absent => Ok(Tats::NONE),
+        Value::String(text) => parse_several(text).ok_or(Error::NotAState),
+        Value::OtherType => Err(Error::WrongType),
+    }
+}
+
+/// Reads the TATs of all quotas at a key, which is opened for reading alone.
+///
+/// Errors: as `read`.
+#[inline(always)]
+pub fn peek_all(context: &Context, name: &Argument) -> Result<Tats, Error> {
+    Key::open(context, name).map_or(Ok(Tats::NONE), |key| read_all(&key))
+}
+
+#[inline(always)]
+fn parse(text: &[u8]) -> Option<Moment> {
+    decimal::parse_moment(text).and_then(Moment::new)
+}
+
+#[inline(always)]
+fn parse_several(text: &[u8]) -> Option<Tats> {
+    let (texts, []) = text.as_chunks::<MOMENT_DIGITS>() else { return None };
+    if !(1..=MOST_QUOTAS).contains(&texts.len()) {
+        return None;
+    }
+    let mut tats = Tats::NONE;
+    for text in texts {
+        tats.push(parse(text)?);
+    }
+    Some(tats)
+}
+
+#[cold]
+fn parse_rare(text: &[u8]) -> Option<Tats> {
+    parse_several(text)
+}
+
+/// Stores a change of the first quota's TAT and closes the key. The TATs of further quotas stay as they are. The key
+/// expires when the last TAT has passed: at the first whole millisecond not before it.
 ///
 /// Errors: `NotWritable`, and nothing changed, if the server does not let the key be written now.
 #[inline(always)]
-pub fn write(key: WritableKey, change: Change) -> Result<(), Error> {
+pub fn write(key: WritableKey, stored: &Stored, change: Change, now: Moment) -> Result<(), Error> {
+    match (change, stored) {
+        (Change::Nothing, _) => Ok(()),
+        (_, Stored::Several(tats)) => write_all(key, tats.after(change, now)),
+        (Change::Store(tat), _) => Ok(key.set(&decimal::format(tat.nanos()), expiry(tat))?),
+        (Change::Delete, _) => {
+            key.delete();
+            Ok(())
+        }
+    }
+}
+
+/// Stores the TATs of all quotas and closes the key, as `write` does.
+///
+/// Errors: as `write`.
+#[inline(always)]
+pub fn write_all(key: WritableKey, change: Change<Tats>) -> Result<(), Error> {
     match change {
         Change::Nothing => Ok(()),
-        Change::Store(tat) => {
-            key.set(&decimal::format(tat.0), tat.since_epoch().round_up(Unit::Milliseconds)).ok_or(Error::NotWritable)
+        Change::Store(tats) => {
+            let mut texts = [[0; MOMENT_DIGITS]; MOST_QUOTAS];
+            let mut latest = Moment::EPOCH;
+            let mut count = 0_usize;
+            for (text, tat) in texts.iter_mut().zip(tats.iter()) {
+                *text = decimal::format(tat.nanos());
+                latest = latest.max(tat);
+                count = count.saturating_add(1);
+            }
+            let text = texts.get(..count).unwrap_or_default().as_flattened();
+            Ok(key.set(text, expiry(latest))?)
         }
         Change::Delete => {
             key.delete();
@@ -54,10 +144,22 @@ pub fn write(key: WritableKey, change: Change) -> Result<(), Error> {
     }
 }
 
-/// Makes sure that a key which reads as absent can be written. Nothing else may be open: another module's callback may
-/// run, which may delete what is.
+/// In milliseconds since the epoch.
+#[inline(always)]
+fn expiry(tat: Moment) -> u64 {
+    tat.since_epoch().round_up(Unit::Milliseconds)
+}
+
+/// Makes sure that a key which reads as absent can be written. Hold no key open: another module's callback may run,
+/// which may delete it.
 ///
 /// Errors: `NotWritable` if the server does not let it be written now.
 pub fn make_writable(context: &Context, name: &Argument) -> Result<(), Error> {
-    context.delete_expired(name).ok_or(Error::NotWritable)
+    Ok(delete_expired(context, name)?)
+}
+
+impl From<NotWritable> for Error {
+    fn from(NotWritable: NotWritable) -> Self {
+        Self::NotWritable
+    }
 }

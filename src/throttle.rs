@@ -2,16 +2,18 @@
 
 use crate::counts::Outcome;
 use crate::error::{CommandError, Error};
-use crate::funnel::{Moment, Taking, Unit};
-use crate::limit::{Request, announce, reply};
-use crate::redis::{Argument, Context, now};
+use crate::funnel::{Taking, Unit};
+use crate::funnels::Funnels;
+use crate::redis::{Argument, Context};
+use crate::reply::{announce, reply, reply_with_quota};
+use crate::request::{ONE_QUOTA, Request, now, parse_further, split_quotas};
 use crate::state;
 
 /// `CL.THROTTLE`, `CL.CHARGE`, `CL.TAKE key max_burst count period [quantity]`, by how they take, and by their unit
 /// `CL.PTHROTTLE`, `CL.PCHARGE`, `CL.PTAKE`
 ///
 /// Takes `quantity` tokens from the limiter at `key`, which holds `max_burst + 1` and gets `count` back every `period`.
-/// A quantity has to be given, but for `CL.THROTTLE`, where it is 1 without. A negative one gives tokens back.
+/// The quantity of `CL.THROTTLE` is 1 if it is not given. A negative one gives tokens back.
 ///
 /// Replies with five integers: 0 if allowed or 1 if limited (of `CL.TAKE`, the tokens taken); the tokens that the
 /// limiter holds when it is full; those that remain; the time to wait, or -1 if there is nothing to wait for; the time
@@ -23,16 +25,45 @@ pub fn throttle(
     taking: Taking,
     unit: Unit,
 ) -> Result<Outcome, CommandError> {
-    let request = Request::of_one(arguments, taking, unit, Moment(now()))?;
+    if arguments.len() > ONE_QUOTA {
+        return throttle_by_several_quotas(context, arguments, taking, unit);
+    }
+    let now = now();
+    let request = Request::of_one_quota(arguments, taking, unit, now)?;
 
     let key = state::open(context, request.key)?;
-    let tat = state::read(&key)?;
-    let verdict = request.funnel.decide(tat, taking, request.quantity).map_err(Error::from)?;
+    let stored = state::read(&key)?;
+    let verdict = request.funnel.decide(stored.first(), taking, request.quantity).map_err(Error::from)?;
     // This closes the key, before a notification runs another module's callback, which may delete it.
-    state::write(key, verdict.change)?;
-    announce(context, &request, &verdict);
+    state::write(key, &stored, verdict.change, now)?;
+    announce(context, request.key, &verdict);
 
-    let first = if taking == Taking::UpTo { verdict.taken } else { verdict.limited.into() };
-    reply(context, first, &verdict, unit);
+    reply(context, taking, &verdict, unit);
     Ok(Outcome::of(verdict.limited))
+}
+
+/// The same commands with several quotas: `… quantity max_burst count period [max_burst count period ...]`
+///
+/// Takes from each quota, or decides for none: see [`crate::funnels`]. Replies with the five integers of the quota that
+/// decides, and its number: 1, 2, …
+fn throttle_by_several_quotas(
+    context: &Context,
+    arguments: &[Argument],
+    taking: Taking,
+    unit: Unit,
+) -> Result<Outcome, CommandError> {
+    let now = now();
+    let (one, further) = split_quotas(arguments)?;
+    let request = Request::of_one_quota(one, taking, unit, now)?;
+    let mut quotas = Funnels::new(request.funnel);
+    parse_further(&mut quotas, further, unit, now)?;
+
+    let key = state::open(context, request.key)?;
+    let tats = state::read_all(&key)?;
+    let decision = quotas.decide(&tats, taking, request.quantity).map_err(CommandError::of_quota)?;
+    state::write_all(key, decision.change)?;
+    announce(context, request.key, &decision.verdict);
+
+    reply_with_quota(context, taking, &decision.verdict, unit, decision.quota);
+    Ok(Outcome::of(decision.verdict.limited))
 }

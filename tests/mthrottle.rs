@@ -146,7 +146,7 @@ fn an_error_names_the_group_and_the_argument_and_changes_nothing() {
         ("b 4 1000000001 1 1", "ERR count and period allow more than one token per nanosecond (group 2)"),
         (
             "b 4 1 9223372036854775807 1",
-            "ERR max_burst, count and period make a funnel that leaks beyond the year 2262 (group 2)",
+            "ERR max_burst, count and period: the tokens would be back only after the year 2262 (group 2)",
         ),
         ("text 4 1 60 1", "ERR the key holds no rate limiter state (group 2)"),
         ("list 4 1 60 1", "WRONGTYPE Operation against a key holding the wrong kind of value (group 2)"),

@@ -29,6 +29,8 @@ SET = f"SET KEY {STATE} PX 3600000"
 MANY = "9999999 10 3600"
 ALLOWED = f"CL.THROTTLE KEY {MANY}"
 LIMITED = "CL.THROTTLE KEY 0 1 3600"
+DAY = "999999 1000 86400"
+WEEK = "999999 1000 604800"
 FOUR = " ".join(f"KEY:{letter} {MANY} 1" for letter in "abcd")
 
 CONTESTANTS = [
@@ -51,6 +53,13 @@ CONTESTANTS = [
     once("CL.THROTTLE new key", ALLOWED),
     once("CL.THROTTLE expired key", ALLOWED, "CL.PTHROTTLE KEY 0 1 1"),
     steady("CL.LOOK limited", "CL.LOOK KEY 0 1 3600", LIMITED),
+    steady("CL.THROTTLE 2 quotas allowed", f"{ALLOWED} 1 {DAY}"),
+    steady("CL.THROTTLE 2 quotas limited", f"{LIMITED} 1 {DAY}"),
+    once("CL.THROTTLE 2 quotas new key", f"{ALLOWED} 1 {DAY}"),
+    once("CL.THROTTLE 2 quotas second call", f"{ALLOWED} 1 {DAY}", f"{ALLOWED} 1 {DAY}"),
+    once("CL.THROTTLE 2 quotas after 1", f"{ALLOWED} 1 {DAY}", ALLOWED),
+    steady("CL.THROTTLE 3 quotas allowed", f"{ALLOWED} 1 {DAY} {WEEK}"),
+    steady("CL.LOOK 2 quotas limited", f"CL.LOOK KEY 0 1 3600 1 {DAY}", f"{LIMITED} 1 {DAY}"),
     steady("CL.PTHROTTLE allowed", "CL.PTHROTTLE KEY 9999999 10 3600000", timed=False),
     steady("CL.CHARGE allowed", f"CL.CHARGE KEY {MANY} 1", timed=False),
     steady("CL.TAKE allowed", f"CL.TAKE KEY {MANY} 1", timed=False),

@@ -22,11 +22,11 @@ fn after(tat: Option<Moment>, verdict: &Verdict) -> Option<Moment> {
 }
 
 /// Integers of every magnitude alike, from `least` to 2^63 - 1.
-fn magnitude(least: u64) -> impl Strategy<Value = u64> {
+pub fn magnitude(least: u64) -> impl Strategy<Value = u64> {
     (any::<u64>(), 1..64_u32).prop_map(move |(bits, shift)| (bits >> shift).max(least))
 }
 
-fn any_quantity() -> impl Strategy<Value = i64> {
+pub fn any_quantity() -> impl Strategy<Value = i64> {
     prop_oneof![
         3 => magnitude(0).prop_map(u64::cast_signed),
         3 => magnitude(0).prop_map(|tokens| -tokens.cast_signed()),
@@ -34,7 +34,7 @@ fn any_quantity() -> impl Strategy<Value = i64> {
     ]
 }
 
-fn quota() -> impl Strategy<Value = Quota> {
+pub fn quota() -> impl Strategy<Value = Quota> {
     quota_of(any_limit(), magnitude(1), magnitude(1))
 }
 
@@ -59,7 +59,7 @@ fn quota_of(
 
 /// Quotas of limiters that there are, at a `now` that leaves time for a history. Round numbers, whose tokens come back
 /// at whole nanoseconds, are among them: there a boundary is met exactly.
-fn valid_quota() -> impl Strategy<Value = (Quota, u64)> {
+pub fn valid_quota() -> impl Strategy<Value = (Quota, u64)> {
     let usual = quota_of(0..1_000_u64, 1..100_000_u64, 1..100_000_u64);
     let power_of_ten = || (0..10_u32).prop_map(|power| 10_u64.pow(power));
     let round = quota_of(power_of_ten(), power_of_ten(), prop::sample::select(vec![1_u64, 60, 3_600, 86_400]));
@@ -99,7 +99,7 @@ enum Quantity {
     Any(i64),
 }
 
-fn any_taking() -> impl Strategy<Value = Taking> {
+pub fn any_taking() -> impl Strategy<Value = Taking> {
     prop_oneof![Just(Taking::AllOrNone), Just(Taking::InAnyCase), Just(Taking::UpTo), Just(Taking::Nothing)]
 }
 

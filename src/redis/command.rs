@@ -5,18 +5,21 @@ use std::{ptr, slice};
 
 use redis_module::raw;
 
-use super::call::{Argument, ErrorReply};
-use super::{Context, OK};
+use super::{Argument, Context, ErrorReply, OK};
 use crate::counts::{Counts, Outcome};
 
+/// A command of the module. Made by [`command!`].
 pub struct Command {
     pub name: &'static CStr,
-    pub handler: Handler,
-    pub access: Access,
     /// The version that brought the command.
     pub since: &'static CStr,
     pub summary: &'static CStr,
     pub parameters: &'static [Parameter],
+    pub access: Access,
+    /// The function that the server calls.
+    pub entry: Entry,
+    /// How its calls ended.
+    pub counts: &'static Counts,
 }
 
 /// What a command does to its keys.
@@ -26,30 +29,34 @@ pub enum Access {
     ReadWrite,
 }
 
-/// What the server calls, and the counts of how that ended. Made by [`handler!`].
-pub struct Handler {
-    pub entry: Entry,
-    pub counts: &'static Counts,
-}
-
 type Entry = unsafe extern "C" fn(*mut raw::RedisModuleCtx, *mut *mut raw::RedisModuleString, c_int) -> c_int;
 
-/// The [`Handler`] of a `fn(&Context, &[Argument]) -> Result<Outcome, impl Into<ErrorReply>>`.
-macro_rules! handler {
-    ($call:expr) => {{
+/// The [`Command`] that calls `$call(context, arguments, $further…)`, which returns
+/// `Result<Outcome, impl Into<ErrorReply>>`.
+macro_rules! command {
+    ($name:literal $since:literal $access:ident $call:ident($($further:expr),*) $parameters:expr, $summary:literal) => {{
         static COUNTS: $crate::counts::Counts = $crate::counts::Counts::new();
         unsafe extern "C" fn entry(
             context: *mut ::redis_module::raw::RedisModuleCtx,
             arguments: *mut *mut ::redis_module::raw::RedisModuleString,
             count: ::std::ffi::c_int,
         ) -> ::std::ffi::c_int {
+            let call = |context: &_, arguments: &_| $call(context, arguments, $($further),*);
             // SAFETY: the server passes what `run` asks for.
-            unsafe { $crate::redis::run(context, arguments, count, $call, &COUNTS) }
+            unsafe { $crate::redis::run(context, arguments, count, call, &COUNTS) }
         }
-        $crate::redis::Handler { entry, counts: &COUNTS }
+        $crate::redis::Command {
+            name: $name,
+            since: $since,
+            summary: $summary,
+            parameters: &const { $parameters },
+            access: $crate::redis::Access::$access,
+            entry,
+            counts: &COUNTS,
+        }
     }};
 }
-pub(crate) use handler;
+pub(crate) use command;
 
 /// Runs one call of a command, and replies with its error if it returns one.
 ///
@@ -88,7 +95,7 @@ pub struct Parameter {
 enum Kind {
     Key,
     Integer,
-    /// Parameters that are given one or more times, together.
+    /// A group of parameters that is given one or more times.
     Repeated(&'static [Parameter]),
 }
 
@@ -105,8 +112,9 @@ impl Parameter {
         Self { name, summary: None, kind: Kind::Repeated(group), optional: false }
     }
 
-    pub const fn optional(self) -> Self {
-        Self { optional: true, ..self }
+    /// The same parameter, which may be left out together with all that follow it.
+    pub const fn optional_if(self, optional: bool) -> Self {
+        Self { optional, ..self }
     }
 }
 
@@ -119,7 +127,7 @@ impl Command {
             api!(RedisModule_CreateCommand)(
                 context.0,
                 self.name.as_ptr(),
-                Some(self.handler.entry),
+                Some(self.entry),
                 self.flags().as_ptr(),
                 1,
                 last_key,
@@ -142,18 +150,18 @@ impl Command {
             && set_categories.is_none_or(|set| unsafe { set(command, self.categories().as_ptr()) } == OK)
     }
 
-    /// A command on any number of keys takes as long as they are many: it is not fast, as MSET is not.
+    /// A command on any number of keys is not fast: it takes as long as they are many. MSET is not fast, either.
     fn flags(&self) -> &'static CStr {
-        match (self.access, self.repeated()) {
+        match (self.access, self.key_group()) {
             (Access::Read, _) => c"readonly fast",
             (Access::ReadWrite, None) => c"write deny-oom fast",
             (Access::ReadWrite, Some(_)) => c"write deny-oom",
         }
     }
 
-    /// For `ACL SETUSER … +@write` and the like.
+    /// The categories for `ACL SETUSER … +@write` and the like.
     fn categories(&self) -> &'static CStr {
-        match (self.access, self.repeated()) {
+        match (self.access, self.key_group()) {
             (Access::Read, _) => c"read fast",
             (Access::ReadWrite, None) => c"write fast",
             (Access::ReadWrite, Some(_)) => c"write slow",
@@ -161,7 +169,7 @@ impl Command {
     }
 
     fn complexity(&self) -> &'static CStr {
-        match self.repeated() {
+        match self.key_group() {
             None => c"O(1)",
             Some(_) => c"O(N log N), N being the number of limiters",
         }
@@ -169,18 +177,18 @@ impl Command {
 
     /// Last key and step from key to key, counted as `RedisModule_CreateCommand` does. The first key is argument 1.
     fn last_key_and_step(&self) -> (c_int, c_int) {
-        self.repeated().map_or((1, 1), |group| (-1, length(group.len())))
+        self.key_group().map_or((1, 1), |group| (-1, length(group.len())))
     }
 
     /// The fewest words of a call, as a negative number: more are allowed.
     fn arity(&self) -> c_int {
-        let needed = self.parameters.iter().filter(|parameter| !parameter.optional).count();
-        let needed = self.repeated().map_or(needed, <[_]>::len);
+        let needed = self.key_group().unwrap_or(self.parameters);
+        let needed = needed.iter().take_while(|parameter| !parameter.optional).count();
         length(needed).saturating_add(1).saturating_neg()
     }
 
-    /// The parameters that are given again and again, if there are such.
-    fn repeated(&self) -> Option<&'static [Parameter]> {
+    /// The repeated group that begins with a key, if the command has one.
+    fn key_group(&self) -> Option<&'static [Parameter]> {
         match self.parameters {
             [Parameter { kind: Kind::Repeated(group), .. }] => Some(group),
             _ => None,
@@ -202,9 +210,8 @@ impl Command {
             key_spec(raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX, self.access, last_key, step),
             key_spec(raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INVALID, self.access, 0, 0),
         ];
-        // The group's own list must outlive the list that points to it.
-        let mut group = list(self.repeated().unwrap_or_default(), ptr::null_mut());
-        let mut parameters = list(self.parameters, group.as_mut_ptr());
+        let mut lists = Vec::new();
+        let parameters = list(self.parameters, &mut lists);
         take(&raw::RedisModuleCommandInfo {
             version: &version,
             summary: self.summary.as_ptr(),
@@ -215,7 +222,7 @@ impl Command {
             tips: c"nondeterministic_output".as_ptr(),
             arity: self.arity(),
             key_specs: keys.as_mut_ptr(),
-            args: parameters.as_mut_ptr(),
+            args: parameters,
         })
     }
 }
@@ -255,37 +262,55 @@ fn key_spec(
     }
 }
 
-/// The parameters, and after them one without a name, which marks the end.
-fn list(parameters: &[Parameter], group: *mut raw::RedisModuleCommandArg) -> Vec<raw::RedisModuleCommandArg> {
-    let end = argument(ptr::null(), ptr::null(), Kind::Integer, 0, ptr::null_mut());
-    let described = parameters.iter().map(|parameter| {
+/// The parameters in the server's form, and after them one without a name, which marks the end. The list is valid for as
+/// long as `lists`, which keeps it and the lists that it points to.
+fn list(parameters: &[Parameter], lists: &mut Vec<Vec<raw::RedisModuleCommandArg>>) -> *mut raw::RedisModuleCommandArg {
+    let mut described = Vec::new();
+    let mut rest = parameters;
+    while let [parameter, following @ ..] = rest {
+        let optional =
+            if parameter.optional { raw::REDISMODULE_CMD_ARG_OPTIONAL } else { raw::REDISMODULE_CMD_ARG_NONE };
+        if parameter.optional && !following.is_empty() {
+            // A block that is left out as a whole: `[quantity [max_burst count period ...]]`.
+            let together: Vec<_> = [&[parameter.optional_if(false)], following].concat();
+            let block = list(&together, lists);
+            described.push(argument(parameter.name.as_ptr(), ptr::null(), BLOCK, optional, block));
+            break;
+        }
+        let name = parameter.name.as_ptr();
         let summary = parameter.summary.map_or(ptr::null(), CStr::as_ptr);
-        let flags = match parameter.kind {
-            Kind::Repeated(_) => raw::REDISMODULE_CMD_ARG_MULTIPLE,
-            _ if parameter.optional => raw::REDISMODULE_CMD_ARG_OPTIONAL,
-            _ => raw::REDISMODULE_CMD_ARG_NONE,
-        };
-        argument(parameter.name.as_ptr(), summary, parameter.kind, flags, group)
-    });
-    described.chain([end]).collect()
+        described.push(match parameter.kind {
+            Kind::Key => argument(name, summary, KEY, optional, ptr::null_mut()),
+            Kind::Integer => argument(name, summary, INTEGER, optional, ptr::null_mut()),
+            Kind::Repeated(group) => {
+                let flags = optional | raw::REDISMODULE_CMD_ARG_MULTIPLE;
+                argument(name, summary, BLOCK, flags, list(group, lists))
+            }
+        });
+        rest = following;
+    }
+    described.push(argument(ptr::null(), ptr::null(), INTEGER, 0, ptr::null_mut()));
+    // A list stays where it is when the list of lists grows.
+    let first = described.as_mut_ptr();
+    lists.push(described);
+    first
 }
+
+const KEY: raw::RedisModuleCommandArgType = raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY;
+const INTEGER: raw::RedisModuleCommandArgType = raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER;
+const BLOCK: raw::RedisModuleCommandArgType = raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK;
 
 fn argument(
     name: *const c_char,
     summary: *const c_char,
-    kind: Kind,
+    type_: raw::RedisModuleCommandArgType,
     flags: u32,
-    group: *mut raw::RedisModuleCommandArg,
+    subargs: *mut raw::RedisModuleCommandArg,
 ) -> raw::RedisModuleCommandArg {
-    let (type_, key_spec_index, subargs) = match kind {
-        Kind::Key => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, 0, ptr::null_mut()),
-        Kind::Integer => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER, -1, ptr::null_mut()),
-        Kind::Repeated(_) => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK, -1, group),
-    };
     raw::RedisModuleCommandArg {
         name,
         type_,
-        key_spec_index,
+        key_spec_index: if type_ == KEY { 0 } else { -1 },
         token: ptr::null(),
         summary,
         since: ptr::null(),

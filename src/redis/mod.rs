@@ -3,7 +3,7 @@
 //! The server runs one command at a time on one thread, and calls into the module only through `RedisModule_OnLoad`,
 //! what is registered there, and `RedisModule_OnUnload`. Every SAFETY line here rests on that.
 
-use std::ffi::{CStr, CString, c_int};
+use std::ffi::c_int;
 
 use redis_module::raw;
 
@@ -76,38 +76,19 @@ macro_rules! api {
     }};
 }
 
-mod call;
+mod argument;
+mod clock;
 mod command;
+mod context;
+mod key;
 mod listeners;
 mod module;
 
-pub use call::{Argument, ErrorReply, Key, Value, WritableKey, now};
-pub(crate) use command::handler;
-pub use command::{Access, Command, Handler, Parameter, run};
+pub use argument::Argument;
+pub use clock::now;
+pub(crate) use command::command;
+pub use command::{Access, Command, Parameter, run};
+pub use context::{Context, ErrorReply};
+pub use key::{Key, NotWritable, Value, WritableKey, delete_expired};
 pub(crate) use module::module;
 pub use module::{Module, load, unload};
-
-/// The server's context of one call.
-pub struct Context(*mut raw::RedisModuleCtx);
-
-impl Context {
-    /// Numbers from a section of `INFO`; none for a field that is not there or no number.
-    pub(super) fn server_info<const N: usize>(&self, section: &CStr, fields: [&CStr; N]) -> [Option<u64>; N] {
-        // SAFETY: the context is live, and so is the information until it is freed.
-        unsafe {
-            let info = api!(RedisModule_GetServerInfo)(self.0, section.as_ptr());
-            let numbers = fields.map(|field| {
-                let mut error = 0;
-                let number = api!(RedisModule_ServerInfoGetFieldUnsigned)(info, field.as_ptr(), &mut error);
-                (error == OK).then_some(number)
-            });
-            api!(RedisModule_FreeServerInfo)(self.0, info);
-            numbers
-        }
-    }
-}
-
-/// For texts of our own, in which there is no NUL.
-fn c_string(text: String) -> CString {
-    CString::new(text).unwrap_or_default()
-}

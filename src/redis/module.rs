@@ -7,9 +7,8 @@ use std::sync::{Mutex, OnceLock};
 
 use redis_module::raw;
 
-use super::call::{self, Argument};
-use super::command::Command;
-use super::{Context, ERR, OK, c_string, first_missing, listeners};
+use super::context::c_string;
+use super::{Argument, Command, Context, ERR, OK, first_missing, key, listeners};
 
 const API_VERSION: c_int = 1;
 /// Of valkeymodule.h. Valkey 8.1 and newer then replicate SET and DEL without looking up whether there are such
@@ -121,7 +120,7 @@ pub unsafe fn unload(module: &'static Module, context: *mut raw::RedisModuleCtx)
         return ERR;
     }
     // SAFETY: the module has loaded, and the server calls nothing of it after this.
-    unsafe { call::clean_up() }
+    unsafe { key::clean_up() }
     OK
 }
 
@@ -160,7 +159,7 @@ impl Module {
         unsafe { api!(RedisModule_RegisterInfoFunc)(context.0, Some(info)) };
         let options = options();
         // SAFETY: `first_missing` has seen every function.
-        unsafe { call::prepare(context, options) }
+        unsafe { key::prepare(context, options) }
         listeners::subscribe(context, options & VALKEYMODULE_OPTIONS_HANDLE_FORKLESS != 0);
         if let Ok(mut loaded_by) = LOADED_BY.lock() {
             *loaded_by = command_id(context);
@@ -179,7 +178,7 @@ impl std::fmt::Display for Module {
 fn options() -> c_int {
     // A limited call must not look like a write to WATCH and client-side caches; and no state outside the keyspace
     // could be torn by a replica's asynchronous loading or by the move of a slot.
-    let base = call::UNCHANGED_WHEN_CLOSED | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD.cast_signed();
+    let base = key::UNCHANGED_WHEN_CLOSED | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD.cast_signed();
     let of_valkey = VALKEYMODULE_OPTIONS_SKIP_COMMAND_VALIDATION
         | VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION
         | VALKEYMODULE_OPTIONS_HANDLE_FORKLESS;
@@ -240,7 +239,7 @@ unsafe extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, _for_crash_report:
         for command in module.commands {
             let name = command.name.to_string_lossy();
             let name = name.trim_start_matches("cl.");
-            let counts = command.handler.counts;
+            let counts = command.counts;
             let counters = [("allowed", &counts.allowed), ("limited", &counts.limited), ("errors", &counts.errors)];
             // Plain fields of one number each, as exporters read them.
             for (outcome, counter) in counters {

@@ -18,17 +18,19 @@ pub enum Access {
 use Access::{Reads, Writes};
 
 pub const COMMANDS: [Command; 10] = [
-    command("cl.throttle", "1.0.0", Writes, "key max_burst count period [quantity]"),
-    command("cl.pthrottle", "1.0.0", Writes, "key max_burst count period [quantity]"),
-    command("cl.charge", "1.1.0", Writes, "key max_burst count period quantity"),
-    command("cl.pcharge", "1.1.0", Writes, "key max_burst count period quantity"),
-    command("cl.take", "1.1.0", Writes, "key max_burst count period quantity"),
-    command("cl.ptake", "1.1.0", Writes, "key max_burst count period quantity"),
-    command("cl.look", "1.1.0", Reads, "key max_burst count period [quantity]"),
-    command("cl.plook", "1.1.0", Reads, "key max_burst count period [quantity]"),
+    command("cl.throttle", "1.0.0", Writes, OPTIONAL),
+    command("cl.pthrottle", "1.0.0", Writes, OPTIONAL),
+    command("cl.charge", "1.1.0", Writes, REQUIRED),
+    command("cl.pcharge", "1.1.0", Writes, REQUIRED),
+    command("cl.take", "1.1.0", Writes, REQUIRED),
+    command("cl.ptake", "1.1.0", Writes, REQUIRED),
+    command("cl.look", "1.1.0", Reads, OPTIONAL),
+    command("cl.plook", "1.1.0", Reads, OPTIONAL),
     command("cl.mthrottle", "1.0.0", Writes, SEVERAL),
     command("cl.mpthrottle", "1.1.0", Writes, SEVERAL),
 ];
+const OPTIONAL: &str = "key max_burst count period [quantity [max_burst count period ...]]";
+const REQUIRED: &str = "key max_burst count period quantity [max_burst count period ...]";
 const SEVERAL: &str = "key max_burst count period quantity [key max_burst count period quantity ...]";
 
 const fn command(name: &'static str, since: &'static str, access: Access, syntax: &'static str) -> Command {

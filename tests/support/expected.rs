@@ -18,9 +18,9 @@ pub const NAMES: [&str; 4] = ["max_burst", "count", "period", "quantity"];
 pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 pub const NOT_A_STATE: &str = "ERR the key holds no rate limiter state";
 pub const TOO_FAST: &str = "ERR count and period allow more than one token per nanosecond";
-pub const TOO_LARGE: &str = "ERR max_burst, count and period make a funnel that leaks beyond the year 2262";
+pub const TOO_LARGE: &str = "ERR max_burst, count and period: the tokens would be back only after the year 2262";
 
-pub const DEBT_TOO_LONG: &str = "ERR quantity makes a debt that leaks beyond the year 2262";
+pub const DEBT_TOO_LONG: &str = "ERR quantity: the tokens would be back only after the year 2262";
 
 pub fn arity(name: &str) -> String {
     format!("ERR wrong number of arguments for '{name}' command")

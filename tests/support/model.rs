@@ -34,9 +34,9 @@ pub struct Told {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum Change<T = i128> {
     Nothing,
-    Store(i128),
+    Store(T),
     Delete,
 }
 
@@ -140,4 +140,66 @@ impl Asked {
         }
         fits
     }
+}
+
+/// What a caller of several quotas has to be told, and the state that has to be left behind, if it changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(dead_code, reason = "the hostile calls are next")]
+pub struct Joint {
+    /// Of the quota that decides. Its `change` is of no meaning.
+    pub told: Told,
+    /// The number of that quota: 1, 2, …
+    pub quota: usize,
+    pub change: Change<Vec<i128>>,
+}
+
+/// What a caller of these quotas is told who finds these TATs: one question, asked of each quota. An error comes with
+/// the number of its quota.
+#[allow(dead_code, reason = "the hostile calls are next")]
+pub fn told_together(asked: &[Asked], tats: &[i128]) -> Result<Joint, (Refused, usize)> {
+    let Asked { way, now, quantity, .. } = asked[0];
+    let stored = |index: usize| tats.get(index).copied();
+    let each = |quantity: i128| -> Result<Vec<Told>, (Refused, usize)> {
+        let asked = asked.iter().enumerate().map(|(index, asked)| (Asked { quantity, ..*asked }, index));
+        asked.map(|(asked, index)| asked.told(stored(index)).map_err(|refused| (refused, index + 1))).collect()
+    };
+    let mut told = each(quantity)?;
+    let part = way == Way::Take && quantity >= 0;
+    if part {
+        let taken = each(0)?.iter().map(|told| told.remaining).fold(quantity, i128::min);
+        told = each(taken)?;
+        for (told, asked) in told.iter_mut().zip(asked).filter(|_| taken < quantity) {
+            told.limited = taken == 0;
+            let one_more = told.reset_after + asked.span(1) - asked.span(asked.limit());
+            told.retry_after = (asked.limit() > 0).then_some(one_more.max(0));
+        }
+    }
+    let limited = !part && told.iter().any(|told| told.limited);
+    let fewest = told.iter().map(|told| told.remaining).min();
+    let decides = |told: &Told| if limited { told.limited } else { Some(told.remaining) == fewest };
+    let waits = limited || part;
+    let wait = |told: &Told| if waits { told.retry_after.unwrap_or(i128::MAX) } else { 0 };
+    let longest = told.iter().filter(|told| decides(told)).map(wait).max();
+    let index = told.iter().position(|told| decides(told) && Some(wait(told)) == longest).unwrap();
+
+    let taken = told[index].taken;
+    let mut left: Vec<i128> = tats.to_vec();
+    left.resize(tats.len().max(asked.len()), now);
+    for (tat, asked) in left.iter_mut().zip(asked) {
+        *tat = match quantity {
+            0.. => (*tat).max(now) + asked.span(taken),
+            _ if *tat > now => (*tat - asked.span(-quantity)).max(now),
+            _ => *tat,
+        };
+    }
+    let change = if quantity < 0 && tats.is_empty() {
+        Change::Nothing
+    } else if quantity < 0 && left.iter().all(|tat| *tat <= now) {
+        Change::Delete
+    } else if taken > 0 || (quantity < 0 && left[..tats.len()] != *tats) {
+        Change::Store(left)
+    } else {
+        Change::Nothing
+    };
+    Ok(Joint { told: told[index], quota: index + 1, change })
 }

@@ -1,0 +1,32 @@
+//! An argument of a call: its bytes, or the integer that it spells.
+
+use std::ffi::c_longlong;
+use std::mem::MaybeUninit;
+use std::slice;
+
+use redis_module::raw;
+
+use super::OK;
+
+/// An argument of a call. The first is the command's own name.
+#[repr(transparent)]
+pub struct Argument(pub(super) *mut raw::RedisModuleString);
+
+impl Argument {
+    pub fn bytes(&self) -> &[u8] {
+        let mut length = MaybeUninit::uninit();
+        // SAFETY: the string is live, and the server does not change a call's arguments. It always writes the length.
+        unsafe {
+            let bytes = api!(RedisModule_StringPtrLen)(self.0, length.as_mut_ptr());
+            slice::from_raw_parts(bytes.cast(), length.assume_init())
+        }
+    }
+
+    /// The integer that it spells, by the server's own rules; none if it is no integer or does not fit in 64 bits.
+    pub fn integer(&self) -> Option<i64> {
+        let mut integer: c_longlong = 0;
+        // SAFETY: the string is live, and `integer` is written before this returns.
+        let status = unsafe { api!(RedisModule_StringToLongLong)(self.0, &mut integer) };
+        (status == OK).then_some(integer)
+    }
+}

@@ -1,0 +1,82 @@
+//! The context of one call: how a command replies, notifies and asks about the server.
+
+use std::ffi::{CStr, CString, c_long};
+
+use redis_module::raw;
+
+use super::{Argument, OK};
+
+/// The server's context of one call.
+pub struct Context(pub(super) *mut raw::RedisModuleCtx);
+
+/// An error as it is sent to the client.
+pub enum ErrorReply {
+    /// In the server's own words.
+    WrongArity,
+    /// The error's code first.
+    Text(String),
+}
+
+impl Context {
+    /// Announces an array of this many elements, which are to follow.
+    pub fn reply_array(&self, length: usize) {
+        let length = length.try_into().unwrap_or(c_long::MAX);
+        // SAFETY: the context is live.
+        unsafe { api!(RedisModule_ReplyWithArray)(self.0, length) };
+    }
+
+    pub fn reply_integer(&self, integer: i64) {
+        // SAFETY: the context is live.
+        unsafe { api!(RedisModule_ReplyWithLongLong)(self.0, integer) };
+    }
+
+    #[cold]
+    pub(super) fn reply_error(&self, error: ErrorReply) {
+        // SAFETY: the context is live, and the server copies the text.
+        unsafe {
+            match error {
+                ErrorReply::WrongArity => api!(RedisModule_WrongArity)(self.0),
+                ErrorReply::Text(text) => api!(RedisModule_ReplyWithError)(self.0, c_string(text).as_ptr()),
+            };
+        }
+    }
+
+    /// Sends a keyspace notification about `key` to other modules and to clients, if `notify-keyspace-events` has the
+    /// class `d`. Close every key first: the notification may run another module's callback, which may delete it.
+    pub fn notify(&self, event: &CStr, key: &Argument) {
+        // SAFETY: context and key are live, and the server copies the event's name.
+        unsafe {
+            // The setting is usually off, and reading it costs less than a notification that goes nowhere.
+            if api!(RedisModule_GetNotifyKeyspaceEvents)() & raw::REDISMODULE_NOTIFY_MODULE != 0 {
+                api!(RedisModule_NotifyKeyspaceEvent)(self.0, raw::REDISMODULE_NOTIFY_MODULE, event.as_ptr(), key.0);
+            }
+        }
+    }
+
+    /// Whether writes are paused, by `CLIENT PAUSE` or for a failover: calls within a transaction may still come.
+    #[inline(always)]
+    pub fn are_writes_paused(&self) -> bool {
+        // SAFETY: this looks at the server's state alone.
+        unsafe { api!(RedisModule_AvoidReplicaTraffic)() != 0 }
+    }
+
+    /// Numbers from a section of `INFO`; none for a field that is missing or no number.
+    pub(super) fn server_info<const N: usize>(&self, section: &CStr, fields: [&CStr; N]) -> [Option<u64>; N] {
+        // SAFETY: the context is live, and so is the information until it is freed.
+        unsafe {
+            let info = api!(RedisModule_GetServerInfo)(self.0, section.as_ptr());
+            let numbers = fields.map(|field| {
+                let mut error = 0;
+                let number = api!(RedisModule_ServerInfoGetFieldUnsigned)(info, field.as_ptr(), &mut error);
+                (error == OK).then_some(number)
+            });
+            api!(RedisModule_FreeServerInfo)(self.0, info);
+            numbers
+        }
+    }
+}
+
+/// A text of our own, in which there is no NUL, as the server takes it.
+pub(super) fn c_string(text: String) -> CString {
+    CString::new(text).unwrap_or_default()
+}

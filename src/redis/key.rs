@@ -1,0 +1,269 @@
+//! A key: opened, read, written and closed, and its change replicated.
+
+use std::ffi::{c_char, c_int};
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+use std::{ptr, slice};
+
+use redis_module::raw;
+
+use super::{Argument, Context, OK, listeners};
+use crate::decimal;
+
+const READ: c_int = 1 << 0;
+const WRITE: c_int = 1 << 1;
+const KEYTYPE_EMPTY: c_int = 0;
+
+/// The option under which closing a key does not mark it as changed.
+pub(super) const UNCHANGED_WHEN_CLOSED: c_int = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED.cast_signed();
+
+/// The word `PXAT`, which every allowed call replicates: one string for as long as the module is loaded.
+static PXAT: AtomicPtr<raw::RedisModuleString> = AtomicPtr::new(ptr::null_mut());
+
+/// The module's options, with `UNCHANGED_WHEN_CLOSED`.
+static OPTIONS: AtomicI32 = AtomicI32::new(0);
+
+/// A key, open for reading. Dropping it closes it.
+pub struct Key<'a> {
+    handle: NonNull<raw::RedisModuleKey>,
+    open: PhantomData<&'a Context>,
+}
+
+/// A key, open for reading and writing. Dropping it closes it.
+pub struct WritableKey<'a> {
+    key: Key<'a>,
+    context: &'a Context,
+    name: &'a Argument,
+}
+
+/// The value of a key.
+pub enum Value<'a> {
+    Absent,
+    String(&'a [u8]),
+    OtherType,
+}
+
+/// The server does not let a key be written now. Nothing has changed.
+#[derive(Debug)]
+pub struct NotWritable;
+
+impl<'a> Key<'a> {
+    /// Opens the key `name` for reading; none if there is no such key.
+    #[inline(always)]
+    pub fn open(context: &'a Context, name: &Argument) -> Option<Self> {
+        // SAFETY: context and name are live, as their borrows show.
+        let handle = unsafe { api!(RedisModule_OpenKey)(context.0, name.0, READ) };
+        Some(Self { handle: NonNull::new(handle)?, open: PhantomData })
+    }
+
+    #[inline(always)]
+    pub fn value(&self) -> Value<'_> {
+        let mut length = 0;
+        // SAFETY: the handle is open. The bytes stay as they are until the key is written, which takes the key.
+        unsafe {
+            let bytes = api!(RedisModule_StringDMA)(self.handle.as_ptr(), &mut length, READ);
+            if bytes.is_null() {
+                return Value::OtherType;
+            }
+            // A key that does not exist reads as an empty string.
+            if length == 0 && api!(RedisModule_KeyType)(self.handle.as_ptr()) == KEYTYPE_EMPTY {
+                return Value::Absent;
+            }
+            Value::String(slice::from_raw_parts(bytes.cast(), length))
+        }
+    }
+}
+
+impl Drop for Key<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: the handle is open and is not used again.
+        unsafe { api!(RedisModule_CloseKey)(self.handle.as_ptr()) }
+    }
+}
+
+impl<'a> Deref for WritableKey<'a> {
+    type Target = Key<'a>;
+
+    fn deref(&self) -> &Key<'a> {
+        &self.key
+    }
+}
+
+impl<'a> WritableKey<'a> {
+    /// Opens the key `name` for reading and writing, whether it exists or not.
+    ///
+    /// Errors: a Valkey that saves without a fork may refuse it.
+    #[inline(always)]
+    pub fn open(context: &'a Context, name: &'a Argument) -> Result<Self, NotWritable> {
+        // SAFETY: context and name are live, as their borrows show.
+        let handle = unsafe { api!(RedisModule_OpenKey)(context.0, name.0, READ | WRITE) };
+        let key = Key { handle: NonNull::new(handle).ok_or(NotWritable)?, open: PhantomData };
+        Ok(Self { key, context, name })
+    }
+
+    /// Makes the key a string of these bytes that expires at `expire_at` ms since the epoch: stores it here, replicates
+    /// exactly that to the AOF and to replicas, and closes the key.
+    ///
+    /// Errors: see [`delete_expired`].
+    #[inline(always)]
+    pub fn set(self, bytes: &[u8], expire_at: u64) -> Result<(), NotWritable> {
+        self.store(bytes, expire_at)?;
+        if self.must_replicate() {
+            self.replicate_set(bytes, expire_at);
+        }
+        self.close_changed();
+        Ok(())
+    }
+
+    /// Deletes the key here, in the AOF and on replicas, and closes it.
+    #[inline(always)]
+    pub fn delete(self) {
+        // SAFETY: the handle is open for writing, and context and name are live.
+        unsafe {
+            api!(RedisModule_DeleteKey)(self.handle.as_ptr());
+            if self.must_replicate() {
+                api!(RedisModule_Replicate)(self.context.0, c"DEL".as_ptr(), c"s".as_ptr(), self.name.0);
+            }
+        }
+        self.close_changed();
+    }
+
+    /// Sets the expiry before it looks at the buffer: on Valkey from 8.1 and Redis from 8.2, only that makes the handle
+    /// the key's own again. Until then, it may stand for a value that another module's callback has replaced.
+    #[inline(always)]
+    fn store(&self, bytes: &[u8], expire_at: u64) -> Result<(), NotWritable> {
+        let handle = self.handle.as_ptr();
+        let expire_at = expire_at.cast_signed();
+        // SAFETY: the handle is open for writing. The buffer is null or has `length` bytes, and nothing else holds it.
+        unsafe {
+            if api!(RedisModule_SetAbsExpire)(handle, expire_at) != OK {
+                // No key: it is made as a string of this length, which the next call need not convert.
+                delete_expired(self.context, self.name)?;
+                api!(RedisModule_StringTruncate)(handle, bytes.len());
+                api!(RedisModule_SetAbsExpire)(handle, expire_at);
+            }
+            let mut length = 0;
+            let mut buffer = api!(RedisModule_StringDMA)(handle, &mut length, WRITE);
+            if !buffer.is_null() && length != bytes.len() {
+                // A string of another length: the call has more quotas than the key had.
+                api!(RedisModule_StringTruncate)(handle, bytes.len());
+                buffer = api!(RedisModule_StringDMA)(handle, &mut length, WRITE);
+            }
+            if !buffer.is_null() && length == bytes.len() {
+                ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), length);
+            } else {
+                // Another type, which another module's callback has left since the key was read.
+                let string = new_string(bytes);
+                api!(RedisModule_StringSet)(handle, string);
+                free_string(string);
+                api!(RedisModule_SetAbsExpire)(handle, expire_at);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this write has to be replicated as its effect. If not, the write is counted here, for the server's save
+    /// points.
+    #[inline(always)]
+    fn must_replicate(&self) -> bool {
+        let listened = listeners::any(self.context);
+        if !listened {
+            // SAFETY: the context is live. As nothing listens, the server drops the call that it is asked to replicate.
+            unsafe { api!(RedisModule_ReplicateVerbatim)(self.context.0) };
+        }
+        listened
+    }
+
+    #[inline(always)]
+    fn replicate_set(&self, bytes: &[u8], expire_at: u64) {
+        let expire_at = decimal::Trimmed::new(expire_at);
+        let expire_at = expire_at.as_ref();
+        // SAFETY: context, name and `PXAT` are live, and the server copies the bytes.
+        unsafe {
+            api!(RedisModule_Replicate)(
+                self.context.0,
+                c"SET".as_ptr(),
+                c"sbsb".as_ptr(),
+                self.name.0,
+                bytes.as_ptr().cast::<c_char>(),
+                bytes.len(),
+                PXAT.load(Ordering::Relaxed),
+                expire_at.as_ptr().cast::<c_char>(),
+                expire_at.len(),
+            );
+        }
+    }
+
+    /// Closes the key, and tells WATCH and client-side caches of its change. `RedisModule_SignalModifiedKey` would also
+    /// work, but makes Redis 8.6 look the key up again: 10% of a call.
+    #[inline(always)]
+    fn close_changed(self) {
+        let context = self.context.0;
+        let options = OPTIONS.load(Ordering::Relaxed);
+        // SAFETY: the context is live, and only closing looks at the options meanwhile.
+        unsafe {
+            api!(RedisModule_SetModuleOptions)(context, options & !UNCHANGED_WHEN_CLOSED);
+            drop(self);
+            api!(RedisModule_SetModuleOptions)(context, options);
+        }
+    }
+}
+
+/// Deletes a key that has expired and that the server keeps, as it does while writes are paused. Call this for a key
+/// that reads as absent, before a new one is made in its place: the server ends at a second key of the same name.
+/// The DEL is replicated (`!`), as is what another module writes in its handler of the deletion. Hold no handle of a key
+/// meanwhile, as the handler may delete the key.
+///
+/// Errors: a cluster node refuses the DEL if the slot has gone, or has begun to move, within the transaction.
+#[inline(always)]
+pub fn delete_expired(context: &Context, name: &Argument) -> Result<(), NotWritable> {
+    if context.are_writes_paused() {
+        // SAFETY: context and name are live, and the reply, if there is one, is freed.
+        unsafe {
+            let reply = api!(RedisModule_Call)(context.0, c"DEL".as_ptr(), c"!s".as_ptr(), name.0);
+            api!(RedisModule_FreeCallReply)(NonNull::new(reply).ok_or(NotWritable)?.as_ptr());
+        }
+    }
+    Ok(())
+}
+
+/// A string of the server's that no call owns.
+///
+/// # Safety
+/// The module has loaded.
+unsafe fn new_string(bytes: &[u8]) -> *mut raw::RedisModuleString {
+    // SAFETY: the server copies the bytes.
+    unsafe { api!(RedisModule_CreateString)(ptr::null_mut(), bytes.as_ptr().cast(), bytes.len()) }
+}
+
+/// # Safety
+/// The string is from `new_string` and is not used again.
+unsafe fn free_string(string: *mut raw::RedisModuleString) {
+    // SAFETY: as promised by the caller. A key that holds the string has retained it.
+    unsafe { api!(RedisModule_FreeString)(ptr::null_mut(), string) }
+}
+
+/// Sets the module's options, and makes the string that calls share, when the module loads.
+///
+/// # Safety
+/// The module has seen every function of the API.
+pub(super) unsafe fn prepare(context: &Context, options: c_int) {
+    // SAFETY: as promised by the caller; the context is live.
+    unsafe {
+        api!(RedisModule_SetModuleOptions)(context.0, options);
+        PXAT.store(new_string(b"PXAT"), Ordering::Relaxed);
+    }
+    OPTIONS.store(options, Ordering::Relaxed);
+}
+
+/// Frees the string that `prepare` has made.
+///
+/// # Safety
+/// `prepare` has been called, and no call comes any more.
+pub(super) unsafe fn clean_up() {
+    // SAFETY: the string is from `new_string`, and no call uses it any more.
+    unsafe { free_string(PXAT.swap(ptr::null_mut(), Ordering::Relaxed)) }
+}
