@@ -278,12 +278,18 @@ fn a_line_in_the_servers_own_settings_survives_a_rewrite_and_a_restart() {
         fs::remove_file(file).unwrap();
     }
 
-    // In the place of such a line, the server's own: beside it, the next start loads it twice. Redis 6.2 writes none.
-    let file = settings("hz 10");
-    let server = Server::start_from(&file, &["--loadmodule", library.to_str().unwrap()]);
-    run::<()>(&mut server.connect(), "CONFIG REWRITE").unwrap();
-    assert_eq!(lines(&file), usize::from(!is_redis_6_2()));
-    fs::remove_file(file).unwrap();
+    // Loaded from elsewhere, it gets such a line as well, and is loaded twice at the next start. Redis 6.2 writes none.
+    let included = settings(&line);
+    for (line, arguments) in
+        [("hz 10", &["--loadmodule", library.to_str().unwrap()][..]), (&format!("include {}", included.display()), &[])]
+    {
+        let file = settings(line);
+        let server = Server::start_from(&file, arguments);
+        run::<()>(&mut server.connect(), "CONFIG REWRITE").unwrap();
+        assert_eq!(lines(&file), usize::from(!is_redis_6_2()), "{line} {arguments:?}");
+        fs::remove_file(file).unwrap();
+    }
+    fs::remove_file(included).unwrap();
 }
 
 /// As it stands there, but for the place of the library and of the settings, and twice.
