@@ -8,9 +8,10 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-use redis::{Connection, RedisResult};
+use redis::{Connection, RedisResult, Value};
 
 use crate::support::aof::{AOF, wait_for_the_file};
+use crate::support::clock::{Clock, START};
 use crate::support::needs::needs;
 use crate::support::pages::blocks;
 use crate::support::sentinel::Sentinel;
@@ -111,6 +112,59 @@ fn a_refund_beyond_a_lowered_burst_is_given_back_and_a_look_tells_the_rest_of_th
     assert_eq!(throttle(&mut connection, "key 4 1 3600 0")[..3], [1, 5, 0]);
     assert_eq!(throttle(&mut connection, "key 4 1 3600 -1")[..4], [0, 5, 0, -1]);
     assert_eq!(throttle(&mut connection, "key 4 1 3600 0")[..3], [0, 5, 0]);
+}
+
+/// Each counts its limit down as the one beside it, while the clock stands.
+#[test]
+fn the_lines_of_increx_let_through_what_the_lines_beside_them_do() {
+    needs!("INCREX with bounds, Redis 8.8");
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/moving.md")).unwrap();
+    let lines = page.lines().filter(|line| line.starts_with("| `INCREX key ")).map(|line| {
+        let words: Vec<_> = line.split('`').collect();
+        (words[1], words[3])
+    });
+    let (_clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    assert_eq!(lines.clone().count(), 5);
+    for (counter, limiter) in lines {
+        run::<()>(&mut connection, "FLUSHALL").unwrap();
+        let (counter, limiter) = (counter.replace(" key ", " counter "), limiter.replace(" key ", " limiter "));
+        run::<Value>(&mut connection, "INCREX counter BYINT 12 UBOUND 100 EX 60 ENX").unwrap();
+        throttle(&mut connection, "limiter 99 100 60 12");
+        for turn in 0..101 {
+            let [count, added]: [i64; 2] = run(&mut connection, &counter).unwrap();
+            let reply: [i64; 5] = run(&mut connection, &limiter).unwrap();
+            assert_eq!(100 - count.min(100), reply[2], "{counter}, {limiter}, turn {turn}: {added} of it");
+            if limiter.starts_with("CL.TAKE") {
+                assert_eq!(added, reply[0], "{counter}, {limiter}, turn {turn}");
+            } else if !limiter.starts_with("CL.CHARGE") && !limiter.ends_with("-5") {
+                assert_eq!(added == 0, reply[0] == 1, "{counter}, {limiter}, turn {turn}");
+            }
+        }
+    }
+    // After the window's end.
+    run::<Value>(&mut connection, "INCREX ended BYINT -5 LBOUND 0 SATURATE").unwrap();
+    assert_eq!(run::<i64>(&mut connection, "PTTL ended").unwrap(), -1);
+    run::<Value>(&mut connection, "INCREX ended2 BYINT -5 LBOUND 0 SATURATE EX 60 ENX").unwrap();
+    assert_eq!(run::<i64>(&mut connection, "PTTL ended2").unwrap(), 60_000);
+}
+
+#[test]
+fn a_counter_of_a_window_lets_through_twice_the_limit_around_its_end_and_a_limiter_does_not() {
+    needs!("INCREX with bounds, Redis 8.8");
+    let (clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    let mut passed = [0, 0];
+    for ms in [0, 59_500, 60_400] {
+        clock.set(START + ms * 1_000_000);
+        for _ in 0..if ms == 0 { 1 } else { 150 } {
+            let [_, added]: [i64; 2] = run(&mut connection, "INCREX counter UBOUND 100 EX 60 ENX").unwrap();
+            passed[0] += added;
+            passed[1] += i64::from(throttle(&mut connection, "limiter 99 100 60")[0] == 0);
+        }
+    }
+    // But for the first, within 900 ms: the limiter's are the burst, and one that is back after 600 ms.
+    assert_eq!(passed, [1 + 99 + 100, 1 + 100 + 1]);
 }
 
 /// The page's steps, command by command, from redis-cell's stand-in to this module and back, while clients call.
