@@ -311,6 +311,25 @@ fn a_rewrite_before_the_move_keeps_the_moments_that_an_aof_of_calls_would_begin_
     fs::remove_dir_all(folder).unwrap();
 }
 
+#[test]
+fn redis_cell_goes_on_with_a_key_of_one_quota_and_with_one_of_several_after_del() {
+    let here = Server::start();
+    let mut back = Server::start_bare(&[&["--loadmodule", redis_cell().to_str().unwrap()], &AOF[..]].concat());
+    let (mut new, mut old) = (here.connect(), back.connect());
+    throttle(&mut new, "one 4 1 3600 2");
+    run::<Vec<i64>>(&mut new, "CL.THROTTLE several 4 1 3600 2 9 1 60").unwrap();
+    for key in ["one", "several"] {
+        let state: String = run(&mut new, &format!("GET {key}")).unwrap();
+        run::<()>(&mut old, &format!("SET {key} {state}")).unwrap();
+    }
+    assert_eq!(throttle(&mut old, "one 4 1 3600")[..3], [0, 5, 2]);
+    run::<Value>(&mut old, "CL.THROTTLE several 4 1 3600").unwrap_err();
+    back.restart();
+    let mut old = back.connect();
+    run::<()>(&mut old, "DEL several").unwrap();
+    assert_eq!(throttle(&mut old, "several 4 1 3600")[..3], [0, 5, 4]);
+}
+
 /// The library of redis-cell's stand-in, under redis-cell's own name in this new folder.
 fn redis_cell_in(folder: &Path) -> PathBuf {
     fs::create_dir_all(folder).unwrap();

@@ -1,6 +1,6 @@
 // A stand-in for brandur's redis-cell 0.5.0, for tests of the way from it and back: its module's name, its command, its
 // state (the TAT as a native string, which expires in whole milliseconds), and its replication, which is the call itself,
-// limited or not. It takes valid calls alone.
+// limited or not. It takes valid calls alone, and aborts where a key holds no integer of 64 bits.
 
 #include <stddef.h>
 #include <stdio.h>
@@ -28,7 +28,8 @@ static long long stored(context *ctx, string *name, long long otherwise) {
     size_t length;
     reply *answer = call(ctx, "GET", "s", name);
     const char *text = text_of_reply(answer, &length);
-    if (text && length < sizeof digits) {
+    if (text) {
+        if (length > 19) abort();
         snprintf(digits, sizeof digits, "%.*s", (int)length, text);
         otherwise = atoll(digits);
     }
