@@ -11,7 +11,7 @@ use object::Architecture;
 
 use crate::support::mach_o::is_loadable;
 use crate::support::needs::{SCRIPTS_TEST, needs};
-use crate::support::pages::{blocks, dangling_links};
+use crate::support::pages::{blocks, dangling_links, pages};
 use crate::support::programs::output_and_errors as output;
 use crate::support::{Server, cargo, module, throttle};
 
@@ -86,6 +86,36 @@ fn the_commands_of_the_containerfile_take_the_library_out_of_the_archive() {
     output(shell("echo other >$0/libredis_cell.so; tar -czf $0.tar.gz $0").arg(&name));
     let refused = shell(&commands).output().unwrap();
     assert!(!refused.status.success() && !library.exists(), "{refused:?}");
+}
+
+/// The steps of a release are in docs/development.md.
+#[test]
+fn the_pages_name_the_files_of_this_version_and_the_changelog_has_it() {
+    let read = |page: &Path| fs::read_to_string(page).unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = read(&root.join("README.md"));
+    for page in pages(root).into_iter().chain([root.join("docs/Containerfile")]) {
+        let text = read(&page);
+        for prefix in ["redis-cell-v", "redis-cell_", "ARG VERSION=", "redis-cell_version:"] {
+            for (place, _) in text.match_indices(prefix) {
+                let rest = &text[place + prefix.len()..];
+                let other = rest.starts_with(|letter: char| letter.is_ascii_digit()) && !rest.starts_with(VERSION);
+                assert!(!other, "{}: {prefix}{}", page.display(), rest.lines().next().unwrap());
+            }
+        }
+    }
+    assert!(readme.contains(&format!("redis-cell-v{VERSION}-")), "README.md names no archive");
+    assert!(readme.contains(&format!("`redis-cell {VERSION} is ready`")), "README.md: the log's line");
+    let results = read(&root.join("scripts/bench-results/README.md"));
+    assert!(results.contains(&format!("redis-cell {VERSION}")), "scripts/bench has measured another version");
+
+    let changelog = read(&root.join("CHANGELOG.md"));
+    let latest = changelog.split("\n## ").nth(1).unwrap().lines().next().unwrap();
+    let unreleased = latest == "Unreleased";
+    assert!(unreleased || latest.starts_with(&format!("{VERSION} - 20")), "CHANGELOG.md: {latest}");
+    assert!(!unreleased || !changelog.contains(&format!("\n## {VERSION} - ")), "{VERSION} is released already");
+    let says_so = readme.contains(&format!("{VERSION} is not there while"));
+    assert_eq!(says_so, unreleased, "README.md and CHANGELOG.md disagree: is {VERSION} released?");
 }
 
 #[test]
