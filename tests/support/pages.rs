@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 pub const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// README.md and every page in docs/, of a clone or of an unpacked release.
+/// README.md and every page in docs/ and .github/, of a clone or of an unpacked release, which has no .github/.
 pub fn pages(root: &Path) -> Vec<PathBuf> {
-    let docs = fs::read_dir(root.join("docs")).unwrap().map(|file| file.unwrap().path());
-    let mut pages: Vec<_> = docs.filter(|path| path.extension().is_some_and(|found| found == "md")).collect();
+    let folders = ["docs", ".github"].into_iter().filter_map(|folder| fs::read_dir(root.join(folder)).ok());
+    let files = folders.flatten().map(|file| file.unwrap().path());
+    let mut pages: Vec<_> = files.filter(|path| path.extension().is_some_and(|found| found == "md")).collect();
     pages.sort();
     pages.insert(0, root.join("README.md"));
     pages
