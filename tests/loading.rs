@@ -292,7 +292,7 @@ fn a_line_in_the_servers_own_settings_survives_a_rewrite_and_a_restart() {
     fs::remove_file(included).unwrap();
 }
 
-/// As it stands there, but for the place of the library and of the settings, and twice.
+/// The command as it stands there, but for the paths of the library and of the settings, and twice.
 #[test]
 fn the_readmes_command_loads_it_in_the_place_of_any_other_redis_cell() {
     let library = module();

@@ -171,7 +171,7 @@ fn a_counter_of_a_window_lets_through_twice_the_limit_around_its_end_and_a_limit
 #[test]
 fn a_production_with_sentinel_moves_step_by_step_and_back_and_no_limit_is_lost() {
     const KEYS: usize = 20;
-    // More than the clients can take, of which none comes back in the meantime.
+    // More than the clients can take. A token comes back after ten minutes, when the test is over.
     const LIMIT: i64 = 1_000_000;
     needs!("redis-tools");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("production-{}", std::process::id()));
@@ -263,7 +263,7 @@ fn walk(primary: &Member, replica: &Member, sentinel: u16, library: &str, versio
             .replace("/usr/lib/redis/modules/libredis_cell.so", library);
         let expected = expected.replace("10.0.0.2", &two).replace(VERSION, version);
         match command.strip_prefix("sudo ") {
-            // By package.rs.
+            // package.rs installs it.
             Some(install) if install.starts_with("apt install") => {}
             Some("systemctl restart redis-server") => {
                 let mut server = here.server.borrow_mut();

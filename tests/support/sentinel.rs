@@ -16,7 +16,7 @@ pub struct Sentinel {
 }
 
 impl Sentinel {
-    /// With these settings; it looks at its servers more often than by itself, where it can be told to.
+    /// Starts one with these settings. It looks at its servers more often than others do, where it can be told to.
     pub fn start(settings: &str) -> Self {
         let port = free_port();
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sentinel-{port}"));
