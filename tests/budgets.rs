@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use redis::{Cmd, Connection};
 
 use crate::support::clock::{Clock, START};
+use crate::support::pages::shows;
 use crate::support::programs::output;
 use crate::support::random::Random;
 use crate::support::{command, run};
@@ -36,6 +37,7 @@ fn the_example_charges_what_was_used_and_says_how_long_to_wait() {
         over budget, wait 24\n\
         over budget, wait None\n";
     assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+    assert!(shows("docs/budgets.md", expected), "the page does not show what the program prints");
     for (key, a_minute, taken) in [
         ("acme}:requests", 600, 3),
         ("acme}:alice:requests", 60, 3),

@@ -12,6 +12,7 @@ use redis::{Connection, RedisResult, Value};
 use crate::support::clock::Clock;
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
 use crate::support::needs::needs;
+use crate::support::pages::shows;
 use crate::support::programs;
 use crate::support::random::Random;
 use crate::support::replication::{catch_up, replicate};
@@ -40,6 +41,12 @@ fn python(server: &Server) -> Command {
 /// What the program prints.
 fn output(file: &str, server: &Server) -> String {
     programs::output(python(server).arg(path(file)))
+}
+
+/// Runs the program, which has to print this, and the page has to show it.
+fn prints(file: &str, server: &Server, expected: &str) {
+    assert_eq!(output(file, server), expected);
+    assert!(shows("docs/recipes.md", expected), "the page does not show what {file} prints");
 }
 
 fn load_function(connection: &mut Connection, library: &str) -> RedisResult<String> {
@@ -84,7 +91,7 @@ fn a_queue_tells_each_call_how_long_to_wait_and_refuses_whom_it_would_make_wait_
         d waits 200 ms\n\
         e waits 300 ms\n\
         f is refused, may ask again after 100 ms\n";
-    assert_eq!(output("waiting.py", &server), expected);
+    prints("waiting.py", &server, expected);
     // A call that does not wait is limited as long as others do.
     let mut connection = server.connect();
     let mut at_once = || run::<[i64; 5]>(&mut connection, "CL.PTHROTTLE printer 1 1 100").unwrap();
@@ -187,7 +194,7 @@ fn a_caller_with_too_many_wrong_passwords_is_kept_out_and_a_right_one_counts_for
         dragon is wrong\n\
         monkey is wrong\n\
         correct horse is not tried: kept out for 60 s\n";
-    assert_eq!(output("ban.py", &server), expected);
+    prints("ban.py", &server, expected);
 }
 
 /// Each guess looks at the password for so long that all of them are there before the first has ended.
@@ -554,7 +561,7 @@ fn a_gateway_admits_by_calls_in_flight_and_by_tokens_and_leaves_no_place_taken()
         two in flight, wait at most 60 s\n\
         over budget, wait 12 s\n\
         a place is free, and so are 4,000 tokens\n";
-    assert_eq!(output("gateway.py", &server), expected);
+    prints("gateway.py", &server, expected);
     assert!(!run::<bool>(&mut connection, "EXISTS gate:{alice}:calls").unwrap());
     let tokens = throttle(&mut connection, "gate:{alice}:tokens 19999 20000 60 0");
     assert_eq!(tokens[2], 3_000);
@@ -863,7 +870,7 @@ fn a_shadow_refuses_nothing_and_the_day_on_which_it_counts_begins_with_all_token
     let expected = "\
         shadow: 20 of 20 pass, {'allowed': 16, 'limited': 4}\n\
         enforced: 16 of 20 pass, {'allowed': 16, 'limited': 4}\n";
-    assert_eq!(output("shadow.py", &server), expected);
+    prints("shadow.py", &server, expected);
     // Without a server, the shadow lets through and counts, and the limit leaves the choice to its caller.
     server.kill();
     let program = "import os, redis, shadow
@@ -886,7 +893,7 @@ fn a_greedy_tenant_has_its_share_and_background_work_leaves_half_of_the_pool() {
         modest in the background: 10 of 100, refused by ['pool']\n\
         modest has 30 of 100, refused by ['tenant']\n\
         third has 20 of 100, refused by ['pool']\n";
-    assert_eq!(output("fairness.py", &server), expected);
+    prints("fairness.py", &server, expected);
 }
 
 /// The limits of all tenants are together no more than the pool's: no tenant's calls take another's tokens.

@@ -44,6 +44,12 @@ pub fn blocks(of_interest: impl Fn(&Block) -> bool) -> Vec<Block> {
     blocks
 }
 
+/// Whether the page shows what a program prints: lines that are indented.
+pub fn shows(page: &str, printed: &str) -> bool {
+    let lines: String = printed.lines().map(|line| format!("    {line}\n")).collect();
+    fs::read_to_string(Path::new(ROOT).join(page)).unwrap().contains(&lines)
+}
+
 /// Every link and picture between the pages of a clone, or of an unpacked release, that leads nowhere: file, line and
 /// target. Those to the outside are not followed.
 pub fn dangling_links(root: &Path) -> Vec<String> {
