@@ -2,7 +2,7 @@
 //! limiter has tokens, also on a busy machine, and after the server was gone.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Barrier, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::thread::{available_parallelism, scope};
 use std::time::{Duration, Instant};
 
@@ -64,16 +64,7 @@ fn lets_through_its_limit_however_many_come_at_once(example: &Example) {
 
 /// How many of the requests are answered with 200. The others are limited, or find no place.
 fn let_through(http: &Http) -> usize {
-    let at_once = Barrier::new(REQUESTS);
-    let statuses: Vec<_> = scope(|scope| {
-        let request = || {
-            let stream = http.connect();
-            at_once.wait();
-            http.ask(stream, "GET / HTTP/1.0\r\n\r\n").0
-        };
-        let requests: Vec<_> = (0..REQUESTS).map(|_| scope.spawn(request)).collect();
-        requests.into_iter().map(|request| request.join().unwrap()).collect()
-    });
+    let statuses = http.at_once(REQUESTS, "GET / HTTP/1.0\r\n\r\n");
     assert!(statuses.iter().all(|status| [200, 429, 503].contains(status)), "{statuses:?}");
     statuses.iter().filter(|status| **status == 200).count()
 }

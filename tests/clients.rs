@@ -52,7 +52,7 @@ fn the_page_names_what_is_run() {
     for (name, version) in fetched.iter().filter(|(name, _)| *name != "uvicorn") {
         assert!(names(version.trim_matches('"')), "{name} {version}");
     }
-    assert!(fetched.len() == 7, "{fetched:?}");
+    assert!(fetched.len() == 8, "{fetched:?}");
     let lock = fs::read_to_string([env!("CARGO_MANIFEST_DIR"), "Cargo.lock"].join("/")).unwrap();
     for crate_name in ["redis", "redis-cell-rs"] {
         let (_, rest) = lock.split_once(&format!("name = \"{crate_name}\"\nversion = \"")).unwrap();
@@ -394,6 +394,34 @@ fn fastapi_limits_a_route_whatever_the_numbers_in_its_path() {
     });
 }
 
+/// Ten requests a second and a thousand a day: the headers are those of the quota that decides.
+#[test]
+fn fastapi_limits_a_key_of_its_api_by_two_quotas_in_one_call() {
+    fastapi().for_each(|example| {
+        let server = Server::start();
+        let http = Http::start(&example, server.port);
+        let key = "X-API-Key: secret-of-acme\r\n";
+        let rate = || -> (u16, Vec<u32>) {
+            let (status, headers, _) = http.get("/orders/7", key);
+            let values = headers.iter().filter_map(|header| {
+                header.to_lowercase().strip_prefix("x-ratelimit-")?.split(": ").nth(1)?.parse().ok()
+            });
+            (status, values.collect())
+        };
+        assert_eq!(rate(), (200, vec![10, 9, 1, 1]), "{example:?}");
+        assert_eq!(run::<Vec<String>>(&mut server.connect(), "KEYS *").unwrap(), ["customer:acme"]);
+        // All but five of the day, by a call that has more in a second.
+        let call = "CL.THROTTLE customer:acme 999999999 1000000000 1 994 999 1000 86400";
+        assert_eq!(run::<Vec<i64>>(&mut server.connect(), call).unwrap()[..3], [0, 1000, 5]);
+        for left in [4, 3, 2, 1, 0] {
+            let (status, shown) = rate();
+            assert_eq!((status, shown[0], shown[1], shown[3]), (200, 1000, left, 2), "{example:?}");
+        }
+        assert_eq!(rate().0, 429, "{example:?}");
+        assert_eq!(http.get("/orders/7", "").0, 401, "{example:?}");
+    });
+}
+
 /// Twenty of forty calls get a connection, on which they wait longer for the server than the others do for one.
 #[test]
 fn a_full_pool_of_redis_py_refuses_a_call_that_fails_open() {
@@ -403,7 +431,7 @@ from redis_py import Pool, throttle
 pool = Pool()
 input()
 with ThreadPoolExecutor(40) as threads:
-    answers = threads.map(lambda _: throttle(pool, 'user123', 2, 1, 60, fail='open')[0], range(40))
+    answers = threads.map(lambda _: throttle(pool, 'user123', (2, 1, 60), fail='open')[0], range(40))
     print(sorted(answers))";
     let tasks = "
 import asyncio
@@ -412,7 +440,7 @@ async def main():
     pool = Pool()
     await pool.open()
     input()
-    calls = [throttle(pool, 'user123', 2, 1, 60, fail='open') for _ in range(40)]
+    calls = [throttle(pool, 'user123', (2, 1, 60), fail='open') for _ in range(40)]
     print(sorted(status for status, _ in await asyncio.gather(*calls)))
 asyncio.run(main())";
     for example in [threads, tasks].into_iter().flat_map(python_code) {
@@ -440,7 +468,7 @@ from redis_asyncio import Pool, throttle
 async def main():
     pool = Pool()
     await pool.open()
-    call = asyncio.ensure_future(throttle(pool, 'user123', 2, 1, 60, fail='open'))
+    call = asyncio.ensure_future(throttle(pool, 'user123', (2, 1, 60), fail='open'))
     while not call.done():
         time.sleep(0.2)
         await asyncio.sleep(0)

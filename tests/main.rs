@@ -42,6 +42,7 @@ mod package;
 mod pages;
 mod panics;
 mod persistence;
+mod protect;
 mod pthrottle;
 mod recipes;
 mod refusals;

@@ -4,41 +4,60 @@ Beside redis_asyncio.py and addresses.py:
 [REDIS_PORT=6379] [TIMEOUT=0.1] [PROXY=192.0.2.1] uvicorn --no-proxy-headers fastapi_app:app
 """
 
-from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi import Depends, FastAPI, Header, HTTPException, Request, Response
 
 from addresses import limited_address
 from redis_asyncio import Pool, throttle
+
+# In place of what knows the keys of your API.
+CUSTOMERS = {"secret-of-acme": "acme"}
 
 pool = Pool()
 app = FastAPI(on_startup=[pool.open])
 
 
 class Limit:
-    """The max_burst, count and period of a route, for each address; fail is "open" or "closed", as throttle has it."""
+    """A limit of a route for each address, with quotas and fail as throttle has them."""
 
-    def __init__(self, *quota, fail):
-        self.quota, self.fail = quota, fail
+    def __init__(self, *quotas, fail):
+        self.quotas, self.fail = quotas, fail
 
     async def __call__(self, request: Request, response: Response):
         address = limited_address(request.client.host, request.headers.getlist("X-Forwarded-For"))
         # The route's template: by the path, each number in /items/7 would be a limiter of its own.
-        key = f"{request.scope['route'].path}:{address}"
-        status, headers = await throttle(pool, key, *self.quota, fail=self.fail)
-        if status != 200:
-            raise HTTPException(status, "Try again later", headers)
-        response.headers.update(headers)
+        await limit(response, f"{request.scope['route'].path}:{address}", *self.quotas, fail=self.fail)
 
 
-@app.get("/", dependencies=[Depends(Limit(2, 1, 60, fail="open"))])
+async def customer(response: Response, x_api_key: str = Header("")):
+    """Limits a customer, by name, to 10 requests a second and 1,000 a day, in one call."""
+    name = CUSTOMERS.get(x_api_key)
+    if not name:
+        raise HTTPException(401, "No such key")
+    await limit(response, f"customer:{name}", (9, 10, 1), (999, 1000, 86400), fail="open")
+
+
+async def limit(response, key, *quotas, fail):
+    status, headers = await throttle(pool, key, *quotas, fail=fail)
+    if status != 200:
+        raise HTTPException(status, "Try again later", headers)
+    response.headers.update(headers)
+
+
+@app.get("/", dependencies=[Depends(Limit((2, 1, 60), fail="open"))])
 async def hello():
     return "Hello"
 
 
-@app.get("/items/{number}", dependencies=[Depends(Limit(2, 1, 60, fail="open"))])
+@app.post("/login", dependencies=[Depends(Limit((2, 1, 60), fail="closed"))])
+async def login():
+    return "Welcome"
+
+
+@app.get("/items/{number}", dependencies=[Depends(Limit((2, 1, 60), fail="open"))])
 async def item(number: int):
     return number
 
 
-@app.post("/login", dependencies=[Depends(Limit(2, 1, 60, fail="closed"))])
-async def login():
-    return "Welcome"
+@app.get("/orders/{number}", dependencies=[Depends(customer)])
+async def order(number: int):
+    return number

@@ -14,14 +14,14 @@ app = Flask(__name__)
 pool = Pool()
 
 
-def limited(*quota, fail):
-    """Limits a view by max_burst, count and period, for each address; fail is "open" or "closed", as throttle has it."""
+def limited(*quotas, fail):
+    """Limits a view, for each address, by quotas and with fail as throttle has them."""
 
     def decorate(view):
         @functools.wraps(view)
         def limited_view(*arguments, **named):
             address = limited_address(request.remote_addr, request.headers.getlist("X-Forwarded-For"))
-            status, headers = throttle(pool, f"{view.__name__}:{address}", *quota, fail=fail)
+            status, headers = throttle(pool, f"{view.__name__}:{address}", *quotas, fail=fail)
             answer = view(*arguments, **named) if status == 200 else ("Try again later\n", status)
             response = make_response(answer)
             response.headers.update(headers)
@@ -33,12 +33,12 @@ def limited(*quota, fail):
 
 
 @app.get("/")
-@limited(2, 1, 60, fail="open")
+@limited((2, 1, 60), fail="open")
 def hello():
     return "Hello\n"
 
 
 @app.post("/login")
-@limited(2, 1, 60, fail="closed")
+@limited((2, 1, 60), fail="closed")
 def login():
     return "Welcome\n"

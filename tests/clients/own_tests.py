@@ -44,11 +44,11 @@ class Login(unittest.TestCase):
         self.client.delete("login:alice")
 
     def test_the_fourth_attempt_is_refused(self):
-        statuses = [throttle(self.pool, "login:alice", 2, 1, 60, fail="closed")[0] for _ in range(4)]
+        statuses = [throttle(self.pool, "login:alice", (2, 1, 60), fail="closed")[0] for _ in range(4)]
         self.assertEqual(statuses, [200, 200, 200, 429])
 
     def test_each_test_begins_with_a_full_limiter(self):
-        self.assertEqual(throttle(self.pool, "login:alice", 2, 1, 60, fail="closed")[1]["X-RateLimit-Remaining"], "2")
+        self.assertEqual(throttle(self.pool, "login:alice", (2, 1, 60), fail="closed")[1]["X-RateLimit-Remaining"], "2")
 
     def test_a_token_comes_back(self):
         # A minute of the application is 600 ms here.

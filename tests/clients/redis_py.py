@@ -1,5 +1,6 @@
 """Rate limiting with redis-py. As a program: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] python3 redis_py.py"""
 
+import itertools
 import os
 import queue
 import sys
@@ -44,20 +45,20 @@ class Pool:
             self.clients.put(client)
 
 
-def throttle(pool, key, max_burst, count, period, quantity=1, *, fail):
+def throttle(pool, key, quota, *others, quantity=1, fail):
     """Makes a call, and returns the status and the headers to answer an HTTP request with.
 
-    A call without an answer is allowed if fail is "open", and refused if it is "closed".
+    A quota is max_burst, count and period. A call without an answer is allowed if fail is "open", and refused if it is
+    "closed".
     """
     try:
-        limited, limit, remaining, retry_after, reset_after = pool.call(
-            "CL.THROTTLE", key, max_burst, count, period, quantity
-        )
+        answer = pool.call("CL.THROTTLE", key, *quota, quantity, *itertools.chain(*others))
     except Busy:
         return 503, {"Retry-After": "1"}
     except redis.RedisError as error:
         print(f"no limits, failing {fail}: {error}", file=sys.stderr)
         return (200, {}) if fail == "open" else (503, {"Retry-After": "1"})
+    limited, limit, remaining, retry_after, reset_after, *deciding = answer
     headers = {
         "X-RateLimit-Limit": str(limit),
         "X-RateLimit-Remaining": str(remaining),
@@ -66,12 +67,16 @@ def throttle(pool, key, max_burst, count, period, quantity=1, *, fail):
     # -1 where the call was allowed, and where it asks for more than the limit and never will be.
     if retry_after >= 0:
         headers["Retry-After"] = str(retry_after)
+    # Of several quotas, the number of the one that these integers are about.
+    if deciding:
+        headers["X-RateLimit-Quota"] = str(deciding[0])
     return 429 if limited else 200, headers
 
 
 if __name__ == "__main__":
     pool = Pool()
+    fail = os.environ.get("FAIL", "open")
     # Three at once and one a minute; the last call asks for four.
     for quantity in 1, 1, 1, 1, 4:
-        status, headers = throttle(pool, "user123", 2, 1, 60, quantity, fail=os.environ.get("FAIL", "open"))
+        status, headers = throttle(pool, "user123", (2, 1, 60), quantity=quantity, fail=fail)
         print(status, ", ".join(f"{name}: {value}" for name, value in headers.items()))

@@ -6,7 +6,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Barrier, OnceLock};
+use std::thread::scope;
 use std::time::Duration;
 
 use super::needs::left_out;
@@ -15,19 +16,25 @@ use super::{Process, eventually, free_port};
 /// A busy machine's server does not always answer within the examples' own tenth of a second.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A program of tests/clients, run in that folder.
+/// A program, run in tests/clients or in a folder of its own.
 #[derive(Clone, Debug)]
 pub struct Example {
     program: PathBuf,
     /// PORT is the one to serve HTTP on.
     arguments: Vec<String>,
     environment: Vec<(&'static str, String)>,
+    folder: PathBuf,
 }
 
 impl Example {
     pub fn new(program: impl Into<PathBuf>, arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(ToString::to_string).collect();
-        Self { program: program.into(), arguments, environment: vec![("TIMEOUT", TIMEOUT.as_secs().to_string())] }
+        let environment = vec![("TIMEOUT", TIMEOUT.as_secs().to_string())];
+        Self { program: program.into(), arguments, environment, folder: path("") }
+    }
+
+    pub fn within(self, folder: &Path) -> Self {
+        Self { folder: folder.to_path_buf(), ..self }
     }
 
     pub fn with(&self, name: &'static str, value: &str) -> Self {
@@ -38,7 +45,7 @@ impl Example {
 
     pub fn command(&self, redis: u16) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(&self.arguments).current_dir(path("")).envs(self.environment.clone());
+        command.args(&self.arguments).current_dir(&self.folder).envs(self.environment.clone());
         command.env("REDIS_PORT", redis.to_string());
         command
     }
@@ -74,6 +81,14 @@ pub fn flask() -> impl Iterator<Item = Example> {
 pub fn fastapi() -> impl Iterator<Item = Example> {
     let uvicorn = ["-m", "uvicorn", "--no-proxy-headers", "fastapi_app:app", "--port", "PORT"];
     let debian = debian_python_with("python3-fastapi and python3-uvicorn", "fastapi, uvicorn", &uvicorn);
+    [debian, pypi_python_with(&uvicorn)].into_iter().flatten()
+}
+
+/// The application of docs/protect.md, which wants a folder with its files.
+pub fn protect() -> impl Iterator<Item = Example> {
+    let uvicorn = ["-m", "uvicorn", "--no-proxy-headers", "protect:app", "--port", "PORT"];
+    let packages = "python3-fastapi, python3-uvicorn and python3-prometheus-client";
+    let debian = debian_python_with(packages, "fastapi, uvicorn, prometheus_client", &uvicorn);
     [debian, pypi_python_with(&uvicorn)].into_iter().flatten()
 }
 
@@ -180,7 +195,7 @@ pub fn target(name: &str) -> PathBuf {
 /// An HTTP server, on a free port, gone when dropped.
 pub struct Http {
     _process: Process,
-    port: u16,
+    pub port: u16,
     /// Also of what goes wrong in it.
     log: PathBuf,
 }
@@ -214,6 +229,25 @@ impl Http {
     /// The same, for a request without any: `POST /login`.
     pub fn send(&self, request: &str) -> (u16, Vec<String>, String) {
         self.ask(self.connect(), &format!("{request} HTTP/1.0\r\nContent-Length: 0\r\n\r\n"))
+    }
+
+    /// The status alone, of a request in full.
+    pub fn ask_once(&self, request: &str) -> u16 {
+        self.ask(self.connect(), request).0
+    }
+
+    /// The statuses of the same request, in full, on many connections at once.
+    pub fn at_once(&self, connections: usize, request: &str) -> Vec<u16> {
+        let barrier = Barrier::new(connections);
+        let ask = || {
+            let stream = self.connect();
+            barrier.wait();
+            self.ask(stream, request).0
+        };
+        scope(|scope| {
+            let asked: Vec<_> = (0..connections).map(|_| scope.spawn(ask)).collect();
+            asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+        })
     }
 
     pub fn connect(&self) -> TcpStream {

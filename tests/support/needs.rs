@@ -22,7 +22,8 @@ pub(crate) use needs;
 pub const SCRIPTS_TEST: &str = "scripts/test";
 
 /// What tests need of this machine, by Debian's name for it, and a command that then succeeds.
-const PROGRAMS: [(&str, &[&str]); 3] = [
+const PROGRAMS: [(&str, &[&str]); 4] = [
+    ("curl", &["curl", "--version"]),
     ("python3-redis", &["/usr/bin/python3", "-c", "import redis"]),
     ("node-redis", &["node", "-e", "require('redis')"]),
     ("redis-tools", &["redis-cli", "--version"]),
