@@ -26,7 +26,7 @@ fn words(manifest: &str, after: &str, begin: &str) -> Vec<String> {
 fn the_settings_load_the_module_and_the_probes_see_whether_it_answers() {
     needs!("redis-tools");
     let limits = manifest("limits.yaml");
-    assert!(limits.contains(concat!("/redis-cell:", env!("CARGO_PKG_VERSION"), "-redis8\n")));
+    assert!(limits.contains(concat!(" ghcr.io/REPO:", env!("CARGO_PKG_VERSION"), "-redis8\n")));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kubernetes-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let (_, settings) = limits.split_once("redis.conf: |\n").unwrap();
