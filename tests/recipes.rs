@@ -195,6 +195,10 @@ fn a_caller_with_too_many_wrong_passwords_is_kept_out_and_a_right_one_counts_for
         monkey is wrong\n\
         correct horse is not tried: kept out for 60 s\n";
     prints("ban.py", &server, expected);
+    let mut connection = server.connect();
+    assert_eq!(attempt(&mut connection, "alice", "4 1 60"), 60_000);
+    run::<()>(&mut connection, "DEL attempts:{alice} banned:{alice} offences:{alice}").unwrap();
+    assert_eq!(attempt(&mut connection, "alice", "4 1 60"), 0, "the ban is lifted");
 }
 
 /// Each guess looks at the password for so long that all of them are there before the first has ended.
@@ -764,6 +768,36 @@ fn a_calendar_quota_that_gets_an_error_takes_nothing() {
         let error = format!("{} {}", error.code().unwrap(), error.detail().unwrap());
         assert!(error.starts_with(expected), "{line}: {error}");
         assert_eq!(snapshot(&mut connection), before, "{line}");
+    }
+}
+
+#[test]
+fn a_calendar_quota_needs_the_permissions_that_the_page_names() {
+    needs!("functions, Redis 7");
+    let server = Server::start();
+    let mut connection = server.connect();
+    load_function(&mut connection, &read("calendar_quota.lua")).unwrap();
+    let page = fs::read_to_string(path("../recipes.md")).unwrap();
+    let line = page.split("\n* ").find(|point| point.starts_with("A user needs the right")).unwrap();
+    let commands: Vec<_> = line.split('`').skip(1).step_by(2).map(|name| format!("+{}", name.to_lowercase())).collect();
+    run::<()>(&mut connection, &format!("ACL SETUSER app on nopass ~{{a}}:* {}", commands.join(" "))).unwrap();
+    let mut app = server.connect();
+    run::<()>(&mut app, "AUTH app x").unwrap();
+    let end = now() / SECOND + 3_600;
+    for (function, quantity) in [("throttle", 2), ("throttle", 9), ("throttle", -2), ("look", 1)] {
+        let call = format!("{function} 2 {{a}}:day {{a}}:rate {quantity} 5 {end} 4 1 60");
+        assert_eq!(calendar(&mut app, &call).unwrap().0, i64::from(quantity == 9), "{call}");
+    }
+    for command in &commands {
+        run::<()>(&mut connection, &format!("ACL SETUSER app -{}", &command[1..])).unwrap();
+        let calls = ["throttle", "look"].map(|function| {
+            [6, 2, -2].map(|quantity| {
+                let call = format!("{function} 2 {{a}}:day {{a}}:rate {quantity} 5 {end} 4 1 60");
+                calendar(&mut app, &call).is_err() && !(function == "look" && quantity < 0)
+            })
+        });
+        assert!(calls.concat().contains(&true), "{command} is not needed");
+        run::<()>(&mut connection, &format!("ACL SETUSER app {command}")).unwrap();
     }
 }
 
