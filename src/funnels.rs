@@ -70,19 +70,35 @@ impl Funnels {
     ///
     /// Errors: that of the first quota that cannot be decided, and its number.
     #[inline(always)]
-    pub fn decide(&self, stored: &Tats, taking: Taking, quantity: i64) -> Result<Decision, (Error, usize)> {
-        let part = match (taking, u64::try_from(quantity)) {
-            (Taking::UpTo, Ok(quantity)) => Some((quantity, self.fewest_remaining(stored).min(quantity))),
-            _ => None,
-        };
-        let (mut verdict, mut quota) = (decide_one(&self.first, 1, stored, taking, quantity, part)?, 1);
+    pub fn decide(&self, stored: Tats, taking: Taking, quantity: i64) -> Result<Decision, (Error, usize)> {
+        match (taking, u64::try_from(quantity)) {
+            (Taking::UpTo, Ok(quantity)) => {
+                let part = self.fewest_remaining(&stored).min(quantity);
+                self.decide_each(stored, taking, |funnel, tat| Ok(funnel.take_part(tat, quantity, part)))
+            }
+            _ => self.decide_each(stored, taking, |funnel, tat| funnel.decide(tat, taking, quantity)),
+        }
+    }
+
+    #[inline(always)]
+    fn decide_each(
+        &self,
+        stored: Tats,
+        taking: Taking,
+        decide: impl Fn(&Funnel, Option<Moment>) -> Result<Verdict, Error>,
+    ) -> Result<Decision, (Error, usize)> {
+        let tat = stored.get(0);
+        let mut verdict = decide(&self.first, tat).map_err(|error| (error, 1))?;
+        let (mut quota, mut most) = (1, strictness(taking, &verdict));
         let mut changing = Changing::new(stored, self.first.now());
-        changing.apply(0, verdict.change);
+        changing.apply(0, tat, verdict.change);
         for (funnel, number) in self.further().zip(2..) {
-            let other = decide_one(funnel, number, stored, taking, quantity, part)?;
-            changing.apply(number - 1, other.change);
-            if strictness(taking, &other) > strictness(taking, &verdict) {
-                (verdict, quota) = (other, number);
+            let tat = stored.get(number - 1);
+            let other = decide(funnel, tat).map_err(|error| (error, number))?;
+            changing.apply(number - 1, tat, other.change);
+            let strictness = strictness(taking, &other);
+            if strictness > most {
+                (verdict, quota, most) = (other, number, strictness);
             }
         }
         let none = taking == Taking::AllOrNone && verdict.limited;
@@ -92,22 +108,6 @@ impl Funnels {
     fn fewest_remaining(&self, stored: &Tats) -> u64 {
         let further = self.further().zip(1..).map(|(funnel, index)| funnel.remaining_now(stored.get(index)));
         further.fold(self.first.remaining_now(stored.get(0)), u64::min)
-    }
-}
-
-#[inline(always)]
-fn decide_one(
-    funnel: &Funnel,
-    number: usize,
-    stored: &Tats,
-    taking: Taking,
-    quantity: i64,
-    part: Option<(u64, u64)>,
-) -> Result<Verdict, (Error, usize)> {
-    let tat = stored.get(number - 1);
-    match part {
-        Some((quantity, part)) => Ok(funnel.take_part(tat, quantity, part)),
-        None => funnel.decide(tat, taking, quantity).map_err(|error| (error, number)),
     }
 }
 
@@ -155,8 +155,8 @@ impl Tats {
 
     /// The TATs after a call by one quota, the first.
     pub fn after(&self, change: Change, now: Moment) -> Change<Self> {
-        let mut changing = Changing::new(self, now);
-        changing.apply(0, change);
+        let mut changing = Changing::new(*self, now);
+        changing.apply(0, self.get(0), change);
         changing.finish()
     }
 }
@@ -171,15 +171,14 @@ struct Changing {
 
 impl Changing {
     #[inline(always)]
-    fn new(stored: &Tats, now: Moment) -> Self {
-        Self { tats: *stored, now, moved: false, full: false }
+    fn new(stored: Tats, now: Moment) -> Self {
+        Self { tats: stored, now, moved: false, full: false }
     }
 
-    /// Changes the TAT at this index; all before it have been changed. A quota that does not change keeps its TAT, or
-    /// is full from now on if it has none.
+    /// Changes the stored TAT at this index; all before it have been changed. A quota that does not change keeps its
+    /// TAT, or is full from now on if it has none.
     #[inline(always)]
-    fn apply(&mut self, index: usize, change: Change) {
-        let stored = self.tats.get(index);
+    fn apply(&mut self, index: usize, stored: Option<Moment>, change: Change) {
         let tat = match change {
             Change::Store(tat) => tat,
             Change::Delete => stored.map_or(self.now, |stored| stored.min(self.now)),

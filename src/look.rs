@@ -36,7 +36,7 @@ fn look_by_several_quotas(context: &Context, arguments: &[Argument], unit: Unit)
     parse_further(&mut quotas, further, unit, now)?;
 
     let tats = state::peek_all(context, request.key)?;
-    let decision = quotas.decide(&tats, Taking::Nothing, request.quantity).map_err(CommandError::of_quota)?;
+    let decision = quotas.decide(tats, Taking::Nothing, request.quantity).map_err(CommandError::of_quota)?;
 
     reply_with_quota(context, Taking::Nothing, &decision.verdict, unit, decision.quota);
     Ok(Outcome::of(decision.verdict.limited))

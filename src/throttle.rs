@@ -60,7 +60,7 @@ fn throttle_by_several_quotas(
 
     let key = state::open(context, request.key)?;
     let tats = state::read_all(&key)?;
-    let decision = quotas.decide(&tats, taking, request.quantity).map_err(CommandError::of_quota)?;
+    let decision = quotas.decide(tats, taking, request.quantity).map_err(CommandError::of_quota)?;
     state::write_all(key, decision.change)?;
     announce(context, request.key, &decision.verdict);
 

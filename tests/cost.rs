@@ -18,7 +18,7 @@ use redis::Value;
 use crate::support::needs::{SCRIPTS_TEST, needs};
 use crate::support::{Server, executable, info, module, run};
 
-const CHECKS: [&str; 11] = [
+const CHECKS: [&str; 15] = [
     "CL.THROTTLE allowed",
     "CL.THROTTLE second call",
     "CL.THROTTLE limited",
@@ -28,6 +28,10 @@ const CHECKS: [&str; 11] = [
     "CL.LOOK limited",
     "CL.CHARGE allowed",
     "CL.TAKE allowed",
+    "CL.THROTTLE 2 quotas allowed",
+    "CL.THROTTLE 2 quotas limited",
+    "CL.THROTTLE 3 quotas allowed",
+    "CL.LOOK 2 quotas limited",
     "CL.MTHROTTLE 2 limits allowed",
     "CL.MTHROTTLE 4 limits allowed",
 ];
@@ -87,6 +91,11 @@ fn a_call_costs_little_more_than_a_set() {
         ("a look", alone("CL.LOOK limited"), set, 0.53),
         ("a charge", of_a_call("CL.CHARGE allowed"), call, 1.0),
         ("a take", of_a_call("CL.TAKE allowed"), call, 1.0),
+        ("a call by two quotas", alone("CL.THROTTLE 2 quotas allowed"), set, 0.98),
+        ("a call by two quotas, if limited", alone("CL.THROTTLE 2 quotas limited"), set, 0.73),
+        ("a call by three quotas", alone("CL.THROTTLE 3 quotas allowed"), set, 1.09),
+        ("a look by two quotas", alone("CL.LOOK 2 quotas limited"), set, 0.70),
+        ("a call by two quotas, with an append-only file", aof("CL.THROTTLE 2 quotas allowed"), set, 1.13),
         ("a call of two limits", two, set, 1.88),
         ("each further limit of such a call", further, set, 0.94),
         ("an allowed call with an append-only file", aof("CL.THROTTLE allowed"), set, 1.02),

@@ -44,6 +44,7 @@ mod panics;
 mod persistence;
 mod protect;
 mod pthrottle;
+mod quotas;
 mod recipes;
 mod refusals;
 mod replication;

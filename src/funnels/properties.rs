@@ -83,7 +83,7 @@ proptest! {
         let (funnels, tats, quantity) = case(&quotas, &ahead, quantity);
         let asked: Vec<_> = quotas.iter().map(|quota| asked(*quota, NOW, taking, quantity)).collect();
         let expected = told_together(&asked, &nanos(&tats)).map_err(|(error, number)| (refused(error), number));
-        let mut decided = funnels.decide(&tats, taking, quantity).map(joint);
+        let mut decided = funnels.decide(tats, taking, quantity).map(joint);
         if let (Ok(decided), Ok(expected)) = (&mut decided, &expected) {
             // The change of one quota alone.
             decided.told.change = expected.told.change;
@@ -103,8 +103,8 @@ proptest! {
         if let Some(tat) = tats.get(0) {
             both.push(tat);
         }
-        let one = one.decide(&tats, taking, quantity);
-        let twice = twice.decide(&both, taking, quantity);
+        let one = one.decide(tats, taking, quantity);
+        let twice = twice.decide(both, taking, quantity);
         prop_assert_eq!(one.map(|one| one.verdict), twice.map(|twice| twice.verdict));
         if let (Ok(one), Ok(twice)) = (one, twice) {
             prop_assert_eq!(twice.quota, 1);
@@ -121,10 +121,10 @@ proptest! {
         let (funnels, tats, tokens) = case(&quotas, &ahead, Err(tokens));
         // A TAT that has passed is not given back to.
         if tats.iter().all(|tat| tat > now())
-            && let Ok(call) = funnels.decide(&tats, Taking::AllOrNone, tokens) {
+            && let Ok(call) = funnels.decide(tats, Taking::AllOrNone, tokens) {
             let after = left(tats, &call);
             let refund = if call.verdict.limited { 0 } else { -tokens };
-            let refunded = funnels.decide(&after, Taking::AllOrNone, refund).unwrap();
+            let refunded = funnels.decide(after, Taking::AllOrNone, refund).unwrap();
             prop_assert_eq!(left(after, &refunded), tats);
         }
     }
@@ -148,7 +148,7 @@ proptest! {
             for (funnel, number) in funnels.iter().zip(1..).skip(1) {
                 together.put(number, *funnel);
             }
-            let call = together.decide(&tats, Taking::AllOrNone, quantity).unwrap();
+            let call = together.decide(tats, Taking::AllOrNone, quantity).unwrap();
             tats = left(tats, &call);
             for (funnel, tat) in funnels.iter().zip(&mut alone) {
                 let verdict = funnel.decide(*tat, Taking::AllOrNone, quantity).unwrap();
@@ -168,14 +168,14 @@ fn tats_beyond_the_quotas_of_a_call_stay_as_they_are() {
     let quotas = [quota(10), quota(20), quota(30)];
     let (three, tats, _) = case(&quotas, &[500, 400, 300], Ok(1));
     let (one, _, _) = case(&quotas[..1], &[], Ok(1));
-    let after = left(tats, &one.decide(&tats, Taking::AllOrNone, 1).unwrap());
+    let after = left(tats, &one.decide(tats, Taking::AllOrNone, 1).unwrap());
     assert!(after.get(0) > tats.get(0));
     assert_eq!([after.get(1), after.get(2), after.get(3)], [tats.get(1), tats.get(2), None]);
     let single = tats.after(one.first.decide(tats.get(0), Taking::AllOrNone, 1).unwrap().change, now());
     assert_eq!(single, Change::Store(after));
 
     let (_, first, _) = case(&quotas[..1], &[500], Ok(1));
-    let more = left(first, &three.decide(&first, Taking::AllOrNone, 1).unwrap());
+    let more = left(first, &three.decide(first, Taking::AllOrNone, 1).unwrap());
     assert_eq!(more.iter().count(), 3);
     let second = asked(quotas[1], NOW, Taking::AllOrNone, 0).span(1);
     assert_eq!(more.get(1).map(|tat| i128::from(tat.nanos())), Some(i128::from(NOW) + second));

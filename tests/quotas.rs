@@ -1,0 +1,187 @@
+//! A limiter may have several quotas: one call takes from each, or from none, and says which of them decides.
+
+use redis::{Connection, Value};
+
+use crate::support::aof::AOF;
+use crate::support::clock::{Clock, START};
+use crate::support::expected::{NOT_A_STATE, TOO_FAST, arity};
+use crate::support::replication::replicate;
+use crate::support::{Server, command, error_of, info, run, snapshot, wait_until};
+
+const SECOND: i64 = 1_000_000_000;
+
+/// The six integers of a call by several quotas.
+fn six(connection: &mut Connection, line: &str) -> [i64; 6] {
+    run(connection, line).unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
+/// The TATs that a key holds.
+fn tats(connection: &mut Connection, key: &str) -> Vec<i64> {
+    let text: String = run(connection, &format!("GET {key}")).unwrap();
+    text.as_bytes().chunks(19).map(|tat| str::from_utf8(tat).unwrap().parse().unwrap()).collect()
+}
+
+/// 3 at once and 1 a second; 5 at once and 5 an hour.
+const PLAN: &str = "2 1 1 1 4 5 3600";
+
+#[test]
+fn the_quota_that_limits_decides_and_nothing_is_taken() {
+    let (clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    let call = format!("CL.THROTTLE user123 {PLAN}");
+    assert_eq!(six(&mut connection, &call), [0, 3, 2, -1, 1, 1]);
+    assert_eq!(six(&mut connection, &call), [0, 3, 1, -1, 2, 1]);
+    assert_eq!(six(&mut connection, &call), [0, 3, 0, -1, 3, 1]);
+    assert_eq!(six(&mut connection, &call), [1, 3, 0, 1, 3, 1]);
+    // Two more come back at the first quota, and the second has two left: the first of equals decides.
+    clock.set(START + 2 * SECOND);
+    assert_eq!(six(&mut connection, &call), [0, 3, 1, -1, 2, 1]);
+    assert_eq!(six(&mut connection, &call), [0, 3, 0, -1, 3, 1]);
+    // Both limit now: the second for longer.
+    assert_eq!(six(&mut connection, &call), [1, 5, 0, 718, 3598, 2]);
+    clock.set(START + 5 * SECOND);
+    let before = snapshot(&mut connection);
+    assert_eq!(six(&mut connection, &call), [1, 5, 0, 715, 3595, 2]);
+    assert_eq!(snapshot(&mut connection), before);
+}
+
+#[test]
+fn the_state_is_the_tat_of_each_quota_and_expires_with_the_last() {
+    let (_clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    for (call, expected) in [
+        (format!("CL.THROTTLE key {PLAN}"), vec![START + SECOND, START + 720 * SECOND]),
+        // One quota: the other stays.
+        ("CL.THROTTLE key 2 1 1 2".into(), vec![START + 3 * SECOND, START + 720 * SECOND]),
+        // One more: it begins full.
+        ("CL.CHARGE key 2 1 1 1 4 5 3600 9 1 60".into(), [4, 1440, 60].map(|wait| START + wait * SECOND).into()),
+        // It gives back to each, and to none more than it has taken.
+        ("CL.THROTTLE key 2 1 1 -2 4 5 3600 9 1 60".into(), [2, 0, 0].map(|wait| START + wait * SECOND).into()),
+    ] {
+        run::<Value>(&mut connection, &call).unwrap();
+        assert_eq!(tats(&mut connection, "key"), expected, "{call}");
+        let last = expected.iter().max().unwrap();
+        let expiry: i64 = run(&mut connection, "PTTL key").unwrap();
+        let milliseconds = (last - START / 1_000_000 * 1_000_000 + 999_999) / 1_000_000;
+        assert!((expiry - milliseconds).abs() <= 1, "{call}: {expiry} of {milliseconds} ms");
+    }
+    assert_eq!(six(&mut connection, "CL.CHARGE key 2 1 1 -2 4 5 3600"), [0, 3, 3, -1, 0, 1]);
+    assert_eq!(run::<i64>(&mut connection, "EXISTS key").unwrap(), 0);
+    assert_eq!(six(&mut connection, "CL.THROTTLE key 2 1 1 -2 4 5 3600"), [0, 3, 3, -1, 0, 1]);
+    assert_eq!(run::<i64>(&mut connection, "EXISTS key").unwrap(), 0);
+}
+
+#[test]
+fn each_way_of_taking_has_its_own_answer() {
+    let (_clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    for (call, expected) in [
+        // It takes what the emptiest has.
+        ("CL.TAKE take 9 1 1 4 2 1 60", [3, 3, 0, 60, 180, 2]),
+        ("CL.TAKE take 9 1 1 4 2 1 60", [0, 3, 0, 60, 180, 2]),
+        ("CL.TAKE none 9 1 1 4 -1 1 60", [0, 0, 0, -1, 0, 2]),
+        ("CL.PTAKE ptake 9 1 1 4 8 1 60", [4, 9, 5, -1, 240, 2]),
+        // It takes in any case: one is in debt, and the other is not.
+        ("CL.CHARGE charge 9 1 1 4 2 1 60", [1, 3, 0, 60, 240, 2]),
+        ("CL.CHARGE charge 9 1 1 7 2 1 60", [1, 3, 0, 480, 660, 2]),
+        ("CL.PCHARGE pcharge 9 1 1 2 2 1 60", [0, 3, 1, -1, 120, 2]),
+        // A look takes nothing.
+        ("CL.LOOK charge 9 1 1 1 2 1 60", [1, 3, 0, 540, 660, 2]),
+        ("CL.LOOK charge 9 1 1 0 2 1 60", [1, 3, 0, 480, 660, 2]),
+        ("CL.PLOOK new 9 1 1 3 2 1 60", [0, 3, 3, -1, 0, 2]),
+        ("CL.LOOK new 9 1 1 3 1 1 60", [1, 2, 2, -1, 0, 2]),
+        // What can never pass counts as the longest wait.
+        ("CL.THROTTLE charge 2 1 1 4 2 1 60", [1, 3, 0, -1, 11, 1]),
+    ] {
+        assert_eq!(six(&mut connection, call), expected, "{call}");
+    }
+}
+
+#[test]
+fn errors_name_the_quota_and_change_nothing() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let eight = "4 1 60 ".repeat(7);
+    assert_eq!(run::<Vec<i64>>(&mut connection, &format!("CL.THROTTLE new 4 1 60 0 {eight}")).unwrap().len(), 6);
+    for (line, error) in [
+        ("key 4 1 60 1 4", arity("cl.throttle")),
+        ("key 4 1 60 1 4 1", arity("cl.throttle")),
+        ("key 4 1 60 1 4 1 60 4", arity("cl.throttle")),
+        ("key x 1 60 1 4 1 60", "ERR max_burst is not an integer or out of range".into()),
+        ("key 4 1 60 1 4 0 60", "ERR count must be 1 or more (quota 2)".into()),
+        ("key 4 1 60 x 4 0 60", "ERR quantity is not an integer or out of range".into()),
+        ("key 4 1 60 1 4 1 60 -2 1 60", "ERR max_burst must be -1 or more (quota 3)".into()),
+        ("key 4 1 60 1 4 1000000001 1", format!("{TOO_FAST} (quota 2)")),
+        (&format!("key 4 1 60 1 {eight}4 1 60"), "ERR a limiter has at most 8 quotas".into()),
+    ] {
+        assert_eq!(error_of(&mut connection, &format!("CL.THROTTLE {line}")), error, "{line}");
+    }
+    let debt = "CL.CHARGE key 4 1 60 100 4 1 100000000";
+    let error = "ERR quantity: the tokens would be back only after the year 2262 (quota 2)";
+    assert_eq!(error_of(&mut connection, debt), error);
+    assert_eq!(run::<i64>(&mut connection, "DBSIZE").unwrap(), 0);
+    for (length, is_state) in [(19, true), (38, true), (152, true), (0, false), (37, false), (39, false), (171, false)]
+    {
+        let text = "1".repeat(length);
+        redis::cmd("SET").arg("key").arg(&text).exec(&mut connection).unwrap();
+        for call in ["CL.LOOK key 4 1 60", "CL.LOOK key 4 1 60 1 4 1 60", "CL.THROTTLE key 4 1 60 0 4 1 60"] {
+            match run::<Value>(&mut connection, call) {
+                Ok(_) => assert!(is_state, "{length}: {call}"),
+                Err(_) => assert!(!is_state && error_of(&mut connection, call) == NOT_A_STATE, "{length}: {call}"),
+            }
+        }
+    }
+    // The last of three does not fit in 63 bits.
+    run::<()>(&mut connection, &format!("SET key {0}{0}9999999999999999999", START)).unwrap();
+    assert_eq!(error_of(&mut connection, "CL.THROTTLE key 4 1 60"), NOT_A_STATE);
+}
+
+/// A call is replicated as one SET.
+#[test]
+fn a_replica_and_the_file_hold_the_primarys_bytes() {
+    let mut server = Server::start_with(&AOF);
+    let replica = Server::start_bare(&[]);
+    replicate(&replica, &server);
+    let mut connection = server.connect();
+    for line in [
+        "CL.THROTTLE one 9 1 60 1 99 1 3600",
+        "CL.THROTTLE one 9 1 60",
+        "CL.TAKE two 9 1 60 3 1 1 3600 9 9 9",
+        "CL.CHARGE two 9 1 60 30",
+        "CL.THROTTLE three 9 1 60 2 99 1 3600",
+        "CL.THROTTLE three 9 1 60 -9 99 1 3600",
+        "CL.MTHROTTLE one 9 1 60 1 two 99 1 60 1",
+    ] {
+        run::<Value>(&mut connection, line).unwrap();
+    }
+    let state = snapshot(&mut connection);
+    assert_eq!(state.len(), 2);
+    wait_until("the replica has it", || snapshot(&mut replica.connect()) == state);
+    let stats: String = run(&mut replica.connect(), "INFO commandstats").unwrap();
+    assert!(stats.contains("cmdstat_set:calls=7") && !stats.contains("cl."), "{stats}");
+    server.restart();
+    assert_eq!(snapshot(&mut server.connect()), state);
+    assert_eq!(info(&mut server.connect(), "role"), "master");
+}
+
+#[test]
+fn a_key_is_restored_and_migrated_whole() {
+    let [server, other] = [(); 2].map(|()| Server::start());
+    let mut connection = server.connect();
+    six(&mut connection, "CL.THROTTLE key 9 1 60 3 99 1 3600");
+    let held = tats(&mut connection, "key");
+    let dump: Vec<u8> = run(&mut connection, "DUMP key").unwrap();
+    let left: i64 = run(&mut connection, "PTTL key").unwrap();
+    redis::cmd("RESTORE").arg("copy").arg(left).arg(dump).exec(&mut connection).unwrap();
+    assert_eq!(tats(&mut connection, "copy"), held);
+    run::<()>(&mut connection, &format!("MIGRATE 127.0.0.1 {} key 0 5000", other.port)).unwrap();
+    assert_eq!(tats(&mut other.connect(), "key"), held);
+    let transaction: Vec<Value> = redis::pipe()
+        .atomic()
+        .add_command(command("CL.LOOK copy 9 1 60 1 99 1 3600"))
+        .add_command(command("CL.LOOK copy 9 1 60"))
+        .query(&mut connection)
+        .unwrap();
+    let lengths = transaction.iter().map(|reply| reply.as_sequence().unwrap().len());
+    assert_eq!(lengths.collect::<Vec<_>>(), [6, 5]);
+}
