@@ -10,7 +10,7 @@ use super::visit::{Place, Text, Visit, packed};
 use crate::support::aof::{self, AOF};
 use crate::support::clock::{Clock, START};
 use crate::support::expected::{
-    Answer, Command, Found, MILLISECOND, NOT_A_STATE, WRONG_TYPE, answer, arity, error_text, expiry,
+    Answer, Command, Found, MILLISECOND, NOT_A_STATE, WRONG_TYPE, answer, arity, error_text, expiry, state,
 };
 use crate::support::hostile::{self, Bytes, KEYS, typed, words};
 use crate::support::model::Change;
@@ -200,17 +200,17 @@ impl Expected {
         self.count(&format!("{name}_{outcome}"));
         for (key, change) in changes {
             let key = key.clone();
-            match *change {
+            match change {
                 Change::Nothing => continue,
                 Change::Delete => {
                     self.database.remove(&key);
                     self.effects.push(vec!["DEL".into(), key]);
                 }
-                Change::Store(tat) => {
-                    let (text, expires_at) = (format!("{tat:019}"), expiry(tat));
-                    let set = words(&["SET", "key", &text, "PXAT", &expires_at.to_string()]);
-                    self.effects.push([&set[..1], std::slice::from_ref(&key), &set[2..]].concat());
-                    let held = Held { value: Content::Text(Text(text.into())), expires_at: expires_at as i64 };
+                Change::Store(tats) => {
+                    let expires_at = tats.iter().copied().map(expiry).max().unwrap_or_default();
+                    let [set, px, milliseconds] = ["SET", "PXAT", &expires_at.to_string()].map(Bytes::from);
+                    self.effects.push(vec![set, key.clone(), state(tats), px, milliseconds]);
+                    let held = Held { value: Content::Text(Text(state(tats))), expires_at: expires_at as i64 };
                     self.database.insert(key, held);
                 }
             }
@@ -274,9 +274,12 @@ fn in_lua(reply: &Value) -> Value {
 
 /// What a call that is made now finds in this key.
 pub fn found(database: &Database, now: i64, key: &[u8]) -> Found {
-    let Some(held) = database.get(key).filter(|held| held.is_there(now)) else { return Ok(None) };
+    let Some(held) = database.get(key).filter(|held| held.is_there(now)) else { return Ok(Vec::new()) };
     let Content::Text(Text(text)) = &held.value else { return Err(WRONG_TYPE) };
-    let digits = text.len() == 19 && text.iter().all(u8::is_ascii_digit);
-    let tat = std::str::from_utf8(text).ok().filter(|_| digits).and_then(|text| text.parse::<i64>().ok());
-    tat.map(|tat| Some(tat.into())).ok_or(NOT_A_STATE)
+    let tats = text.chunks(19).map(|tat| {
+        let tat = std::str::from_utf8(tat).ok().filter(|tat| tat.len() == 19 && !tat.starts_with(['+', '-']));
+        tat.and_then(|tat| tat.parse::<i64>().ok()).map(i128::from)
+    });
+    let tats: Option<Vec<i128>> = tats.collect();
+    tats.filter(|tats| (1..=8).contains(&tats.len())).ok_or(NOT_A_STATE)
 }

@@ -8,8 +8,8 @@ use super::attacked::{Attacked, Database, found};
 use super::visit::{Place, Visit, keys, shrink};
 use crate::support::clock::START;
 use crate::support::expected::{
-    Answer, Command, DEBT_TOO_LONG, MILLISECOND, NAMES, NOT_A_STATE, SECOND, TOO_FAST, TOO_LARGE, WRONG_TYPE, answer,
-    arity, below_least, in_group, not_an_integer, same_key,
+    Answer, Command, DEBT_TOO_LONG, MILLISECOND, NAMES, NOT_A_STATE, SECOND, TOO_FAST, TOO_LARGE, TOO_MANY_QUOTAS,
+    WRONG_TYPE, answer, arity, below_least, in_group, in_quota, not_an_integer, same_key,
 };
 use crate::support::hostile::{self, Bytes, Hostile};
 use crate::support::model::Change;
@@ -25,6 +25,9 @@ const IN_DEBT: &str = "in debt";
 const PART: &str = "took what there was";
 /// Not an outcome of its own: the visit's first call would have gone another way a nanosecond before or after.
 const ON_AN_EDGE: &str = "(on an edge)";
+
+/// Not an outcome of its own: another quota than the first decided.
+const BY_ANOTHER_QUOTA: &str = "(by another quota)";
 
 const HOUR: i64 = 3_600 * SECOND as i64;
 
@@ -46,7 +49,9 @@ fn hostile_calls_get_the_right_answer_and_change_nothing_else() {
             Ok(answered) => {
                 made += answered.len() as u64;
                 let edge = is_on_an_edge.then(|| ON_AN_EDGE.to_string());
-                for outcome in answered.iter().map(outcome).chain(edge) {
+                let another = answered.iter().flatten().filter(|answer| answer.quota > 1);
+                let another = another.map(|_| BY_ANOTHER_QUOTA.to_string());
+                for outcome in answered.iter().map(outcome).chain(edge).chain(another) {
                     *outcomes.entry(outcome).or_default() += 1;
                 }
             }
@@ -56,15 +61,15 @@ fn hostile_calls_get_the_right_answer_and_change_nothing_else() {
     println!("seed {seed}, {made} calls: {outcomes:#?}");
 
     // A run that seldom gets somewhere shows little about it.
-    let mut seldom = vec![in_group(2, NOT_A_STATE.into())];
+    let mut seldom = vec![in_group(2, NOT_A_STATE.into()), in_quota(2, TOO_FAST.into()), TOO_MANY_QUOTAS.into()];
     seldom.extend([WRONG_TYPE, NOT_A_STATE].map(|error| in_group(1, error.into())));
     seldom.extend([2, 3].map(|group| in_group(group, same_key(1))));
     seldom.extend(["cl.throttle", "cl.charge", "cl.take", "cl.mthrottle"].map(arity));
     seldom.extend(NAMES.iter().flat_map(|name| [not_an_integer(name), below_least(name)]));
     seldom.extend([EMPTIED, IN_DEBT, PART, TOO_FAST, DEBT_TOO_LONG].map(String::from));
-    let often = [ON_AN_EDGE, ALLOWED, LOOKED, LIMITED, NEVER, WRONG_TYPE, NOT_A_STATE, TOO_LARGE].map(String::from);
-    for (outcomes_of, least) in [(seldom, made / 4000), (often.into(), made / 100)] {
-        for outcome in outcomes_of {
+    let often = [ON_AN_EDGE, BY_ANOTHER_QUOTA, ALLOWED, LOOKED, LIMITED, NEVER, WRONG_TYPE, NOT_A_STATE, TOO_LARGE];
+    for (expected, least) in [(seldom, made / 4000), (often.map(String::from).into(), made / 100)] {
+        for outcome in expected {
             let times = outcomes.get(&outcome).copied().unwrap_or(0);
             assert!(times > least, "{outcome}: only {times} times");
         }
@@ -138,7 +143,7 @@ impl Hostile {
     fn edges(&mut self, call: &hostile::Command, database: &Database) -> Vec<i128> {
         let (mut edges, last) = (Vec::new(), self.random.one_in(16));
         for key in keys(call) {
-            edges.extend(found(database, 0, key).ok().flatten());
+            edges.extend(found(database, 0, key).unwrap_or_default());
             let expires_at = database.get(key).map_or(-1, |held| i128::from(held.expires_at));
             if expires_at >= 0 {
                 edges.extend([expires_at * MILLISECOND, (expires_at + 1) * MILLISECOND]);
@@ -160,7 +165,7 @@ impl Hostile {
             let Ok(Answer { told, .. }) = answer(&call, 0, |key| found(database, 0, key)) else { continue };
             for (told, key) in told.iter().zip(keys(&call)) {
                 match found(database, 0, key) {
-                    Ok(Some(_)) => edges.push(told.retry_after.unwrap_or(told.reset_after)),
+                    Ok(tats) if !tats.is_empty() => edges.push(told.retry_after.unwrap_or(told.reset_after)),
                     _ => edges.extend(last.then_some(i128::from(i64::MAX) - told.reset_after)),
                 }
             }
@@ -176,7 +181,7 @@ fn outcome(answer: &Result<Answer, String>) -> String {
     };
     let limited = told.iter().find(|told| told.limited);
     let waits = told.iter().any(|told| told.retry_after.is_some());
-    let changed = |of: fn(&Change) -> bool| changes.iter().any(|(_, change)| of(change));
+    let changed = |of: fn(&Change<Vec<i128>>) -> bool| changes.iter().any(|(_, change)| of(change));
     let stores = changed(|change| matches!(change, Change::Store(_)));
     match limited {
         Some(_) if stores => IN_DEBT,

@@ -5,7 +5,7 @@ use redis::Value;
 use super::attacked::check;
 use super::visit::{Place, Text, keys, packed};
 use crate::support::clock::START;
-use crate::support::expected::{MILLISECOND, answer};
+use crate::support::expected::{MILLISECOND, answer, state};
 use crate::support::hostile::{Bytes, Hostile, typed, words};
 use crate::support::model::Change;
 use crate::support::random::Random;
@@ -32,13 +32,14 @@ fn on_the_machines_clock_a_call_has_one_moment_between_its_sending_and_its_reply
         let texts: Vec<Option<Bytes>> = redis::from_redis_value_ref(&replies[1]).unwrap();
 
         // The first TAT that is stored tells the moment, for limiters that were full.
-        let at = |now| answer(&call, now, |_| Ok(None));
-        let tat = |text: &Option<Bytes>| String::from_utf8(text.clone()?).unwrap().parse::<i128>().ok();
-        let store = |change: &Change| if let Change::Store(tat) = change { Some(*tat) } else { None };
+        let at = |now| answer(&call, now, |_| Ok(Vec::new()));
+        let tat = |text: &Option<Bytes>| str::from_utf8(&text.as_ref()?[..19]).unwrap().parse::<i128>().ok();
+        let stores =
+            |change: &Change<Vec<i128>>| if let Change::Store(tats) = change { Some(tats.clone()) } else { None };
         let mut moment = before;
         if let Some(found) = texts[1..].iter().find_map(tat) {
-            let tat = at(before).unwrap().changes.iter().find_map(|(_, change)| store(change));
-            moment += found - tat.unwrap_or_else(|| panic!("{} wrote a key", typed(&call)));
+            let tats = at(before).unwrap().changes.iter().find_map(|(_, change)| stores(change));
+            moment += found - tats.unwrap_or_else(|| panic!("{} wrote a key", typed(&call)))[0];
             assert!(span.contains(&moment), "{}: decided at {moment}, not in {span:?}", typed(&call));
             stored += 1;
         }
@@ -47,8 +48,8 @@ fn on_the_machines_clock_a_call_has_one_moment_between_its_sending_and_its_reply
             panic!("{} at {moment}: {:?}, and not {expected}", typed(&call), replies[0]);
         });
         for (index, (_, change)) in answer.iter().flat_map(|answer| &answer.changes).enumerate() {
-            let expected = store(change).map(|tat| format!("{tat:019}").into_bytes());
-            assert_eq!(texts[index + 1].clone().map(Text), expected.map(Text), "{} at {moment}", typed(&call));
+            let expected = stores(change).map(|tats| Text(state(&tats)));
+            assert_eq!(texts[index + 1].clone().map(Text), expected, "{} at {moment}", typed(&call));
         }
     }
     assert!(stored > 100, "only {stored} calls stored anything");

@@ -1,8 +1,10 @@
 //! What the module has to say: the second statement of the rule, in the words of replies and errors.
 
+use std::iter;
+
 use redis::{ServerError, Value};
 
-use super::model::{Asked, Change, Refused, Told, Way};
+use super::model::{Asked, Change, Refused, Told, Way, told_together};
 
 pub const SECOND: i128 = 1_000_000_000;
 pub const MILLISECOND: i128 = 1_000_000;
@@ -10,6 +12,11 @@ pub const MILLISECOND: i128 = 1_000_000;
 /// The millisecond in which a key with this TAT expires: rounded up, so that it is not gone too early.
 pub fn expiry(tat: i128) -> i128 {
     (tat + MILLISECOND - 1) / MILLISECOND
+}
+
+/// The text in which a key holds the TATs of its quotas.
+pub fn state(tats: &[i128]) -> Vec<u8> {
+    tats.iter().flat_map(|tat| format!("{tat:019}").into_bytes()).collect()
 }
 
 /// A limit's integers.
@@ -22,12 +29,18 @@ pub const TOO_LARGE: &str = "ERR max_burst, count and period: the tokens would b
 
 pub const DEBT_TOO_LONG: &str = "ERR quantity: the tokens would be back only after the year 2262";
 
+pub const TOO_MANY_QUOTAS: &str = "ERR a limiter has at most 8 quotas";
+
 pub fn arity(name: &str) -> String {
     format!("ERR wrong number of arguments for '{name}' command")
 }
 
 pub fn in_group(number: usize, error: String) -> String {
     format!("{error} (group {number})")
+}
+
+pub fn in_quota(number: usize, error: String) -> String {
+    format!("{error} (quota {number})")
 }
 
 pub fn same_key(first: usize) -> String {
@@ -52,64 +65,66 @@ pub fn least(name: &str, way: Way) -> Option<i128> {
     }
 }
 
-/// What a call finds in its key: a TAT, nothing, or something else.
-pub type Found = Result<Option<i128>, &'static str>;
+/// What a call finds in its key: the TATs of its quotas, none of a full limiter; or something else.
+pub type Found = Result<Vec<i128>, &'static str>;
 
-/// What a call has to get that is made now and finds this.
-pub fn expected(call: &[Vec<u8>], now: i128, found: Found) -> Result<Told, String> {
-    let command = Command::of(call);
-    if !command.several {
-        return match (call.len(), command.way) {
-            (6, _) | (5, Way::Throttle | Way::Look) => {
-                asked(&call[2..], now, command.way, command.unit)?.told(found?).map_err(text)
-            }
-            _ => Err(arity(&command.name)),
-        };
-    }
-    let told = expected_of_groups(call, now, |_| found)?;
-    told.first().copied().ok_or("no group".into())
+/// What a call has to get, and what becomes of each of its keys.
+pub struct Answer {
+    /// Of each limiter, by the second statement of the rule.
+    pub told: Vec<Told>,
+    /// The number of the quota that decided for the first of them: 1, 2, …
+    pub quota: usize,
+    pub reply: Value,
+    pub changes: Vec<(Vec<u8>, Change<Vec<i128>>)>,
 }
 
-/// What each group of a `CL.MTHROTTLE` has to get that is made now and finds this in its keys.
-pub fn expected_of_groups(call: &[Vec<u8>], now: i128, found: impl Fn(&[u8]) -> Found) -> Result<Vec<Told>, String> {
+/// The answer to a call that is made now and finds this in its keys, or its error.
+pub fn answer(call: &[Vec<u8>], now: i128, found: impl Fn(&[u8]) -> Found) -> Result<Answer, String> {
     let command = Command::of(call);
-    if call.len() < 6 {
-        return Err(arity(&command.name));
-    }
-    let groups = call[1..].chunks(5);
-    let asked = groups.clone().zip(1..).map(|(group, number)| {
-        let missing = ["key", "max_burst", "count", "period", "quantity"].get(group.len());
-        let asked = match missing {
-            Some(missing) => Err(format!("ERR {missing} is missing")),
-            None => asked(&group[1..], now, command.way, command.unit),
-        };
-        asked.map_err(|error| in_group(number, error))
-    });
-    let asked = asked.collect::<Result<Vec<Asked>, String>>()?;
-    let keys: Vec<&Vec<u8>> = groups.map(|group| &group[0]).collect();
-    for (second, key) in keys.iter().enumerate() {
-        if let Some(first) = keys[..second].iter().position(|other| other == key) {
-            return Err(in_group(second + 1, same_key(first + 1)));
+    let limiters = command.limiters(call, now)?;
+    let of = |number: usize, error: String| if command.several { in_group(number, error) } else { error };
+    let states = limiters.iter().zip(1..);
+    let states = states.map(|(limiter, number)| found(&limiter.key).map_err(|error| of(number, error.into())));
+    let states = states.collect::<Result<Vec<_>, String>>()?;
+    let decide = |quotas: &[Asked], tats| {
+        let refused = |(refused, number)| if number == 1 { text(refused) } else { in_quota(number, text(refused)) };
+        told_together(quotas, tats).map_err(refused)
+    };
+    let joints = limiters.iter().zip(&states).zip(1..);
+    let joints =
+        joints.map(|((limiter, tats), number)| decide(&limiter.quotas, tats).map_err(|error| of(number, error)));
+    let mut joints = joints.collect::<Result<Vec<_>, String>>()?;
+    let limited = joints.iter().any(|joint| joint.told.limited);
+    if command.several && limited {
+        // None takes anything or gives anything back, and those that would have allowed show what they hold.
+        for ((joint, limiter), tats) in joints.iter_mut().zip(&limiters).zip(&states) {
+            joint.change = Change::Nothing;
+            if !joint.told.limited {
+                let look = Asked { quantity: 0, ..limiter.quotas[0] };
+                joint.told = Told { limited: false, retry_after: None, ..decide(&[look], tats)?.told };
+            }
         }
     }
-    let found = keys.iter().zip(1..).map(|(key, number)| found(key).map_err(|error| in_group(number, error.into())));
-    let found = found.collect::<Result<Vec<_>, String>>()?;
-    let told = |asked: &[Asked]| -> Result<Vec<Told>, Refused> {
-        let each = asked.iter().zip(&found);
-        each.map(|(asked, found)| asked.told(*found)).collect()
-    };
-    let alone = told(&asked).map_err(text)?;
-    if !alone.iter().any(|told| told.limited) {
-        return Ok(alone);
-    }
-    // If one is limited, none takes anything or gives anything back, and the others are not shown as if they refused.
-    let looks = asked.iter().map(|asked| Asked { quantity: 0, ..*asked });
-    let looks = told(&looks.collect::<Vec<_>>()).map_err(text)?;
-    let shown = alone.iter().zip(looks).map(|(alone, look)| match alone.limited {
-        true => *alone,
-        false => Told { limited: false, retry_after: None, ..look },
+
+    let array = |integers: &[i128]| Value::Array(integers.iter().map(|&integer| Value::Int(integer as i64)).collect());
+    let replies = joints.iter().zip(&limiters).map(|(joint, limiter)| {
+        let number = (limiter.quotas.len() > 1).then_some(joint.quota as i128);
+        array(&in_units(joint.told, &command).into_iter().chain(number).collect::<Vec<_>>())
     });
-    Ok(shown.collect())
+    let mut replies: Vec<Value> = replies.collect();
+    let reply = match command.several {
+        true => Value::Array([vec![Value::Int(limited.into())], replies].concat()),
+        false => replies.remove(0),
+    };
+    let changes = limiters.iter().zip(&joints).map(|(limiter, joint)| (limiter.key.clone(), joint.change.clone()));
+    let told = joints.iter().map(|joint| joint.told).collect();
+    Ok(Answer { told, quota: joints[0].quota, reply, changes: changes.collect() })
+}
+
+/// A call's part that is about one limiter.
+struct Limiter {
+    key: Vec<u8>,
+    quotas: Vec<Asked>,
 }
 
 /// What a call's first word says.
@@ -140,10 +155,50 @@ impl Command {
         };
         Self { name, way, unit, several }
     }
+
+    /// Reads the limiters that a call is about.
+    fn limiters(&self, call: &[Vec<u8>], now: i128) -> Result<Vec<Limiter>, String> {
+        let arity = || arity(&self.name);
+        if !self.several {
+            let optional = matches!(self.way, Way::Throttle | Way::Look);
+            let quotas = match call.len() {
+                5 if optional => vec![asked(&call[2..], now, self)?],
+                length if length < 6 || length % 3 != 0 => return Err(arity()),
+                length if length > 27 => return Err(TOO_MANY_QUOTAS.into()),
+                _ => {
+                    let further = call[6..].chunks(3).zip(2..).map(|(quota, number)| {
+                        let asked = asked(&[quota, &call[5..6]].concat(), now, self);
+                        asked.map_err(|error| in_quota(number, error))
+                    });
+                    iter::once(asked(&call[2..6], now, self)).chain(further).collect::<Result<_, _>>()?
+                }
+            };
+            return Ok(vec![Limiter { key: call[1].clone(), quotas }]);
+        }
+        if call.len() < 6 {
+            return Err(arity());
+        }
+        let groups = call[1..].chunks(5).zip(1..).map(|(group, number)| {
+            let missing = ["key", "max_burst", "count", "period", "quantity"].get(group.len());
+            let asked = match missing {
+                Some(missing) => Err(format!("ERR {missing} is missing")),
+                None => asked(&group[1..], now, self),
+            };
+            let quotas = vec![asked.map_err(|error| in_group(number, error))?];
+            Ok(Limiter { key: group[0].clone(), quotas })
+        });
+        let groups = groups.collect::<Result<Vec<_>, String>>()?;
+        for (second, limiter) in groups.iter().enumerate() {
+            if let Some(first) = groups[..second].iter().position(|other| other.key == limiter.key) {
+                return Err(in_group(second + 1, same_key(first + 1)));
+            }
+        }
+        Ok(groups)
+    }
 }
 
 /// The three or four integers of a limit, if they make one.
-fn asked(arguments: &[Vec<u8>], now: i128, way: Way, unit: i128) -> Result<Asked, String> {
+fn asked(arguments: &[Vec<u8>], now: i128, &Command { way, unit, .. }: &Command) -> Result<Asked, String> {
     let mut integers = [1; 4];
     for ((integer, argument), name) in integers.iter_mut().zip(arguments).zip(NAMES) {
         // The server takes an integer only in the form that it would itself write.
@@ -214,34 +269,4 @@ pub fn in_units(told: Told, command: &Command) -> [i128; 5] {
     let units = |span: i128| (span + command.unit - 1) / command.unit;
     let first = if command.way == Way::Take { told.taken } else { told.limited.into() };
     [first, told.limit, told.remaining, told.retry_after.map_or(-1, units), units(told.reset_after)]
-}
-
-/// What a call has to get, and what becomes of each of its keys.
-pub struct Answer {
-    /// By the second statement of the rule, of each limiter.
-    pub told: Vec<Told>,
-    pub reply: Value,
-    pub changes: Vec<(Vec<u8>, Change)>,
-}
-
-/// The answer to a call that is made now and finds this in its keys, or its error.
-pub fn answer(call: &[Vec<u8>], now: i128, found: impl Fn(&[u8]) -> Found) -> Result<Answer, String> {
-    let command = Command::of(call);
-    let told = match command.several {
-        true => expected_of_groups(call, now, found)?,
-        false => vec![expected(call, now, call.get(1).map_or(Ok(None), |key| found(key)))?],
-    };
-    let integer = |integer| Value::Int(i64::try_from(integer).unwrap());
-    let five = |told: &Told| Value::Array(in_units(*told, &command).map(integer).into());
-    let mut reply: Vec<Value> = told.iter().map(five).collect();
-    let reply = match command.several {
-        true => {
-            reply.insert(0, integer(told.iter().any(|told| told.limited).into()));
-            Value::Array(reply)
-        }
-        false => reply.remove(0),
-    };
-    let keys = call[1..].iter().step_by(if command.several { 5 } else { call.len() });
-    let changes = keys.cloned().zip(told.iter().map(|told| told.change)).collect();
-    Ok(Answer { told, reply, changes })
 }

@@ -73,6 +73,11 @@ impl Hostile {
             }
         } else if self.random.one_in(if matches!(way, Way::Throttle | Way::Look) { 3 } else { 12 }) {
             call.pop();
+        } else {
+            for _ in 0..self.random.pick(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 7, 8]) {
+                let quota = self.group(key, way, usual);
+                call.extend_from_slice(&quota[1..4]);
+            }
         }
         if self.random.one_in(16) {
             call.resize(1 + self.random.below(10), b"1".to_vec());
@@ -86,6 +91,10 @@ impl Hostile {
         for name in NAMES {
             let integer = match usual {
                 true => {
+                    if self.random.one_in(12) {
+                        group.push(10_u64.pow(self.random.below(12) as u32).to_string().into());
+                        continue;
+                    }
                     let most = self.random.pick(if name == "quantity" { &[2, 4, 30] } else { &[3, 30, 3000] });
                     let integer = least(name, way).unwrap_or(0) as i64 + self.random.of_any_length() % most;
                     if least(name, way).is_none() && self.random.one_in(4) { -integer } else { integer }
@@ -145,7 +154,7 @@ impl Hostile {
         }
     }
 
-    /// What a string may hold: a TAT near or far, before or after now, other integers, other bytes.
+    /// What a string may hold: TATs near or far, before or after now, other integers, other bytes.
     fn value(&mut self) -> Bytes {
         let far = self.random.of_any_length();
         let tat = match self.random.below(8) {
@@ -154,10 +163,20 @@ impl Hostile {
             5 => self.integer(),
             _ => return self.junk(),
         };
-        match self.random.below(6) {
+        match self.random.below(7) {
             0 => format!("{tat:019}").into(),
-            2 => (0..1 + self.random.below(30)).map(|_| b'0' + self.random.below(10) as u8).collect(),
             1 => format!("0{tat}").into(),
+            2 => (0..1 + self.random.below(200)).map(|_| b'0' + self.random.below(10) as u8).collect(),
+            3..5 => {
+                // Of 2 to 9 quotas, some torn.
+                let more = 1 + self.random.below(8);
+                let mut text = format!("{tat:019}").into_bytes();
+                text.extend((0..more).flat_map(|_| {
+                    format!("{:019}", self.now.saturating_add(self.random.of_any_length())).into_bytes()
+                }));
+                text.truncate(if self.random.one_in(4) { self.random.below(text.len()) } else { text.len() });
+                text
+            }
             _ => tat.to_string().into(),
         }
     }

@@ -144,7 +144,6 @@ impl Asked {
 
 /// What a caller of several quotas has to be told, and the state that has to be left behind, if it changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(dead_code, reason = "the hostile calls are next")]
 pub struct Joint {
     /// Of the quota that decides. Its `change` is of no meaning.
     pub told: Told,
@@ -155,7 +154,6 @@ pub struct Joint {
 
 /// What a caller of these quotas is told who finds these TATs: one question, asked of each quota. An error comes with
 /// the number of its quota.
-#[allow(dead_code, reason = "the hostile calls are next")]
 pub fn told_together(asked: &[Asked], tats: &[i128]) -> Result<Joint, (Refused, usize)> {
     let Asked { way, now, quantity, .. } = asked[0];
     let stored = |index: usize| tats.get(index).copied();
