@@ -1,11 +1,13 @@
 //! What the server and its operator can see: documentation, counts, keyspace notifications.
 
 use std::collections::HashMap;
+use std::process::Command;
 use std::time::Duration;
 
 use redis::Value;
 
 use crate::support::needs::needs;
+use crate::support::programs::output;
 use crate::support::{COMMANDS, Server, run};
 
 /// A reply of names and values, on either protocol.
@@ -36,6 +38,21 @@ fn command_docs_explain_the_command_and_every_argument() {
         assert_eq!(text(&docs["module"]), "redis-cell");
 
         assert_eq!(syntax(&docs, unit), command.syntax, "{name}");
+    }
+}
+
+/// redis-cli writes what may be left out or repeated in its own way.
+#[test]
+fn redis_cli_explains_every_argument_when_it_is_asked_for_help() {
+    needs!("COMMAND DOCS, Redis 7");
+    needs!("redis-tools");
+    let server = Server::start();
+    for command in &COMMANDS {
+        let mut help = Command::new("redis-cli");
+        let help = output(help.args(["-p", &server.port.to_string(), "help", command.name]));
+        let quota = "max_burst count period";
+        let hint = command.syntax.replace(&format!("[{quota} ...]"), &format!("[{quota} [{quota} ...]]"));
+        assert!(help.contains(&hint), "{hint}: {help}");
     }
 }
 
@@ -87,15 +104,19 @@ fn info_counts_calls_by_command_and_outcome() {
         "CL.LOOK taken 4 1 60 0",
         "CL.LOOK taken 4 1 60 -1",
         "CL.PLOOK taken 4 1 60000",
+        // One call, whatever the number of its quotas.
+        "CL.PTHROTTLE several 4 1 60000 1 9 1 60000",
+        "CL.PTAKE several 4 1 60000 9 1 1 60000",
     ] {
         let _ = run::<Value>(&mut connection, call);
     }
     let info: String = run(&mut connection, "INFO redis-cell").unwrap();
     let counted = |name| match name {
         "throttle" => [2, 1, 1],
-        "pthrottle" => [1, 0, 0],
+        "pthrottle" => [2, 0, 0],
         "charge" => [1, 1, 1],
         "take" => [2, 1, 0],
+        "ptake" => [1, 0, 0],
         "look" => [1, 1, 1],
         "plook" => [0, 1, 0],
         "mthrottle" => [1, 1, 0],
@@ -140,6 +161,10 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
         "CL.TAKE five 4 1 60 9",
         "CL.PTAKE five 4 1 60000 9",
         "CL.TAKE six 4 1 60 0",
+        // Once for all quotas, and one that limits is enough.
+        "CL.THROTTLE seven 4 1 60 1 0 1 60",
+        "CL.THROTTLE seven 4 1 60 1 0 1 60",
+        "CL.CHARGE eight 4 1 60 2 0 1 60",
     ] {
         let _ = run::<Value>(&mut connection, call);
     }
@@ -165,6 +190,10 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
         ("cl.limited", "four"),
         ("cl.throttle", "five"),
         ("cl.limited", "five"),
+        ("cl.throttle", "seven"),
+        ("cl.limited", "seven"),
+        ("cl.throttle", "eight"),
+        ("cl.limited", "eight"),
         ("last", "last"),
     ] {
         let (event, key) = next();

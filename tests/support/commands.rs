@@ -29,8 +29,11 @@ pub const COMMANDS: [Command; 10] = [
     command("cl.mthrottle", "1.0.0", Writes, SEVERAL),
     command("cl.mpthrottle", "1.1.0", Writes, SEVERAL),
 ];
+/// The quantity may be left out.
 const OPTIONAL: &str = "key max_burst count period [quantity [max_burst count period ...]]";
+/// The quantity has to be given.
 const REQUIRED: &str = "key max_burst count period quantity [max_burst count period ...]";
+/// Several limiters.
 const SEVERAL: &str = "key max_burst count period quantity [key max_burst count period quantity ...]";
 
 const fn command(name: &'static str, since: &'static str, access: Access, syntax: &'static str) -> Command {
@@ -59,9 +62,22 @@ impl Command {
         COMMANDS.iter().find(|command| command.name == in_seconds && command.name != self.name)
     }
 
-    /// A call on this key that leaves out what may be left out. On a new key it is allowed.
+    /// A call on this key that leaves out all that may be left out. On a new key it is allowed.
     pub fn call(&self, key: &str) -> String {
-        let arguments = self.required().map(|argument| match argument {
+        self.call_with(key, self.required())
+    }
+
+    /// The shortest call on this key, and, of a command that takes several quotas, a call with two.
+    pub fn calls(&self, key: &str) -> Vec<String> {
+        let words = self.syntax.split(['[', ']', ' ']).filter(|word| !["", "..."].contains(word));
+        let with_all = (!self.takes_several_keys()).then(|| self.call_with(key, words));
+        let mut calls = vec![self.call(key)];
+        calls.extend(with_all.filter(|call| *call != calls[0]));
+        calls
+    }
+
+    fn call_with(&self, key: &str, arguments: impl Iterator<Item = &'static str>) -> String {
+        let arguments = arguments.map(|argument| match argument {
             "key" => key,
             "max_burst" => "4",
             "period" => "60",
