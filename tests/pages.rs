@@ -63,6 +63,21 @@ fn links_lead_somewhere() {
 }
 
 #[test]
+fn each_file_that_a_page_names_is_there() {
+    for page in pages(Path::new(ROOT)) {
+        let text = fs::read_to_string(&page).unwrap();
+        for (line, number) in prose(&text) {
+            let named = line.split('`').skip(1).step_by(2);
+            let is_path = |name: &&str| !name.contains([' ', '*', '…']);
+            let folders = ["src/", "tests/", "scripts/", "docs/"];
+            for file in named.filter(is_path).filter(|name| folders.iter().any(|folder| name.starts_with(folder))) {
+                assert!(Path::new(ROOT).join(file).exists(), "{}:{number}: {file}", page.display());
+            }
+        }
+    }
+}
+
+#[test]
 fn the_readme_is_short() {
     let readme = fs::read_to_string(Path::new(ROOT).join("README.md")).unwrap();
     assert!(readme.lines().count() <= 150, "{} lines", readme.lines().count());
