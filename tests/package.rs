@@ -1,4 +1,4 @@
-//! What scripts/package makes can be checked, installed, used and removed.
+//! A release of scripts/package can be checked, installed, used and removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
@@ -16,10 +16,10 @@ use crate::support::programs::output_and_errors as output;
 use crate::support::{Server, cargo, module, throttle};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Where the library is told to be, and the package puts it.
+/// The folder that the package puts the library into, and that the settings name.
 const MODULES: &str = "/usr/lib/redis/modules";
 
-/// By the lines of the README, for this machine's platform.
+/// The lines of the README unpack it, with this machine's platform in them.
 #[test]
 fn the_archive_unpacks_into_a_folder_of_its_own_with_the_library_and_its_documents() {
     needs!(SCRIPTS_TEST);
@@ -421,7 +421,7 @@ fn package(sources: &Path, folder: &Path, platform: &str) -> Command {
     copy_tools(&sources.join("target/zigbuild").join(platform));
     let mut package = Command::new(sources.join("scripts/package"));
     package.arg("--folder").arg(folder).env_remove("CARGO_TARGET_DIR");
-    // For this machine's, it need not be told.
+    // This machine's platform need not be told.
     if platform != native() {
         package.arg(platform);
     }
