@@ -1,72 +1,212 @@
-//! The examples that answer HTTP, attacked over many connections: of 200 requests at once, as many are let through as the
-//! limiter has tokens, also on a busy machine, and after the server was gone.
+//! The examples, attacked over many connections: of 200 calls at once, as many are let through as the limiter has tokens,
+//! also on a busy machine, and after the server was gone. A call that finds no free connection is refused.
 
+use std::cell::RefCell;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{available_parallelism, scope};
 use std::time::{Duration, Instant};
 
-use crate::support::Server;
-use crate::support::eventually;
-use crate::support::examples::{self, Example, Http};
+use ::redis_cell_rs::Policy;
 
-const REQUESTS: usize = 200;
-/// The limiter of each route of an example, `GET /` that fails open and `POST /login` that fails closed: three at once
-/// and one a minute.
+use crate::support::examples::{
+    Example, Http, at_once, express, fastapi, flask, hiredis, http_server, php_server, redigo, redis_rb,
+};
+use crate::support::programs::redis_rs::{Fail, Pool};
+use crate::support::programs::{redis_cell_rs, redis_rs, signal};
+use crate::support::{Process, Server, eventually};
+
+const CALLS: usize = 200;
+/// The limiter of the calls that fail open, and that of those that fail closed: three at once and one a minute.
 const LIMIT: usize = 3;
-/// An example's wait for its server: as short as a busy machine's server can keep. Its own is a tenth of a second.
-const TIMEOUT: &str = "0.5";
-/// A request's, of a server that is gone.
+/// An example's wait for its server, in seconds: as short as a busy machine's server can keep. Its own is a tenth.
+const TIMEOUT: f64 = 0.5;
+/// A call's, to a server that is gone.
 const BOUND: Duration = Duration::from_secs(20);
 
-/// A row is the name of a function that gives an example in all its versions.
-macro_rules! table {
-    ($($example:ident)*) => {
-        $(#[test]
-        fn $example() {
-            examples::$example().for_each(|example| lets_through_its_limit_however_many_come_at_once(&example));
-        })*
-    };
+/// Makes that many calls at once that fail "open" or "closed", and returns their statuses.
+type Calls = Box<dyn Fn(usize, &str) -> Vec<u16>>;
+
+#[test]
+fn http_server_lets_through_its_limit() {
+    http_server().for_each(|example| lets_through_its_limit(&[], over_http(example)));
 }
 
-table! {
-    http_server
-    flask
-    fastapi
+#[test]
+fn flask_lets_through_its_limit() {
+    flask().for_each(|example| lets_through_its_limit(&[], over_http(example)));
 }
 
-/// The program and the server have just been started, each time.
-fn lets_through_its_limit_however_many_come_at_once(example: &Example) {
+#[test]
+fn fastapi_lets_through_its_limit() {
+    fastapi().for_each(|example| lets_through_its_limit(&[], over_http(example)));
+}
+
+#[test]
+fn express_lets_through_its_limit() {
+    express().for_each(|example| lets_through_its_limit(&[], over_http(example)));
+}
+
+#[test]
+fn redigo_lets_through_its_limit() {
+    redigo().for_each(|example| lets_through_its_limit(&[], over_http(example)));
+}
+
+/// A process a request: their pool is the server's, which has too few places for all.
+#[test]
+fn php_lets_through_its_limit() {
+    php_server().for_each(|example| lets_through_its_limit(&["--maxclients", "10"], over_http(example)));
+}
+
+#[test]
+fn hiredis_lets_through_its_limit() {
+    let main = r#"int main(int count, char **words) {
+        redisContext *context = NULL;
+        enum fail fail = strcmp(words[count - 1], "open") ? CLOSED : OPEN;
+        signal(SIGPIPE, SIG_IGN);
+        getchar();
+        printf("%d", throttle(&context, words[count - 1], 2, 1, 60, 1, fail).status);
+    }"#;
+    let Some(example) = hiredis("hiredis-burst", main) else { return };
+    lets_through_its_limit(&["--maxclients", "50"], |server, timeout| {
+        let example = example.with("TIMEOUT", &timeout.to_string());
+        let port = server.port;
+        Box::new(move |calls, fail| {
+            let start = |_| {
+                let mut command = example.command(port);
+                command.arg(fail).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+                command.spawn().unwrap()
+            };
+            let mut processes: Vec<Child> = (0..calls).map(start).collect();
+            processes.iter_mut().for_each(|process| drop(process.stdin.take()));
+            let outputs = processes.into_iter().map(|process| process.wait_with_output().unwrap().stdout);
+            outputs.map(|output| String::from_utf8(output).unwrap().parse().unwrap()).collect()
+        })
+    });
+}
+
+#[test]
+fn redis_rb_lets_through_its_limit() {
+    if redis_rb(&[]).is_some() {
+        lets_through_its_limit(&[], in_ruby);
+        refuses_a_call_without_a_connection(20, in_ruby);
+    }
+}
+
+#[test]
+fn redis_rs_and_redis_cell_rs_let_through_their_limit() {
+    for calls in [in_rust, in_rust_with_types] {
+        lets_through_its_limit(&[], calls);
+    }
+    refuses_a_call_without_a_connection(20, in_rust);
+}
+
+#[test]
+fn express_and_redigo_refuse_a_call_without_a_connection() {
+    express().for_each(|example| refuses_a_call_without_a_connection(100, over_http(example)));
+    redigo().for_each(|example| refuses_a_call_without_a_connection(20, over_http(example)));
+}
+
+fn over_http(example: Example) -> impl Fn(&Server, f64) -> Calls {
+    move |server, timeout| {
+        let http = Http::start(&example.with("TIMEOUT", &timeout.to_string()), server.port);
+        Box::new(move |calls, fail| {
+            let line = if fail == "open" { "GET /" } else { "POST /login" };
+            let request = format!("{line} HTTP/1.0\r\nContent-Length: 0\r\n\r\n");
+            http.at_once(calls, &request)
+        })
+    }
+}
+
+fn in_rust(server: &Server, timeout: f64) -> Calls {
+    let pool = Pool::new(server.client(), Duration::from_secs_f64(timeout));
+    Box::new(move |calls, fail| {
+        let call = |()| pool.ask(which(fail), |connection| redis_rs::throttle(connection, fail, (2, 1, 60), 1)).0;
+        at_once(calls, || (), call)
+    })
+}
+
+fn in_rust_with_types(server: &Server, timeout: f64) -> Calls {
+    let pool = Pool::new(server.client(), Duration::from_secs_f64(timeout));
+    let policy = Policy::from_tokens_per_minute(1).max_burst(2);
+    Box::new(move |calls, fail| {
+        let call = |()| pool.ask(which(fail), |connection| redis_cell_rs::throttle(connection, fail, &policy)).0;
+        at_once(calls, || (), call)
+    })
+}
+
+fn which(fail: &str) -> Fail {
+    if fail == "open" { Fail::Open } else { Fail::Closed }
+}
+
+fn in_ruby(server: &Server, timeout: f64) -> Calls {
+    let code = "
+        pool = Pool.new
+        $stdout.sync = true
+        while line = gets
+          calls, fail = line.split
+          threads = Array.new(calls.to_i) do
+            Thread.new { Thread.stop; throttle(pool, fail, 2, 1, 60, fail: fail)[0] }
+          end
+          Thread.pass until threads.all?(&:stop?)
+          puts threads.each(&:run).map(&:value).join(' ')
+        end";
+    let example = redis_rb(&["-r", "./redis_rb.rb", "-e", code]).unwrap().with("TIMEOUT", &timeout.to_string());
+    let mut command = example.command(server.port);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut process = Process(command.spawn().unwrap());
+    let pipes = (process.0.stdin.take().unwrap(), BufReader::new(process.0.stdout.take().unwrap()));
+    let example = RefCell::new((process, pipes));
+    Box::new(move |calls, fail| {
+        let (_, (input, output)) = &mut *example.borrow_mut();
+        writeln!(input, "{calls} {fail}").unwrap();
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        line.split_whitespace().map(|status| status.parse().unwrap()).collect()
+    })
+}
+
+/// The example and the server, with these settings, have just been started, each time.
+fn lets_through_its_limit(settings: &[&str], start: impl Fn(&Server, f64) -> Calls) {
     // One at a time: the machine is to be as busy as the test makes it.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for others in [0, 2, 4] {
-        let mut server = Server::start();
-        let example = &example.with("TIMEOUT", TIMEOUT);
-        let http = Http::start(example, server.port);
+        let mut server = Server::start_with(settings);
+        let calls = start(&server, TIMEOUT);
+        let let_through = || {
+            let statuses = calls(CALLS, "open");
+            assert!(statuses.iter().all(|status| [200, 429, 503].contains(status)), "{statuses:?}");
+            statuses.iter().filter(|status| **status == 200).count()
+        };
         beside(others, || {
-            assert_eq!(let_through(&http), LIMIT, "{example:?}, beside {others}");
+            assert_eq!(let_through(), LIMIT, "beside {others}");
             server.kill();
-            for (request, status) in [("GET /", 200), ("POST /login", 503)] {
+            for (fail, status) in [("open", 200), ("closed", 503)] {
                 let start = Instant::now();
-                assert_eq!(http.send(request).0, status, "{example:?}, {request}, gone");
-                assert!(start.elapsed() < BOUND, "{example:?}, {request}: {:?}", start.elapsed());
+                assert_eq!(calls(1, fail), [status], "{fail}, gone");
+                assert!(start.elapsed() < BOUND, "{fail}: {:?}", start.elapsed());
             }
         });
         if others == 0 {
             server.restart();
-            let limits = || http.send("POST /login").0 != 503;
-            assert!(eventually(BOUND, || limits().then_some(())).is_some(), "{example:?}, back");
-            assert_eq!(let_through(&http), LIMIT, "{example:?}, back");
+            let limits = || (calls(1, "closed") != [503]).then_some(());
+            assert!(eventually(BOUND, limits).is_some(), "back");
+            assert_eq!(let_through(), LIMIT, "back");
         }
     }
 }
 
-/// How many of the requests are answered with 200. The others are limited, or find no place.
-fn let_through(http: &Http) -> usize {
-    let statuses = http.at_once(REQUESTS, "GET / HTTP/1.0\r\n\r\n");
-    assert!(statuses.iter().all(|status| [200, 429, 503].contains(status)), "{statuses:?}");
-    statuses.iter().filter(|status| **status == 200).count()
+/// As many calls as it has places wait longer for the server than the others do for a place.
+fn refuses_a_call_without_a_connection(places: usize, start: impl Fn(&Server, f64) -> Calls) {
+    let server = Server::start();
+    let calls = start(&server, 3.0);
+    signal(server.pid(), "STOP");
+    let mut statuses = calls(places + 20, "open");
+    statuses.sort_unstable();
+    assert_eq!(statuses, [vec![200; places], vec![503; 20]].concat());
 }
 
 /// Does it beside that many threads for each processor that always want it.

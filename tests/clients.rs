@@ -4,9 +4,6 @@
 //! A test whose language or library is missing is left out, and says so. scripts/test installs what is small, and sets
 //! `REQUIRE_ALL`: then such a test fails.
 
-#[allow(dead_code, reason = "main is for the reader who copies the file")]
-mod redis_cell_rs;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -20,10 +17,11 @@ use ::redis_cell_rs::{AllowedDetails, BlockedDetails, Cmd, Key, Policy, Verdict}
 use redis::RedisResult;
 
 use crate::support::examples::{
-    Example, Http, TIMEOUT, debian_node, debian_python, debian_python_with, express, fastapi, flask, found,
-    http_server, installed, npm_node, path, pypi_python, pypi_python_with, target,
+    Example, Http, TIMEOUT, debian_node, debian_python, debian_python_with, express, fastapi, flask, found, hiredis,
+    http_server, npm_node, path, php_server, phpredis, predis, pypi_python, pypi_python_with, redigo, redis_rb,
 };
-use crate::support::programs::{redis_rs, signal};
+use crate::support::programs::redis_rs::Fail;
+use crate::support::programs::{redis_cell_rs, redis_rs, signal};
 use crate::support::{Process, Server, eventually, info, run, wait_until};
 
 /// What the examples print: three at once and one a minute, and a last call that asks for four.
@@ -84,58 +82,26 @@ fn node_redis_and_ioredis_decide() {
 
 #[test]
 fn phpredis_and_predis_decide_and_decide_in_time_without_an_answer() {
-    let phpredis = Example::new("php", &["phpredis.php"]);
-    if installed("php-cli and php-redis", Command::new("php").args(["-r", "new Redis();"])) {
-        decides(&phpredis);
-    }
-    let predis = Example::new("php", &["predis.php"]);
-    if installed("php-cli and php-predis", Command::new("php").args(["-r", "require 'Predis/Autoloader.php';"])) {
-        decides(&predis);
-    }
+    [phpredis(), predis()].iter().flatten().for_each(decides);
+    php_server().for_each(|example| serves_in_time_without_redis(&example));
 }
 
 #[test]
 fn redis_rb_decides_and_decides_in_time_without_an_answer() {
-    if installed("ruby-redis", Command::new("ruby").args(["-e", "require 'redis'"])) {
-        decides(&Example::new("ruby", &["redis_rb.rb"]));
-    }
+    redis_rb(&["redis_rb.rb"]).iter().for_each(decides);
 }
 
 #[test]
 fn hiredis_decides_and_decides_in_time_without_an_answer() {
-    let header = ["-E", "-include", "hiredis/hiredis.h", "-x", "c", "/dev/null"];
-    if installed("libhiredis-dev", Command::new("cc").args(header)) {
-        let program = target("hiredis");
-        let mut compile = Command::new("cc");
-        compile
-            .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
-            .args([&program, &path("hiredis.c")])
-            .arg("-lhiredis");
-        assert!(compile.status().unwrap().success());
-        decides(&Example::new(&program, &[]));
-        fs::remove_file(program).unwrap();
-    }
+    hiredis("hiredis", "").iter().for_each(decides);
 }
 
-/// Go is large: scripts/test does not install it.
 #[test]
 fn redigo_decides_and_decides_in_time_without_an_answer() {
-    let go = |arguments: &[&str]| {
-        let mut go = Command::new("go");
-        go.args(arguments).env("GO111MODULE", "off").env("GOPATH", "/usr/share/gocode").env("GOCACHE", target("go"));
-        go
-    };
-    if !found(&mut go(&["list", "github.com/gomodule/redigo/redis"])) {
-        println!("left out: golang-go and golang-github-gomodule-redigo-dev are not installed");
-        return;
-    }
-    let program = target("redigo");
-    let mut build = go(&["build", "-o"]);
-    assert!(build.args([&program, &path("redigo.go")]).status().unwrap().success());
-    let example = Example::new(&program, &[]);
-    decides(&example);
-    serves_in_time_without_redis(&example, ["GET /"; 2]);
-    fs::remove_file(program).unwrap();
+    redigo().for_each(|example| {
+        decides(&example);
+        serves_in_time_without_redis(&example);
+    });
 }
 
 /// No registry here has Jedis: `JEDIS` is a class path with its library and those that it needs.
@@ -150,29 +116,32 @@ fn jedis_decides_and_decides_in_time_without_an_answer() {
 
 #[test]
 fn redis_rs_decides_and_decides_in_time_without_an_answer() {
-    let answers = |port: u16, open: bool| {
-        let client = redis::Client::open(format!("redis://127.0.0.1:{port}/")).unwrap();
-        let mut limiter = redis_rs::Limiter::new(client, TIMEOUT, open);
-        [1, 1, 1, 1, 4].map(|quantity| line(limiter.throttle("user123", (2, 1, 60), quantity)) + "\n").concat()
+    let client = |port: u16| redis::Client::open(format!("redis://127.0.0.1:{port}/")).unwrap();
+    let answers = |port: u16, fail| {
+        let pool = redis_rs::Pool::new(client(port), TIMEOUT);
+        let answer =
+            |quantity| pool.ask(fail, |connection| redis_rs::throttle(connection, "user123", (2, 1, 60), quantity));
+        [1, 1, 1, 1, 4].map(|quantity| line(answer(quantity)) + "\n").concat()
     };
-    assert_eq!(answers(Server::start().port, true), ANSWERS);
-    for (open, without_an_answer) in [(true, "200"), (false, "503 Retry-After: 1")] {
+    assert_eq!(answers(Server::start().port, Fail::Open), ANSWERS);
+    for (fail, without_an_answer) in [(Fail::Open, "200"), (Fail::Closed, "503 Retry-After: 1")] {
         let server = Server::start();
-        assert_two_were_lost(&answers(losing(server.port), open), without_an_answer);
+        assert_two_were_lost(&answers(losing(server.port), fail), without_an_answer);
     }
     let mut server = Server::start();
-    let mut limiter = redis_rs::Limiter::new(server.client(), Duration::from_millis(100), false);
-    let mut refuses = || {
+    let pool = redis_rs::Pool::new(server.client(), Duration::from_millis(100));
+    let status = |fail| {
         let start = Instant::now();
-        assert_eq!(limiter.throttle("user123", (2, 1, 60), 1).0, 503);
+        let answer = pool.ask(fail, |connection| redis_rs::throttle(connection, "user123", (2, 1, 60), 1));
         assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
+        answer.0
     };
     signal(server.pid(), "STOP");
-    refuses();
+    assert_eq!([Fail::Open, Fail::Closed].map(status), [200, 503]);
     server.kill();
-    refuses();
+    assert_eq!([Fail::Open, Fail::Closed].map(status), [200, 503]);
     server.restart();
-    assert_eq!(redis_rs::Limiter::new(server.client(), TIMEOUT, false).throttle("user123", (2, 1, 60), 1).0, 200);
+    assert!(eventually(BOUND, || (status(Fail::Closed) == 200).then_some(())).is_some());
 }
 
 #[test]
@@ -314,22 +283,22 @@ fn an_http_server_shows_a_quota_from_a_replica_and_takes_nothing() {
 
 #[test]
 fn an_http_server_answers_in_time_when_redis_does_not() {
-    http_server().for_each(|example| serves_in_time_without_redis(&example, ROUTES));
+    http_server().for_each(|example| serves_in_time_without_redis(&example));
 }
 
 #[test]
 fn flask_answers_in_time_when_redis_does_not() {
-    flask().for_each(|example| serves_in_time_without_redis(&example, ROUTES));
+    flask().for_each(|example| serves_in_time_without_redis(&example));
 }
 
 #[test]
 fn fastapi_answers_in_time_when_redis_does_not() {
-    fastapi().for_each(|example| serves_in_time_without_redis(&example, ROUTES));
+    fastapi().for_each(|example| serves_in_time_without_redis(&example));
 }
 
 #[test]
 fn express_answers_in_time_when_redis_does_not() {
-    express().for_each(|example| serves_in_time_without_redis(&example, ["GET /"; 2]));
+    express().for_each(|example| serves_in_time_without_redis(&example));
 }
 
 #[test]
@@ -479,6 +448,31 @@ asyncio.run(main())";
     }
 }
 
+#[test]
+fn an_event_loop_of_node_that_is_late_does_not_lose_an_answer() {
+    let code = "
+const { connect, throttle } = require(process.env.CLIENT);
+connect().then((client) => {
+  let late = true;
+  throttle(client, 'user123', [2, 1, 60], 'open').then(([, headers]) => {
+    console.log(headers['X-RateLimit-Remaining']);
+    late = false;
+  });
+  const turn = () => {
+    for (const end = Date.now() + 200; Date.now() < end;);
+    if (late) setImmediate(turn);
+    else process.exit();
+  };
+  turn();
+});";
+    for (file, npm) in [("./node_redis.js", false), ("./node_redis.js", true), ("./ioredis.js", true)] {
+        let node = if npm { npm_node("-e") } else { debian_node("-e") };
+        let Some(example) = node else { continue };
+        let example = example.with_argument(code).with("CLIENT", file).with("TIMEOUT", "0.1");
+        assert_eq!(example.output(Server::start().port), "2\n", "{example:?}");
+    }
+}
+
 /// A program of a test's own, which uses the examples.
 fn python_code(code: &str) -> impl Iterator<Item = Example> + use<> {
     let program = ["-c", code];
@@ -574,14 +568,11 @@ fn pass_on(mut client: TcpStream, server: u16, calls: &AtomicUsize) {
     let _ = server.shutdown(Shutdown::Both);
 }
 
-/// The routes of an example, of which the first fails open, and the second closed.
-const ROUTES: [&str; 2] = ["GET /", "POST /login"];
-
 /// An HTTP server of three at once and one a minute, which stays, and answers as chosen, whatever becomes of Redis.
-fn serves_in_time_without_redis(example: &Example, [open, closed]: [&str; 2]) {
-    for (request, fail, unlimited) in [(open, "open", 200), (closed, "closed", 503)] {
+fn serves_in_time_without_redis(example: &Example) {
+    for (request, fail, unlimited) in [("GET /", "open", 200), ("POST /login", "closed", 503)] {
         let mut server = Server::start();
-        let http = Http::start(&example.with("FAIL", fail), server.port);
+        let http = Http::start(example, server.port);
         // The status, and what is left if there is a limiter to say so.
         let get = || {
             let start = Instant::now();

@@ -1,13 +1,17 @@
 // Rate limiting with Jedis. As a program, with the jars of Jedis and of what it needs in a folder:
 // [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] java -cp 'jars/*' Jedis.java
 
+import java.time.Duration;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.NoSuchElementException;
 import java.util.stream.Collectors;
+import redis.clients.jedis.ConnectionPoolConfig;
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.JedisPooled;
+import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisException;
 
 class Jedis {
@@ -17,27 +21,40 @@ class Jedis {
         return System.getenv().getOrDefault(name, otherwise);
     }
 
-    // What a call without an answer decides: "open" allows it, "closed" refuses it.
-    static final String FAIL = setting("FAIL", "open");
-
-    // A pool of connections for all threads. It asks once.
+    // Connections for all threads, made now, not in the first burst. A call waits a second for one that others use.
     static JedisPooled connect() {
-        // How long a call waits for the server, in ms.
+        // How long a call waits for the reply, in ms. To connect has a time of its own.
         int timeout = (int) (1000 * Double.parseDouble(setting("TIMEOUT", "0.1")));
-        var config = DefaultJedisClientConfig.builder().connectionTimeoutMillis(timeout).socketTimeoutMillis(timeout);
+        var config = DefaultJedisClientConfig.builder().connectionTimeoutMillis(1000).socketTimeoutMillis(timeout);
         var address = new HostAndPort("127.0.0.1", Integer.parseInt(setting("REDIS_PORT", "6379")));
-        return new JedisPooled(address, config.build());
+        var connections = new ConnectionPoolConfig();
+        connections.setMaxTotal(20);
+        connections.setMaxIdle(20);
+        connections.setMaxWait(Duration.ofSeconds(1));
+        var client = new JedisPooled(connections, address, config.build());
+        try {
+            client.getPool().addObjects(20);
+        } catch (JedisException error) {
+            System.err.println("no server yet: " + error.getMessage());
+        }
+        return client;
     }
 
-    // Makes a call, and returns the status and the headers to answer an HTTP request with.
-    static Answer throttle(JedisPooled client, String key, long maxBurst, long count, long period, long quantity) {
+    // Makes a call, and returns the status and the headers to answer an HTTP request with. A call without a reply is
+    // allowed if it fails "open", and refused if it fails "closed". A call without a connection is refused.
+    static Answer throttle(JedisPooled client, String key, long maxBurst, long count, long period, long quantity,
+            String fail) {
         List<?> answer;
         try {
             answer = (List<?>) client.sendCommand(() -> "CL.THROTTLE".getBytes(), key, "" + maxBurst, "" + count,
                     "" + period, "" + quantity);
         } catch (JedisException error) {
-            System.err.println("no limits, failing " + FAIL + ": " + error.getMessage());
-            return FAIL.equals("open") ? new Answer(200, Map.of()) : new Answer(503, Map.of("Retry-After", 1L));
+            System.err.println("no limits, failing " + fail + ": " + error.getMessage());
+            // The others were, most likely, lost with it.
+            if (error instanceof JedisConnectionException) client.getPool().clear();
+            boolean full = error.getCause() instanceof NoSuchElementException;
+            boolean allowed = fail.equals("open") && !full;
+            return allowed ? new Answer(200, Map.of()) : new Answer(503, Map.of("Retry-After", 1L));
         }
         long limited = (Long) answer.get(0);
         long limit = (Long) answer.get(1);
@@ -57,7 +74,7 @@ class Jedis {
         try (var client = connect()) {
             // Three at once and one a minute; the last call asks for four.
             for (long quantity : new long[] {1, 1, 1, 1, 4}) {
-                var answer = throttle(client, "user123", 2, 1, 60, quantity);
+                var answer = throttle(client, "user123", 2, 1, 60, quantity, setting("FAIL", "open"));
                 var headers = answer.headers().entrySet().stream();
                 var lines = headers.map(header -> header.getKey() + ": " + header.getValue());
                 System.out.println(answer.status() + " " + lines.collect(Collectors.joining(", ")));

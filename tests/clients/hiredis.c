@@ -1,35 +1,55 @@
 /* Rate limiting with hiredis. As a program: cc -o hiredis hiredis.c -lhiredis
  * [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] ./hiredis */
 
+#include <errno.h>
 #include <hiredis/hiredis.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct answer {
     int status;
     long long limit, remaining, retry_after, reset_after;
 };
 
+/* What a call without a reply decides: allowed or refused. */
+enum fail { OPEN, CLOSED };
+
 static const char *setting(const char *name, const char *otherwise) {
     const char *value = getenv(name);
     return value ? value : otherwise;
 }
 
-/* A connection, which is one thread's; NULL, or one with an error, where there is no server. */
+/* A connection, which is one thread's; one with an error where there is no server; NULL where the server has as many
+ * clients as it may have, and closes it. Such a server is not gone: it is asked again for a second. */
 static redisContext *connection(void) {
-    /* How long a call waits for the server, in seconds. */
+    /* How long a call waits for the reply, in seconds. To connect has a time of its own. */
     double seconds = atof(setting("TIMEOUT", "0.1"));
     struct timeval timeout = {(time_t)seconds, (suseconds_t)((seconds - (time_t)seconds) * 1e6)};
-    redisContext *context = redisConnectWithTimeout("127.0.0.1", atoi(setting("REDIS_PORT", "6379")), timeout);
-    if (context && !context->err) redisSetTimeout(context, timeout);
-    return context;
+    struct timeval to_connect = {1, 0};
+    for (int left = 100; left; left--) {
+        redisContext *context = redisConnectWithTimeout("127.0.0.1", atoi(setting("REDIS_PORT", "6379")), to_connect);
+        if (!context) abort();
+        if (context->err) return context;
+        redisSetTimeout(context, timeout);
+        errno = 0;
+        redisReply *reply = redisCommand(context, "PING");
+        bool closed = context->err == REDIS_ERR_EOF || errno == ECONNRESET || errno == EPIPE;
+        bool full = reply ? strstr(reply->str, "max number of clients") != NULL : closed;
+        if (reply) freeReplyObject(reply);
+        if (!full) return context;
+        redisFree(context);
+        nanosleep(&(struct timespec){0, 10000000}, NULL);
+    }
+    return NULL;
 }
 
 /* Makes a call, and returns the status and the numbers to answer an HTTP request with. */
 static struct answer throttle(redisContext **context, const char *key, long long max_burst, long long count,
-                              long long period, long long quantity) {
+                              long long period, long long quantity, enum fail fail) {
     struct answer answer = {0};
     if (!*context) *context = connection();
     redisReply *reply = NULL;
@@ -43,16 +63,14 @@ static struct answer throttle(redisContext **context, const char *key, long long
         answer.retry_after = integers[3]->integer;
         answer.reset_after = integers[4]->integer;
     } else {
-        /* What a call without an answer decides: "open" allows it, "closed" refuses it. */
-        const char *fail = setting("FAIL", "open");
-        const char *error = reply ? reply->str : *context ? (*context)->errstr : "no memory";
-        fprintf(stderr, "no limits, failing %s: %s\n", fail, error);
-        answer.status = strcmp(fail, "open") == 0 ? 200 : 503;
+        const char *error = reply ? reply->str : *context ? (*context)->errstr : "the server has no place";
+        fprintf(stderr, "no limits: %s\n", error);
+        answer.status = *context && fail == OPEN ? 200 : 503;
     }
     if (reply) {
         freeReplyObject(reply);
     } else {
-        /* What has failed once fails for ever: the next call connects anew. */
+        /* A connection that has failed once fails for ever: the next call makes another. */
         redisFree(*context);
         *context = NULL;
     }
@@ -63,10 +81,11 @@ int main(void) {
     redisContext *context = NULL;
     /* To write to a server that is gone is an error then, and not the end of the process. */
     signal(SIGPIPE, SIG_IGN);
+    enum fail fail = strcmp(setting("FAIL", "open"), "open") == 0 ? OPEN : CLOSED;
     /* Three at once and one a minute; the last call asks for four. */
     const long long quantities[] = {1, 1, 1, 1, 4};
     for (int i = 0; i < 5; i++) {
-        struct answer answer = throttle(&context, "user123", 2, 1, 60, quantities[i]);
+        struct answer answer = throttle(&context, "user123", 2, 1, 60, quantities[i], fail);
         printf("%d ", answer.status);
         if (answer.status == 503) printf("Retry-After: 1");
         if (answer.limit) {

@@ -1,18 +1,41 @@
 <?php
 // Rate limiting with phpredis. As a program: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] php phpredis.php
+// As a web server of 20 processes: PHP_CLI_SERVER_WORKERS=20 php -S 127.0.0.1:8080 phpredis.php
 
-function connect(): Redis
+class Full extends Exception
 {
-    // How long a call waits for the server, in seconds.
-    $timeout = (float) (getenv('TIMEOUT') ?: 0.1);
-    $client = new Redis();
-    // With pconnect, the connection outlives the request: the pool of PHP-FPM.
-    $client->connect('127.0.0.1', (int) (getenv('REDIS_PORT') ?: 6379), $timeout, null, 0, $timeout);
-    return $client;
 }
 
-/** Makes a call, and returns the status and the headers to answer an HTTP request with. */
-function throttle(string $key, int $maxBurst, int $count, int $period, int $quantity = 1): array
+/** A connection. A server with as many clients as it may have closes it: it is not gone, and asked again for a second. */
+function connect(): Redis
+{
+    // How long a call waits for the reply, in seconds. To connect has a time of its own.
+    $timeout = (float) (getenv('TIMEOUT') ?: 0.1);
+    for ($left = 100; $left; $left--) {
+        $client = new Redis();
+        // With pconnect, the connection outlives the request: the pool of PHP-FPM.
+        $client->connect('127.0.0.1', (int) (getenv('REDIS_PORT') ?: 6379), 1, null, 0, $timeout);
+        $start = microtime(true);
+        try {
+            if ($client->ping() || !str_contains($client->getLastError(), 'max number of clients')) {
+                return $client;
+            }
+        } catch (RedisException $error) {
+            // Closed before the time is over, or silent until then.
+            if (microtime(true) - $start >= $timeout) {
+                throw $error;
+            }
+        }
+        usleep(10000);
+    }
+    throw new Full('the server has as many clients as it may have');
+}
+
+/**
+ * Makes a call, and returns the status and the headers to answer an HTTP request with. A call without a reply is
+ * allowed if $fail is 'open', and refused if it is 'closed'. A call without a place at the server is refused.
+ */
+function throttle(string $key, int $maxBurst, int $count, int $period, string $fail, int $quantity = 1): array
 {
     static $client;
     try {
@@ -21,13 +44,12 @@ function throttle(string $key, int $maxBurst, int $count, int $period, int $quan
         if ($answer === false) {
             throw new RedisException($client->getLastError());
         }
-    } catch (RedisException $error) {
+    } catch (RedisException | Full $error) {
         // The next call connects anew.
         $client = null;
-        // What a call without an answer decides: "open" allows it, "closed" refuses it.
-        $fail = getenv('FAIL') ?: 'open';
         error_log("no limits, failing $fail: {$error->getMessage()}");
-        return $fail === 'open' ? [200, []] : [503, ['Retry-After' => 1]];
+        $allowed = $fail === 'open' && !$error instanceof Full;
+        return $allowed ? [200, []] : [503, ['Retry-After' => 1]];
     }
     [$limited, $limit, $remaining, $retryAfter, $resetAfter] = $answer;
     $headers = [
@@ -42,9 +64,20 @@ function throttle(string $key, int $maxBurst, int $count, int $period, int $quan
     return [$limited ? 429 : 200, $headers];
 }
 
+if (PHP_SAPI !== 'cli') {
+    // That many requests of a name, for each address: see "Which key" for others.
+    [$name, $fail] = $_SERVER['REQUEST_URI'] === '/login' ? ['login', 'closed'] : ['hello', 'open'];
+    [$status, $headers] = throttle("$name:{$_SERVER['REMOTE_ADDR']}", 2, 1, 60, $fail);
+    http_response_code($status);
+    foreach ($headers as $header => $value) {
+        header("$header: $value");
+    }
+    exit($status === 200 ? "Hello\n" : "Try again later\n");
+}
+
 // Three at once and one a minute; the last call asks for four.
 foreach ([1, 1, 1, 1, 4] as $quantity) {
-    [$status, $headers] = throttle('user123', 2, 1, 60, $quantity);
+    [$status, $headers] = throttle('user123', 2, 1, 60, getenv('FAIL') ?: 'open', $quantity);
     $lines = array_map(fn ($name, $value) => "$name: $value", array_keys($headers), $headers);
     echo $status, ' ', implode(', ', $lines), "\n";
 }

@@ -1,39 +1,64 @@
 <?php
 // Rate limiting with Predis. As a program: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] php predis.php
+// As a web server of 20 processes: PHP_CLI_SERVER_WORKERS=20 php -S 127.0.0.1:8080 predis.php
 
 // With Composer: require 'vendor/autoload.php';
 require 'Predis/Autoloader.php';
 Predis\Autoloader::register();
 
-function connect(): Predis\Client
+class Full extends Exception
 {
-    // How long a call waits for the server, in seconds.
-    $timeout = (float) (getenv('TIMEOUT') ?: 0.1);
-    return new Predis\Client([
-        'host' => '127.0.0.1',
-        'port' => (int) (getenv('REDIS_PORT') ?: 6379),
-        'timeout' => $timeout,
-        'read_write_timeout' => $timeout,
-    ]);
 }
 
-/** Makes a call, and returns the status and the headers to answer an HTTP request with. */
-function throttle(string $key, int $maxBurst, int $count, int $period, int $quantity = 1): array
+/** A connection. A server with as many clients as it may have closes it: it is not gone, and asked again for a second. */
+function connect(): Predis\Client
+{
+    // How long a call waits for the reply, in seconds. To connect has a time of its own.
+    $timeout = (float) (getenv('TIMEOUT') ?: 0.1);
+    for ($left = 100; $left; $left--) {
+        $client = new Predis\Client([
+            'host' => '127.0.0.1',
+            'port' => (int) (getenv('REDIS_PORT') ?: 6379),
+            'timeout' => 1,
+            'read_write_timeout' => $timeout,
+        ]);
+        $client->connect();
+        $start = microtime(true);
+        try {
+            if (!str_contains($client->executeRaw(['PING']), 'max number of clients')) {
+                return $client;
+            }
+        } catch (Predis\Connection\ConnectionException $error) {
+            // Closed before the time is over, or silent until then.
+            if (microtime(true) - $start >= $timeout) {
+                throw $error;
+            }
+        }
+        usleep(10000);
+    }
+    throw new Full('the server has as many clients as it may have');
+}
+
+/**
+ * Makes a call, and returns the status and the headers to answer an HTTP request with. A call without a reply is
+ * allowed if $fail is 'open', and refused if it is 'closed'. A call without a place at the server is refused.
+ */
+function throttle(string $key, int $maxBurst, int $count, int $period, string $fail, int $quantity = 1): array
 {
     static $client;
     try {
-        // It connects with the first call, and after an error with the next.
         $client ??= connect();
         $call = ['CL.THROTTLE', $key, $maxBurst, $count, $period, $quantity];
         $answer = $client->executeRaw($call, $isError);
         if ($isError) {
             throw new Predis\Response\ServerException($answer);
         }
-    } catch (Predis\PredisException $error) {
-        // What a call without an answer decides: "open" allows it, "closed" refuses it.
-        $fail = getenv('FAIL') ?: 'open';
+    } catch (Predis\PredisException | Full $error) {
+        // The next call connects anew.
+        $client = null;
         error_log("no limits, failing $fail: {$error->getMessage()}");
-        return $fail === 'open' ? [200, []] : [503, ['Retry-After' => 1]];
+        $allowed = $fail === 'open' && !$error instanceof Full;
+        return $allowed ? [200, []] : [503, ['Retry-After' => 1]];
     }
     [$limited, $limit, $remaining, $retryAfter, $resetAfter] = $answer;
     $headers = [
@@ -48,9 +73,20 @@ function throttle(string $key, int $maxBurst, int $count, int $period, int $quan
     return [$limited ? 429 : 200, $headers];
 }
 
+if (PHP_SAPI !== 'cli') {
+    // That many requests of a name, for each address: see "Which key" for others.
+    [$name, $fail] = $_SERVER['REQUEST_URI'] === '/login' ? ['login', 'closed'] : ['hello', 'open'];
+    [$status, $headers] = throttle("$name:{$_SERVER['REMOTE_ADDR']}", 2, 1, 60, $fail);
+    http_response_code($status);
+    foreach ($headers as $header => $value) {
+        header("$header: $value");
+    }
+    exit($status === 200 ? "Hello\n" : "Try again later\n");
+}
+
 // Three at once and one a minute; the last call asks for four.
 foreach ([1, 1, 1, 1, 4] as $quantity) {
-    [$status, $headers] = throttle('user123', 2, 1, 60, $quantity);
+    [$status, $headers] = throttle('user123', 2, 1, 60, getenv('FAIL') ?: 'open', $quantity);
     $lines = array_map(fn ($name, $value) => "$name: $value", array_keys($headers), $headers);
     echo $status, ' ', implode(', ', $lines), "\n";
 }

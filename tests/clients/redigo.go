@@ -2,6 +2,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log"
 	"net"
@@ -9,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -21,25 +24,43 @@ func setting(name, otherwise string) string {
 	return otherwise
 }
 
-// What a call without an answer decides: "open" allows it, "closed" refuses it.
-var fail = setting("FAIL", "open")
+// Connections of a process, and how long a call waits for one that others use. To connect takes a time of its own.
+const (
+	connections = 20
+	wait        = time.Second
+)
 
-// connect returns a pool of connections for all goroutines. It does not ask again by itself.
+// lost is when a connection was last lost, in ns: all connections that are older were, most likely, lost with it.
+var lost atomic.Int64
+
+// connect returns a pool of connections for all goroutines, made now, not in the first burst. It does not ask again by
+// itself.
 func connect() *redis.Pool {
 	seconds, err := strconv.ParseFloat(setting("TIMEOUT", "0.1"), 64)
 	if err != nil {
 		log.Fatal(err)
 	}
-	// How long a call waits for the server.
+	// How long a call waits for the reply.
 	timeout := time.Duration(seconds * float64(time.Second))
-	return &redis.Pool{
-		MaxIdle:   20,
-		MaxActive: 100,
+	pool := &redis.Pool{
+		MaxIdle:   connections,
+		MaxActive: connections,
+		Wait:      true,
 		Dial: func() (redis.Conn, error) {
-			return redis.Dial("tcp", "127.0.0.1:"+setting("REDIS_PORT", "6379"), redis.DialConnectTimeout(timeout),
+			return redis.Dial("tcp", "127.0.0.1:"+setting("REDIS_PORT", "6379"), redis.DialConnectTimeout(time.Second),
 				redis.DialReadTimeout(timeout), redis.DialWriteTimeout(timeout))
 		},
+		TestOnBorrow: func(_ redis.Conn, used time.Time) error {
+			if used.UnixNano() < lost.Load() {
+				return errors.New("connected to a server that was lost")
+			}
+			return nil
+		},
 	}
+	for i := 0; i < connections; i++ {
+		defer pool.Get().Close()
+	}
+	return pool
 }
 
 type header struct {
@@ -47,17 +68,27 @@ type header struct {
 	value int64
 }
 
-// throttle makes a call, and returns the status and the headers to answer an HTTP request with.
-func throttle(pool *redis.Pool, key string, maxBurst, count, period, quantity int64) (int, []header) {
-	connection := pool.Get()
+// throttle makes a call, and returns the status and the headers to answer an HTTP request with. A call without a reply
+// is allowed if fail is "open", and refused if it is "closed". A call without a connection is refused.
+func throttle(pool *redis.Pool, key string, maxBurst, count, period, quantity int64, fail string) (int, []header) {
+	waiting, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
+	connection, err := pool.GetContext(waiting)
+	if err == context.DeadlineExceeded {
+		log.Print("no connection is free")
+		return refused()
+	}
 	defer connection.Close()
 	answer, err := redis.Int64s(connection.Do("CL.THROTTLE", key, maxBurst, count, period, quantity))
 	if err != nil {
 		log.Printf("no limits, failing %s: %v", fail, err)
+		if connection.Err() != nil {
+			lost.Store(time.Now().UnixNano())
+		}
 		if fail == "open" {
 			return http.StatusOK, nil
 		}
-		return http.StatusServiceUnavailable, []header{{"Retry-After", 1}}
+		return refused()
 	}
 	limited, limit, remaining, retryAfter, resetAfter := answer[0], answer[1], answer[2], answer[3], answer[4]
 	headers := []header{
@@ -75,11 +106,15 @@ func throttle(pool *redis.Pool, key string, maxBurst, count, period, quantity in
 	return http.StatusOK, headers
 }
 
-// limit is a middleware: so many requests of a name, for each address. See "Which key" for others.
-func limit(pool *redis.Pool, name string, maxBurst, count, period int64, next http.Handler) http.Handler {
+func refused() (int, []header) {
+	return http.StatusServiceUnavailable, []header{{"Retry-After", 1}}
+}
+
+// limit is a middleware: that many requests of a name, for each address. See "Which key" for others.
+func limit(pool *redis.Pool, name string, maxBurst, count, period int64, fail string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
 		address, _, _ := net.SplitHostPort(request.RemoteAddr)
-		status, headers := throttle(pool, name+":"+address, maxBurst, count, period, 1)
+		status, headers := throttle(pool, name+":"+address, maxBurst, count, period, 1, fail)
 		for _, header := range headers {
 			response.Header().Set(header.name, strconv.FormatInt(header.value, 10))
 		}
@@ -96,11 +131,13 @@ func main() {
 	// With HTTP_PORT, it serves requests.
 	if port := os.Getenv("HTTP_PORT"); port != "" {
 		hello := http.HandlerFunc(func(response http.ResponseWriter, _ *http.Request) { fmt.Fprintln(response, "Hello") })
-		log.Fatal(http.ListenAndServe("127.0.0.1:"+port, limit(pool, "hello", 2, 1, 60, hello)))
+		http.Handle("/", limit(pool, "hello", 2, 1, 60, "open", hello))
+		http.Handle("/login", limit(pool, "login", 2, 1, 60, "closed", hello))
+		log.Fatal(http.ListenAndServe("127.0.0.1:"+port, nil))
 	}
 	// Three at once and one a minute; the last call asks for four.
 	for _, quantity := range []int64{1, 1, 1, 1, 4} {
-		status, headers := throttle(pool, "user123", 2, 1, 60, quantity)
+		status, headers := throttle(pool, "user123", 2, 1, 60, quantity, setting("FAIL", "open"))
 		var lines []string
 		for _, header := range headers {
 			lines = append(lines, fmt.Sprintf("%s: %d", header.name, header.value))

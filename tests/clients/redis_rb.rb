@@ -2,21 +2,56 @@
 
 require "redis"
 
-# How long a call waits for the server, in seconds.
+# How long a call waits for the reply, in seconds.
 TIMEOUT = ENV.fetch("TIMEOUT", 0.1).to_f
-# What a call without an answer decides: "open" allows it, "closed" refuses it.
-FAIL = ENV.fetch("FAIL", "open")
+# The connections of a process, and how long a call waits for one that others use. To connect has a time of its own.
+CONNECTIONS = 20
+WAIT = 1
 
-# A client, which threads take turns with: for many threads, put several into a connection_pool. By itself, it would
-# ask again, and take again.
-def connect
-  Redis.new(port: ENV.fetch("REDIS_PORT", 6379).to_i, timeout: TIMEOUT, reconnect_attempts: 0)
+# Connections for all threads, made now, not in the first burst.
+class Pool
+  class Full < StandardError; end
+
+  def initialize
+    # By itself, redis-rb would ask again, and take again.
+    settings = { port: ENV.fetch("REDIS_PORT", 6379).to_i, connect_timeout: 1, read_timeout: TIMEOUT,
+                 write_timeout: TIMEOUT, reconnect_attempts: 0 }
+    @free = Array.new(CONNECTIONS) { Redis.new(settings) }
+    @mutex = Mutex.new
+    @returned = ConditionVariable.new
+    @free.each(&:ping)
+  rescue Redis::BaseError => error
+    warn "no server yet: #{error.message}"
+  end
+
+  def call(*words)
+    client = borrow
+    client.call(*words)
+  rescue Redis::BaseConnectionError
+    # The others were, most likely, lost with it, and connect anew.
+    @mutex.synchronize { @free.each(&:close) }
+    raise
+  ensure
+    @mutex.synchronize { @free.push(client) && @returned.signal } if client
+  end
+
+  private
+
+  def borrow
+    now = -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) }
+    ends = now.call + WAIT
+    @mutex.synchronize do
+      @returned.wait(@mutex, ends - now.call) while @free.empty? && now.call < ends
+      @free.pop or raise Full, "every connection is in use"
+    end
+  end
 end
 
-# Makes a call, and returns the status and the headers to answer an HTTP request with.
-def throttle(client, key, max_burst, count, period, quantity = 1)
+# Makes a call, and returns the status and the headers to answer an HTTP request with. A call without a reply is
+# allowed if it fails "open", and refused if it fails "closed". A call without a connection is refused.
+def throttle(pool, key, max_burst, count, period, quantity = 1, fail:)
   limited, limit, remaining, retry_after, reset_after =
-    client.call("CL.THROTTLE", key, max_burst, count, period, quantity)
+    pool.call("CL.THROTTLE", key, max_burst, count, period, quantity)
   headers = {
     "X-RateLimit-Limit" => limit,
     "X-RateLimit-Remaining" => remaining,
@@ -25,16 +60,16 @@ def throttle(client, key, max_burst, count, period, quantity = 1)
   # -1 where the call was allowed, and where it asks for more than the limit and never will be.
   headers["Retry-After"] = retry_after if retry_after >= 0
   [limited == 1 ? 429 : 200, headers]
-rescue Redis::BaseError => error
-  warn "no limits, failing #{FAIL}: #{error.message}"
-  FAIL == "open" ? [200, {}] : [503, { "Retry-After" => 1 }]
+rescue Redis::BaseError, Pool::Full => error
+  warn "no limits, failing #{fail}: #{error.message}"
+  fail == "open" && !error.is_a?(Pool::Full) ? [200, {}] : [503, { "Retry-After" => 1 }]
 end
 
 if __FILE__ == $PROGRAM_NAME
-  client = connect
+  pool = Pool.new
   # Three at once and one a minute; the last call asks for four.
   [1, 1, 1, 1, 4].each do |quantity|
-    status, headers = throttle(client, "user123", 2, 1, 60, quantity)
+    status, headers = throttle(pool, "user123", 2, 1, 60, quantity, fail: ENV.fetch("FAIL", "open"))
     puts "#{status} #{headers.map { |name, value| "#{name}: #{value}" }.join(", ")}"
   end
 end

@@ -1,11 +1,12 @@
 //! Rate limiting with redis-rs.
 
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use redis::{Client, Connection, ConnectionLike, RedisResult};
+use redis::{Client, Connection, ConnectionLike, RedisError, RedisResult};
 
 /// The status and the headers to answer an HTTP request with.
-pub type Answer = (u16, Vec<(&'static str, i64)>);
+pub type Answer = (u16, Vec<(&'static str, u64)>);
 
 /// Makes a call.
 pub fn throttle(
@@ -14,58 +15,92 @@ pub fn throttle(
     (max_burst, count, period): (u64, u64, u64),
     quantity: u64,
 ) -> RedisResult<Answer> {
-    let (limited, limit, remaining, retry_after, reset_after): (bool, i64, i64, i64, i64) =
+    let (limited, limit, remaining, retry_after, reset_after): (bool, u64, u64, i64, u64) =
         redis::cmd("CL.THROTTLE").arg(key).arg(max_burst).arg(count).arg(period).arg(quantity).query(connection)?;
     let mut headers =
         vec![("X-RateLimit-Limit", limit), ("X-RateLimit-Remaining", remaining), ("X-RateLimit-Reset", reset_after)];
     // -1 where the call was allowed, and where it asks for more than the limit and never will be.
-    if retry_after >= 0 {
+    if let Ok(retry_after) = u64::try_from(retry_after) {
         headers.push(("Retry-After", retry_after));
     }
     Ok((if limited { 429 } else { 200 }, headers))
 }
 
-/// A thread's connection, which decides in time also where the server does not answer.
-pub struct Limiter {
-    client: Client,
-    /// How long a call waits for the server.
-    timeout: Duration,
-    /// What a call without an answer decides: allowed if it fails open, refused if not.
-    open: bool,
-    connection: Option<Connection>,
+/// What a call without a reply decides: allowed or refused.
+#[derive(Clone, Copy, Debug)]
+pub enum Fail {
+    Open,
+    Closed,
 }
 
-impl Limiter {
-    pub fn new(client: Client, timeout: Duration, open: bool) -> Self {
-        Self { client, timeout, open, connection: None }
+/// The connections of a process, from which each thread borrows one for a call.
+pub struct Pool {
+    client: Client,
+    /// How long a call waits for the reply.
+    timeout: Duration,
+    /// Those that are free; one that was lost is `None`, and made again by the call that borrows it.
+    free: Mutex<Vec<Option<Connection>>>,
+    returned: Condvar,
+}
+
+impl Pool {
+    const SIZE: usize = 20;
+    /// How long a call waits for a connection that others use; and the time to make one.
+    const WAIT: Duration = Duration::from_secs(1);
+
+    /// Connects now, not in the first burst.
+    pub fn new(client: Client, timeout: Duration) -> Self {
+        let connections = (0..Self::SIZE).map(|_| client.get_connection_with_timeout(Self::WAIT).ok());
+        let free = Mutex::new(connections.collect());
+        Self { client, timeout, free, returned: Condvar::new() }
     }
 
-    pub fn throttle(&mut self, key: &str, quota: (u64, u64, u64), quantity: u64) -> Answer {
-        self.ask(key, quota, quantity).unwrap_or_else(|error| {
-            eprintln!("no limits, failing {}: {error}", if self.open { "open" } else { "closed" });
-            if self.open { (200, vec![]) } else { (503, vec![("Retry-After", 1)]) }
-        })
+    /// Makes a call in time, as `|connection| throttle(connection, "user123", (2, 1, 60), 1)`. One that gets no
+    /// connection is refused, however it fails: the server is there.
+    pub fn ask(&self, fail: Fail, call: impl FnOnce(&mut Connection) -> RedisResult<Answer>) -> Answer {
+        let refused = (503, vec![("Retry-After", 1)]);
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut free, _) = self
+            .returned
+            .wait_timeout_while(free, Self::WAIT, |free| free.is_empty())
+            .unwrap_or_else(PoisonError::into_inner);
+        let Some(connection) = free.pop() else { return refused };
+        drop(free);
+        let result = self.ask_on(connection, call);
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if result.as_ref().is_err_and(RedisError::is_io_error) {
+            // The others were, most likely, lost with it.
+            free.fill_with(|| None);
+        }
+        let (answer, connection) = result.map_or_else(
+            |error| {
+                eprintln!("no limits, failing {fail:?}: {error}");
+                (if matches!(fail, Fail::Open) { (200, vec![]) } else { refused }, None)
+            },
+            |(answer, connection)| (answer, Some(connection)),
+        );
+        free.push(connection);
+        self.returned.notify_one();
+        answer
     }
 
-    fn ask(&mut self, key: &str, quota: (u64, u64, u64), quantity: u64) -> RedisResult<Answer> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self.client.get_connection_with_timeout(self.timeout)?,
-        };
+    fn ask_on(
+        &self,
+        connection: Option<Connection>,
+        call: impl FnOnce(&mut Connection) -> RedisResult<Answer>,
+    ) -> RedisResult<(Answer, Connection)> {
+        let mut connection = connection.map_or_else(|| self.client.get_connection_with_timeout(Self::WAIT), Ok)?;
         connection.set_read_timeout(Some(self.timeout))?;
         connection.set_write_timeout(Some(self.timeout))?;
-        let answer = throttle(&mut connection, key, quota, quantity)?;
-        // After an error, the next call connects anew.
-        self.connection = Some(connection);
-        Ok(answer)
+        Ok((call(&mut connection)?, connection))
     }
 }
 
 pub fn main() -> RedisResult<()> {
-    let mut limiter = Limiter::new(Client::open("redis://127.0.0.1:6379/")?, Duration::from_millis(100), true);
+    let pool = Pool::new(Client::open("redis://127.0.0.1:6379/")?, Duration::from_millis(100));
     // Three at once and one a minute; the last call asks for four.
     for quantity in [1, 1, 1, 1, 4] {
-        println!("{:?}", limiter.throttle("user123", (2, 1, 60), quantity));
+        println!("{:?}", pool.ask(Fail::Open, |connection| throttle(connection, "user123", (2, 1, 60), quantity)));
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Barrier, OnceLock};
@@ -11,6 +12,7 @@ use std::thread::scope;
 use std::time::Duration;
 
 use super::needs::left_out;
+use super::programs::signal_group;
 use super::{Process, eventually, free_port};
 
 /// A busy machine's server does not always answer within the examples' own tenth of a second.
@@ -40,6 +42,12 @@ impl Example {
     pub fn with(&self, name: &'static str, value: &str) -> Self {
         let mut with = self.clone();
         with.environment.push((name, value.to_string()));
+        with
+    }
+
+    pub fn with_argument(&self, argument: &str) -> Self {
+        let mut with = self.clone();
+        with.arguments.push(argument.to_string());
         with
     }
 
@@ -96,6 +104,80 @@ pub fn protect() -> impl Iterator<Item = Example> {
 pub fn express() -> impl Iterator<Item = Example> {
     let express = npm_node("express_app.js");
     express.into_iter().flat_map(|express| [express.clone(), express.with("CLIENT", "./ioredis.js")])
+}
+
+pub fn phpredis() -> Option<Example> {
+    php("php-redis", "new Redis();", "phpredis.php")
+}
+
+pub fn predis() -> Option<Example> {
+    php("php-predis", "require 'Predis/Autoloader.php';", "predis.php")
+}
+
+/// Both, as web servers of twenty processes.
+pub fn php_server() -> impl Iterator<Item = Example> {
+    [phpredis(), predis()].into_iter().flatten().map(|mut example| {
+        example.arguments.splice(..0, ["-S", "127.0.0.1:PORT"].map(ToString::to_string));
+        example.with("PHP_CLI_SERVER_WORKERS", "20")
+    })
+}
+
+fn php(package: &str, uses: &str, example: &str) -> Option<Example> {
+    installed(&format!("php-cli and {package}"), Command::new("php").args(["-r", uses]))
+        .then(|| Example::new("php", &[example]))
+}
+
+pub fn redis_rb(arguments: &[&str]) -> Option<Example> {
+    installed("ruby-redis", Command::new("ruby").args(["-e", "require 'redis'"]))
+        .then(|| Example::new("ruby", arguments))
+}
+
+/// Compiled with this after the example, whose `main` then has another name: "" for the example as it is.
+pub fn hiredis(name: &str, main: &str) -> Option<Example> {
+    let header = ["-E", "-include", "hiredis/hiredis.h", "-x", "c", "/dev/null"];
+    installed("libhiredis-dev", Command::new("cc").args(header)).then(|| {
+        let rename = if main.is_empty() { "" } else { "#define main example\n" };
+        let source = target(&format!("{name}-{}.c", std::process::id()));
+        let example = path("hiredis.c");
+        fs::write(&source, format!("{rename}#include \"{}\"\n#undef main\n{main}", example.display())).unwrap();
+        let built = built(name, |program| {
+            let mut compile = Command::new("cc");
+            compile.args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(program).arg(&source).arg("-lhiredis");
+            compile
+        });
+        fs::remove_file(source).unwrap();
+        built
+    })
+}
+
+/// Go is large: scripts/test does not install it.
+pub fn redigo() -> impl Iterator<Item = Example> {
+    static BUILT: OnceLock<Option<Example>> = OnceLock::new();
+    let example = BUILT.get_or_init(|| {
+        let go = || {
+            let mut go = Command::new("go");
+            go.env("GO111MODULE", "off").env("GOPATH", "/usr/share/gocode").env("GOCACHE", target("go"));
+            go
+        };
+        if !found(go().args(["list", "github.com/gomodule/redigo/redis"])) {
+            println!("left out: golang-go and golang-github-gomodule-redigo-dev are not installed");
+            return None;
+        }
+        Some(built("redigo", |program| {
+            let mut build = go();
+            build.args(["build", "-o"]).arg(program).arg(path("redigo.go"));
+            build
+        }))
+    });
+    example.clone().into_iter()
+}
+
+/// Built beside its place, where another run of the tests may be running it.
+fn built(name: &str, build: impl FnOnce(&Path) -> Command) -> Example {
+    let [program, new] = [target(name), target(&format!("{name}-{}", std::process::id()))];
+    assert!(build(&new).status().unwrap().success(), "{name}");
+    fs::rename(new, &program).unwrap();
+    Example::new(program, &[])
 }
 
 pub fn debian_python(example: &str) -> Option<Example> {
@@ -174,6 +256,20 @@ fn fetched(registry: &str, list: &str, fetch: impl Fn(&Path) -> Command) -> Opti
     there.then_some(folder)
 }
 
+/// The statuses of that many calls, in a thread each: all prepare, and then call.
+pub fn at_once<T>(calls: usize, prepare: impl Fn() -> T + Sync, call: impl Fn(T) -> u16 + Sync) -> Vec<u16> {
+    let barrier = Barrier::new(calls);
+    let thread = || {
+        let prepared = prepare();
+        barrier.wait();
+        call(prepared)
+    };
+    scope(|scope| {
+        let threads: Vec<_> = (0..calls).map(|_| scope.spawn(thread)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
 /// Whether it is, by a command that then succeeds; if not, the test is left out and says so.
 pub fn installed(what: &str, check: &mut Command) -> bool {
     found(check) || left_out(&format!("{what} cannot be had"))
@@ -194,7 +290,8 @@ pub fn target(name: &str) -> PathBuf {
 
 /// An HTTP server, on a free port, gone when dropped.
 pub struct Http {
-    _process: Process,
+    /// The leader of a group.
+    process: Process,
     pub port: u16,
     /// Also of what goes wrong in it.
     log: PathBuf,
@@ -204,13 +301,13 @@ impl Http {
     pub fn start(example: &Example, redis: u16) -> Self {
         let port = free_port();
         let mut example = example.clone();
-        for argument in example.arguments.iter_mut().filter(|argument| *argument == "PORT") {
-            *argument = port.to_string();
+        for argument in &mut example.arguments {
+            *argument = argument.replace("PORT", &port.to_string());
         }
         let log = target(&format!("clients-http-{port}.log"));
         let file = fs::File::create(&log).unwrap();
         let mut command = example.command(redis);
-        command.env("HTTP_PORT", port.to_string()).stdout(file.try_clone().unwrap()).stderr(file);
+        command.env("HTTP_PORT", port.to_string()).stdout(file.try_clone().unwrap()).stderr(file).process_group(0);
         let mut process = Process(command.spawn().unwrap());
         let started = eventually(Duration::from_secs(60), || {
             let ended = process.0.try_wait().unwrap();
@@ -218,7 +315,7 @@ impl Http {
             TcpStream::connect(("127.0.0.1", port)).ok()
         });
         assert!(started.is_some(), "{example:?} does not serve");
-        Self { _process: process, port, log }
+        Self { process, port, log }
     }
 
     /// The status, the headers and the body, for a request with these headers.
@@ -238,16 +335,7 @@ impl Http {
 
     /// The statuses of the same request, in full, on many connections at once.
     pub fn at_once(&self, connections: usize, request: &str) -> Vec<u16> {
-        let barrier = Barrier::new(connections);
-        let ask = || {
-            let stream = self.connect();
-            barrier.wait();
-            self.ask(stream, request).0
-        };
-        scope(|scope| {
-            let asked: Vec<_> = (0..connections).map(|_| scope.spawn(ask)).collect();
-            asked.into_iter().map(|asked| asked.join().unwrap()).collect()
-        })
+        at_once(connections, || self.connect(), |stream| self.ask(stream, request).0)
     }
 
     pub fn connect(&self) -> TcpStream {
@@ -272,6 +360,8 @@ impl Http {
 
 impl Drop for Http {
     fn drop(&mut self) {
+        // PHP's processes stay when the one that began them is killed.
+        signal_group(self.process.0.id(), "KILL");
         let _ = fs::remove_file(&self.log);
     }
 }

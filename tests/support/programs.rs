@@ -1,11 +1,14 @@
 //! Programs that tests run beside their servers, and the examples of tests/clients.
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use super::Server;
 
-/// The example in Rust, which is a module of the tests.
+/// The examples in Rust, which are modules of the tests.
+#[allow(dead_code, reason = "main is for the reader who copies the file")]
+#[path = "../clients/redis_cell_rs.rs"]
+pub mod redis_cell_rs;
 #[allow(dead_code, reason = "main is for the reader who copies the file")]
 #[path = "../clients/redis_rs.rs"]
 pub mod redis_rs;
@@ -42,4 +45,9 @@ pub fn output_and_errors(command: &mut Command) -> String {
 pub fn signal(process: u32, name: &str) {
     let status = Command::new("sh").args(["-c", &format!("kill -{name} {process}")]).status();
     assert!(status.unwrap().success(), "no process {process}");
+}
+
+/// The same, to every process of a group, if there is one left.
+pub fn signal_group(leader: u32, name: &str) {
+    let _ = Command::new("sh").args(["-c", &format!("kill -{name} -{leader}")]).stderr(Stdio::null()).status();
 }
