@@ -114,6 +114,7 @@ fn the_pages_name_the_files_of_this_version_and_the_changelog_has_it() {
     let unreleased = latest == "Unreleased";
     assert!(unreleased || latest.starts_with(&format!("{VERSION} - 20")), "CHANGELOG.md: {latest}");
     assert!(!unreleased || !changelog.contains(&format!("\n## {VERSION} - ")), "{VERSION} is released already");
+    let readme = readme.split_whitespace().collect::<Vec<_>>().join(" ");
     let says_so = readme.contains(&format!("{VERSION} is not there while"));
     assert_eq!(says_so, unreleased, "README.md and CHANGELOG.md disagree: is {VERSION} released?");
 }
@@ -179,6 +180,7 @@ fn the_debian_package_is_installed_used_and_removed() {
     assert!(said.contains(&line), "{said}");
     let readme = within("/usr/share/doc/redis-cell/README.Debian");
     assert!(fs::read_to_string(readme).unwrap().contains(&line));
+    assert!(within("/usr/share/doc/redis-cell/redis-cell.cdx.json").exists(), "the bill of materials is missing");
     assert!(!settings.exists(), "a server's settings are its owner's");
     assert_eq!(dangling_links(&within("/usr/share/doc/redis-cell")), [""; 0]);
     assert!(!within("/usr/share/doc/redis-cell/docs/development.md").exists(), "who installs it does not change it");
