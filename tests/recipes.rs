@@ -600,12 +600,13 @@ fn named_policies_change_for_all_in_one_command_and_go_with_the_data() {
     let library = read("policies.lua");
     load_function(&mut connection, &library).unwrap();
     replicate(&replica, &server);
-    let ask = |connection: &mut Connection, arguments: &str| -> RedisResult<[i64; 5]> {
+    let ask = |connection: &mut Connection, arguments: &str| -> RedisResult<Vec<i64>> {
         run(connection, &format!("FCALL throttle 1 {arguments}"))
     };
-    assert_eq!(ask(&mut connection, "user123 gold").unwrap()[..3], [0, 100, 99]);
-    assert_eq!(ask(&mut connection, "user124 gold 9").unwrap()[..3], [0, 100, 91]);
-    assert_eq!(ask(&mut connection, "user7 free").unwrap()[..3], [0, 10, 9]);
+    // A policy of several quotas replies with the number of the one that decides.
+    assert_eq!(ask(&mut connection, "user123 gold").unwrap(), [0, 100, 99, -1, 1, 1]);
+    assert_eq!(ask(&mut connection, "user124 gold 90").unwrap()[..3], [0, 100, 10]);
+    assert_eq!(ask(&mut connection, "user7 free").unwrap(), [0, 10, 9, -1, 6]);
     for wrong in ["user7 silver", "user7"] {
         let error = error_of(&mut connection, &format!("FCALL throttle 1 {wrong}"));
         assert_eq!(error, "ERR no policy of that name", "{wrong}");
@@ -620,10 +621,21 @@ fn named_policies_change_for_all_in_one_command_and_go_with_the_data() {
     assert_eq!(ask(&mut app, "user11 gold").unwrap()[..3], [0, 100, 99]);
 
     // A table with a mistake in it is refused, and the old one stays.
-    load_function(&mut connection, &library.replace("{99, 100, 60}", "{99, 100, 60")).unwrap_err();
+    let gold = "{99, 100, 60, 9999, 10000, 86400}";
+    load_function(&mut connection, &library.replace(gold, "{99, 100, 60")).unwrap_err();
     assert_eq!(ask(&mut connection, "user8 gold").unwrap()[..3], [0, 100, 99]);
-    load_function(&mut connection, &library.replace("{99, 100, 60}", "{499, 500, 60}")).unwrap();
-    assert_eq!(ask(&mut connection, "user9 gold").unwrap()[..3], [0, 500, 499]);
+    let tats = |connection: &mut Connection| -> Vec<i64> {
+        let text: String = run(connection, "GET user124").unwrap();
+        text.as_bytes().chunks(19).map(|tat| str::from_utf8(tat).unwrap().parse().unwrap()).collect()
+    };
+    let before = tats(&mut connection);
+    load_function(&mut connection, &library.replace(gold, "{99, 100, 60, 9999, 10000, 86400, 5, 1, 1}")).unwrap();
+    assert_eq!(ask(&mut connection, "user9 gold").unwrap(), [0, 6, 5, -1, 1, 3]);
+    // A quota that is added at the end begins with all its tokens, and the others go on.
+    assert_eq!(ask(&mut connection, "user124 gold 6").unwrap(), [0, 6, 0, -1, 6, 3]);
+    let after = tats(&mut connection);
+    let moved: Vec<_> = before.iter().zip(&after).map(|(before, after)| after - before).collect();
+    assert_eq!((after.len(), moved), (3, vec![6 * 600_000_000, 6 * 8_640_000_000]));
 
     // A replica has it, and needs it once it is promoted; and so has the append-only file.
     catch_up(&replica, &server);
@@ -631,7 +643,7 @@ fn named_policies_change_for_all_in_one_command_and_go_with_the_data() {
     let mut promoted = replica.connect();
     run::<()>(&mut promoted, "REPLICAOF NO ONE").unwrap();
     for mut connection in [server.connect(), promoted] {
-        assert_eq!(ask(&mut connection, "user10 gold").unwrap()[..3], [0, 500, 499]);
+        assert_eq!(ask(&mut connection, "user10 gold").unwrap(), [0, 6, 5, -1, 1, 3]);
     }
 }
 
@@ -1159,7 +1171,7 @@ fn a_named_policy_costs_less_than_eight_plain_calls() {
     needs!("functions, Redis 7");
     let server = Server::start();
     load_function(&mut server.connect(), &read("policies.lua")).unwrap();
-    let ratio = plain_calls(&server, "FCALL throttle 1 KEY gold");
+    let ratio = plain_calls(&server, "FCALL throttle 1 KEY free");
     assert!(ratio < 8.0, "{ratio}");
 }
 

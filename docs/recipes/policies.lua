@@ -3,10 +3,10 @@
 -- Limits by name. FUNCTION LOAD REPLACE of the whole file changes them, for every caller at once:
 --     FCALL throttle 1 user123 gold [quantity]
 
--- max_burst, count, period in seconds.
+-- max_burst, count, period in seconds; and again for each further quota. Add one at the end: the order tells them apart.
 local policies = {
     free = {9, 10, 60},
-    gold = {99, 100, 60},
+    gold = {99, 100, 60, 9999, 10000, 86400},
 }
 
 local function throttle(keys, args)
@@ -14,7 +14,7 @@ local function throttle(keys, args)
     if not policy then
         return redis.error_reply('ERR no policy of that name')
     end
-    return redis.call('CL.THROTTLE', keys[1], policy[1], policy[2], policy[3], args[2] or 1)
+    return redis.call('CL.THROTTLE', keys[1], policy[1], policy[2], policy[3], args[2] or 1, unpack(policy, 4))
 end
 
 redis.register_function('throttle', throttle)
