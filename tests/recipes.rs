@@ -312,6 +312,12 @@ fn a_plan_that_changes_counts_at_once_and_keeps_what_was_taken() {
     // One that has all its tokens stays without a key.
     assert_eq!(change(&mut connection, "bob", "9 10 86400 99 100 86400").unwrap(), [0, 100, 100, -1, 0]);
     assert!(!run::<bool>(&mut connection, "EXISTS bob").unwrap());
+    // The first of several quotas changes, and the second stays as it is.
+    run::<Value>(&mut connection, "CL.THROTTLE erin 9 10 86400 8 99 100 3600").unwrap();
+    let second = |connection: &mut Connection| run::<String>(connection, "GETRANGE erin 19 37").unwrap();
+    let before = second(&mut connection);
+    assert_eq!(change(&mut connection, "erin", "9 10 86400 99 100 86400").unwrap()[..3], [0, 100, 92]);
+    assert_eq!((before.len(), second(&mut connection)), (19, before));
     // A debt of 1, of 2 and of 6 such tokens.
     for (taken, remaining) in [(11, 89), (12, 88), (16, 84), (60, 40), (60_000, 0)] {
         run::<[i64; 5]>(&mut connection, &format!("CL.CHARGE k{taken} 9 10 86400 {taken}")).unwrap();
