@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use ::redis_cell_rs::Policy;
 
 use crate::support::examples::{
-    Example, Http, at_once, express, fastapi, flask, hiredis, http_server, php_server, redigo, redis_rb,
+    Example, Http, TIMEOUT, at_once, express, fastapi, flask, hiredis, http_server, php_server, redigo, redis_rb,
 };
 use crate::support::programs::redis_rs::{Fail, Pool};
 use crate::support::programs::{redis_cell_rs, redis_rs, signal};
@@ -21,8 +21,6 @@ use crate::support::{Process, Server, eventually};
 const CALLS: usize = 200;
 /// The limiter of the calls that fail open, and that of those that fail closed: three at once and one a minute.
 const LIMIT: usize = 3;
-/// An example's wait for its server, in seconds: as short as a busy machine's server can keep. Its own is a tenth.
-const TIMEOUT: f64 = 0.5;
 /// A call's, to a server that is gone.
 const BOUND: Duration = Duration::from_secs(20);
 
@@ -175,7 +173,7 @@ fn lets_through_its_limit(settings: &[&str], start: impl Fn(&Server, f64) -> Cal
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for others in [0, 1, 2] {
         let mut server = Server::start_with(settings);
-        let calls = start(&server, TIMEOUT);
+        let calls = start(&server, TIMEOUT.as_secs_f64());
         let let_through = || {
             let statuses = calls(CALLS, "open");
             assert!(statuses.iter().all(|status| [200, 429, 503].contains(status)), "{statuses:?}");
