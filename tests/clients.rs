@@ -50,7 +50,7 @@ fn the_page_names_what_is_run() {
     for (name, version) in fetched.iter().filter(|(name, _)| *name != "uvicorn") {
         assert!(names(version.trim_matches('"')), "{name} {version}");
     }
-    assert!(fetched.len() == 8, "{fetched:?}");
+    assert!(fetched.len() == 9, "{fetched:?}");
     let lock = fs::read_to_string([env!("CARGO_MANIFEST_DIR"), "Cargo.lock"].join("/")).unwrap();
     for crate_name in ["redis", "redis-cell-rs"] {
         let (_, rest) = lock.split_once(&format!("name = \"{crate_name}\"\nversion = \"")).unwrap();
@@ -445,6 +445,45 @@ async def main():
 asyncio.run(main())";
     for example in python_code(code) {
         assert_eq!(example.with("TIMEOUT", "0.1").output(Server::start().port), "2\n", "{example:?}");
+    }
+}
+
+#[test]
+fn express_limits_a_customer_by_two_quotas_and_counts_by_limit() {
+    for example in express() {
+        let mut server = Server::start();
+        let http = Http::start(&example, server.port);
+        let get = |key: &str| {
+            let (status, headers, _) = http.get("/items", &format!("X-API-Key: {key}\r\n"));
+            let header = |name: &str| headers.iter().find_map(|header| header.strip_prefix(name)?.parse::<u32>().ok());
+            let [limit, remaining, quota] =
+                ["Limit", "Remaining", "Quota"].map(|name| header(&format!("X-RateLimit-{name}: ")));
+            (status, limit, remaining, quota, header("Retry-After: "))
+        };
+        assert_eq!(get("made-up"), (401, None, None, None, None));
+        assert_eq!(run::<Vec<String>>(&mut server.connect(), "KEYS *").unwrap(), [""; 0]);
+        assert_eq!(get("secret-of-acme"), (200, Some(10), Some(9), Some(1), None));
+        // All tokens of the second are there, and one of the day.
+        let [seconds, _] = run::<[u64; 2]>(&mut server.connect(), "TIME").unwrap();
+        let day = seconds + 999 * 86_400 / 1000;
+        let state = format!("SET customer:acme {seconds}000000000{day}000000000 EXAT {day}");
+        run::<()>(&mut server.connect(), &state).unwrap();
+        assert_eq!(get("secret-of-acme"), (200, Some(1000), Some(0), Some(2), None));
+        let (status, limit, remaining, quota, retry_after) = get("secret-of-acme");
+        assert_eq!((status, limit, remaining, quota), (429, Some(1000), Some(0), Some(2)));
+        assert!((30..=87).contains(&retry_after.unwrap()), "{retry_after:?}");
+        server.kill();
+        assert_eq!(get("secret-of-acme"), (200, None, None, None, None));
+        assert_eq!(http.send("POST /login").0, 503);
+        let metrics = http.get("/metrics", "").2;
+        let counts: Vec<_> = metrics.lines().filter_map(|line| line.strip_prefix("limit_calls_total")).collect();
+        let expected = [
+            "{limit=\"customer\",result=\"allowed\"} 2",
+            "{limit=\"customer\",result=\"limited\"} 1",
+            "{limit=\"customer\",result=\"failed open\"} 1",
+            "{limit=\"login\",result=\"failed closed\"} 1",
+        ];
+        assert_eq!(counts, expected, "{example:?}");
     }
 }
 

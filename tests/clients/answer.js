@@ -45,21 +45,22 @@ function inTime(reply) {
   });
 }
 
-// Makes the call, and resolves to the status and the headers to answer an HTTP request with. `fail` is what a call
-// without a reply decides: 'open' allows it, 'closed' refuses it. A call that finds no place is refused.
+// Makes the call, and resolves to the status and the headers to answer an HTTP request with, and to a word for how the
+// call ended. `fail` is what a call without a reply decides: 'open' allows it, 'closed' refuses it. A call that finds no
+// place is refused.
 async function answer(call, fail) {
   const refused = [503, { 'Retry-After': 1 }];
-  if (!await place()) return refused;
+  if (!await place()) return [...refused, 'busy'];
   let reply;
   try {
     reply = await inTime(call());
   } catch (error) {
     console.error(`no limits, failing ${fail}: ${error.message}`);
-    return fail === 'open' ? [200, {}] : refused;
+    return [...(fail === 'open' ? [200, {}] : refused), `failed ${fail}`];
   } finally {
     leave();
   }
-  const [limited, limit, remaining, retryAfter, resetAfter] = reply;
+  const [limited, limit, remaining, retryAfter, resetAfter, quota] = reply;
   const headers = {
     'X-RateLimit-Limit': limit,
     'X-RateLimit-Remaining': remaining,
@@ -67,7 +68,9 @@ async function answer(call, fail) {
   };
   // -1 where the call was allowed, and where it asks for more than the limit and never will be.
   if (retryAfter >= 0) headers['Retry-After'] = retryAfter;
-  return [limited ? 429 : 200, headers];
+  // The number of the quota that decides, where there are several.
+  if (quota) headers['X-RateLimit-Quota'] = quota;
+  return limited ? [429, headers, 'limited'] : [200, headers, 'allowed'];
 }
 
 // Three at once and one a minute; the last call asks for four.

@@ -24,9 +24,10 @@ function connect() {
   });
 }
 
-// A quota is max_burst, count, period. See answer.js for `fail`.
-function throttle(client, key, quota, fail, quantity = 1) {
-  return answer(() => client.call('CL.THROTTLE', key, ...quota, quantity), fail);
+// A quota is max_burst, count, period; further ones stand behind it. See answer.js for `fail`.
+function throttle(client, key, quotas, fail, quantity = 1) {
+  const call = ['CL.THROTTLE', key, ...quotas.slice(0, 3), quantity, ...quotas.slice(3)];
+  return answer(() => client.call(...call), fail);
 }
 
 async function main() {

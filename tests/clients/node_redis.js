@@ -21,10 +21,10 @@ function connect() {
   });
 }
 
-// A quota is max_burst, count, period. See answer.js for `fail`.
-function throttle(client, key, quota, fail, quantity = 1) {
+// A quota is max_burst, count, period; further ones stand behind it. See answer.js for `fail`.
+function throttle(client, key, quotas, fail, quantity = 1) {
   // node-redis sends nothing but strings.
-  const call = ['CL.THROTTLE', key, ...quota, quantity].map(String);
+  const call = ['CL.THROTTLE', key, ...quotas.slice(0, 3), quantity, ...quotas.slice(3)].map(String);
   return answer(() => client.sendCommand(call), fail);
 }
 
