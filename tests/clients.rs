@@ -352,6 +352,17 @@ fn an_http_server_flask_and_fastapi_limit_an_address_behind_their_own_proxy() {
 }
 
 #[test]
+fn a_proxy_on_a_unix_socket_is_known_if_it_is_said_to_be_there() {
+    let code = "
+from addresses import limited_address
+print(limited_address(None, ['10.0.0.1, 192.0.2.7']), limited_address('', []))";
+    for example in python_code(code) {
+        assert_eq!(example.output(0), "unix unix\n");
+        assert_eq!(example.with("PROXY", "unix").output(0), "192.0.2.7 unix\n");
+    }
+}
+
+#[test]
 fn fastapi_limits_a_route_whatever_the_numbers_in_its_path() {
     fastapi().for_each(|example| {
         let server = Server::start();

@@ -3,7 +3,7 @@
 import ipaddress
 import os
 
-# The address of your own proxy, if requests come through one.
+# The address of your own proxy, if requests come through one; "unix", if they come from it on a Unix socket.
 PROXY = os.environ.get("PROXY")
 # An IPv4 address that a NAT64 gateway has translated is in the last 32 bits.
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
@@ -11,10 +11,10 @@ NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 def limited_address(peer, forwarded):
     """Returns it for a connection from peer, with these headers X-Forwarded-For."""
+    peer = peer or "unix"
     if peer == PROXY:
         # The last word is the proxy's; those before it, the caller may have made up.
-        word = ",".join(forwarded).split(",")[-1].strip()
-        return network(word) or network(peer) or peer
+        peer = network(",".join(forwarded).split(",")[-1].strip()) or peer
     return network(peer) or peer
 
 

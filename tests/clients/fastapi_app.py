@@ -23,7 +23,7 @@ class Limit:
         self.quotas, self.fail = quotas, fail
 
     async def __call__(self, request: Request, response: Response):
-        address = limited_address(request.client.host, request.headers.getlist("X-Forwarded-For"))
+        address = limited_address(request.client and request.client.host, request.headers.getlist("X-Forwarded-For"))
         # The route's template: by the path, each number in /items/7 would be a limiter of its own.
         await limit(response, f"{request.scope['route'].path}:{address}", *self.quotas, fail=self.fail)
 

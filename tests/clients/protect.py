@@ -52,7 +52,7 @@ def refusal(status, seconds):
 
 
 def caller(request: Request):
-    return limited_address(request.client.host, request.headers.getlist("X-Forwarded-For"))
+    return limited_address(request.client and request.client.host, request.headers.getlist("X-Forwarded-For"))
 
 
 class Form(BaseModel):

@@ -22,7 +22,7 @@ class Busy(Exception):
 
 
 class Pool:
-    """Connections for all tasks. redis-py's own pools raise one error, full or without a server."""
+    """Connections for all tasks. redis-py's own pools raise one error, full or with no server."""
 
     def __init__(self, port=os.environ.get("REDIS_PORT", 6379), **settings):
         self.turns = asyncio.Semaphore(CONNECTIONS)

@@ -18,7 +18,7 @@ class Busy(Exception):
 
 
 class Pool:
-    """Connections for all threads, made at the start. redis-py's own pools raise one error, full or without a server."""
+    """Connections for all threads, made at the start. redis-py's own pools raise one error, full or with no server."""
 
     def __init__(self, port=os.environ.get("REDIS_PORT", 6379), **settings):
         # redis-py itself would ask again, and take again.
