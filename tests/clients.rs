@@ -620,7 +620,7 @@ fn pass_on(mut client: TcpStream, server: u16, calls: &AtomicUsize) {
 
 /// An HTTP server of three at once and one a minute, which stays, and answers as chosen, whatever becomes of Redis.
 fn serves_in_time_without_redis(example: &Example) {
-    for (request, fail, unlimited) in [("GET /", "open", 200), ("POST /login", "closed", 503)] {
+    for (request, fail, unlimited) in [("GET /", "open", 200), ("POST /login?next=/", "closed", 503)] {
         let mut server = Server::start();
         let http = Http::start(example, server.port);
         // The status, and what is left if there is a limiter to say so.
