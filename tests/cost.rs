@@ -32,8 +32,8 @@ const CHECKS: [&str; 15] = [
     "CL.THROTTLE 2 quotas limited",
     "CL.THROTTLE 3 quotas allowed",
     "CL.LOOK 2 quotas limited",
-    "CL.MTHROTTLE 2 limits allowed",
-    "CL.MTHROTTLE 4 limits allowed",
+    "CL.MTHROTTLE 2 limiters allowed",
+    "CL.MTHROTTLE 4 limiters allowed",
 ];
 
 /// What `scripts/bench` counts for each check: on a server that is alone, on one with an append-only file, and on one
@@ -74,9 +74,9 @@ fn a_call_costs_little_more_than_a_set() {
     let aof = |name| sets(name, Setting::Aof);
     let replica = |name| sets(name, Setting::Replica);
     let of_a_call = |name| alone(name) / alone("CL.THROTTLE allowed");
-    let two = alone("CL.MTHROTTLE 2 limits allowed");
+    let two = alone("CL.MTHROTTLE 2 limiters allowed");
     // Of all limits but one, the key is opened twice, to be read and to be written: no two may be open at a time.
-    let further = (alone("CL.MTHROTTLE 4 limits allowed") - two) / 2.0;
+    let further = (alone("CL.MTHROTTLE 4 limiters allowed") - two) / 2.0;
     let second_limited = alone("CL.THROTTLE second call, limited") / alone("CL.THROTTLE limited");
 
     let (set, call) = ("instructions of a SET PX", "instructions of an allowed CL.THROTTLE");
@@ -96,7 +96,7 @@ fn a_call_costs_little_more_than_a_set() {
         ("a call by three quotas", alone("CL.THROTTLE 3 quotas allowed"), set, 1.09),
         ("a look by two quotas", alone("CL.LOOK 2 quotas limited"), set, 0.70),
         ("a call by two quotas, with an append-only file", aof("CL.THROTTLE 2 quotas allowed"), set, 1.13),
-        ("a call of two limits", two, set, 1.88),
+        ("a call of two limiters", two, set, 1.88),
         ("each further limit of such a call", further, set, 0.94),
         ("an allowed call with an append-only file", aof("CL.THROTTLE allowed"), set, 1.02),
         ("a key's second call with an append-only file", aof("CL.THROTTLE second call"), set, 1.02),

@@ -63,8 +63,8 @@ CONTESTANTS = [
     steady("CL.PTHROTTLE allowed", "CL.PTHROTTLE KEY 9999999 10 3600000", timed=False),
     steady("CL.CHARGE allowed", f"CL.CHARGE KEY {MANY} 1", timed=False),
     steady("CL.TAKE allowed", f"CL.TAKE KEY {MANY} 1", timed=False),
-    steady("CL.MTHROTTLE 2 limits allowed", f"CL.MTHROTTLE KEY:a {MANY} 1 KEY:b {MANY} 1"),
-    steady("CL.MTHROTTLE 4 limits allowed", f"CL.MTHROTTLE {FOUR}", timed=False),
+    steady("CL.MTHROTTLE 2 limiters allowed", f"CL.MTHROTTLE KEY:a {MANY} 1 KEY:b {MANY} 1"),
+    steady("CL.MTHROTTLE 4 limiters allowed", f"CL.MTHROTTLE {FOUR}", timed=False),
 ]
 PEER_NAME = pathlib.Path(PEER).stem if PEER else None
 if PEER:

@@ -6,8 +6,9 @@ from places import say
 
 COUNTED = ["SET PX, new key", "SET PX, expired key", "CL.THROTTLE allowed", "CL.THROTTLE second call"]
 COUNTED += ["CL.THROTTLE limited", "CL.THROTTLE second call, limited", "CL.THROTTLE new key"]
-COUNTED += ["CL.THROTTLE expired key", "CL.LOOK limited", "CL.MTHROTTLE 2 limits allowed"]
-TIMED = [name for name in COUNTED if "expired" not in name and "MTHROTTLE" not in name]
+COUNTED += ["CL.THROTTLE expired key", "CL.LOOK limited", "CL.MTHROTTLE 2 limiters allowed"]
+COUNTED += ["CL.THROTTLE 2 quotas allowed", "CL.THROTTLE 2 quotas limited", "CL.THROTTLE 3 quotas allowed"]
+TIMED = [name for name in COUNTED if "expired" not in name and "MTHROTTLE" not in name and "quotas" not in name]
 WEIGHED = ["SET PX of text", "INCR + EXPIRE", "CL.THROTTLE allowed"]
 FAST = ["INCR + EXPIRE", "window in Lua, as INCREX has it", "GCRA in Lua", "CL.THROTTLE allowed", "CL.THROTTLE limited"]
 FAST += ["CL.LOOK limited"]

@@ -186,12 +186,17 @@ STEADY = {
     "second call, limited": "CL.THROTTLE second call, limited",
     "look": "CL.LOOK limited",
 }
-TWO = {"two limits": "CL.MTHROTTLE 2 limits allowed"}
+QUOTAS = {
+    "two quotas": "CL.THROTTLE 2 quotas allowed",
+    "two quotas, limited": "CL.THROTTLE 2 quotas limited",
+    "three quotas": "CL.THROTTLE 3 quotas allowed",
+}
+TWO = {"two limiters": "CL.MTHROTTLE 2 limiters allowed"}
 SET_NEW = {"SET PX, new key": "SET PX, new key"}
 NEW = {"new key": "CL.THROTTLE new key"}
 ANEW = SET_NEW | NEW | {"SET PX, expired key": "SET PX, expired key", "expired key": "CL.THROTTLE expired key"}
 WRITES = {name: STEADY[name] for name in ("allowed", "second call")} | NEW
-WRITES |= {"expired key": "CL.THROTTLE expired key"} | TWO
+WRITES |= {"expired key": "CL.THROTTLE expired key", "two quotas": "CL.THROTTLE 2 quotas allowed"} | TWO
 
 
 def servers(results):
@@ -228,9 +233,11 @@ def servers(results):
     about = results["about"]
     return f"""By {about["module"]}, on {about["machine"]}, on {about["date"]}.
 
-Instructions of a SET PX, and ratios to them; two limits are those of one `CL.MTHROTTLE`:
+Instructions of a SET PX, and ratios to them; two limiters are those of one `CL.MTHROTTLE`, quotas those of one key:
 
 {instructions("one server", "alone", STEADY | TWO)}
+
+{instructions("one server, several quotas", "alone", QUOTAS)}
 
 {instructions("one server, keys made anew", "alone", ANEW)}
 
