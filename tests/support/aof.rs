@@ -8,7 +8,7 @@ use redis::Connection;
 use super::{info, wait_until};
 
 /// A file that holds a write before its reply is sent, and is rewritten on request only. With `everysec`, the server's
-/// own setting, a write waits while the disk is busy, and is lost if the process ends meanwhile.
+/// default, a write waits while the disk is busy, and is lost if the process ends meanwhile.
 pub const AOF: [&str; 6] = ["--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"];
 
 /// Every command in the server's append-only file, or files from Redis 7 on.

@@ -1,13 +1,13 @@
-// Another module on the same server: on an event of the keyspace it runs the commands that the test has given it. And it
+// Another module on the same server: on a keyspace event it runs the commands that the test has given it. It also
 // counts the events, whatever notify-keyspace-events says. It does the same on `fork`, the server's event when a child
-// process is born; what it calls then is replicated.
+// process is born; the commands it runs then are replicated.
 //
 // Arguments at load are a command that it runs at once.
 //
-// CB.DO event word...  on this event, run this command, in which % stands for the event's key; a ! before the command's
-//                      name has it replicated
-// CB.COUNT event       how often it has happened since CB.CLEAR
-// CB.CLEAR             no commands, no counts
+// CB.DO event word...  runs this command on this event; % in it stands for the event's key, and a ! before the name
+//                      of the command has it replicated
+// CB.COUNT event       how often the event has happened since CB.CLEAR
+// CB.CLEAR             forgets the commands and the counts
 // CB.DELETE key        DEL through an open key, as modules do it
 // CB.SET key text      SET through an open key, from a string of which the module holds more than one reference
 
@@ -18,7 +18,7 @@
 #define OK 0
 #define ERR 1
 #define WRITE 3
-// All but "loaded" (1 << 12), which is no time to run commands.
+// Every event but "loaded" (1 << 12): commands cannot run while the server loads.
 #define EVENTS (0x7ffc & ~(1 << 12))
 // VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION.
 #define MOVES_SLOTS (1 << 5)
@@ -80,7 +80,7 @@ static void run_rules(context *ctx, const char *event, string *name, const char 
         counts_count++;
     }
     if (i < 64) counts[i].count++;
-    // What our own commands cause is no reason for more of them.
+    // Events that our own commands cause run no further commands.
     if (busy) return;
     busy = 1;
     for (i = 0; i < rules_count; i++) {
@@ -186,7 +186,7 @@ int RedisModule_OnLoad(context *ctx, string **argv, int argc) {
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
         if (get_api(functions[i].name, functions[i].function) != OK) return ERR;
     set_attributes(ctx, "callbacks", 1, 1);
-    // Valkey 9 moves no slots where a module does not say that it may.
+    // Valkey 9 moves no slots unless every module has said that it may.
     void (*set_options)(context *, int);
     if (get_api("ValkeyModule_SetModuleOptions", &set_options) == OK) set_options(ctx, MOVES_SLOTS);
     if (create_command(ctx, "cb.do", cb_do, "", 0, 0, 0) != OK ||

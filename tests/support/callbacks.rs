@@ -11,7 +11,7 @@ use super::expected::error_text;
 use super::needs::debug_command;
 use super::{Server, command, compiled, module, run};
 
-/// With the module as well. Keys expire only when they are looked at.
+/// Starts a server with this other module and redis-cell. Keys expire only when they are accessed.
 pub fn start(arguments: &[&str]) -> (Server, Connection) {
     let mut all = vec!["--loadmodule", library()];
     let module = module();
@@ -24,13 +24,13 @@ pub fn start(arguments: &[&str]) -> (Server, Connection) {
     (server, connection)
 }
 
-/// The other module.
+/// The path of the other module's library.
 pub fn library() -> &'static str {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| compiled("callbacks")).to_str().unwrap()
 }
 
-/// A server on which keys whose names begin with `unwritable` cannot be opened for writing: see unwritable.c.
+/// Starts a server on which keys whose names begin with `unwritable` cannot be opened for writing: see unwritable.c.
 pub fn start_with_unwritable_keys(arguments: &[&str]) -> Server {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     let library = LIBRARY.get_or_init(|| compiled("unwritable")).to_str().unwrap();
@@ -39,20 +39,20 @@ pub fn start_with_unwritable_keys(arguments: &[&str]) -> Server {
     Server::start_bare(&[&load, arguments].concat())
 }
 
-/// What a callback may do to a key.
+/// Commands by which a callback damages a key.
 pub const HARM: [&str; 8] = [
     "DEL",
     "CB.DELETE",
     "UNLINK",
     "SET KEY text",
-    // Too long for a string that is kept within its object.
+    // Long enough that the server stores the string outside its object.
     "SET KEY xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
     "APPEND KEY xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
     "PEXPIRE KEY 1",
     "CL.THROTTLE KEY 4 1 60",
 ];
 
-/// As a command on this key.
+/// Returns the command that does this harm to the key.
 pub fn harm_to(key: &str, harm: &str) -> String {
     match harm.contains("KEY") {
         true => harm.replace("KEY", key),
@@ -60,9 +60,9 @@ pub fn harm_to(key: &str, harm: &str) -> String {
     }
 }
 
-/// The reply, or the error's text; the server is gone if there is neither.
+/// Returns the reply, or the error's text; fails if the server is gone.
 pub fn call(server: &Server, connection: &mut Connection, line: &str) -> Result<Value, String> {
-    // An error within a reply is one of the values.
+    // An error within a reply is returned as a value.
     let reply = connection.send_packed_command(&command(line).get_packed_command());
     match reply.and_then(|()| connection.recv_response()) {
         Ok(Value::ServerError(error)) => Err(error_text(&error)),

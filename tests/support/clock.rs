@@ -21,7 +21,7 @@ impl Clock {
         Self::start_with(now, &[])
     }
 
-    /// The same with further settings.
+    /// Starts the same server with further settings.
     pub fn start_with(now: i64, settings: &[&str]) -> (Self, Server) {
         let folder = new_folder();
         let path = folder.join("clock");
@@ -39,7 +39,7 @@ impl Clock {
         self.file.write_all_at(&now.to_ne_bytes(), 0).unwrap();
     }
 
-    /// Moves it by so many seconds from there, also to where nanoseconds do not fit in 64 bits.
+    /// Moves the clock by this many seconds from there, even to moments whose nanoseconds do not fit in 64 bits.
     pub fn shift(&self, seconds: i64) {
         self.file.write_all_at(&seconds.to_ne_bytes(), 8).unwrap();
     }

@@ -1,4 +1,4 @@
-//! What it takes to make a cluster of servers.
+//! Helpers that form a cluster of servers.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use super::{Server, run};
 
 pub const SLOTS: usize = 16_384;
 
-/// Gives them to the node, while no node has them.
+/// Assigns the slots to the node; no other node may own them.
 pub fn add_slots(node: &mut Connection, slots: Range<usize>) {
     redis::cmd("CLUSTER").arg("ADDSLOTS").arg(slots.collect::<Vec<_>>()).exec(node).unwrap();
 }

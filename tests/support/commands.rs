@@ -6,7 +6,7 @@ pub struct Command {
     /// The version that brought it.
     pub since: &'static str,
     pub access: Access,
-    /// Its arguments, as docs/commands.md writes them: in brackets what may be left out, with dots what may be repeated.
+    /// Its arguments, as docs/commands.md writes them: brackets mark the optional ones, dots the repeated ones.
     pub syntax: &'static str,
 }
 
@@ -29,11 +29,11 @@ pub const COMMANDS: [Command; 10] = [
     command("cl.mthrottle", "1.0.0", Writes, SEVERAL),
     command("cl.mpthrottle", "1.1.0", Writes, SEVERAL),
 ];
-/// The quantity may be left out.
+/// A quota and an optional quantity.
 const OPTIONAL: &str = "key max_burst count period [quantity [max_burst count period ...]]";
-/// The quantity has to be given.
+/// A quota and a required quantity.
 const REQUIRED: &str = "key max_burst count period quantity [max_burst count period ...]";
-/// Several limiters.
+/// Several limiters, each with its quota and quantity.
 const SEVERAL: &str = "key max_burst count period quantity [key max_burst count period quantity ...]";
 
 const fn command(name: &'static str, since: &'static str, access: Access, syntax: &'static str) -> Command {
@@ -41,33 +41,33 @@ const fn command(name: &'static str, since: &'static str, access: Access, syntax
 }
 
 impl Command {
-    /// The arguments that have to be given.
+    /// The required arguments.
     pub fn required(&self) -> impl Iterator<Item = &'static str> {
         self.syntax.split('[').next().unwrap().split_whitespace()
     }
 
-    /// Whether a call may have several keys.
+    /// Returns whether a call may have several keys.
     pub fn takes_several_keys(&self) -> bool {
         self.syntax.matches("key").count() > 1
     }
 
-    /// Whether it takes the numbers of a limiter.
+    /// Returns whether the command takes a quota.
     pub fn takes_a_quota(&self) -> bool {
         self.required().any(|argument| argument == "period")
     }
 
-    /// The command that does the same in seconds, if this one counts milliseconds: its name has no P.
+    /// Returns the same command in seconds, if this one counts milliseconds: its name has no P.
     pub fn in_seconds(&self) -> Option<&'static Command> {
         let in_seconds = self.name.replacen('p', "", 1);
         COMMANDS.iter().find(|command| command.name == in_seconds && command.name != self.name)
     }
 
-    /// A call on this key that leaves out all that may be left out. On a new key it is allowed.
+    /// Returns a call on this key without the optional arguments. On a new key it is allowed.
     pub fn call(&self, key: &str) -> String {
         self.call_with(key, self.required())
     }
 
-    /// The shortest call on this key, and, of a command that takes several quotas, a call with two.
+    /// Returns the shortest call on this key and, if the command takes several quotas, a call with two.
     pub fn calls(&self, key: &str) -> Vec<String> {
         let words = self.syntax.split(['[', ']', ' ']).filter(|word| !["", "..."].contains(word));
         let with_all = (!self.takes_several_keys()).then(|| self.call_with(key, words));

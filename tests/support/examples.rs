@@ -22,7 +22,7 @@ pub const TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub struct Example {
     program: PathBuf,
-    /// PORT is the one to serve HTTP on.
+    /// The arguments; PORT stands for the port to serve HTTP on.
     arguments: Vec<String>,
     environment: Vec<(&'static str, String)>,
     folder: PathBuf,
@@ -58,7 +58,7 @@ impl Example {
         command
     }
 
-    /// What it prints, if it ends.
+    /// Returns what the program prints; fails unless it succeeds within two minutes.
     pub fn output(&self, redis: u16) -> String {
         let mut command = self.command(redis);
         let mut process = Process(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
@@ -92,7 +92,7 @@ pub fn fastapi() -> impl Iterator<Item = Example> {
     [debian, pypi_python_with(&uvicorn)].into_iter().flatten()
 }
 
-/// The application of docs/protect.md, which wants a folder with its files.
+/// Returns the application of docs/protect.md, in a folder with its files.
 pub fn protect() -> impl Iterator<Item = Example> {
     let uvicorn = ["-m", "uvicorn", "--no-proxy-headers", "protect:app", "--port", "PORT"];
     let packages = "python3-fastapi, python3-uvicorn and python3-prometheus-client";
@@ -100,7 +100,7 @@ pub fn protect() -> impl Iterator<Item = Example> {
     [debian, pypi_python_with(&uvicorn)].into_iter().flatten()
 }
 
-/// With node-redis, and with ioredis.
+/// Returns the Express example, once with node-redis and once with ioredis.
 pub fn express() -> impl Iterator<Item = Example> {
     let express = npm_node("express_app.js");
     express.into_iter().flat_map(|express| [express.clone(), express.with("CLIENT", "./ioredis.js")])
@@ -132,7 +132,8 @@ pub fn redis_rb(arguments: &[&str]) -> Option<Example> {
         .then(|| Example::new("ruby", arguments))
 }
 
-/// Compiled with this after the example, whose `main` then has another name: "" for the example as it is.
+/// Compiles the example with this code after it, which needs a `main`: the example's own is renamed. "" compiles the
+/// example as it is.
 pub fn hiredis(name: &str, main: &str) -> Option<Example> {
     let header = ["-E", "-include", "hiredis/hiredis.h", "-x", "c", "/dev/null"];
     installed("libhiredis-dev", Command::new("cc").args(header)).then(|| {
@@ -150,7 +151,7 @@ pub fn hiredis(name: &str, main: &str) -> Option<Example> {
     })
 }
 
-/// Go is large: scripts/test does not install it.
+/// Returns the Go example, compiled. scripts/test does not install Go, which is large.
 pub fn redigo() -> impl Iterator<Item = Example> {
     static BUILT: OnceLock<Option<Example>> = OnceLock::new();
     let example = BUILT.get_or_init(|| {
@@ -172,7 +173,7 @@ pub fn redigo() -> impl Iterator<Item = Example> {
     example.clone().into_iter()
 }
 
-/// Built beside its place, where another run of the tests may be running it.
+/// Build elsewhere, then move: another run of the tests may be executing the program.
 fn built(name: &str, build: impl FnOnce(&Path) -> Command) -> Example {
     let [program, new] = [target(name), target(&format!("{name}-{}", std::process::id()))];
     assert!(build(&new).status().unwrap().success(), "{name}");
@@ -184,7 +185,7 @@ pub fn debian_python(example: &str) -> Option<Example> {
     debian_python_with("python3-redis", "redis", &[example])
 }
 
-/// Debian's own Python, which is the one that sees Debian's packages.
+/// Debian's own Python, the only one that sees Debian's packages.
 pub fn debian_python_with(packages: &str, modules: &str, arguments: &[&str]) -> Option<Example> {
     let python = "/usr/bin/python3";
     let import = format!("import {modules}");
@@ -210,14 +211,14 @@ pub fn pypi_python_with(arguments: &[&str]) -> Option<Example> {
     Some(Example::new("python3", arguments).with("PYTHONDONTWRITEBYTECODE", "1").with("PYTHONPATH", folder))
 }
 
-/// `NODE_PATH` is where Debian puts packages, for a Node.js that is not Debian's.
+/// Returns the example with Debian's packages; `NODE_PATH` names their folder to a Node.js that is not Debian's.
 pub fn debian_node(example: &str) -> Option<Example> {
     let folder = "/usr/share/nodejs";
     installed("nodejs and node-redis", Command::new("node").args(["-e", "require('redis')"]).env("NODE_PATH", folder))
         .then(|| Example::new("node", &[example]).with("NODE_PATH", folder))
 }
 
-/// Debian's npm is large: scripts/test does not install it.
+/// Returns the example with the newest packages of npm. scripts/test does not install Debian's npm, which is large.
 pub fn npm_node(example: &str) -> Option<Example> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     if !found(Command::new("npm").arg("--version")) {
@@ -237,7 +238,7 @@ pub fn npm_node(example: &str) -> Option<Example> {
     Some(Example::new("node", &[example]).with("NODE_PATH", folder.to_str().unwrap()))
 }
 
-/// The folder in target/ with what this file of tests/clients lists: fetched once.
+/// Returns the folder in target/ with the packages that this file of tests/clients lists. They are fetched once.
 fn fetched(registry: &str, list: &str, fetch: impl Fn(&Path) -> Command) -> Option<PathBuf> {
     let mut hasher = DefaultHasher::new();
     fs::read(path(list)).unwrap().hash(&mut hasher);
@@ -245,7 +246,7 @@ fn fetched(registry: &str, list: &str, fetch: impl Fn(&Path) -> Command) -> Opti
     if folder.exists() {
         return Some(folder);
     }
-    // Moved into place: another run may be fetching it at this moment.
+    // Fetch elsewhere, then move: another run may be fetching the same at this moment.
     let new = target(&format!("clients-{}-{list}", std::process::id()));
     fs::create_dir_all(&new).unwrap();
     let there = installed(&format!("what tests/clients/{list} has from {registry}"), &mut fetch(&new));
@@ -256,7 +257,7 @@ fn fetched(registry: &str, list: &str, fetch: impl Fn(&Path) -> Command) -> Opti
     there.then_some(folder)
 }
 
-/// The statuses of that many calls, in a thread each: all prepare, and then call.
+/// Returns the statuses of this many calls, each in its own thread: all prepare, and then all call.
 pub fn at_once<T>(calls: usize, prepare: impl Fn() -> T + Sync, call: impl Fn(T) -> u16 + Sync) -> Vec<u16> {
     let barrier = Barrier::new(calls);
     let thread = || {
@@ -270,7 +271,7 @@ pub fn at_once<T>(calls: usize, prepare: impl Fn() -> T + Sync, call: impl Fn(T)
     })
 }
 
-/// Whether it is, by a command that then succeeds; if not, the test is left out and says so.
+/// Returns whether the check succeeds. If it fails, the test is left out, with a line that says so.
 pub fn installed(what: &str, check: &mut Command) -> bool {
     found(check) || left_out(&format!("{what} cannot be had"))
 }
@@ -283,17 +284,17 @@ pub fn path(example: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests/clients", example].iter().collect()
 }
 
-/// A place for what is made or fetched.
+/// Returns the path in target/ of a thing that tests compile or fetch.
 pub fn target(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
 /// An HTTP server, on a free port, gone when dropped.
 pub struct Http {
-    /// The leader of a group.
+    /// The leader of the server's process group.
     process: Process,
     pub port: u16,
-    /// Also of what goes wrong in it.
+    /// The file that holds the server's output and its errors.
     log: PathBuf,
 }
 
@@ -318,22 +319,22 @@ impl Http {
         Self { process, port, log }
     }
 
-    /// The status, the headers and the body, for a request with these headers.
+    /// Sends a request with these headers. Returns the status, the headers and the body.
     pub fn get(&self, target: &str, headers: &str) -> (u16, Vec<String>, String) {
         self.ask(self.connect(), &format!("GET {target} HTTP/1.0\r\n{headers}\r\n"))
     }
 
-    /// The same, for a request without any: `POST /login`.
+    /// Does the same for a request without headers: `POST /login`.
     pub fn send(&self, request: &str) -> (u16, Vec<String>, String) {
         self.ask(self.connect(), &format!("{request} HTTP/1.0\r\nContent-Length: 0\r\n\r\n"))
     }
 
-    /// The status alone, of a request in full.
+    /// Sends a complete request. Returns the status alone.
     pub fn ask_once(&self, request: &str) -> u16 {
         self.ask(self.connect(), request).0
     }
 
-    /// The statuses of the same request, in full, on many connections at once.
+    /// Sends the same complete request on many connections at once. Returns the statuses.
     pub fn at_once(&self, connections: usize, request: &str) -> Vec<u16> {
         at_once(connections, || self.connect(), |stream| self.ask(stream, request).0)
     }
@@ -344,7 +345,7 @@ impl Http {
         stream
     }
 
-    /// The same, of a request in full, on a connection that then ends.
+    /// Sends a complete request on a connection of its own. Returns the status, the headers and the body.
     pub fn ask(&self, mut stream: TcpStream, request: &str) -> (u16, Vec<String>, String) {
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
@@ -360,7 +361,7 @@ impl Http {
 
 impl Drop for Http {
     fn drop(&mut self) {
-        // PHP's processes stay when the one that began them is killed.
+        // PHP's worker processes survive the process that started them.
         signal_group(self.process.0.id(), "KILL");
         let _ = fs::remove_file(&self.log);
     }

@@ -1,4 +1,4 @@
-//! What the module has to say: the second statement of the rule, in the words of replies and errors.
+//! The replies and errors that the module has to send, computed from the second statement of the rule.
 
 use std::iter;
 
@@ -9,12 +9,12 @@ use super::model::{Asked, Change, Refused, Told, Way, told_together};
 pub const SECOND: i128 = 1_000_000_000;
 pub const MILLISECOND: i128 = 1_000_000;
 
-/// The millisecond in which a key with this TAT expires: rounded up, so that it is not gone too early.
+/// Returns the millisecond in which a key with this TAT expires: rounded up, so that the key is not gone too early.
 pub fn expiry(tat: i128) -> i128 {
     (tat + MILLISECOND - 1) / MILLISECOND
 }
 
-/// The text in which a key holds the TATs of its quotas.
+/// Returns the text in which a key holds the TATs of its quotas.
 pub fn state(tats: &[i128]) -> Vec<u8> {
     tats.iter().flat_map(|tat| format!("{tat:019}").into_bytes()).collect()
 }
@@ -55,7 +55,7 @@ pub fn below_least(name: &str) -> String {
     format!("ERR {name} must be {} or more", least(name, Way::Take).unwrap_or_default())
 }
 
-/// None for a quantity that gives back below 0.
+/// Returns the least value that the argument may have; `None` for a quantity that may be negative and then gives back.
 pub fn least(name: &str, way: Way) -> Option<i128> {
     match name {
         "max_burst" => Some(-1),
@@ -65,20 +65,20 @@ pub fn least(name: &str, way: Way) -> Option<i128> {
     }
 }
 
-/// What a call finds in its key: the TATs of its quotas, none of a full limiter; or something else.
+/// The content of a key: the TATs of its quotas, empty for a full limiter; or the error that another content gets.
 pub type Found = Result<Vec<i128>, &'static str>;
 
-/// What a call has to get, and what becomes of each of its keys.
+/// The expected reply of a call, and the expected change of each of its keys.
 pub struct Answer {
-    /// Of each limiter, by the second statement of the rule.
+    /// The decision on each limiter, by the second statement of the rule.
     pub told: Vec<Told>,
-    /// The number of the quota that decided for the first of them: 1, 2, …
+    /// The number of the quota that decided for the first limiter: 1, 2, …
     pub quota: usize,
     pub reply: Value,
     pub changes: Vec<(Vec<u8>, Change<Vec<i128>>)>,
 }
 
-/// The answer to a call that is made now and finds this in its keys, or its error.
+/// Returns the expected answer to a call at this moment on keys with this content, or the expected error.
 pub fn answer(call: &[Vec<u8>], now: i128, found: impl Fn(&[u8]) -> Found) -> Result<Answer, String> {
     let command = Command::of(call);
     let limiters = command.limiters(call, now)?;
@@ -96,7 +96,7 @@ pub fn answer(call: &[Vec<u8>], now: i128, found: impl Fn(&[u8]) -> Found) -> Re
     let mut joints = joints.collect::<Result<Vec<_>, String>>()?;
     let limited = joints.iter().any(|joint| joint.told.limited);
     if command.several && limited {
-        // None takes anything or gives anything back, and those that would have allowed show what they hold.
+        // The limiters stay as they are, and those that would have allowed the call report what they hold.
         for ((joint, limiter), tats) in joints.iter_mut().zip(&limiters).zip(&states) {
             joint.change = Change::Nothing;
             if !joint.told.limited {
@@ -121,18 +121,18 @@ pub fn answer(call: &[Vec<u8>], now: i128, found: impl Fn(&[u8]) -> Found) -> Re
     Ok(Answer { told, quota: joints[0].quota, reply, changes: changes.collect() })
 }
 
-/// A call's part that is about one limiter.
+/// The arguments of a call that concern one limiter.
 struct Limiter {
     key: Vec<u8>,
     quotas: Vec<Asked>,
 }
 
-/// What a call's first word says.
+/// The meaning of a call's first word.
 pub struct Command {
-    /// In small letters.
+    /// The name in small letters.
     pub name: String,
     pub way: Way,
-    /// In nanoseconds.
+    /// The unit of the command's periods and replies, in nanoseconds.
     pub unit: i128,
     pub several: bool,
 }
@@ -156,7 +156,7 @@ impl Command {
         Self { name, way, unit, several }
     }
 
-    /// Reads the limiters that a call is about.
+    /// Parses the limiters of a call.
     fn limiters(&self, call: &[Vec<u8>], now: i128) -> Result<Vec<Limiter>, String> {
         let arity = || arity(&self.name);
         if !self.several {
@@ -197,11 +197,11 @@ impl Command {
     }
 }
 
-/// The three or four integers of a limit, if they make one.
+/// Parses the three or four integers of a limit.
 fn asked(arguments: &[Vec<u8>], now: i128, &Command { way, unit, .. }: &Command) -> Result<Asked, String> {
     let mut integers = [1; 4];
     for ((integer, argument), name) in integers.iter_mut().zip(arguments).zip(NAMES) {
-        // The server takes an integer only in the form that it would itself write.
+        // The server accepts an integer only in the form that it would write itself.
         *integer = std::str::from_utf8(argument)
             .ok()
             .and_then(|text| text.parse::<i64>().ok())
@@ -219,7 +219,7 @@ fn asked(arguments: &[Vec<u8>], now: i128, &Command { way, unit, .. }: &Command)
     Ok(asked)
 }
 
-/// The five integers, also those of the only group.
+/// Returns the reply's five integers, or those of its only group.
 pub fn integers(reply: &Value) -> Option<[i128; 5]> {
     if let Some((limited, groups)) = limited_and_groups(reply) {
         let [group] = groups.try_into().ok()?;
@@ -228,7 +228,7 @@ pub fn integers(reply: &Value) -> Option<[i128; 5]> {
     five(reply)
 }
 
-/// Of a `CL.MTHROTTLE`: whether the whole was limited, and each group's five integers.
+/// Reads a reply of `CL.MTHROTTLE`: whether the whole was limited, and each group's five integers.
 pub fn limited_and_groups(reply: &Value) -> Option<(bool, Vec<[i128; 5]>)> {
     let Value::Array(items) = reply else {
         return None;
@@ -264,7 +264,7 @@ fn text(refused: Refused) -> String {
     }
 }
 
-/// As a reply has it.
+/// Converts a decision to the five integers of a reply, in the command's unit.
 pub fn in_units(told: Told, command: &Command) -> [i128; 5] {
     let units = |span: i128| (span + command.unit - 1) / command.unit;
     let first = if command.way == Way::Take { told.taken } else { told.limited.into() };

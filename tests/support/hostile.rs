@@ -1,4 +1,4 @@
-//! What a client may send that means no good: calls with any arguments, and everything else that is done to a key.
+//! Input of a malicious client: calls with any arguments, and any other change to a key.
 
 use super::expected::{self, MILLISECOND, NAMES, SECOND, least};
 use super::model::Way;
@@ -7,7 +7,7 @@ use super::random::Random;
 pub type Bytes = Vec<u8>;
 pub type Command = Vec<Bytes>;
 
-/// What the server does not take for a 64-bit integer, though some of it nearly is one.
+/// Strings that the server rejects as 64-bit integers; some are near misses.
 pub const NOT_INTEGERS: [&[u8]; 21] = [
     b"",
     b"x",
@@ -32,7 +32,7 @@ pub const NOT_INTEGERS: [&[u8]; 21] = [
     "\u{661}".as_bytes(),
 ];
 
-/// Every key that it writes to.
+/// Every key that the client writes to.
 pub const KEYS: [&[u8]; 8] = [b"", b"a", b"b", b"\0", b"a\0b", b"\xff\xfe", b"{tag}c", &[b'k'; 300]];
 
 /// A client whose seed decides what it sends.
@@ -66,7 +66,7 @@ impl Hostile {
         let usual = !self.random.one_in(4);
         call.extend(self.group(key, way, usual));
         if several {
-            // One group is enough for an error, and then the others show nothing.
+            // One bad group turns the whole reply into an error, which tells nothing of the other groups.
             while self.random.one_in(2) {
                 let key = self.key();
                 call.extend(self.group(&key, way, usual));
@@ -85,7 +85,7 @@ impl Hostile {
         call
     }
 
-    /// A key and four integers.
+    /// Returns a key and four integers.
     fn group(&mut self, key: &[u8], way: Way, usual: bool) -> Command {
         let mut group = vec![key.to_vec()];
         for name in NAMES {
@@ -105,7 +105,7 @@ impl Hostile {
             group.push(integer.to_string().into());
         }
         if self.random.one_in(32) {
-            // About a token per nanosecond.
+            // Rates of about a token per nanosecond.
             let period = self.random.below(9) as i64 + 1;
             let count = period * self.random.pick(&[SECOND, MILLISECOND]) as i64 + self.random.pick(&[-1, 0, 1]);
             (group[2], group[3]) = (count.to_string().into(), period.to_string().into());
@@ -128,7 +128,7 @@ impl Hostile {
             1 << 32,
             1 << 53,
             1_000_000_000,
-            // The seconds that are left to the last moment that fits.
+            // The seconds from now to the last moment that fits.
             (i64::MAX - self.now) / SECOND as i64,
             i64::MAX / SECOND as i64,
             i64::MAX,
@@ -145,7 +145,7 @@ impl Hostile {
         }
     }
 
-    /// Bytes that are, most of them, no integer.
+    /// Returns bytes that are seldom an integer.
     fn junk(&mut self) -> Bytes {
         match self.random.below(60) {
             0 => vec![b'1'; 10_000],
@@ -154,7 +154,7 @@ impl Hostile {
         }
     }
 
-    /// What a string may hold: TATs near or far, before or after now, other integers, other bytes.
+    /// Returns the content of a string: TATs near or far, before or after now, other integers, other bytes.
     fn value(&mut self) -> Bytes {
         let far = self.random.of_any_length();
         let tat = match self.random.below(8) {
@@ -168,7 +168,7 @@ impl Hostile {
             1 => format!("0{tat}").into(),
             2 => (0..1 + self.random.below(200)).map(|_| b'0' + self.random.below(10) as u8).collect(),
             3..5 => {
-                // Of 2 to 9 quotas, some torn.
+                // The state of 2 to 9 quotas, sometimes cut short.
                 let more = 1 + self.random.below(8);
                 let mut text = format!("{tat:019}").into_bytes();
                 text.extend((0..more).flat_map(|_| {
@@ -181,7 +181,7 @@ impl Hostile {
         }
     }
 
-    /// What another client does to a key.
+    /// Returns another client's command that changes the key.
     pub fn change(&mut self, key: &[u8]) -> Command {
         let value = self.value();
         let other = self.key();
@@ -216,7 +216,7 @@ impl Hostile {
             27 => with("GETDEL", &[]),
             28 => with("GETEX", &[b"PX", &small]),
             29 => words(&[self.random.pick(&["FLUSHALL", "FLUSHDB", "PING", "DBSIZE"])]),
-            // Every type, in its encodings for few and for many items.
+            // Every type of value, in its encodings for few and for many items.
             30 => with("RPUSH", &[&value]),
             31 => with("RPUSH", &[]).into_iter().chain(many()).collect(),
             32 => with("HSET", &[b"field", &value]),
@@ -231,7 +231,7 @@ impl Hostile {
     }
 }
 
-/// A command as a user types it into redis-cli, its longest words cut short.
+/// Formats a command as a user types it into redis-cli, and shortens its longest words.
 pub fn typed(command: &[Bytes]) -> String {
     let words = command.iter().map(|word| {
         let shown = &word[..word.len().min(100)];

@@ -7,7 +7,7 @@ use redis::{ConnectionLike, RedisResult};
 use super::expected::expiry;
 use super::{Server, Snapshot, run, throttle};
 
-/// One token a minute: none that comes back during a test makes up for one that was taken.
+/// The limiter's quota: a token takes so long to come back that none does during a test.
 const FUNNEL: &str = "1000000 1 60";
 const INCREMENT: i64 = 60_000_000_000;
 
@@ -26,7 +26,7 @@ impl Ledger {
         Self { key: key.into(), start: tat - INCREMENT, acknowledged: AtomicI64::new(1) }
     }
 
-    /// One for each of so many clients.
+    /// Returns a ledger for each of this many clients.
     pub fn open_some(server: &Server, count: usize) -> Vec<Self> {
         let mut connection = server.connect();
         (0..count).map(|number| Self::open(&mut connection, &format!("ledger/{number}"))).collect()
@@ -40,17 +40,18 @@ impl Ledger {
         Ok(())
     }
 
-    /// The tokens whose taking a server has acknowledged.
+    /// Returns how many tokens a server has acknowledged as taken.
     pub fn acknowledged(&self) -> i64 {
         self.acknowledged.load(Ordering::SeqCst)
     }
 
-    /// Tokens that were taken without an answer, since the server was gone, count as well from now on.
+    /// Counts from now on also the tokens that were taken without an answer because the server was gone.
     pub fn settle(&self, taken: i64) {
         self.acknowledged.store(taken, Ordering::SeqCst);
     }
 
-    /// The tokens taken by this state, which has to be exactly one that the limiter once had, its expiry included.
+    /// Returns how many tokens are taken in this state, which must be exactly one that the limiter once had, its expiry
+    /// included.
     pub fn taken(&self, snapshot: &Snapshot) -> i64 {
         let (text, expires_at) = snapshot.get(self.key.as_bytes()).unwrap_or_else(|| panic!("{} is gone", self.key));
         let tat: i64 = str::from_utf8(text).unwrap().parse().unwrap();

@@ -1,4 +1,4 @@
-//! A Mac's library, read as a Mac's loader and kernel read it, for no Mac is here to load it. The loader is open:
+//! The checks that a Mac's loader and kernel make of a library, done here without a Mac. The loader's source is open:
 //! <https://github.com/apple-oss-distributions/dyld>, in `mach_o/UnsafeHeader.cpp` and `mach_o/Image.cpp`.
 
 use std::error::Error;
@@ -20,7 +20,7 @@ const NAME: &str = "@rpath/libredis_cell.dylib";
 const NEEDED: [&str; 1] = ["/usr/lib/libSystem.B.dylib"];
 const ENTRY_POINTS: [&[u8]; 2] = [b"_RedisModule_OnLoad", b"_RedisModule_OnUnload"];
 
-/// Whether a Mac with this processor loads the library. The error is the first reason why it does not.
+/// Checks that a Mac with this processor would load the library. The error is the first reason why it would not.
 pub fn is_loadable(library: &Path, processor: Architecture) -> Result<(), Box<dyn Error>> {
     let data = &fs::read(library)?[..];
     let file = MachOFile64::<Little>::parse(data)?;
@@ -56,7 +56,7 @@ pub fn is_loadable(library: &Path, processor: Architecture) -> Result<(), Box<dy
     require(oldest == Some(OLDEST_MACOS), format!("it is for macOS {oldest:x?}"))?;
     require(file.mach_uuid()?.is_some(), "it has no identity")?;
 
-    // A segment begins with a page, in memory and in the file, and after the one before it.
+    // A segment begins on a page boundary, in memory and in the file, after the segment before it.
     let page = if processor == Architecture::Aarch64 { 0x4000 } else { 0x1000 };
     let (mut address, mut offset) = (0, 0);
     for segment in &segments {
@@ -91,12 +91,12 @@ pub fn is_loadable(library: &Path, processor: Architecture) -> Result<(), Box<dy
         import?;
     }
 
-    // A Mac with an Apple processor executes nothing that is not signed.
+    // A Mac with an Apple processor executes only signed code.
     require(signature.is_some() || processor != Architecture::Aarch64, "it is not signed")?;
     signature.map_or(Ok(()), |(start, signature)| is_signed(library, start, signature))
 }
 
-/// Whether an ad-hoc signature that starts there holds the sum of each page before it.
+/// Checks that the ad-hoc signature at this offset holds the hash of each page before it.
 fn is_signed(library: &Path, start: u32, signature: CodeSignature) -> Result<(), Box<dyn Error>> {
     let mut blobs = signature.blobs();
     let directory = blobs.next()?.ok_or("the signature is empty")?.code_directory()?;

@@ -39,7 +39,7 @@ use redis::{Client, Connection, FromRedisValue, RedisResult};
 pub use commands::COMMANDS;
 pub use needs::module_command;
 
-/// A number that the environment may set.
+/// Returns a number that the environment may override.
 pub fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect(name))
 }
@@ -49,7 +49,7 @@ pub fn run<T: FromRedisValue>(connection: &mut impl redis::ConnectionLike, line:
     command(line).query(connection)
 }
 
-/// A command that is written as a user types it.
+/// Builds a command from its words as a user types them.
 pub fn command(line: &str) -> redis::Cmd {
     let mut command = redis::Cmd::new();
     for word in line.split_whitespace() {
@@ -58,12 +58,12 @@ pub fn command(line: &str) -> redis::Cmd {
     command
 }
 
-/// `CL.THROTTLE` with these arguments, which has to be answered.
+/// Calls `CL.THROTTLE` with these arguments; fails unless the reply is five integers.
 pub fn throttle(connection: &mut impl redis::ConnectionLike, arguments: &str) -> [i64; 5] {
     run(connection, &format!("CL.THROTTLE {arguments}")).unwrap()
 }
 
-/// The text of the error that a command gets, code first.
+/// Returns the text of the error that a command gets, code first.
 pub fn error_of(connection: &mut impl redis::ConnectionLike, line: &str) -> String {
     let error = run::<redis::Value>(connection, line).expect_err(line);
     format!("{} {}", error.code().unwrap(), error.detail().unwrap())
@@ -81,12 +81,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// With the module, and nothing on disk.
+    /// Starts a server with the module, which writes nothing to disk.
     pub fn start() -> Self {
         Self::start_with(&[])
     }
 
-    /// With the module and further settings, as on the server's command line.
+    /// Starts a server with the module and further settings, given as on the server's command line.
     pub fn start_with(arguments: &[&str]) -> Self {
         let module = module();
         let mut all = vec!["--loadmodule", module.to_str().unwrap()];
@@ -94,17 +94,17 @@ impl Server {
         Self::start_bare(&all)
     }
 
-    /// Without the module.
+    /// Starts a server without the module.
     pub fn start_bare(arguments: &[&str]) -> Self {
         Self::start_executable(&executable(), arguments)
     }
 
-    /// Any server, without the module, ready to answer.
+    /// Starts this executable without the module, and waits until it answers.
     pub fn start_executable(executable: &Path, arguments: &[&str]) -> Self {
         Self::start_in(&[], executable, arguments)
     }
 
-    /// With a file of settings, which the server may rewrite.
+    /// Starts a server with a file of settings, which the server may rewrite.
     pub fn start_from(settings: &Path, arguments: &[&str]) -> Self {
         let mut server = Self::new(&[], &executable(), arguments);
         server.settings = Some(settings.to_path_buf());
@@ -112,7 +112,7 @@ impl Server {
         server
     }
 
-    /// What a server logs that does not start with these settings.
+    /// Returns the log of a server that must not start with these settings.
     pub fn refused(arguments: &[&str]) -> String {
         let mut server = Self::new(&[], &executable(), arguments);
         assert!(!server.launch(), "it started:\n{}", server.log());
@@ -150,8 +150,8 @@ impl Server {
             let children = fs::read_to_string(children).unwrap_or_default();
             process.kill().unwrap();
             process.wait().unwrap();
-            // One that writes a file for its server would go on, on Redis 6.2 for seconds and with the clients'
-            // connections open.
+            // A child that writes a file for the server would outlive it, on Redis 6.2 for seconds and with the
+            // clients' connections open.
             if !children.trim().is_empty() {
                 let kill = format!("kill -9 {children}");
                 let _ = Command::new("sh").args(["-c", &kill]).stderr(Stdio::null()).status();
@@ -175,12 +175,12 @@ impl Server {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
-    /// The process that serves, for its memory and its CPU time.
+    /// Returns the id of the server's process, for its memory and its CPU time.
     pub fn pid(&self) -> u32 {
         self.process.as_ref().unwrap().id()
     }
 
-    /// Another process may take the port between our look and the server's.
+    /// Starts the server on a free port; tries another if a process takes the port between our look and the server's.
     fn launch_on_a_free_port(&mut self) {
         for _ in 0..5 {
             let logged = self.log().len();
@@ -194,7 +194,7 @@ impl Server {
         panic!("no free port");
     }
 
-    /// Whether it is there in the end.
+    /// Starts the server, and returns whether it became ready.
     fn launch(&mut self) -> bool {
         let logged = self.log().len();
         let port = self.port.to_string();
@@ -204,10 +204,10 @@ impl Server {
         command
             .args(&self.settings)
             .args(["--port", &port, "--bind", "127.0.0.1", "--dir", folder, "--save", ""])
-            // A primary waits for no second replica before it makes the snapshot of the first.
+            // A primary makes the first replica's snapshot at once; it does not wait for a second replica.
             .args(["--repl-diskless-sync-delay", "0"])
             .args(&self.arguments)
-            // No server starts in a locale that the machine has not got.
+            // A server refuses to start in a locale that the machine lacks.
             .env("LC_ALL", "C")
             .envs(self.environment.iter().cloned())
             .stdin(Stdio::null())
@@ -218,10 +218,10 @@ impl Server {
             _ => panic!("{}: {error}", self.executable.display()),
         });
         self.process = Some(process);
-        // Loading a large file takes a while, and so does a machine with two cores and many servers.
+        // The server may have to load a large file, on two cores that many servers share.
         eventually(Duration::from_secs(60), || {
             let gone = self.process.as_mut().unwrap().try_wait().unwrap().is_some();
-            // By its log: on its port, another process may answer.
+            // The log tells when it is ready: another process may answer on its port.
             let ready = self.log()[logged..].contains("Ready to accept connections");
             (gone || ready).then_some(!gone)
         })
@@ -238,7 +238,7 @@ impl Drop for Server {
     }
 }
 
-/// Any other process, killed when dropped.
+/// Any process, killed when dropped.
 pub struct Process(pub Child);
 
 impl Process {
@@ -254,17 +254,18 @@ impl Drop for Process {
     }
 }
 
-/// Without a time to wait: a read that has one fails when a program of another test ends (EINTR).
+/// Connects without a timeout: a read that has one fails with EINTR when a program of another test ends.
 fn connect(client: &Client) -> Connection {
     client.get_connection().unwrap()
 }
 
-/// Every limiter of the database by its key: its text, and when it expires in ms since the epoch (-1 for never).
+/// Every limiter of a database by its key: its text, and its expiry in ms since the epoch (-1 for never).
 pub type Snapshot = BTreeMap<Vec<u8>, (Vec<u8>, i64)>;
 
 /// Reads every string in the database.
 pub fn snapshot(connection: &mut impl redis::ConnectionLike) -> Snapshot {
-    // Redis 6.2 has no PEXPIRETIME: there, time plus time to live, if the clock has not moved on between the two.
+    // Redis 6.2 has no PEXPIRETIME. There, the expiry is TIME plus PTTL, read again if the clock moved on between the
+    // two.
     let rows: Vec<(Vec<u8>, Vec<u8>, i64)> = redis::Script::new(
         "local function now()
              local time = redis.call('TIME')
@@ -293,7 +294,7 @@ pub fn snapshot(connection: &mut impl redis::ConnectionLike) -> Snapshot {
     rows.into_iter().map(|(key, text, expires_at)| (key, (text, expires_at))).collect()
 }
 
-/// One field of `INFO`.
+/// Returns one field of `INFO`.
 pub fn info(connection: &mut impl redis::ConnectionLike, field: &str) -> String {
     let info: String = run(connection, "INFO all").unwrap();
     info.lines()
@@ -302,12 +303,12 @@ pub fn info(connection: &mut impl redis::ConnectionLike, field: &str) -> String 
         .to_string()
 }
 
-/// Waits until it holds, for as long as a slow machine may need.
+/// Waits until the condition holds, for as long as a slow machine may need.
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     eventually(Duration::from_secs(30), || holds().then_some(())).unwrap_or_else(|| panic!("never happened: {what}"));
 }
 
-/// Asks until there is an answer or the time is over, less often as time passes.
+/// Asks until there is an answer or the time is over; the pauses grow.
 pub fn eventually<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     loop {
@@ -321,17 +322,18 @@ pub fn eventually<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Opt
     }
 }
 
-/// The executable of the server under test.
+/// Returns the executable of the server under test.
 pub fn executable() -> PathBuf {
     std::env::var_os("SERVER").map_or_else(|| "redis-server".into(), PathBuf::from)
 }
 
-/// The cargo that runs the tests, or, where they run without one, that of the toolchain which is in use here.
+/// Returns the cargo that runs the tests; if none does, the cargo of the toolchain in use here.
 pub fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
 }
 
-/// The module as users get it, built when the first test asks for it, so that it is never an old one; or `MODULE`.
+/// Returns the release build of the module, or `MODULE`. The first test that asks builds it, so that it is never an old
+/// one.
 pub fn module() -> PathBuf {
     if let Some(module) = std::env::var_os("MODULE") {
         return fs::canonicalize(&module).unwrap_or_else(|error| panic!("MODULE: {}: {error}", module.display()));
@@ -340,7 +342,7 @@ pub fn module() -> PathBuf {
     let module = MODULE.get_or_init(|| {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let build = ["build", "--release", "--locked", "--quiet"];
-        // What is wrong, cargo prints: once, as only the first test builds.
+        // Cargo prints its errors itself, and only once: only the first test builds.
         let build = cargo().args(build).current_dir(root).status();
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
         build.unwrap().success().then(|| target.join("release/libredis_cell.so"))
@@ -348,18 +350,18 @@ pub fn module() -> PathBuf {
     module.clone().expect("the module did not build: see above")
 }
 
-/// The library of a stand-in for brandur's redis-cell, redis_cell.c.
+/// Returns the library of redis_cell.c, a stand-in for brandur's redis-cell.
 pub fn redis_cell() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| compiled("redis_cell"))
 }
 
-/// A file of C beside this one, compiled to a shared library.
+/// Compiles a C file of this folder to a shared library.
 fn compiled(name: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/support/{name}.c"));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let library = folder.join(format!("{name}.so"));
-    // Moved into place: another run may be using the old one at this moment.
+    // Compile elsewhere, then move: another run may be using the old library at this moment.
     let new = folder.join(format!("{name}-{}.so", std::process::id()));
     let object = new.with_extension("o");
     let compiler = std::env::var("MODULE_CC").unwrap_or("cc".to_string());
@@ -369,15 +371,15 @@ fn compiled(name: &str) -> PathBuf {
         assert!(status.success(), "{name}.c does not compile");
     };
     compile(&["-c", "-fPIC", "-O1", "-Wall", "-Werror"], &source, &object);
-    // With no C library: the server has one, and a shell that starts it may have another.
+    // Link no C library: the server has one, and a shell that starts the server may have another.
     compile(&["-shared", "-nostdlib"], &object, &new);
     fs::remove_file(object).unwrap();
     fs::rename(&new, &library).unwrap();
     library
 }
 
-/// A port that is free, as is the one 10,000 above it, which a cluster node takes as well. No other run is given it, as
-/// each has three hundred of its own: it listens on the first of them until it ends.
+/// Returns a free port; the port 10,000 above it, which a cluster node also needs, is free too. Runs do not share
+/// ports: each reserves three hundred, by listening on the first of them until it ends.
 pub fn free_port() -> u16 {
     static FIRST: OnceLock<TcpListener> = OnceLock::new();
     static NEXT: AtomicU16 = AtomicU16::new(0);
@@ -396,13 +398,13 @@ fn new_folder() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    // A process of the same number may have left one.
+    // An earlier process with the same id may have left such a folder.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     folder
 }
 
-/// Nanoseconds since the epoch, by this machine's clock.
+/// Returns this machine's time in nanoseconds since the epoch.
 pub fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos().try_into().unwrap()
 }

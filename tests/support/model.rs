@@ -1,7 +1,8 @@
-//! The rule a second time, to hold the module against: written down as README states it, in 128 bits, and searching
-//! where the module computes. Spans and moments are nanoseconds.
+//! A second statement of the rule, which the module is compared with: written as the README states it, in 128 bits. It
+//! searches where the module computes. Spans and moments are nanoseconds.
 
-/// How tokens are taken: by CL.THROTTLE and its like, by CL.CHARGE, by CL.TAKE, or not at all, by CL.LOOK.
+/// The way in which tokens are taken: by CL.THROTTLE and its variants, by CL.CHARGE, by CL.TAKE, or not at all, by
+/// CL.LOOK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     Throttle,
@@ -10,7 +11,7 @@ pub enum Way {
     Look,
 }
 
-/// What a caller asks, and when.
+/// One quota's part of a call, and the moment of the call.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked {
     pub way: Way,
@@ -21,7 +22,7 @@ pub struct Asked {
     pub quantity: i128,
 }
 
-/// What it has to be told, and the state that has to be left behind, if it changes.
+/// The decision on one quota, and the change of its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Told {
     pub limited: bool,
@@ -54,12 +55,13 @@ impl Asked {
         self.max_burst + 1
     }
 
-    /// The time in which these tokens come back. What does not fit in 128 bits is longer than any span that counts.
+    /// Returns the time in which these tokens come back. If it overflows 128 bits, a value longer than any valid span
+    /// stands for it.
     pub fn span(&self, tokens: i128) -> i128 {
         tokens.checked_mul(self.period).map_or(i128::MAX / 4, |product| product / self.count)
     }
 
-    /// Whether there is such a limiter at all.
+    /// Returns an error if no limiter can have this quota.
     pub fn limiter(&self) -> Result<(), Refused> {
         if self.count > self.period {
             return Err(Refused::TooFast);
@@ -70,13 +72,13 @@ impl Asked {
         Ok(())
     }
 
-    /// What a caller is told who finds this state; none is a full limiter.
+    /// Decides the call on this state; `None` is a full limiter.
     pub fn told(&self, tat: Option<i128>) -> Result<Told, Refused> {
         self.limiter()?;
         let tolerance = self.span(self.limit());
         let base = tat.map_or(self.now, |tat| tat.max(self.now));
         if self.quantity < 0 {
-            // Tokens that are given back are never refused, and never make more than a full limiter.
+            // A call that gives tokens back is never limited, and the limiter never holds more than its limit.
             let new_tat = base - self.span(-self.quantity);
             let reset_after = (new_tat - self.now).max(0);
             return Ok(Told {
@@ -104,7 +106,7 @@ impl Asked {
         if new_tat > LAST {
             return Err(Refused::DebtTooLong);
         }
-        // The moment from which the tokens are there that the call waits for.
+        // The moment at which the limiter holds enough tokens for the call.
         let (limited, there_at) = match self.way {
             Way::Throttle | Way::Look => (!passes(self.quantity), base + self.span(self.quantity) - tolerance),
             Way::Charge => (new_tat - tolerance > self.now, new_tat - tolerance),
@@ -127,7 +129,7 @@ impl Asked {
         })
     }
 
-    /// The largest number of tokens, at most the limit, that come back within `span`, found by halving.
+    /// Returns the largest number of tokens, at most the limit, that come back within `span`; it searches by halving.
     fn most_tokens_within(&self, span: i128) -> i128 {
         let (mut fits, mut fits_not) = (0, self.limit() + 1);
         while fits_not - fits > 1 {
@@ -142,18 +144,18 @@ impl Asked {
     }
 }
 
-/// What a caller of several quotas has to be told, and the state that has to be left behind, if it changes.
+/// The decision on several quotas of one key, and the change of their state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Joint {
-    /// Of the quota that decides. Its `change` is of no meaning.
+    /// The decision of the quota that decides. Its `change` means nothing.
     pub told: Told,
     /// The number of that quota: 1, 2, …
     pub quota: usize,
     pub change: Change<Vec<i128>>,
 }
 
-/// What a caller of these quotas is told who finds these TATs: one question, asked of each quota. An error comes with
-/// the number of its quota.
+/// Decides a call of these quotas on these TATs, by asking each quota alone. An error comes with the number of its
+/// quota.
 pub fn told_together(asked: &[Asked], tats: &[i128]) -> Result<Joint, (Refused, usize)> {
     let Asked { way, now, quantity, .. } = asked[0];
     let stored = |index: usize| tats.get(index).copied();

@@ -1,4 +1,4 @@
-//! What the server under test is, what it lacks, and what this machine lacks.
+//! The kind and version of the server under test, the features that it lacks, and the programs that this machine lacks.
 
 use std::io::Write;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use super::executable;
 
-/// Leaves a test out if the server or this machine lacks what the test names, with a line that says so. `scripts/test`
+/// Leaves a test out, with a line that says so, if the server or this machine lacks what the test names. `scripts/test`
 /// gathers these lines. It sets `REQUIRE_ALL`, with which a test fails if this machine lacks what it names.
 macro_rules! needs {
     ($need:expr) => {
@@ -18,10 +18,10 @@ macro_rules! needs {
 }
 pub(crate) use needs;
 
-/// For tests that install, fetch or measure, or take minutes: only scripts/test runs them.
+/// The need of tests that install, fetch or measure, or take minutes: only scripts/test runs them.
 pub const SCRIPTS_TEST: &str = "scripts/test";
 
-/// What tests need of this machine, by Debian's name for it, and a command that then succeeds.
+/// Programs that tests need: Debian's name of each, and a command that succeeds if it is installed.
 const PROGRAMS: [(&str, &[&str]); 4] = [
     ("curl", &["curl", "--version"]),
     ("python3-redis", &["/usr/bin/python3", "-c", "import redis"]),
@@ -40,7 +40,7 @@ const fn from(major: u32, minor: u32) -> Versions {
     (major, minor)..NEWEST
 }
 
-/// What tests need of a server, and the versions of Redis and of Valkey that have it.
+/// Features that tests need of a server, and the versions of Redis and of Valkey that have them.
 const FEATURES: [(&str, Versions, Versions); 10] = [
     ("CLUSTER MIGRATESLOTS, Valkey 9", NONE, from(9, 0)),
     ("COMMAND DOCS, Redis 7", from(7, 0), ALL),
@@ -54,7 +54,7 @@ const FEATURES: [(&str, Versions, Versions); 10] = [
     ("slots that servers move by themselves, Redis 8.4 or Valkey 9", from(8, 4), from(9, 0)),
 ];
 
-/// Whether the server and this machine have what a test needs: one of `FEATURES` or `PROGRAMS`, or `SCRIPTS_TEST`.
+/// Returns whether a test has what it needs: one of `FEATURES` or `PROGRAMS`, or `SCRIPTS_TEST`.
 pub fn has(need: &str) -> bool {
     if let Some((_, redis, valkey)) = FEATURES.iter().find(|(feature, ..)| *feature == need) {
         return server().is_in(redis, valkey) || leave_out(&format!("needs {need}"));
@@ -69,17 +69,17 @@ pub fn has(need: &str) -> bool {
     command.is_ok_and(|output| output.status.success()) || left_out(&format!("{need} is not installed"))
 }
 
-/// Leaves the test out that runs, as this machine lacks what it needs, or fails it if `scripts/test` runs it.
-/// Always false.
+/// Leaves the running test out because this machine lacks what it needs; under `scripts/test`, fails it. Returns false.
 pub fn left_out(why: &str) -> bool {
     assert!(std::env::var_os("REQUIRE_ALL").is_none(), "{why}: scripts/test has to install it");
     leave_out(why)
 }
 
-/// Always false.
+/// Prints why the running test is left out. Returns false.
 fn leave_out(why: &str) -> bool {
     let test = std::thread::current().name().unwrap_or_default().to_string();
-    // println's lines are not shown of a test that passes, and eprintln's pieces mix with other threads' output.
+    // The test harness hides the println! of a test that passes, and eprintln! writes in pieces, which mix with other
+    // threads' output.
     let _ = std::io::stderr().write_all(format!("left out: {test} ({why})\n").as_bytes());
     false
 }
@@ -100,8 +100,8 @@ fn server() -> &'static Server {
 }
 
 impl Server {
-    /// Reads the answer to `--version`: "Redis server v=7.0.15 sha=00000000:0 malloc=...", and of Valkey 7.2, which does
-    /// not say that it is one, "Server v=7.2.7 ...".
+    /// Reads the answer to `--version`: "Redis server v=7.0.15 sha=00000000:0 malloc=...", and of Valkey 7.2, which
+    /// does not name itself, "Server v=7.2.7 ...".
     fn of(answer: &str) -> Self {
         let (kind, rest) = answer.split_once("erver v=").unwrap_or_else(|| panic!("no server's version: {answer}"));
         let mut numbers = rest.split(['.', ' ']).map(|number| number.parse().unwrap());
@@ -129,27 +129,27 @@ pub fn is_valkey() -> bool {
     server().is_valkey
 }
 
-/// The oldest, and the only one that lacks what a test then names.
+/// Returns whether the server is the oldest one, Redis 6.2, which alone lacks the feature that a test then names.
 pub fn is_redis_6_2() -> bool {
     server().is_in(&((6, 2)..(6, 3)), &NONE)
 }
 
-/// Redis 6.2 and 7.0 leave the commands of modules out of every ACL category.
+/// Returns whether ACL categories can hold a module's commands; in Redis 6.2 and 7.0 they cannot.
 pub fn has_acl_categories() -> bool {
     server().is_in(&from(7, 2), &ALL)
 }
 
-/// The setting with which clients may load and unload modules. Redis 6.2 has none: there they always may.
+/// Returns the setting that lets clients load and unload modules. Redis 6.2 has none: there they always may.
 pub fn module_command() -> &'static [&'static str] {
     if is_redis_6_2() { &[] } else { &["--enable-module-command", "yes"] }
 }
 
-/// The setting with which clients may call DEBUG. Redis 6.2 has none: there they always may.
+/// Returns the setting that lets clients call DEBUG. Redis 6.2 has none: there they always may.
 pub fn debug_command() -> &'static [&'static str] {
     if is_redis_6_2() { &[] } else { &["--enable-debug-command", "yes"] }
 }
 
-/// The setting with which a replica gets its snapshot over a connection of its own, where the server has one.
+/// Returns the setting with which a replica gets its snapshot over a second connection, if the server has one.
 pub fn snapshot_channel() -> &'static [&'static str] {
     match (server().is_valkey, server().version.0) {
         (false, 8..) => &["--repl-rdb-channel", "yes"],

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 pub const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// README.md and every page in docs/ and .github/, of a clone or of an unpacked release, which has no .github/.
+/// Returns README.md and every page in docs/ and .github/, of a clone or of an unpacked release, which has no .github/.
 pub fn pages(root: &Path) -> Vec<PathBuf> {
     let folders = ["docs", ".github"].into_iter().filter_map(|folder| fs::read_dir(root.join(folder)).ok());
     let files = folders.flatten().map(|file| file.unwrap().path());
@@ -16,16 +16,16 @@ pub fn pages(root: &Path) -> Vec<PathBuf> {
     pages
 }
 
-/// What stands between three backticks.
+/// A block of code on a page, between lines of three backticks.
 pub struct Block {
-    /// File and line.
+    /// The file and the line.
     pub place: String,
     /// The word after the three backticks.
     pub language: String,
     pub text: String,
 }
 
-/// Of all pages; of a test that fails, the last place that it has printed is the one.
+/// Returns the blocks of all pages, and prints the place of each: if a test fails, the last place printed is the cause.
 pub fn blocks(of_interest: impl Fn(&Block) -> bool) -> Vec<Block> {
     let mut blocks = Vec::new();
     for page in pages(Path::new(ROOT)) {
@@ -44,14 +44,14 @@ pub fn blocks(of_interest: impl Fn(&Block) -> bool) -> Vec<Block> {
     blocks
 }
 
-/// Whether the page shows what a program prints: lines that are indented.
+/// Returns whether the page shows these lines, which a program prints, as indented lines.
 pub fn shows(page: &str, printed: &str) -> bool {
     let lines: String = printed.lines().map(|line| format!("    {line}\n")).collect();
     fs::read_to_string(Path::new(ROOT).join(page)).unwrap().contains(&lines)
 }
 
-/// Every link and picture between the pages of a clone, or of an unpacked release, that leads nowhere: file, line and
-/// target. Those to the outside are not followed.
+/// Returns every link or picture that leads nowhere, in a clone or an unpacked release: file, line and target. Links to
+/// other sites are not followed.
 pub fn dangling_links(root: &Path) -> Vec<String> {
     let mut dangling = Vec::new();
     let mut pages = pages(root);
@@ -78,7 +78,7 @@ pub fn dangling_links(root: &Path) -> Vec<String> {
     dangling
 }
 
-/// The lines outside of code, and their numbers.
+/// Returns the lines outside of code, with their numbers.
 pub fn prose(text: &str) -> Vec<(&str, usize)> {
     let mut code = false;
     let mut lines = Vec::new();
@@ -92,7 +92,7 @@ pub fn prose(text: &str) -> Vec<(&str, usize)> {
     lines
 }
 
-/// A page's headings as GitHub makes anchors of them.
+/// Returns the anchors that GitHub makes of a page's headings.
 fn anchors(page: &Path) -> HashSet<String> {
     let text = fs::read_to_string(page).unwrap();
     let headings = prose(&text).into_iter().filter_map(|(line, _)| line.strip_prefix('#'));

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use super::Server;
 
-/// The examples in Rust, which are modules of the tests.
+/// The examples in Rust, compiled as modules of the tests.
 #[allow(dead_code, reason = "main is for the reader who copies the file")]
 #[path = "../clients/redis_cell_rs.rs"]
 pub mod redis_cell_rs;
@@ -13,7 +13,7 @@ pub mod redis_cell_rs;
 #[path = "../clients/redis_rs.rs"]
 pub mod redis_rs;
 
-/// An example, run by the Python that sees Debian's packages, with the server to call. It needs python3-redis.
+/// Returns the command that runs an example against the server, with Debian's own Python. It needs python3-redis.
 pub fn python(example: &str, server: &Server) -> Command {
     let mut command = Command::new("/usr/bin/python3");
     command.arg("-B").arg(path(example));
@@ -25,7 +25,7 @@ fn path(example: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests/clients", example].iter().collect()
 }
 
-/// What the program prints; it has to succeed.
+/// Runs the program, which must succeed. Returns its output.
 pub fn output(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -33,7 +33,7 @@ pub fn output(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What the program prints, errors as well; it has to succeed.
+/// Runs the program, which must succeed. Returns its output, then its errors.
 pub fn output_and_errors(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
@@ -47,7 +47,7 @@ pub fn signal(process: u32, name: &str) {
     assert!(status.unwrap().success(), "no process {process}");
 }
 
-/// The same, to every process of a group, if there is one left.
+/// Sends the signal to every process of a group that is still alive.
 pub fn signal_group(leader: u32, name: &str) {
     let _ = Command::new("sh").args(["-c", &format!("kill -{name} -{leader}")]).stderr(Stdio::null()).status();
 }

@@ -4,10 +4,10 @@ use redis::Connection;
 
 use super::{Server, info, run, wait_until};
 
-/// Nothing but writes in the stream.
+/// Settings that keep everything but writes out of the replication stream.
 pub const SETTINGS: [&str; 2] = ["--repl-ping-replica-period", "3600"];
 
-/// Makes it a replica, and waits until it has loaded the primary's data.
+/// Makes the server a replica, and waits until it has loaded the primary's data.
 pub fn replicate(replica: &Server, primary: &Server) {
     let mut connection = replica.connect();
     run::<()>(&mut connection, &format!("REPLICAOF 127.0.0.1 {}", primary.port)).unwrap();
@@ -26,7 +26,8 @@ pub fn catch_up(replica: &Server, primary: &Server) {
     });
 }
 
-/// What a server executes from now on, as MONITOR tells it: for a replica, what its primary sends.
+/// MONITOR on a server: the commands that it executes from now on. On a replica, these are the commands that the
+/// primary sends.
 pub struct Monitor(Connection);
 
 impl Monitor {
@@ -36,7 +37,7 @@ impl Monitor {
         Self(connection)
     }
 
-    /// Every command up to the first one that contains this word.
+    /// Returns every command up to the first one that contains this word.
     pub fn commands_until(mut self, last: &str) -> Vec<String> {
         let mut commands = Vec::new();
         loop {

@@ -16,7 +16,8 @@ pub struct Sentinel {
 }
 
 impl Sentinel {
-    /// Starts one with these settings. It looks at its servers more often than others do, where it can be told to.
+    /// Starts a Sentinel with these settings. It checks its servers more often than usual, if its version has the
+    /// setting.
     pub fn start(settings: &str) -> Self {
         let port = free_port();
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sentinel-{port}"));
@@ -29,7 +30,7 @@ impl Sentinel {
         let client = Client::open(format!("redis://127.0.0.1:{port}/")).unwrap();
         let sentinel = Self { port, folder, client, _process: process };
         wait_until("Sentinel answers", || sentinel.answers("PING", "PONG"));
-        // Redis 6.2 cannot.
+        // Redis 6.2 has no such setting.
         let _ = sentinel.ask::<()>("SENTINEL DEBUG info-period 500");
         sentinel
     }
@@ -38,12 +39,12 @@ impl Sentinel {
         run(&mut self.client.get_connection()?, question)
     }
 
-    /// Whether its answer has this text in it.
+    /// Returns whether the answer contains this text.
     pub fn answers(&self, question: &str, text: &str) -> bool {
         self.ask::<Value>(question).is_ok_and(|answer| format!("{answer:?}").contains(text))
     }
 
-    /// To what it takes for the primary, if that can be reached.
+    /// Connects to the primary that it names, if that server can be reached.
     pub fn primary(&self) -> RedisResult<Connection> {
         let (host, port): (String, u16) = self.ask("SENTINEL get-master-addr-by-name limits")?;
         Client::open((host, port))?.get_connection()

@@ -9,9 +9,9 @@ use redis::{Connection, Value};
 
 use super::{Snapshot, command, run, snapshot, throttle, wait_until};
 
-/// Runs `client` in threads, each until the function that it is given says false, while `body` runs. Returns what both
-/// returned. That function waits first: all clients together take 2,000 turns a second, as more would keep the machine
-/// busy and find no more.
+/// Runs `client` in threads while `body` runs, and returns what both returned. A client goes on until the function that
+/// it is given returns false. That function waits first: all clients together take 2,000 turns a second, since more
+/// would keep the machine busy and find no more.
 pub fn under_load<T, R: Send>(
     clients: usize,
     client: impl Fn(usize, &dyn Fn() -> bool) -> R + Sync,
@@ -27,7 +27,7 @@ pub fn under_load<T, R: Send>(
     under_full_load(clients, paced, body)
 }
 
-/// The same without a pause: for what a call has to come at the very moment of.
+/// Runs the clients without a pause, for a test that needs a call at one particular moment.
 pub fn under_full_load<T, R: Send>(
     clients: usize,
     client: impl Fn(usize, &dyn Fn() -> bool) -> R + Sync,
@@ -55,16 +55,16 @@ pub fn under_full_load<T, R: Send>(
     })
 }
 
-/// Runs `body` for each of these at the same time: tests wait for servers more than they compute.
+/// Runs `body` for all items at the same time: tests wait for servers more than they compute.
 pub fn side_by_side<T: Send>(items: impl IntoIterator<Item = T>, body: impl Fn(T) + Sync) {
     let body = &body;
     thread::scope(|scope| {
-        // By the test's name, which its panic tells.
+        // Name each thread after the test: a panic prints the name.
         let new = || thread::Builder::new().name(thread::current().name().unwrap_or_default().to_string());
         let threads: Vec<_> =
             items.into_iter().map(|item| new().spawn_scoped(scope, move || body(item)).unwrap()).collect();
         for thread in threads {
-            // With the message of what has failed.
+            // Pass the panic on with its message.
             thread.join().unwrap_or_else(|panic| resume_unwind(panic));
         }
     });
@@ -73,13 +73,13 @@ pub fn side_by_side<T: Send>(items: impl IntoIterator<Item = T>, body: impl Fn(T
 pub const MISTAKES: [&str; 4] =
     ["CL.THROTTLE new 4 1 0", "CL.THROTTLE new 4 1 x", "CL.THROTTLE list 4 1 60", "CL.THROTTLE text 4 1 60"];
 
-/// Keys that are no limiters.
+/// Keys of other types, and strings that no limiter has.
 pub fn spoil(connection: &mut Connection) {
     run::<()>(connection, "RPUSH list 1").unwrap();
     run::<()>(connection, "SET text hello").unwrap();
 }
 
-/// One of the ways to call: the turn picks which. Keys that expire within the test start with `short`.
+/// Makes one of several kinds of call; the turn picks which. Keys that expire within the test start with `short`.
 pub fn mixed_call(connection: &mut Connection, client: usize, turn: usize) {
     let new = format!("new/{client}/{turn}");
     let short = format!("short/{client}/{turn}");
@@ -91,7 +91,7 @@ pub fn mixed_call(connection: &mut Connection, client: usize, turn: usize) {
         2 => throttle(connection, "full 0 1 3600")[0],
         3 => throttle(connection, &format!("{shared} 99 1 60 0"))[0],
         4 => {
-            // Errors where the keys are there to err on.
+            // Calls that get an error if the keys of `not_limiters` are there.
             let _ = run::<Value>(connection, MISTAKES[turn % 4]);
             0
         }
@@ -122,19 +122,19 @@ pub fn mixed_call(connection: &mut Connection, client: usize, turn: usize) {
             let reply: Vec<Value> = run(connection, &call).unwrap();
             redis::from_redis_value_ref(&reply[0]).unwrap()
         }
-        // Gone at once, and a million of them a second.
+        // A limiter that expires at once: a million tokens a second.
         _ => throttle(connection, &format!("{short} 15 1000000 1"))[0],
     };
 }
 
-/// Waits until [`mixed_call`] has left so many more limiters, however slow the machine.
+/// Waits until [`mixed_call`] has left this many more limiters, however slow the machine.
 pub fn wait_for_more(limiters: usize, connection: &mut Connection) {
     let mut count = || run::<Vec<Value>>(connection, "KEYS new/*").unwrap().len();
     let enough = count() + limiters;
-    wait_until("so many more limiters", || count() >= enough);
+    wait_until("more limiters", || count() >= enough);
 }
 
-/// Every limiter that [`mixed_call`] leaves for longer than a test.
+/// Returns every limiter of [`mixed_call`] that outlives the test.
 pub fn lasting(connection: &mut Connection) -> Snapshot {
     let mut snapshot = snapshot(connection);
     snapshot.retain(|key, _| !key.starts_with(b"short"));

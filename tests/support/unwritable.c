@@ -1,12 +1,12 @@
-// Loads another module, and stands between it and the server: a key whose name begins with "unwritable" cannot be opened
-// for writing, as while Valkey 9.2 saves the key without a child process. Opened for reading, it is as ever.
+// Loads another module, and stands between it and the server: a key whose name begins with "unwritable" cannot be
+// opened for writing, as while Valkey 9.2 saves the key without a child process. It can still be opened for reading.
 //
-// The other module is told that the server knows Valkey 9.2's option for this. The log then says which options the server
-// knows, this one among them, and which the module sets.
+// It tells the other module that the server knows Valkey 9.2's option for this. The log then says which options the
+// server knows, this one among them, and which the module sets.
 //
 // Arguments at load are the other module's path and its own arguments.
 //
-// The module that is loaded is the other one: its name, its commands.
+// MODULE LIST then shows the other module, with its name and its commands.
 
 #include <dlfcn.h>
 #include <stddef.h>
