@@ -235,7 +235,7 @@ fn a_ban_has_its_length_whatever_the_numbers_and_however_many_guesses() {
         clock.set(now);
         let tried = (0..1_000).take_while(|_| attempt(&mut connection, "alice", numbers) == 0).count();
         assert_eq!(tried, limit, "{numbers}");
-        for _ in 0..1_000 {
+        for _ in 0..300 {
             assert_eq!(attempt(&mut connection, "alice", numbers), hour - (now - START) / MILLISECOND, "{numbers}");
             now += SECOND;
             clock.set(now);
@@ -335,7 +335,7 @@ fn a_plan_that_changes_often_brings_back_no_tokens() {
     let script = read("change_plan.lua");
     let plans = ["9 10 86400", "99 100 86400", "6 7 3600", "999999 1000000 1"];
     let mut random = Random::new(2026);
-    for round in 0..100 {
+    for round in 0..40 {
         run::<()>(&mut connection, "FLUSHALL").unwrap();
         let mut now = START;
         clock.set(now);
@@ -955,7 +955,7 @@ fn a_tenant_within_its_limit_is_never_refused_where_the_pool_has_the_sum_of_all_
     let mut connection = server.connect();
     let mut random = Random::new(2026);
     let (mut now, mut next, mut refused) = (START, START, 0);
-    for _ in 0..5_000 {
+    for _ in 0..2_000 {
         now += random.below(200) as i64 * MILLISECOND;
         clock.set(now);
         // The first is modest, one every two seconds; the others ask at every moment.
@@ -970,7 +970,7 @@ fn a_tenant_within_its_limit_is_never_refused_where_the_pool_has_the_sum_of_all_
             refused += limited;
         }
     }
-    assert!(refused > 1_000, "{refused}");
+    assert!(refused > 300, "{refused}");
 }
 
 #[test]
