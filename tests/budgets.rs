@@ -71,26 +71,26 @@ for estimate in 8_000, -8_000:
 }
 
 const USERS: usize = 4;
-/// As many of each user may be in flight.
+/// The calls in flight of each user, at most.
 const CALLERS: usize = 6;
 const ANSWERS: usize = 3_000;
 
 /// A budget of tokens, and what the test knows of it without asking.
 struct Tokens {
     key: String,
-    /// As many a minute as at once.
+    /// The burst, and the tokens that come back in a minute.
     a_minute: i64,
     charges: i64,
-    /// By answers, in flight or not.
+    /// The tokens of all answers, in flight or not.
     used: i64,
-    /// What the answers in flight will have used beyond their estimates.
+    /// The tokens that the answers in flight will have used beyond their estimates.
     overrun: i64,
     /// Used less come back, in tokens * ns: where it was lowest before a call.
     lowest: i128,
 }
 
 impl Tokens {
-    /// With none left to begin with, so that it never has all: what would come back then would be lost.
+    /// Starts with none left, so that it never has all: what would come back then would be lost.
     fn used_up(connection: &mut Connection, key: String, a_minute: i64) -> Self {
         let mut tokens = Self { key, a_minute, charges: 0, used: a_minute, overrun: 0, lowest: 0 };
         tokens.charge(a_minute).query::<[i64; 5]>(connection).unwrap();
@@ -154,7 +154,7 @@ impl Answer {
     }
 }
 
-/// What a caller does next.
+/// The next thing that a caller does.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     Reserve,
@@ -240,7 +240,7 @@ fn a_call_that_fails_after_its_estimate_has_come_back_gives_it_back_again_once()
     assert_eq!(all("CL.THROTTLE", "")[0], 1, "and not twice");
 }
 
-/// As docs/budgets.md has it: the same key, count and period.
+/// The same key, count and period, as docs/recipes.md has it.
 #[test]
 fn a_call_with_a_smaller_burst_leaves_the_rest_to_the_others() {
     let (clock, server) = Clock::start(START);

@@ -38,7 +38,7 @@ fn python(server: &Server) -> Command {
     python
 }
 
-/// What the program prints.
+/// The output of a program.
 fn output(file: &str, server: &Server) -> String {
     programs::output(python(server).arg(path(file)))
 }
@@ -125,7 +125,7 @@ for tokens in 2, 0, -1:
 /// Calls that come by chance, now too few and now too many, and each turn that was told.
 #[test]
 fn turns_are_first_come_first_served_and_never_more_than_the_burst_and_the_rate() {
-    // Not a whole number of milliseconds a token.
+    // A token takes no whole number of milliseconds.
     let (burst, count, period, longest) = (4_i64, 7_i64, 100_i64, 500_i64);
     let (clock, server) = Clock::start(START);
     let program = format!(
@@ -465,7 +465,7 @@ fn calls_in_flight_are_never_more_than_the_limit_and_end_with_their_lease() {
     assert_eq!(calls.count(), 1);
     assert_eq!(calls.renew("c"), 0);
     assert_eq!(calls.acquire("d"), [0, 2, 0, -1]);
-    // With the last of them, the key ends: d's lease ends at 2,100, in whole milliseconds by the clock 1 later.
+    // The key ends with the last of them: the lease of d ends at 2,100, in whole milliseconds by the clock 1 later.
     assert_eq!(calls.one("PTTL calls"), 1_001);
     calls.at(2_102);
     assert_eq!(calls.one("EXISTS calls"), 0);
@@ -499,7 +499,7 @@ fn calls_in_flight_are_those_of_a_model() {
     needs!("functions, Redis 7");
     let mut calls = InFlight::start();
     let mut random = Random::new(2026);
-    // Of each call that holds a place, when its lease ends.
+    // The end of the lease of each call that holds a place.
     let mut leases = BTreeMap::<String, i64>::new();
     let (mut now, mut limited, mut died) = (0, 0, 0);
     for _ in 0..3_000 {
@@ -1026,7 +1026,7 @@ for line in sys.stdin:
     assert_eq!(output("fake.py", &server), expected);
 }
 
-/// What EVALSHA calls docs/recipes/gcra.lua by.
+/// Loads docs/recipes/gcra.lua, and returns its name for EVALSHA.
 fn load_script(connection: &mut Connection) -> String {
     redis::cmd("SCRIPT").arg("LOAD").arg(read("gcra.lua")).query(connection).unwrap()
 }
@@ -1189,7 +1189,7 @@ fn the_script_costs_less_than_thirty_plain_calls() {
     assert!(ratio < 30.0, "{ratio}");
 }
 
-/// What this call costs, in units of CL.THROTTLE: CPU time of the server, of pipelined calls, each by turns.
+/// Measures a call in units of CL.THROTTLE: CPU time of the server, of pipelined calls, each by turns.
 fn plain_calls(server: &Server, call: &str) -> f64 {
     let mut connection = server.connect();
     let mut cost = |call: &str| -> u64 {
