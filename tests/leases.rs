@@ -28,7 +28,7 @@ struct World {
     clock: Clock,
     server: Server,
     connection: Connection,
-    /// What the clients hold for the time when `milliseconds` was 0.
+    /// The moment at which `milliseconds` was 0, as the clients know it.
     zero: Instant,
     milliseconds: u64,
 }
@@ -59,7 +59,7 @@ impl World {
         (0..tokens).take_while(|_| lease.take(self.now()).unwrap().is_zero()).count() as u64
     }
 
-    /// By none of the clients.
+    /// Charges tokens that no client takes.
     fn charge(&mut self, tokens: u64) {
         let (max_burst, count, period) = QUOTA;
         let call = format!("CL.PCHARGE hot {max_burst} {count} {period} {tokens}");
@@ -152,7 +152,7 @@ fn a_client_that_dies_costs_at_most_its_lease() {
 
 #[test]
 fn eight_clients_use_at_least_95_in_100_of_the_rate() {
-    // What each asks for in a millisecond: alike, one much more than the others, some hardly at all.
+    // The tokens that each client asks for in a millisecond: alike, one much more than the others, some hardly at all.
     for demands in [[13; CLIENTS], [100; CLIENTS], [93, 1, 1, 1, 1, 1, 1, 1], [60, 60, 2, 2, 1, 1, 0, 0]] {
         let mut world = World::new();
         let mut leases = [(); CLIENTS].map(|()| world.lease());
