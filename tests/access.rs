@@ -1,5 +1,5 @@
-//! Who may call, and where: users without the permission, replicas and clusters that are down are refused as with any
-//! command that reads and writes its keys, and nothing has changed. What the server knows of the commands for that.
+//! The right to call: the server refuses users without permission, calls on a replica, and calls on a cluster that is
+//! down, as for its own commands, and nothing changes. The flags, categories and key positions that it needs for that.
 
 use redis::{Connection, RedisResult, Value};
 
@@ -7,13 +7,13 @@ use crate::support::commands::{Access, Command};
 use crate::support::needs::{has_acl_categories, is_redis_6_2, needs};
 use crate::support::{COMMANDS, Server, info, run};
 
-/// Calls of each command that writes. What holds for the others, look.rs says.
+/// Returns calls of each command that writes. The tests of the others are in look.rs.
 fn calls() -> impl Iterator<Item = (&'static Command, String)> {
     let writing = COMMANDS.iter().filter(|command| command.access == Access::Writes);
     writing.flat_map(|command| command.calls("key").into_iter().map(move |call| (command, call)))
 }
 
-/// A connection of a user who has these permissions and no other.
+/// Connects as a user with exactly these permissions.
 fn user(server: &Server, permissions: &str) -> Connection {
     let mut connection = server.connect();
     run::<()>(&mut connection, &format!("ACL SETUSER user reset on nopass {permissions}")).unwrap();
@@ -21,7 +21,7 @@ fn user(server: &Server, permissions: &str) -> Connection {
     connection
 }
 
-/// The code of the error that the call gets, after making sure that it left nothing behind.
+/// Returns the code of the error that the call gets; fails if the call changed anything.
 fn refusal(server: &Server, connection: &mut Connection, call: &str) -> Option<String> {
     let answer: RedisResult<Value> = run(connection, call);
     let error = answer.err()?;
@@ -47,14 +47,15 @@ fn the_commands_are_registered_with_their_least_arguments_flags_and_categories()
     for command in &COMMANDS {
         let name = command.name;
         let info: Vec<Vec<Value>> = run(&mut server.connect(), &format!("COMMAND INFO {name}")).unwrap();
-        // Redis 6.2 asks the module.
+        // Redis 6.2 leaves the check to the module.
         let least = if is_redis_6_2() { -1 } else { -(command.required().count() as i64) - 1 };
         assert_eq!(info[0][1], Value::Int(least), "{name}");
         let mut flags: Vec<String> = redis::from_redis_value_ref(&info[0][2]).unwrap();
         flags.sort();
-        // The server's own additions.
+        // The server adds these two itself.
         flags.retain(|flag| !["module", "movablekeys"].contains(&flag.as_str()));
-        // The server's time limit for a fast command is none that a call of many limiters keeps.
+        // A command with several limiters is not "fast": many limiters take longer than the server allows a fast
+        // command.
         let expected: &[_] = match command.access {
             Access::Reads => &["fast", "readonly"],
             Access::Writes if command.takes_several_keys() => &["denyoom", "write"],
@@ -80,7 +81,7 @@ fn the_server_knows_the_keys_of_a_call() {
     let of_several = [
         ("CL.MPTHROTTLE a 4 1 60 1 b 4 1 60 1", vec!["a", "b"]),
         ("CL.MTHROTTLE a 4 1 60 1 b 4 1 60 1 c 4 1 60 1", vec!["a", "b", "c"]),
-        // Also of a group that is incomplete.
+        // An incomplete group counts as well.
         ("CL.MTHROTTLE a 4 1 60 1 b", vec!["a", "b"]),
     ];
     for (call, expected) in of_one_key.chain(of_several.map(|(call, keys)| (call.to_string(), keys))) {
@@ -142,13 +143,13 @@ fn a_user_without_the_command_is_refused_in_a_script_as_well() {
     call(&mut user(&server, "~* +eval +cl.throttle")).unwrap();
 }
 
-/// Before Redis 7.2 a module cannot name its categories, and the command is granted by name: `+cl.throttle`.
+/// A module cannot name its categories before Redis 7.2: there, users are granted the command by name, `+cl.throttle`.
 #[test]
 fn the_categories_write_and_fast_or_slow_grant_and_withdraw_the_commands() {
     let server = Server::start();
     let known = has_acl_categories();
     for (command, call) in calls() {
-        // As MSET is.
+        // MSET is in the same categories.
         let [category, other] = if command.takes_several_keys() { ["slow", "fast"] } else { ["fast", "slow"] };
         for (permissions, granted) in [
             ("~* +@write".to_string(), known),
@@ -165,10 +166,10 @@ fn the_categories_write_and_fast_or_slow_grant_and_withdraw_the_commands() {
     }
 }
 
-/// The server logs and measures a command by its flag, whatever an ACL says of it.
+/// The server logs and measures a command as fast or slow by its flag, whatever an ACL says of it.
 #[test]
 fn a_call_of_many_limiters_is_not_watched_as_a_fast_command() {
-    // Some 60 ms, and 10 ms are more than a fast command takes, on a machine that is busy or under valgrind.
+    // The call takes some 60 ms; no fast command takes 10 ms, even on a busy machine or under valgrind.
     let server = Server::start_with(&["--latency-monitor-threshold", "10"]);
     let mut connection = server.connect();
     let mut call = redis::cmd("CL.MTHROTTLE");
@@ -193,7 +194,7 @@ fn a_key_has_to_be_granted_for_reading_and_writing_as_for_incr() {
         ("%RW~k*", true),
         ("%R~key", false),
         ("%W~key", false),
-        // What is granted for one pattern adds up, what is granted for two patterns does not, nor by two selectors.
+        // Permissions for the same pattern add up; those of two patterns or of two selectors do not.
         ("%R~key %W~key", true),
         ("%R~k* %W~key", false),
         ("(+@all %R~key) (+@all %W~key)", false),
@@ -212,7 +213,7 @@ fn a_key_has_to_be_granted_for_reading_and_writing_as_for_incr() {
 fn a_read_only_replica_refuses() {
     let server = Server::start();
     let mut connection = server.connect();
-    // Of a primary that is not there: a replica it is all the same.
+    // The primary does not exist, but the server is a replica all the same.
     run::<()>(&mut connection, "REPLICAOF 127.0.0.1 1").unwrap();
     for (_, call) in calls() {
         let code = refusal(&server, &mut connection, &call);

@@ -1,4 +1,4 @@
-//! Every row of the table of errors: the error's text, and that nothing at all has changed.
+//! Every row of the table of errors: the call gets the error's text, and changes nothing at all.
 
 use redis::{Connection, Value};
 
@@ -7,19 +7,19 @@ use crate::support::hostile::NOT_INTEGERS;
 use crate::support::{self, COMMANDS};
 use crate::support::{Server, info, run, throttle};
 
-/// All that an error must leave as it was.
+/// The state that an error must leave as it was.
 #[derive(Debug, PartialEq)]
 struct Snapshot {
     key: Option<Vec<u8>>,
     expires: i64,
     changes: String,
-    /// The append-only file gets what replicas get.
+    /// The size of the append-only file, which gets the same commands as replicas.
     propagated: String,
 }
 
 impl Snapshot {
     fn take(connection: &mut Connection) -> Self {
-        // Whether there is an expiry; PTTL itself moves with time.
+        // Keep only whether the key expires: PTTL itself moves with time.
         let ttl: i64 = run(connection, "PTTL key").unwrap();
         Self {
             key: run(connection, "DUMP key").unwrap(),
@@ -30,7 +30,7 @@ impl Snapshot {
     }
 }
 
-/// The error's text, code first, after making sure that it changed nothing.
+/// Returns the error's text, code first; fails if the call changed anything.
 fn error(connection: &mut Connection, arguments: &[&[u8]]) -> String {
     let before = Snapshot::take(connection);
     let mut call = redis::cmd("CL.THROTTLE");
@@ -42,7 +42,7 @@ fn error(connection: &mut Connection, arguments: &[&[u8]]) -> String {
     format!("{} {}", error.code().unwrap(), error.detail().unwrap())
 }
 
-/// Like `error`, for arguments without spaces.
+/// Does the same as `error`, for arguments without spaces.
 fn error_of(connection: &mut Connection, arguments: &str) -> String {
     let words: Vec<&[u8]> = arguments.split_whitespace().map(str::as_bytes).collect();
     error(connection, &words)
@@ -55,7 +55,7 @@ fn a_wrong_number_of_arguments_is_the_servers_own_arity_error() {
     let arity = "ERR wrong number of arguments for 'cl.throttle' command";
     for arguments in ["", "key", "key 1", "key 1 1", "key 1 1 1 1 1", "key 1 1 1 1 1 1"] {
         let text = error_of(&mut connection, arguments);
-        // Redis 6.2 names a module's command as the caller spelt it.
+        // Redis 6.2 names a module's command in the caller's own spelling.
         let text = text.replace("CL.THROTTLE", "cl.throttle");
         assert_eq!(text, arity, "{arguments}");
     }
@@ -119,7 +119,7 @@ fn a_limiter_that_outlasts_the_clock_is_refused() {
         assert!(text.starts_with("ERR "), "{text}");
         assert!(["max_burst", "count", "period"].iter().all(|name| text.contains(name)), "{text}");
     }
-    // 200 years from 2026 is the year 2226: before the clock's last day.
+    // 200 years from 2026 is the year 2226, before the clock's last day.
     assert_eq!(throttle(&mut connection, "key 0 1 6311520000"), [0, 1, 0, -1, 6_311_520_000]);
 }
 
@@ -214,7 +214,7 @@ fn every_command_refuses_what_cl_throttle_refuses() {
             assert_eq!(error, expected, "{name} {arguments}");
         }
     }
-    // A negative quantity gives back, where it does not have to be 0 or more.
+    // A negative quantity gives tokens back, except to the commands whose quantity must be 0 or more.
     for name in COMMANDS.iter().filter(|command| command.takes_a_quota()).map(|command| command.name) {
         let reply = run::<Value>(&mut connection, &format!("{name} key 1 1 1 -1"));
         let never = ["cl.take", "cl.ptake", "cl.look", "cl.plook"].contains(&name);

@@ -1,7 +1,7 @@
-//! A gateway's token budgets: what tests/clients/token_budget.py does, and what it comes to over many calls.
+//! A gateway's token budgets: tests/clients/token_budget.py, call by call and over many calls.
 //!
-//! Before a call its estimate is taken, and one request; when the answer is there, what it used beyond the estimate is
-//! charged, or what it did not use is given back.
+//! The program takes the estimate and one request before a call. When the answer is there, it charges the tokens used
+//! beyond the estimate, or gives back the unused ones.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -29,7 +29,8 @@ fn the_example_charges_what_was_used_and_says_how_long_to_wait() {
     python.arg("-B").arg(example).env("REDIS_PORT", server.port.to_string()).stderr(Stdio::inherit());
     let output = python.output().unwrap();
     assert!(output.status.success(), "{:?}", output.status);
-    // 26,000 of 20,000 are used: 6,000 have to come back, and 2,000 more for the estimate, at 20,000 a minute.
+    // The user has used 26,000 of 20,000. So 6,000 have to come back, and 2,000 more for the estimate, at 20,000 a
+    // minute.
     let expected = "\
         short\n\
         failed: the model is gone\n\
@@ -49,7 +50,7 @@ fn the_example_charges_what_was_used_and_says_how_long_to_wait() {
     }
 }
 
-/// A caller that hangs up before the answer's end has used the model; one that asks for fewer than no tokens, nothing.
+/// A caller that hangs up before the answer's end has used the model; one with a negative estimate has not.
 #[test]
 fn a_call_that_breaks_off_is_charged_its_estimate_and_a_negative_estimate_is_an_error() {
     let (_clock, server) = Clock::start(START);
@@ -71,26 +72,26 @@ for estimate in 8_000, -8_000:
 }
 
 const USERS: usize = 4;
-/// The calls in flight of each user, at most.
+/// The calls of one user that may be in flight at once.
 const CALLERS: usize = 6;
 const ANSWERS: usize = 3_000;
 
-/// A budget of tokens, and what the test knows of it without asking.
+/// A budget of tokens, and the test's own account of it.
 struct Tokens {
     key: String,
-    /// The burst, and the tokens that come back in a minute.
+    /// The tokens that come back in a minute; the limit is the same number.
     a_minute: i64,
     charges: i64,
-    /// The tokens of all answers, in flight or not.
+    /// The tokens used by all answers, those in flight included.
     used: i64,
     /// The tokens that the answers in flight will have used beyond their estimates.
     overrun: i64,
-    /// Used less come back, in tokens * ns: where it was lowest before a call.
+    /// The lowest excess before any call so far: tokens used less tokens come back, in tokens * ns.
     lowest: i128,
 }
 
 impl Tokens {
-    /// Starts with none left, so that it never has all: what would come back then would be lost.
+    /// Returns a budget that starts empty, so that it is never full: a full budget gains no tokens.
     fn used_up(connection: &mut Connection, key: String, a_minute: i64) -> Self {
         let mut tokens = Self { key, a_minute, charges: 0, used: a_minute, overrun: 0, lowest: 0 };
         tokens.charge(a_minute).query::<[i64; 5]>(connection).unwrap();
@@ -121,7 +122,7 @@ impl Tokens {
         self.charge(answer.used - answer.estimate)
     }
 
-    /// Used less come back.
+    /// Returns the tokens used less the tokens come back, in tokens * ns.
     fn excess(&self, now: i64) -> i128 {
         i128::from(self.used) * i128::from(MINUTE) - i128::from(now - START) * i128::from(self.a_minute)
     }
@@ -142,7 +143,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Up to three times the estimate; one in five fails.
+    /// Returns an answer that uses up to three times its estimate, or, once in five, fails and uses nothing.
     fn random(random: &mut Random) -> Self {
         let estimate = 1 + random.below(400) as i64;
         let used = if random.one_in(5) { 0 } else { random.below(3 * estimate as usize + 1) as i64 };
@@ -154,7 +155,7 @@ impl Answer {
     }
 }
 
-/// The next thing that a caller does.
+/// The next step of a caller.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     Reserve,
@@ -163,8 +164,8 @@ enum Step {
 
 #[test]
 fn charged_is_what_was_used_and_any_window_has_the_burst_the_rate_and_the_overruns_in_flight() {
-    // Tokens a minute of the organisation and of each user: it is the one, then the others that limit. A token takes no
-    // whole number of nanoseconds.
+    // Tokens a minute, of the organisation and of each user: first the organisation limits, then the users. A token
+    // does not take a whole number of nanoseconds.
     for (organisation, user) in [(30_011, 1_000_003), (1_000_003, 7_013)] {
         let (clock, server) = Clock::start(START);
         let mut connection = server.connect();
@@ -175,7 +176,7 @@ fn charged_is_what_was_used_and_any_window_has_the_burst_the_rate_and_the_overru
 
         let mut random = Random::new(2026);
         let (mut answers, mut limited) = (0, 0);
-        // The earliest first.
+        // The earliest step comes first.
         let mut steps = BinaryHeap::new();
         for caller in 0..USERS * CALLERS {
             steps.push(Reverse((START, caller, Step::Reserve, Answer::random(&mut random))));
@@ -214,7 +215,7 @@ fn charged_is_what_was_used_and_any_window_has_the_burst_the_rate_and_the_overru
     }
 }
 
-/// In one call, with a request of each: the seconds to wait, 0 if it has them.
+/// Takes the estimate and one request from both budgets in one call. Returns the seconds to wait, 0 if it was allowed.
 fn reserve(connection: &mut Connection, [whole, own]: &[&mut Tokens; 2], user: usize, estimate: i64) -> usize {
     let requests = format!("{{org}}:requests 9999 9999 60 1 {{org}}:{user}:requests 9999 9999 60 1");
     let call = format!("CL.MTHROTTLE {requests} {} {}", whole.limit(estimate), own.limit(estimate));
@@ -223,7 +224,8 @@ fn reserve(connection: &mut Connection, [whole, own]: &[&mut Tokens; 2], user: u
     if limited { whole.3.max(own.3) as usize } else { 0 }
 }
 
-/// The exception to what any window has: what comes back in flight, and is given back whole.
+/// The exception to the bound of a window: an estimate that has come back while its call is in flight is given back
+/// whole.
 #[test]
 fn a_call_that_fails_after_its_estimate_has_come_back_gives_it_back_again_once() {
     let (clock, server) = Clock::start(START);
@@ -240,7 +242,7 @@ fn a_call_that_fails_after_its_estimate_has_come_back_gives_it_back_again_once()
     assert_eq!(all("CL.THROTTLE", "")[0], 1, "and not twice");
 }
 
-/// The same key, count and period, as docs/recipes.md has it.
+/// Both kinds of call have the same key, count and period, as docs/budgets.md says.
 #[test]
 fn a_call_with_a_smaller_burst_leaves_the_rest_to_the_others() {
     let (clock, server) = Clock::start(START);

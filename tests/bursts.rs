@@ -1,5 +1,5 @@
-//! The examples, attacked over many connections: of 200 calls at once, as many are let through as the limiter has tokens,
-//! also on a busy machine, and after the server was gone. A call that finds no free connection is refused.
+//! The examples, attacked over many connections: of 200 calls at once, exactly the limit passes, even on a busy
+//! machine, and again after the server was gone. A call that finds no free connection is refused.
 
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
@@ -19,12 +19,12 @@ use crate::support::programs::{redis_cell_rs, redis_rs, signal};
 use crate::support::{Process, Server, eventually};
 
 const CALLS: usize = 200;
-/// The limiter of the calls that fail open, and that of those that fail closed: three at once and one a minute.
+/// The limit of the examples: three at once, and one a minute.
 const LIMIT: usize = 3;
-/// A call's, to a server that is gone.
+/// The longest time that a call to a dead server may take.
 const BOUND: Duration = Duration::from_secs(20);
 
-/// Makes that many calls at once that fail "open" or "closed", and returns their statuses.
+/// A function that makes this many calls at once, which fail "open" or "closed", and returns their statuses.
 type Calls = Box<dyn Fn(usize, &str) -> Vec<u16>>;
 
 #[test]
@@ -52,7 +52,8 @@ fn redigo_lets_through_its_limit() {
     redigo().for_each(|example| lets_through_its_limit(&[], over_http(example)));
 }
 
-/// A process a request: their pool is the server's, which has too few places for all.
+/// PHP answers each request in a process of its own. Their pool is the server's list of clients, which is too short for
+/// all.
 #[test]
 fn php_lets_through_its_limit() {
     php_server().for_each(|example| lets_through_its_limit(&["--maxclients", "10"], over_http(example)));
@@ -166,9 +167,9 @@ fn in_ruby(server: &Server, timeout: f64) -> Calls {
     })
 }
 
-/// The example and the server, with these settings, have just been started, each time.
+/// Checks that exactly the limit passes; the example and a server with these settings are started anew each time.
 fn lets_through_its_limit(settings: &[&str], start: impl Fn(&Server, f64) -> Calls) {
-    // One at a time: the machine is to be as busy as the test makes it.
+    // One test runs at a time: the machine has to be as busy as the test makes it.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for others in [0, 1, 2] {
@@ -197,7 +198,8 @@ fn lets_through_its_limit(settings: &[&str], start: impl Fn(&Server, f64) -> Cal
     }
 }
 
-/// As many calls as it has places wait longer for the server than the others do for a place.
+/// Checks that a call without a free connection is refused. The calls that have one wait longer for the server than the
+/// others wait for a connection.
 fn refuses_a_call_without_a_connection(places: usize, start: impl Fn(&Server, f64) -> Calls) {
     let server = Server::start();
     let calls = start(&server, 3.0);
@@ -207,7 +209,7 @@ fn refuses_a_call_without_a_connection(places: usize, start: impl Fn(&Server, f6
     assert_eq!(statuses, [vec![200; places], vec![503; 20]].concat());
 }
 
-/// Does it beside that many threads for each processor that always want it.
+/// Does the work beside busy threads, this many for each processor.
 fn beside(others: usize, work: impl FnOnce()) {
     let done = AtomicBool::new(false);
     scope(|scope| {
@@ -218,7 +220,7 @@ fn beside(others: usize, work: impl FnOnce()) {
                 }
             });
         }
-        // A failure has to end the threads as well.
+        // Catch a failure, so that it ends the threads as well.
         let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
         done.store(true, Ordering::Relaxed);
         worked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));

@@ -1,4 +1,4 @@
-//! CL.CHARGE takes in any case, if need be into debt: for what a call has cost, which is known only afterwards.
+//! CL.CHARGE takes in any case, if necessary into debt: it is for costs that are known only after the call.
 
 use crate::support::clock::{Clock, START};
 use crate::support::{Server, error_of, run, throttle};
@@ -33,7 +33,7 @@ fn a_charge_beyond_what_remains_is_a_debt_that_time_pays() {
     assert_eq!(throttle(&mut connection, "key 4 1 1 0"), [0, 5, 0, -1, 5], "paid");
     clock.set(START + 4_000_000_000);
     assert_eq!(throttle(&mut connection, "key 4 1 1"), [0, 5, 0, -1, 5]);
-    // More than the limiter holds, at once.
+    // A single charge above the limit.
     assert_eq!(charge(&mut connection, "other 4 1 1 100"), [1, 5, 0, 95, 100]);
 }
 

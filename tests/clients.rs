@@ -1,8 +1,8 @@
-//! The examples in tests/clients do what a user who copies them expects, with the client libraries of Debian 12 and
-//! with the newest of PyPI and npm, which tests/clients/requirements.txt and package.json name.
+//! The examples in tests/clients do what a user who copies them expects. They run with the client libraries of Debian
+//! 12 and with the newest of PyPI and npm, which tests/clients/requirements.txt and package.json name.
 //!
-//! A test whose language or library is missing is left out, and says so. scripts/test installs what is small, and sets
-//! `REQUIRE_ALL`: then such a test fails.
+//! A test whose language or library is missing is left out, and says so. scripts/test installs the small ones and sets
+//! `REQUIRE_ALL`, with which a missing one fails the test.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -24,7 +24,7 @@ use crate::support::programs::redis_rs::Fail;
 use crate::support::programs::{redis_cell_rs, redis_rs, signal};
 use crate::support::{Process, Server, eventually, info, run, wait_until};
 
-/// What the examples print: three at once and one a minute, and a last call that asks for four.
+/// The output of the examples: three at once and one a minute, and a last call that asks for four.
 const ANSWERS: &str = "\
 200 X-RateLimit-Limit: 3, X-RateLimit-Remaining: 2, X-RateLimit-Reset: 60
 200 X-RateLimit-Limit: 3, X-RateLimit-Remaining: 1, X-RateLimit-Reset: 120
@@ -32,10 +32,10 @@ const ANSWERS: &str = "\
 429 X-RateLimit-Limit: 3, X-RateLimit-Remaining: 0, X-RateLimit-Reset: 180, Retry-After: 60
 429 X-RateLimit-Limit: 3, X-RateLimit-Remaining: 0, X-RateLimit-Reset: 180
 ";
-/// What an example may take that starts, and whose calls have no answer.
+/// The longest time that an example may take to start and make its calls without an answer.
 const BOUND: Duration = Duration::from_secs(20);
 
-/// The answers, and each library's version as it was run.
+/// The page shows the answers and the version of each library that runs here.
 #[test]
 fn the_page_names_what_is_run() {
     let page = fs::read_to_string([env!("CARGO_MANIFEST_DIR"), "docs/clients.md"].join("/")).unwrap();
@@ -44,7 +44,7 @@ fn the_page_names_what_is_run() {
     let cells: Vec<_> = page.lines().filter_map(|line| line.strip_prefix('|')?.split(" | ").last()).collect();
     let names = |version: &str| cells.iter().any(|cell| cell.split([' ', ',', '|']).any(|word| word == version));
     let lists = [path("requirements.txt"), path("package.json")].map(|list| fs::read_to_string(list).unwrap());
-    // fastapi==0.165.0, "express": "5.3.0", but uvicorn only serves what FastAPI answers.
+    // Lines such as fastapi==0.165.0 and "express": "5.3.0". The page need not name uvicorn, which only serves FastAPI.
     let mut fetched: Vec<_> = lists[0].lines().filter_map(|line| line.split_once("==")).collect();
     fetched.extend(lists[1].lines().filter_map(|line| line.trim().trim_matches(',').split_once(": ")).skip(3));
     for (name, version) in fetched.iter().filter(|(name, _)| *name != "uvicorn") {
@@ -72,7 +72,8 @@ fn redis_py() -> impl Iterator<Item = Example> {
     ["redis_py.py", "redis_asyncio.py"].into_iter().flat_map(|file| [debian_python(file), pypi_python(file)]).flatten()
 }
 
-/// They connect again at times of their own: with Express, below, is tested how they decide without an answer.
+/// Their decisions without an answer are tested below, with Express: on their own, these clients choose when to
+/// reconnect.
 #[test]
 fn node_redis_and_ioredis_decide() {
     for example in [debian_node("node_redis.js"), npm_node("node_redis.js"), npm_node("ioredis.js")] {
@@ -104,7 +105,7 @@ fn redigo_decides_and_decides_in_time_without_an_answer() {
     });
 }
 
-/// No registry here has Jedis: `JEDIS` is a class path with its library and those that it needs.
+/// `JEDIS` is a class path with Jedis and its dependencies; no registry was found that has them.
 #[test]
 fn jedis_decides_and_decides_in_time_without_an_answer() {
     let (Ok(jedis), true) = (std::env::var("JEDIS"), found(Command::new("java").arg("-version"))) else {
@@ -154,7 +155,7 @@ fn redis_cell_rs() {
     for expected in ANSWERS.lines().take(4) {
         assert_eq!(line(throttle(policy).unwrap()), expected);
     }
-    // The crate has no place for a call that will never be allowed, of which brandur's redis-cell says the same.
+    // The crate cannot express a call that will never be allowed; it is the same with brandur's redis-cell.
     let error = throttle(policy.apply_tokens(4)).unwrap_err();
     assert!(error.to_string().contains("retry_after"), "{error}");
 }
@@ -194,7 +195,7 @@ fn redis_cell_rs_verdicts_are_right_for_every_kind_of_key() {
     }
 }
 
-/// As the page says. Elsewhere than on one machine, it is far more.
+/// The page promises half of the time. Between two machines, a pipeline saves far more.
 #[test]
 fn calls_in_a_pipeline_take_less_than_half_of_the_time() {
     for example in [debian_python("pipeline.py"), pypi_python("pipeline.py")].into_iter().flatten() {
@@ -205,7 +206,7 @@ fn calls_in_a_pipeline_take_less_than_half_of_the_time() {
             let (allowed, times) = output.split_once('\n').unwrap();
             assert_eq!(allowed, "allowed: 1000 of 1000");
             let times: Vec<u32> = times.split(' ').filter_map(|word| word.parse().ok()).collect();
-            // Other tests take time from both.
+            // Other tests slow both down, so it may take several attempts.
             (2 * times[0] < times[1]).then_some(())
         });
         assert!(faster.is_some());
@@ -232,7 +233,7 @@ fn an_http_server_answers_200_and_429_with_headers() {
             headers.iter().filter(|header| prefixes.iter().any(|prefix| header.starts_with(prefix))).cloned().collect()
         };
         assert_eq!(format!("{status} {}", with(["X-RateLimit-", "Retry-"]).join(", ")), expected);
-        // The IETF's draft, of the same five integers.
+        // The headers of the IETF's draft, made of the same five integers.
         let draft = [
             "RateLimit-Policy: \"address\";q=3;w=180".to_string(),
             format!("RateLimit: \"address\";r={remaining};t={more_in}"),
@@ -242,7 +243,7 @@ fn an_http_server_answers_200_and_429_with_headers() {
     }
 }
 
-/// Also a replica that is the only server left.
+/// The replica answers even when the primary is gone.
 #[test]
 fn an_http_server_shows_a_quota_from_a_replica_and_takes_nothing() {
     let Some(example) = debian_python("http_server.py") else { return };
@@ -256,7 +257,7 @@ fn an_http_server_shows_a_quota_from_a_replica_and_takes_nothing() {
     };
     for (remaining, retry_after, reset_after) in [(3, 0, 0), (2, 0, 60), (1, 0, 120), (0, 60, 180)] {
         for http in [&alone, &http, &alone, &http] {
-            // The replica hears of a call after its answer.
+            // The replica receives the effect of a call after the caller has its answer.
             let shown = eventually(BOUND, || {
                 let (status, body) = quota(http);
                 assert_eq!(status, 200);
@@ -266,7 +267,7 @@ fn an_http_server_shows_a_quota_from_a_replica_and_takes_nothing() {
                 let names = "\"limit\": 3, \"remaining\": LEFT, \"retry_after\": RETRY, \"reset_after\": RESET";
                 let numbered = names.replace("LEFT", &left.to_string()).replace("RETRY", &retry.to_string());
                 assert_eq!(body, format!("{{{}}}\n", numbered.replace("RESET", &reset.to_string())));
-                // Some seconds may have passed.
+                // The numbers may be some seconds lower by now.
                 let about = |shown: i64, most: i64| (most - 30..=most).contains(&shown) && shown >= most.min(1);
                 (left == remaining && about(retry, retry_after) && about(reset, reset_after)).then_some(())
             });
@@ -318,7 +319,7 @@ fn an_http_server_limits_a_user_by_name() {
     }
 }
 
-/// An address that the caller makes up counts for nothing, and each word of a proxy gets an answer.
+/// An address that the caller makes up is ignored, and any header of a proxy, however malformed, gets an answer.
 #[test]
 fn an_http_server_flask_and_fastapi_limit_an_address_behind_their_own_proxy() {
     let server = Server::start();
@@ -390,7 +391,7 @@ fn fastapi_limits_a_key_of_its_api_by_two_quotas_in_one_call() {
         };
         assert_eq!(rate(), (200, vec![10, 9, 1, 1]), "{example:?}");
         assert_eq!(run::<Vec<String>>(&mut server.connect(), "KEYS *").unwrap(), ["customer:acme"]);
-        // All but five of the day, by a call that has more in a second.
+        // Take all but five of the day's tokens, with a call whose first quota is larger.
         let call = "CL.THROTTLE customer:acme 999999999 1000000000 1 994 999 1000 86400";
         assert_eq!(run::<Vec<i64>>(&mut server.connect(), call).unwrap()[..3], [0, 1000, 5]);
         for left in [4, 3, 2, 1, 0] {
@@ -402,7 +403,7 @@ fn fastapi_limits_a_key_of_its_api_by_two_quotas_in_one_call() {
     });
 }
 
-/// Twenty of forty calls get a connection, on which they wait longer for the server than the others do for one.
+/// Twenty of forty calls get a connection. They wait longer for the server than the others wait for a connection.
 #[test]
 fn a_full_pool_of_redis_py_refuses_a_call_that_fails_open() {
     let threads = "
@@ -427,7 +428,7 @@ asyncio.run(main())";
         let server = Server::start();
         let mut command = example.with("TIMEOUT", "3").command(server.port);
         let mut process = Process(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
-        // All connections are made at the start.
+        // The pool opens all its connections at the start.
         let connected = || info(&mut server.connect(), "connected_clients").parse::<u32>().unwrap() > 20;
         wait_until("20 connections", connected);
         signal(server.pid(), "STOP");
@@ -439,7 +440,7 @@ asyncio.run(main())";
     }
 }
 
-/// Each turn of the loop takes longer than a call may wait.
+/// Every turn of the event loop takes longer than a call may wait.
 #[test]
 fn an_event_loop_that_is_late_does_not_lose_an_answer() {
     let code = "
@@ -474,7 +475,7 @@ fn express_limits_a_customer_by_two_quotas_and_counts_by_limit() {
         assert_eq!(get("made-up"), (401, None, None, None, None));
         assert_eq!(run::<Vec<String>>(&mut server.connect(), "KEYS *").unwrap(), [""; 0]);
         assert_eq!(get("secret-of-acme"), (200, Some(10), Some(9), Some(1), None));
-        // All tokens of the second are there, and one of the day.
+        // A state with all tokens of the second, and one token of the day.
         let [seconds, _] = run::<[u64; 2]>(&mut server.connect(), "TIME").unwrap();
         let day = seconds + 999 * 86_400 / 1000;
         let state = format!("SET customer:acme {seconds}000000000{day}000000000 EXAT {day}");
@@ -523,7 +524,7 @@ connect().then((client) => {
     }
 }
 
-/// A program of a test's own, which uses the examples.
+/// Returns a program of the test's own, which imports the examples.
 fn python_code(code: &str) -> impl Iterator<Item = Example> + use<> {
     let program = ["-c", code];
     [debian_python_with("python3-redis", "redis", &program), pypi_python_with(&program)].into_iter().flatten()
@@ -538,7 +539,7 @@ fn decides_with_a_server(example: &Example) {
     assert_eq!(example.output(Server::start().port), ANSWERS, "{example:?}");
 }
 
-/// With a network that loses an answer and a call; and with a server that is stopped or gone.
+/// Checks the decisions on a network that loses an answer and a call, and with a server that is stopped or gone.
 fn decides_without_an_answer(example: &Example) {
     for (fail, without_an_answer) in [("open", "200"), ("closed", "503 Retry-After: 1")] {
         let example = example.with("FAIL", fail);
@@ -557,7 +558,8 @@ fn decides_without_an_answer(example: &Example) {
     }
 }
 
-/// The second call took its token, and once: the fourth gets the last. The third never came to the server.
+/// Checks the output. The second call took its token exactly once: the fourth gets the last one. The third never
+/// reached the server.
 fn assert_two_were_lost(printed: &str, without_an_answer: &str) {
     let lines: Vec<_> = printed.lines().map(str::trim_end).collect();
     let expected = [
@@ -574,12 +576,13 @@ fn assert_two_were_lost(printed: &str, without_an_answer: &str) {
     }
 }
 
-/// The port of a way to this server that loses the answer to the second call, and breaks off at the third.
+/// Returns the port of a proxy to this server that loses the answer to the second call, and closes the connection at
+/// the third.
 fn losing(server: u16) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     let calls = Arc::new(AtomicUsize::new(0));
-    // It waits for connections until the tests end.
+    // The thread accepts connections until the tests end.
     spawn(move || {
         for client in listener.incoming().flatten() {
             let calls = calls.clone();
@@ -618,12 +621,13 @@ fn pass_on(mut client: TcpStream, server: u16, calls: &AtomicUsize) {
     let _ = server.shutdown(Shutdown::Both);
 }
 
-/// An HTTP server of three at once and one a minute, which stays, and answers as chosen, whatever becomes of Redis.
+/// Checks that an HTTP server of three at once and one a minute keeps running, and answers as chosen, while Redis is
+/// stopped, paused, killed and restarted.
 fn serves_in_time_without_redis(example: &Example) {
     for (request, fail, unlimited) in [("GET /", "open", 200), ("POST /login?next=/", "closed", 503)] {
         let mut server = Server::start();
         let http = Http::start(example, server.port);
-        // The status, and what is left if there is a limiter to say so.
+        // Returns the status, and the remaining tokens if Redis answered.
         let get = || {
             let start = Instant::now();
             let (status, headers, _) = http.send(request);
@@ -649,7 +653,7 @@ fn serves_in_time_without_redis(example: &Example) {
         signal(server.pid(), "STOP");
         assert_eq!(get(), (unlimited, None), "{example:?}, {fail}, stopped");
         signal(server.pid(), "CONT");
-        // The call without an answer has taken one token by now, or none, as its connection was closed.
+        // The call without an answer has taken one token by now, or none if its connection was closed first.
         let (status, remaining) = back();
         assert!(status == 200 && remaining <= Some(1), "{example:?}, {fail}, goes on: {remaining:?}");
         run::<()>(&mut server.connect(), "CLIENT PAUSE 60000 ALL").unwrap();
@@ -666,7 +670,7 @@ fn serves_in_time_without_redis(example: &Example) {
     }
 }
 
-/// An answer as the examples print it.
+/// Formats an answer as the examples print it.
 fn line<T: std::fmt::Display>((status, headers): (u16, Vec<(&str, T)>)) -> String {
     let headers: Vec<_> = headers.into_iter().map(|(name, value)| format!("{name}: {value}")).collect();
     format!("{status} {}", headers.join(", "))

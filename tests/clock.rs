@@ -10,7 +10,7 @@ const SECOND: i64 = 1_000_000_000;
 fn the_published_table_of_redis_cell_holds() {
     let (clock, server) = Clock::start(START);
     let mut connection = server.connect();
-    // When, in tenths of a second; how many; the reply.
+    // The time in tenths of a second, the quantity, and the reply.
     let table = [
         (0, 6, [1, 5, 5, -1, 0]),
         (0, 1, [0, 5, 4, -1, 1]),
@@ -48,7 +48,7 @@ fn a_call_passes_from_its_nanosecond_on_and_not_before() {
         let limit = max_burst + 1;
         assert_eq!(throttle(&mut connection, &format!("{key} {quota} {limit}"))[0], 0);
         for quantity in [1, limit] {
-            // None is left now, so that this many remain when this many have come back.
+            // The limiter is empty, so after `wait` exactly `quantity` tokens are there.
             let wait = quantity * period * SECOND / count;
             let tolerance = limit * period * SECOND / count;
             let wait = if quantity == limit { tolerance } else { wait };
@@ -58,8 +58,8 @@ fn a_call_passes_from_its_nanosecond_on_and_not_before() {
             assert_eq!((early[0], early[3]), (1, 1), "1 ns before {call}");
             clock.set(now + wait);
             assert_eq!(throttle(&mut connection, &call)[0], 0, "{call}");
-            // No token is left again, if the time of those that came back is a whole number of nanoseconds; else a part
-            // of one is, in the caller's favour. So the limiter is reset, and all are taken anew.
+            // The limiter is empty again, or holds a part of a token if a token is not a whole number of nanoseconds.
+            // So reset it, and take all tokens anew.
             now += 3 * tolerance.max(SECOND);
             clock.set(now);
             run::<()>(&mut connection, &format!("DEL {key}")).unwrap();
@@ -122,11 +122,11 @@ fn a_clock_outside_its_range_counts_as_standing_at_the_end_of_it() {
     let start = START - START % SECOND + SECOND - 1;
     let (clock, server) = Clock::start(start);
     let mut connection = server.connect();
-    // In the year 2280.
+    // The clock stands in the year 2280.
     clock.shift(8_000_000_000);
     let error = run::<[i64; 5]>(&mut connection, "CL.THROTTLE key 4 1 60").unwrap_err();
     assert!(error.to_string().contains("the year 2262"), "{error}");
-    // In the year 1960.
+    // The clock stands in the year 1960.
     clock.shift(-2_100_000_000);
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
     assert_eq!(run::<String>(&mut connection, "GET key").unwrap(), "0000000060999999999");
@@ -138,8 +138,8 @@ fn the_key_holds_the_tat_and_is_gone_after_its_millisecond_when_the_limiter_is_f
     let mut connection = server.connect();
     let day = 86_400 * SECOND;
     let mut now = START - START % day;
-    // One token comes back in two seconds, or in a nanosecond: such a key would be gone at once if it were rounded
-    // down.
+    // One token comes back in two seconds, or in a nanosecond: then the key would be gone at once if its expiry were
+    // rounded down.
     for (quota, increment) in [("0 1 2", 2 * SECOND), ("0 1000000000 1", 1)] {
         for past_the_millisecond in [0, 1, 2, 499_999, 500_000, 999_998, 999_999] {
             now += day;

@@ -1,4 +1,4 @@
-//! A limiter is one key: a cluster finds it, moves it and fails over with it.
+//! Limiters in a cluster: each is one key, which the cluster finds, moves and fails over.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread::sleep;
@@ -62,7 +62,7 @@ fn limiters_with_one_hash_tag_are_on_one_node_for_scripts_and_transactions() {
     redis::Script::new(script).key(&["hour", "day"]).invoke::<Value>(&mut connection).unwrap_err();
 }
 
-/// From a node that has none of the keys.
+/// Works even when the first node that the client knows owns none of the keys.
 #[test]
 fn the_examples_for_clients_find_the_node_of_a_call() {
     needs!("python3-redis");
@@ -95,7 +95,7 @@ fn a_slot_that_moves_under_load_lets_through_what_one_server_would_have() {
                 .exec(&mut source)
                 .unwrap();
             moved += keys.len();
-            // Some calls are now answered here, and some there.
+            // From now on, the source answers some calls and the target others.
             sleep(Duration::from_millis(5));
         }
         assert!(moved > 0);
@@ -106,7 +106,7 @@ fn a_slot_that_moves_under_load_lets_through_what_one_server_would_have() {
     });
 }
 
-/// Valkey 9 moves slots by itself, and asks the modules beforehand.
+/// Valkey 9 moves slots by itself, if the modules have said that it may.
 #[test]
 fn a_slot_that_the_servers_move_under_load_lets_through_what_one_server_would_have() {
     needs!("CLUSTER MIGRATESLOTS, Valkey 9");
@@ -135,7 +135,7 @@ fn when_a_primary_is_killed_its_replica_goes_on_limiting() {
     }
     let owner = cluster.owner(key);
     let mut primary = cluster.nodes[owner].connect();
-    // WAIT is for the writes of its own connection.
+    // WAIT counts only the writes of its own connection.
     assert_eq!(run::<[i64; 5]>(&mut primary, &call).unwrap()[2], 5);
     assert_eq!(run::<i64>(&mut primary, "WAIT 1 10000").unwrap(), 1);
     let state = snapshot(&mut primary);
@@ -160,8 +160,8 @@ fn when_a_primary_is_killed_its_replica_goes_on_limiting() {
     assert_eq!(run::<[i64; 5]>(&mut connection, &call).unwrap()[..3], [1, 10, 0]);
 }
 
-/// The slot of a key that has expired goes while writes are paused, within a transaction, which the server has already
-/// let in. Redis 7.0 to 8.6 and Valkey 8.0 end when SET is called there.
+/// The node loses the slot of an expired key while writes are paused, within a transaction that the server has already
+/// admitted. Redis 7.0 to 8.6 and Valkey 8.0 crash if SET is called there.
 #[test]
 fn a_slot_that_goes_within_a_transaction_ends_no_node() {
     let settings = ["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"];
@@ -178,7 +178,7 @@ fn a_slot_that_goes_within_a_transaction_ends_no_node() {
         is_ok(&server) && run::<()>(&mut connection, &set).is_ok()
     });
     run::<()>(&mut connection, &stable).unwrap();
-    // Within EXEC, and before it: there, the key expires between the server's look at it and the call.
+    // The slot goes within EXEC, or before it: then the key expires between the server's check and the call.
     let ways = [
         ("", format!("CLUSTER DELSLOTS {slot}")),
         ("", format!("CLUSTER SETSLOT {slot} {migrating}")),
@@ -220,14 +220,15 @@ fn a_slot_that_goes_within_a_transaction_ends_no_node() {
                     assert_eq!(error.code(), Some("TRYAGAIN"), "{call}, {within}: {error}\n{}", server.log());
                     assert_eq!(taken, 0, "{call}, {within}: it was refused, and took");
                 }
-                // Redis 6.2 finds the key that has expired, and writes it.
+                // Redis 6.2 still finds the expired key, and writes it.
                 Ok(_) => assert!(is_redis_6_2() || !beforehand.is_empty(), "{call}, {within}: it was not refused"),
             }
         }
     }
 }
 
-/// Four clients empty 20 limiters of one slot, which changes its node meanwhile by `change(cluster, slot, from, to)`.
+/// Lets four clients empty 20 limiters of one slot, while `change(cluster, slot, from, to)` moves the slot to another
+/// node.
 fn move_under_load(cluster: &Cluster, change: impl FnOnce(&Cluster, usize, usize, usize)) {
     let limit = 2_000;
     let let_through: [AtomicI64; 20] = Default::default();
@@ -266,7 +267,7 @@ fn move_under_load(cluster: &Cluster, change: impl FnOnce(&Cluster, usize, usize
     assert_eq!(run::<i64>(&mut cluster.nodes[to].connect(), "DBSIZE").unwrap(), 20);
 }
 
-/// Three primaries, and behind each of them a replica.
+/// A cluster of three primaries, each with a replica.
 struct Cluster {
     nodes: Vec<Server>,
 }
@@ -317,7 +318,7 @@ impl Cluster {
         run(&mut self.nodes[0].connect(), &format!("CLUSTER KEYSLOT {key}")).unwrap()
     }
 
-    /// The primary that answers for this key.
+    /// Returns the primary that owns this key.
     fn owner(&self, key: &str) -> usize {
         let look = format!("EXISTS {key}");
         let answers = |node: &Server| -> RedisResult<bool> { run(&mut node.connect(), &look) };

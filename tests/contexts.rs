@@ -1,4 +1,4 @@
-//! A call does the same wherever it is made: transactions, scripts, pipelines, both protocols.
+//! Calls in transactions, scripts, pipelines and both protocols: they all do the same.
 
 use redis::Value;
 
@@ -48,7 +48,7 @@ fn lua_gets_a_table_of_integers_and_errors_as_errors() {
     assert_eq!(throttle(&mut connection, "key 4 1 60 0"), [0, 5, 3, -1, 120]);
 }
 
-/// Lua's numbers, not ours: the decision is exact all the same.
+/// Lua's numbers are inexact, but the decision is not.
 #[test]
 fn lua_rounds_integers_beyond_53_bits() {
     let server = Server::start();
@@ -94,7 +94,7 @@ fn watch_sees_an_allowed_call_and_only_that() {
     assert!(exec_after("CL.THROTTLE key 4 1 60 -9"), "giving back to a full limiter looked like a write");
 }
 
-/// What a client has read and may hold in its cache is in a table of the server's, until it is told to drop it.
+/// The server tracks the keys that a client may have cached; a key leaves its table when the client is told to drop it.
 #[test]
 fn a_client_side_cache_is_told_of_an_allowed_call_and_only_that() {
     let server = Server::start();

@@ -1,12 +1,12 @@
-//! What a call costs.
+//! The costs of a call.
 //!
-//! In time: the instructions that `scripts/bench` counts, in units of the server's own `SET key value PX ms`, within 5%
-//! of what was reached. Unlike seconds they are the same on every run, to one in a hundred: the server's hash tables
-//! are laid out by chance.
+//! Time: the instructions that `scripts/bench` counts, in units of the server's own `SET key value PX ms`, at most 5%
+//! above the best so far. Unlike seconds, instructions are the same on every run, to 1%: the server's hash tables are
+//! laid out at random.
 //!
-//! In memory: bytes of a key.
+//! Memory: the bytes of a key.
 //!
-//! And that the pages have the figures that `scripts/bench` has measured.
+//! Pages: their figures are those that `scripts/bench` has measured.
 
 use std::collections::HashMap;
 use std::fs;
@@ -36,8 +36,8 @@ const CHECKS: [&str; 15] = [
     "CL.MTHROTTLE 4 limiters allowed",
 ];
 
-/// What `scripts/bench` counts for each check: on a server that is alone, on one with an append-only file, and on one
-/// with a replica.
+/// The settings in which `scripts/bench` counts each check: a server alone, one with an append-only file, and one with
+/// a replica.
 #[derive(Clone, Copy)]
 enum Setting {
     Alone,
@@ -75,12 +75,12 @@ fn a_call_costs_little_more_than_a_set() {
     let replica = |name| sets(name, Setting::Replica);
     let of_a_call = |name| alone(name) / alone("CL.THROTTLE allowed");
     let two = alone("CL.MTHROTTLE 2 limiters allowed");
-    // Of all limits but one, the key is opened twice, to be read and to be written: no two may be open at a time.
+    // Each limiter but one opens its key twice, to read and then to write it: only one key may be open at a time.
     let further = (alone("CL.MTHROTTLE 4 limiters allowed") - two) / 2.0;
     let second_limited = alone("CL.THROTTLE second call, limited") / alone("CL.THROTTLE limited");
 
     let (set, call) = ("instructions of a SET PX", "instructions of an allowed CL.THROTTLE");
-    // What was reached.
+    // The best ratios so far.
     let figures = [
         ("an allowed call", alone("CL.THROTTLE allowed"), set, 0.75),
         ("a key's second call", alone("CL.THROTTLE second call"), set, 0.75),
@@ -116,8 +116,8 @@ fn a_call_costs_little_more_than_a_set() {
     assert!(broken.is_empty(), "a change has made calls dearer:\n{}", broken.join("\n"));
 }
 
-/// At most a native string of 19 bytes that is not an integer, and a header of 16 bytes: that is its final form, which
-/// no later call changes.
+/// A key takes no more than a native string of 19 bytes that is not an integer, and a header of 16 bytes. The first
+/// call makes this final form, and later calls keep it.
 #[test]
 fn a_key_is_hardly_larger_than_a_string_from_its_first_call_on() {
     let server = Server::start();
@@ -126,7 +126,7 @@ fn a_key_is_hardly_larger_than_a_string_from_its_first_call_on() {
     let mut calls = server.connect();
     run::<()>(&mut calls, "SET plain:0000000 180000000000000000x PX 1000000").unwrap();
     let plain = bytes("plain");
-    // libc's malloc, which is in the tests' Redis 6.2, gives 16 bytes more than are asked for, or not, by chance.
+    // The Redis 6.2 of the tests uses libc's malloc, which sometimes gives 16 bytes more than requested.
     let chance = if info(&mut calls, "mem_allocator") == "libc" { 16 } else { 0 };
     let sizes = [(); 3].map(|()| {
         run::<Value>(&mut calls, "CL.THROTTLE fresh:0000000 15 30 60").unwrap();
@@ -137,7 +137,7 @@ fn a_key_is_hardly_larger_than_a_string_from_its_first_call_on() {
     assert!(small && same, "{sizes:?} bytes after each call, a plain string takes {plain}");
 }
 
-/// By its head, a table's rows, whose figures are those of a run of `scripts/bench`.
+/// Returns the rows of each table of costs on a page, by the table's head.
 fn tables(page: &str) -> HashMap<String, Vec<String>> {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).unwrap();
     let mut tables = HashMap::new();
@@ -164,12 +164,12 @@ fn each_cost_on_a_page_is_one_of_the_committed_results() {
     }
 }
 
-/// The figures of one column of a table of the results, by the names of the rows.
+/// Returns the figures of one column of a table of the results, with the names of the rows.
 fn column(table: &str, name: &str) -> Vec<(String, f64)> {
     column_of(table, "SET PX", name)
 }
 
-/// Of the table whose head has these two cells first, or the second one's beginning.
+/// Does the same for the table whose head begins with these two cells; the start of the second is enough.
 fn column_of(first: &str, second: &str, name: &str) -> Vec<(String, f64)> {
     let cells = |line: &str| -> Vec<String> { line.split('|').map(|cell| cell.trim().to_string()).collect() };
     let tables = tables("scripts/bench-results/README.md");
@@ -192,12 +192,12 @@ fn the_readme_says_what_a_call_takes() {
         let rest = text.split_once(words).unwrap_or_else(|| panic!("README.md does not say {words:?}")).1;
         let said: f64 = rest.split([' ', ';']).next().unwrap().parse().unwrap();
         let (_, measured) = ratios.iter().find(|(row, _)| row == name).unwrap();
-        // The last digit may be rounded otherwise in the next run.
+        // The last digit may be rounded differently in the next run.
         assert!((said - measured).abs() < 0.015, "README.md: {words}{said}, measured: {measured}");
     }
 }
 
-/// In words, and of servers that are alone.
+/// The page says these things in words, of servers without replica or append-only file.
 #[test]
 fn what_the_page_says_of_costs_is_what_was_measured() {
     let allowed = column("one server", "allowed");

@@ -1,5 +1,5 @@
-//! What README.md and docs/ show a user holds on each server: every session, command and setting is run. What needs no
-//! server to be looked at is in pages.rs.
+//! The sessions, commands and settings of README.md and docs/, run on each server. Checks of the pages that need no
+//! server are in pages.rs.
 
 use std::fs;
 use std::io::Write;
@@ -16,7 +16,7 @@ fn blocks_in(language: &str) -> impl Iterator<Item = Block> {
     blocks(|block| block.language == language).into_iter().inspect(|block| println!("{}", block.place))
 }
 
-/// The pages' stand-ins for wherever the user has put the library.
+/// The paths that stand on the pages for the place where the user has put the library.
 fn with_real_path(text: &str) -> String {
     let module = module();
     ["/path/to/libredis_cell.so", "./target/release/libredis_cell.so"]
@@ -66,8 +66,8 @@ fn sessions_are_what_redis_cli_shows() {
     }
 }
 
-/// Without a language: a command's syntax; or a call and, after an arrow, its reply on a new key; or a call and below
-/// it an arrow to the name of each of its arguments, the last one first.
+/// A block without a language shows one of three things: a command's syntax; a call and, after an arrow, its reply on a
+/// new key; or a call and, below it, an arrow to the name of each argument, the last one first.
 #[test]
 fn commands_are_known_and_calls_are_explained_where_they_stand() {
     let server = Server::start();
@@ -111,7 +111,7 @@ fn settings_load_the_module() {
     }
 }
 
-/// With the pages' settings for Sentinel and their client, on a primary of the test's own.
+/// The settings for Sentinel and the client are the pages'; the primary is the test's own.
 #[test]
 fn sentinel_promotes_a_replica_that_goes_on_limiting() {
     needs!("python3-redis");
@@ -119,7 +119,7 @@ fn sentinel_promotes_a_replica_that_goes_on_limiting() {
     let replica = Server::start_with(&["--replicaof", "127.0.0.1", &primary.port.to_string()]);
     let settings = blocks_in("conf").find(|block| block.text.starts_with("sentinel ")).unwrap().text;
     let settings = settings.replace("6379", &primary.port.to_string());
-    // It tries once more in this time, where it has not heard of the replica of late.
+    // Sentinel retries after this time, if it has not heard of the replica recently.
     let sentinel = Sentinel::start(&format!("{settings}\nsentinel failover-timeout limits 3000"));
     let replica_port = replica.port.to_string();
     wait_until("Sentinel knows the replica", || sentinel.answers("SENTINEL replicas limits", &replica_port));
@@ -141,7 +141,7 @@ fn sentinel_promotes_a_replica_that_goes_on_limiting() {
     assert!(call().starts_with("[0, 3, 1, -1, "));
 }
 
-/// The same lines as in the README: pages.rs compares them.
+/// The lines are also in the README: pages.rs compares them.
 #[test]
 fn the_lines_of_python_admit_16_requests_and_answer_the_next_with_429_and_retry_after() {
     needs!("python3-redis");
@@ -165,14 +165,14 @@ fn the_lines_of_python_admit_16_requests_and_answer_the_next_with_429_and_retry_
 #[test]
 fn what_is_typed_in_a_shell_is_what_the_tests_run() {
     for Block { place, text, .. } in blocks_in("sh") {
-        // In package.rs, as it stands.
+        // package.rs runs these lines as they are.
         if text.starts_with("sha256sum") {
             continue;
         }
         for line in text.lines() {
             let command = line.split('#').next().unwrap().trim();
             match command.split_whitespace().collect::<Vec<_>>().as_slice() {
-                // Run by scripts.rs, and this is the other.
+                // scripts.rs runs the first; the second runs this test.
                 ["scripts/run" | "scripts/test"] => assert!(Path::new(ROOT).join(command).exists()),
                 ["redis-server", arguments @ ..] => {
                     let arguments: Vec<_> = arguments.iter().map(|argument| with_real_path(argument)).collect();
@@ -181,15 +181,15 @@ fn what_is_typed_in_a_shell_is_what_the_tests_run() {
                     let server = Server::start_bare(&arguments);
                     run::<Vec<i64>>(&mut server.connect(), "CL.THROTTLE key 1 1 60").unwrap();
                 }
-                // What `module` runs, with --quiet.
+                // `module()` runs it, with --quiet.
                 ["cargo", "build", "--release", "--locked"] => {}
-                // Run by package.rs, which installs with dpkg alone, and without a service.
+                // package.rs runs it, with dpkg alone and without a service.
                 ["sudo", ..] => {}
-                // Run by loading.rs, moving.rs and monitoring.rs.
+                // loading.rs, moving.rs and monitoring.rs run these.
                 ["-e" | "redis-cli" | "for", ..] => {}
-                // Run by monitoring.rs.
+                // monitoring.rs runs it.
                 ["prometheus-redis-exporter" | "-script" | "timeout" | "sort", ..] => {}
-                // Run by protect.rs.
+                // protect.rs runs it.
                 ["mkdir" | "cp" | "cd", ..] => {}
                 _ => panic!("{place}: {line}"),
             }

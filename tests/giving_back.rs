@@ -1,4 +1,4 @@
-//! A negative quantity gives tokens back, as code written for redis-cell does.
+//! Negative quantities, which give tokens back: code written for redis-cell relies on them.
 
 use redis::Value;
 
@@ -16,7 +16,7 @@ fn the_replies_and_states_are_those_of_redis_cell() {
     assert_eq!(throttle(&mut connection, "key 15 30 60 -3"), [0, 16, 14, -1, 4]);
     let tat: i64 = run(&mut connection, "GET key").unwrap();
     assert_eq!(tat, START + 4_000_000_000);
-    // interledger-rs, for each packet that is not fulfilled.
+    // interledger-rs makes this call for each packet that is not fulfilled.
     throttle(&mut connection, "packets 999 999 60 700");
     assert_eq!(throttle(&mut connection, "packets 999 999 60 -500")[..3], [0, 1000, 800]);
 }
@@ -31,7 +31,7 @@ fn a_limiter_that_is_full_again_has_no_key() {
         assert_eq!(throttle(&mut connection, &call), [0, 16, 16, -1, 0]);
         assert!(!run::<bool>(&mut connection, "EXISTS key").unwrap());
     }
-    // redis-cell leaves such a key in the past, without expiry.
+    // redis-cell leaves a TAT in the past behind, in a key without expiry.
     for quantity in [-1, 0] {
         run::<()>(&mut connection, &format!("SET key {}", START - 1)).unwrap();
         let call = format!("key 15 30 60 {quantity}");
@@ -53,7 +53,7 @@ fn files_and_replicas_get_the_effect() {
     let after: i64 = run(&mut connection, "GET key").unwrap();
     throttle(&mut connection, "key 4 1 3600 -5");
     assert_eq!(info(&mut connection, "rdb_changes_since_last_save"), "3");
-    // Of what is not there, nothing can be given back.
+    // A key that is gone is a full limiter: giving back to it writes nothing.
     throttle(&mut connection, "key 4 1 3600 -5");
     assert_eq!(info(&mut connection, "rdb_changes_since_last_save"), "3");
     run::<()>(&mut connection, "SET last 1").unwrap();
@@ -62,7 +62,7 @@ fn files_and_replicas_get_the_effect() {
     let effects = [set(before), set(after), "DEL key".into()];
     let file = commands(&server.folder).iter().map(|words| words.join(" ")).collect();
     for mut words in [file, monitor.commands_until("last")] {
-        // Redis 6.2 puts MULTI and EXEC around each.
+        // Redis 6.2 puts MULTI and EXEC around each command.
         words.retain(|words: &String| words.contains(" key"));
         assert_eq!(words, effects);
     }

@@ -1,5 +1,5 @@
-//! The manifests of docs/kubernetes: what they tell the server and the probes, done here without a cluster. Whether
-//! Kubernetes takes them, scripts/test.d/schemas asks its schemas.
+//! The manifests of docs/kubernetes: the server's arguments and the probes' commands, run here without a cluster.
+//! scripts/test.d/schemas checks the manifests against the schemas of Kubernetes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn manifest(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/kubernetes").join(name)).unwrap()
 }
 
-/// The words of the only line that begins so, after these lines.
+/// Returns the words of the only line with this beginning, after these lines.
 fn words(manifest: &str, after: &str, begin: &str) -> Vec<String> {
     let (_, rest) = manifest.split_once(after).unwrap_or_else(|| panic!("no {after}"));
     let line = rest.lines().find_map(|line| line.trim().strip_prefix(begin)).unwrap();
@@ -78,7 +78,7 @@ fn the_init_container_copies_the_library_to_where_the_settings_have_it() {
     assert_eq!(throttle(&mut server.connect(), "key 4 1 60"), [0, 5, 4, -1, 60]);
     fs::remove_dir_all(folder).unwrap();
 
-    // The one file but for the container, the other's volume and the image.
+    // The two files differ only in the init container, its volume and the image.
     assert!(official.contains(&format!("- name: modules\n              mountPath: {MODULES}\n")));
     let (_, stateful_set) = limits.split_once("apiVersion: apps/v1\n").unwrap();
     let mut rest = official.lines();

@@ -1,4 +1,4 @@
-//! The lease of tests/clients: many decisions for one call, and still the limit.
+//! The lease of tests/clients: one call for many decisions, which together still keep the limit.
 
 #[allow(dead_code, reason = "main is for those who copy the file")]
 #[path = "clients/lease.rs"]
@@ -14,21 +14,21 @@ use crate::support::random::Random;
 use crate::support::{Server, info, run};
 
 const MILLISECOND: i64 = 1_000_000;
-/// 5,000 at once and 100 a millisecond.
+/// The limiter's quota: 5,000 at once and 100 a millisecond.
 const LIMIT: u64 = 5_000;
 const RATE: u64 = 100;
 const QUOTA: (u64, u64, u64) = (LIMIT - 1, RATE, 1);
 const CLIENTS: usize = 8;
-/// Milliseconds, in which the rate is what all clients may hold.
+/// The duration of a lease in milliseconds; the clients together hold no more than comes back in it.
 const LEASE: u64 = 80;
 const BATCH: u64 = RATE * LEASE / CLIENTS as u64;
 
-/// A server, and clients with the same time: it goes on when the test says so, and not by a slow machine.
+/// A server and its clients on one clock, which only the test moves.
 struct World {
     clock: Clock,
     server: Server,
     connection: Connection,
-    /// The moment at which `milliseconds` was 0, as the clients know it.
+    /// The moment that the clients know as millisecond 0.
     zero: Instant,
     milliseconds: u64,
 }
@@ -54,26 +54,26 @@ impl World {
         Lease::new(connection, "hot", QUOTA, BATCH, Duration::from_millis(LEASE), self.now())
     }
 
-    /// How many of so many tokens a client gets now.
+    /// Returns how many of these tokens a client gets now.
     fn spend(&self, lease: &mut Lease<Connection>, tokens: u64) -> u64 {
         (0..tokens).take_while(|_| lease.take(self.now()).unwrap().is_zero()).count() as u64
     }
 
-    /// Charges tokens that no client takes.
+    /// Takes tokens directly, without a client.
     fn charge(&mut self, tokens: u64) {
         let (max_burst, count, period) = QUOTA;
         let call = format!("CL.PCHARGE hot {max_burst} {count} {period} {tokens}");
         run::<[i64; 5]>(&mut self.connection, &call).unwrap();
     }
 
-    /// Tokens that are taken by now, as the server sees it, and have not come back.
+    /// Returns the tokens that the server counts as taken and not yet come back.
     fn taken(&mut self) -> u64 {
         let tat: Option<i64> = run(&mut self.connection, "GET hot").unwrap();
         let ahead = tat.map_or(0, |tat| tat - START - self.milliseconds as i64 * MILLISECOND);
         ahead.max(0) as u64 * RATE / MILLISECOND as u64
     }
 
-    /// Calls of all clients that have reached the server.
+    /// Returns how many calls of all clients have reached the server.
     fn calls(&mut self) -> u64 {
         let stats = info(&mut self.connection, "cmdstat_cl.ptake");
         stats.split(['=', ',']).nth(1).unwrap().parse().unwrap()
@@ -97,7 +97,7 @@ fn a_wait_is_waited_out_without_a_call_and_to_the_millisecond() {
     assert_eq!(world.spend(&mut lease, 2 * LIMIT), LIMIT);
     world.charge(700);
     world.pass(1);
-    // 700 are charged, 100 of them have come back. One more is there after 6 ms and a hundredth.
+    // 700 tokens are charged, and 100 of them have come back. One more is there after 6.01 ms.
     assert_eq!(lease.take(world.now()).unwrap(), Duration::from_millis(7));
     let calls = world.calls();
     for left in (1..=7).rev() {
@@ -113,7 +113,7 @@ fn what_is_left_is_given_back_when_the_time_is_over() {
     let mut world = World::new();
     let mut lease = world.lease();
     assert_eq!(world.spend(&mut lease, 10), 10);
-    // More than comes back meanwhile.
+    // More tokens than come back meanwhile.
     world.charge(20_000);
     world.pass(LEASE - 1);
     lease.end_if_over(world.now()).unwrap();
@@ -152,7 +152,7 @@ fn a_client_that_dies_costs_at_most_its_lease() {
 
 #[test]
 fn eight_clients_use_at_least_95_in_100_of_the_rate() {
-    // The tokens that each client asks for in a millisecond: alike, one much more than the others, some hardly at all.
+    // The tokens that each client asks for in a millisecond: all alike, one much more than the others, some hardly any.
     for demands in [[13; CLIENTS], [100; CLIENTS], [93, 1, 1, 1, 1, 1, 1, 1], [60, 60, 2, 2, 1, 1, 0, 0]] {
         let mut world = World::new();
         let mut leases = [(); CLIENTS].map(|()| world.lease());
@@ -164,14 +164,14 @@ fn eight_clients_use_at_least_95_in_100_of_the_rate() {
             }
             world.pass(1);
         }
-        // Beyond what was there to begin with.
+        // The tokens beyond those that were there at the start.
         let used = spent - LIMIT;
         println!("{used} of {} at {demands:?}, by {} calls", RATE * milliseconds, world.calls());
         assert!(used * 100 >= RATE * milliseconds * 95, "{used} of {} at {demands:?}", RATE * milliseconds);
     }
 }
 
-/// The price: why the rate of a lease's time comes on top, in a window.
+/// The price of a lease: a window may have the tokens of one more lease's time.
 #[test]
 fn what_clients_hold_comes_on_top_of_the_burst_until_it_is_given_back() {
     for (milliseconds, held) in [(LEASE - 1, 5 * (BATCH - 1)), (LEASE, 0)] {
@@ -180,7 +180,7 @@ fn what_clients_hold_comes_on_top_of_the_burst_until_it_is_given_back() {
         for lease in &mut leases {
             assert_eq!(world.spend(lease, 1), 1);
         }
-        // In which all that was taken comes back.
+        // In this time, all tokens that were taken come back.
         world.pass(milliseconds);
         leases.iter_mut().for_each(|lease| lease.end_if_over(world.now()).unwrap());
         let mut at_once: u64 = leases.iter_mut().map(|lease| world.spend(lease, BATCH - 1)).sum();
@@ -189,7 +189,7 @@ fn what_clients_hold_comes_on_top_of_the_burst_until_it_is_given_back() {
     }
 }
 
-/// Clients that are idle, busy and bursting by chance, and come and go; some die.
+/// The clients are idle, busy or bursting at random; they come and go, and some die.
 #[test]
 fn the_limit_holds_in_all_and_a_lease_longer_in_any_window() {
     let mut random = Random::new(2026);
@@ -197,7 +197,8 @@ fn the_limit_holds_in_all_and_a_lease_longer_in_any_window() {
     let mut leases = [(); CLIENTS].map(|()| world.lease());
     let mut demands = [0; CLIENTS];
     let mut spent = 0;
-    // Spent less come back: where it was lowest, and how much it has risen from there, which is a window's excess.
+    // The tokens spent less those come back: the lowest value so far, and the largest rise from a lowest value, which
+    // is a window's excess.
     let (mut lowest, mut highest_rise) = (i64::MAX, i64::MIN);
     for _ in 0..10_000 {
         let back = RATE * world.milliseconds;

@@ -1,11 +1,11 @@
-//! Where nothing listens, no SET is built for a write. A replica or a file that comes, whenever, misses no write and
-//! gets no call: replicas and files that come and go under load hold what the primary holds, to the byte and the
-//! millisecond.
+//! Replicas and files that come and go under load: they hold what the primary holds, to the byte and the millisecond.
+//! The module builds no SET for a write if nothing listens. A replica or a file that appears at any moment must still
+//! miss no write, and get no call of the module.
 //!
-//! The servers' cron ticks once a second here, so that nothing is put right by it before it can be seen.
+//! The servers' cron ticks once a second here, so that a test sees a mistake before the cron corrects it.
 //!
-//! A replica that is synchronised without a fork is tried by hand, as no server does it yet: on 2026-11-22, on Valkey
-//! 9.1.2 with its source changed to save for replicas in its own process.
+//! Replication without a fork was tried by hand, since no server has it yet: on 2026-11-22, on Valkey 9.1.2, its source
+//! changed to save for replicas in its own process.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -26,8 +26,8 @@ use crate::support::{Server, Snapshot, info, module, run, snapshot, wait_until};
 
 const CLIENTS: usize = 3;
 const SETTINGS: [&str; 4] = ["--hz", "1", "--repl-ping-replica-period", "3600"];
-/// How the primary makes its snapshot for a replica: in a file, or for the network, at once or for all that come within
-/// a second, or over a connection of its own, where the server can.
+/// Returns the settings for each way in which a primary makes its snapshot for a replica: in a file; for the network,
+/// at once; for all replicas that come within a second; and over a second connection, if the server can.
 fn snapshots() -> Vec<Vec<&'static str>> {
     let ways = [("no", "0"), ("yes", "0"), ("yes", "1")]
         .map(|(diskless, delay)| vec!["--repl-diskless-sync", diskless, "--repl-diskless-sync-delay", delay]);
@@ -40,7 +40,7 @@ fn server(settings: &[&str]) -> Server {
     Server::start_with(&[&SETTINGS, settings].concat())
 }
 
-/// A call that changes its keys, each time to something else. No key expires within the test.
+/// Makes a call that changes its keys; each turn makes another change. No key expires within the test.
 fn change(connection: &mut Connection, client: usize, turn: usize) {
     let key = format!("{{key}}{client}/{}", turn % 20);
     let call = match turn / 20 % 6 {
@@ -49,13 +49,13 @@ fn change(connection: &mut Connection, client: usize, turn: usize) {
         2 => format!("CL.PTAKE {key} 1000000 1 3600000 7"),
         3 => format!("CL.CHARGE {key} 9 1 3600 -3"),
         4 => format!("CL.MTHROTTLE {key} 1000000 1 3600 1 {{key}}shared/{client} 1000000 1 3600 1"),
-        // All of it: the key is deleted.
+        // The call gives everything back, which deletes the key.
         _ => format!("CL.THROTTLE {key} 1000000 1 3600 -1000000"),
     };
     run::<Value>(connection, &call).unwrap();
 }
 
-/// A client that changes keys at `primary`.
+/// Returns a client that changes keys at `primary`.
 fn changing(primary: &Server) -> impl Fn(usize, &dyn Fn() -> bool) + Sync {
     |client, more| {
         let mut connection = primary.connect();
@@ -78,7 +78,8 @@ fn keys(server: &Server) -> Snapshot {
     snapshot(&mut server.connect())
 }
 
-/// As a replica does that reads it from the network, so that the primary may wait for others.
+/// Asks for a snapshot like a replica that can read it from the network, for which the primary may wait for more
+/// replicas.
 fn ask_for_a_snapshot(primary: &Server) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", primary.port)).unwrap();
     stream.write_all(b"REPLCONF capa eof capa psync2\r\n").unwrap();
@@ -87,7 +88,7 @@ fn ask_for_a_snapshot(primary: &Server) -> TcpStream {
     stream
 }
 
-/// The replica holds what the primary holds, and has been sent no call of the module.
+/// Checks that the replica holds what the primary holds, and was sent no call of the module.
 fn assert_same(replica: &Server, primary: &Server) {
     catch_up(replica, primary);
     let (expected, actual) = (keys(primary), keys(replica));
@@ -106,7 +107,7 @@ fn assert_same(replica: &Server, primary: &Server) {
     assert_eq!(statistics.lines().find(called), None, "the replica was sent the call itself, not its effect");
 }
 
-/// Until the primary has forgotten that there ever was a replica.
+/// Waits until the primary has freed its backlog and no longer keeps a stream for replicas.
 fn wait_for_no_listener(primary: &Server) {
     let mut connection = primary.connect();
     run::<()>(&mut connection, "CONFIG SET repl-backlog-ttl 1").unwrap();
@@ -121,14 +122,14 @@ fn replicas_that_join_at_any_moment_hold_what_the_primary_holds() {
         let primary = server(&settings);
         for _ in 0..2 {
             let replicas = [(); 3].map(|()| server(&settings));
-            // A call has to hit the moment between the end of the snapshot's process and the replica's event.
+            // Full load makes a call likely between the end of the snapshot's process and the replica's event.
             under_full_load(CLIENTS, changing(&primary), || {
                 pause(&mut random, 300);
                 replicate(&replicas[0], &primary);
             });
             under_changes(&primary, || {
                 pause(&mut random, 300);
-                // Two at once share a snapshot, or one waits for the next.
+                // Two replicas at once share a snapshot, or one waits for the next.
                 for replica in &replicas[1..] {
                     run::<()>(&mut replica.connect(), &format!("REPLICAOF 127.0.0.1 {}", primary.port)).unwrap();
                     pause(&mut random, 100);
@@ -156,7 +157,7 @@ fn an_aborted_psync_does_not_corrupt_the_next_replica() {
             for _ in 0..5 {
                 pause(&mut random, 200);
                 let mut stream = ask_for_a_snapshot(&primary);
-                // Before the snapshot, or within it.
+                // The connection breaks before the snapshot, or within it.
                 if random.one_in(2) {
                     stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
                     let _ = stream.read(&mut [0; 10]);
@@ -172,7 +173,7 @@ fn an_aborted_psync_does_not_corrupt_the_next_replica() {
 #[test]
 fn a_replica_that_was_away_resumes_or_syncs_again() {
     let mut random = Random::new(3);
-    // All that is written until the replica is back.
+    // The backlog holds all writes until the replica is back.
     let primary = server(&[&snapshots()[1][..], &["--repl-backlog-size", "100mb"]].concat());
     let replica = server(&[]);
     let partial = || info(&mut primary.connect(), "sync_partial_ok").parse::<u64>().unwrap();
@@ -186,7 +187,7 @@ fn a_replica_that_was_away_resumes_or_syncs_again() {
         });
         assert_same(&replica, &primary);
     }
-    // For longer than the backlog is kept.
+    // Next, the replica is away for longer than the backlog is kept.
     for _ in 0..2 {
         under_changes(&primary, || {
             run::<()>(&mut replica.connect(), "REPLICAOF NO ONE").unwrap();
@@ -216,19 +217,19 @@ fn a_replica_of_a_replica_holds_the_same() {
 #[test]
 fn roles_may_be_swapped() {
     let mut servers = [server(&snapshots()[0]), server(&snapshots()[1])];
-    // It has known that nothing listens.
+    // After these calls, the module on the later replica knows that nothing listens.
     under_changes(&servers[1], || sleep(Duration::from_millis(100)));
     replicate(&servers[1], &servers[0]);
     for round in 0..2 {
         let [primary, replica] = &servers;
         under_changes(primary, || sleep(Duration::from_millis(100)));
-        // What it runs from now on is sent to it.
+        // From here on, the statistics of the old primary count only commands that it is sent.
         run::<()>(&mut primary.connect(), "CONFIG RESETSTAT").unwrap();
         if round % 2 == 0 {
             let failover = format!("FAILOVER TO 127.0.0.1 {}", replica.port);
             run::<()>(&mut primary.connect(), &failover).unwrap();
             wait_until("promotion", || info(&mut replica.connect(), "role") == "master");
-            // What is written at once is what the old primary asks for when it comes back.
+            // The old primary will ask for these writes, the first of the new one, when it comes back.
             under_changes(replica, || sleep(Duration::from_millis(200)));
         } else {
             catch_up(replica, primary);
@@ -241,7 +242,8 @@ fn roles_may_be_swapped() {
     }
 }
 
-/// Before its cron has ticked, it goes on with what its primary's replicas have, and they follow it.
+/// The promoted replica continues its primary's stream before its cron has ticked, and the primary's other replicas
+/// follow it.
 #[test]
 fn a_replica_that_is_promoted_at_once_is_listened_to() {
     let primary = server(&["--hz", "100"]);
@@ -264,8 +266,8 @@ fn a_replica_that_is_promoted_at_once_is_listened_to() {
     }
 }
 
-/// A replica that restarts from its file goes on with its primary's stream: the backlog for its own replicas begins
-/// then, and no file is loaded that would tell of it. It has been called before, as clients may write to it.
+/// A replica that restarts from its file continues its primary's stream. Its backlog begins then, without the event of
+/// a loaded snapshot. A client calls it before that: it is writable.
 #[test]
 fn a_restarted_replica_that_is_promoted_is_listened_to() {
     let primary = server(&["--hz", "100"]);
@@ -281,11 +283,11 @@ fn a_restarted_replica_that_is_promoted_is_listened_to() {
     }
     wait_until("a file", || run::<()>(&mut promoted.connect(), "SAVE").is_ok());
     promoted.kill();
-    // Until it is called, its primary does not answer it.
+    // The primary stands still until the replica has been called.
     signal(primary.pid(), "STOP");
     promoted.restart();
     let mut connection = promoted.connect();
-    // For a millisecond, so that it holds what its primary holds.
+    // The key lives for a millisecond, so the replica soon holds exactly what its primary holds.
     run::<Value>(&mut connection, "CL.PTHROTTLE {key}gone 0 1 1").unwrap();
     signal(primary.pid(), "CONT");
     wait_until("the stream", || info(&mut connection, "master_link_status") == "up");
@@ -299,13 +301,14 @@ fn a_restarted_replica_that_is_promoted_is_listened_to() {
     assert_same(&sibling, &promoted);
 }
 
-/// Its backlog comes from the file, and its replica goes on from there. Another module has called while there was none,
-/// and clients call before the cron ticks.
+/// The primary's backlog comes from the file, and its replica continues from there. Another module calls before the
+/// file is loaded, and clients call before the cron ticks.
 #[test]
 fn a_primary_that_restarts_from_a_file_is_still_listened_to() {
-    // For a millisecond, as no key may be there that the file has as well.
+    // The key lives for a millisecond: a key of the file must not exist when the file is loaded.
     let caller = ["--loadmodule", callbacks::library(), "CL.PTHROTTLE", "{key}module", "0", "1", "1"];
-    // Clients are refused while it loads, and wait for an answer when it has loaded: a key takes 200 microseconds.
+    // The server takes 200 microseconds to load a key: clients are refused meanwhile, and have a call waiting at the
+    // end.
     let refusing: &[_] = if is_redis_6_2() { &[] } else { &["--loading-process-events-interval-bytes", "1024"] };
     let slow = ["--key-load-delay", "200"];
     let mut primary = server(&[&snapshots()[1][..], debug_command(), refusing, &slow, &caller].concat());
@@ -315,7 +318,7 @@ fn a_primary_that_restarts_from_a_file_is_still_listened_to() {
     for _ in 0..2 {
         under_changes(&primary, || sleep(Duration::from_millis(100)));
         catch_up(&replica, &primary);
-        // One may still be under way, for the replica.
+        // A snapshot for the replica may still be under way.
         wait_until("a snapshot", || run::<()>(&mut primary.connect(), "SAVE").is_ok());
         let port = primary.port;
         primary.kill();
@@ -349,13 +352,13 @@ fn a_primary_that_restarts_from_a_file_is_still_listened_to() {
     }
 }
 
-/// By its replication ID, as INFO tells it, and an offset: no replica, but it hears no call either.
+/// A client that sends PSYNC with the replication ID and an offset is no replica, but it must not be sent calls either.
 #[test]
 fn a_client_that_asks_for_the_stream_from_an_offset_of_info_is_sent_effects() {
     let primary = server(&snapshots()[2]);
     let mut connection = primary.connect();
     change(&mut connection, 0, 0);
-    // There is a backlog now, and no snapshot before a second has passed.
+    // The backlog exists from now on; the snapshot begins only after a second.
     let _first = ask_for_a_snapshot(&primary);
     wait_until("backlog", || info(&mut connection, "repl_backlog_active") == "1");
     let [id, offset] = ["master_replid", "master_repl_offset"].map(|field| info(&mut connection, field));
@@ -372,8 +375,8 @@ fn a_client_that_asks_for_the_stream_from_an_offset_of_info_is_sent_effects() {
     assert!(sent.contains("SET"), "the replica was not sent the effect of the call: {sent}");
 }
 
-/// A module that was loaded first is told first of a snapshot's process. What it calls then is sent to the replica that
-/// the snapshot is for. Redis 6.2 sends any write of such a handler, SET too, before it has answered the replica.
+/// A module that is loaded first hears first of a snapshot's process, and its calls then go to the replica that gets
+/// the snapshot. Redis 6.2 sends the writes of such a handler, even SET, before its answer to the replica's PSYNC.
 #[test]
 fn a_call_at_the_birth_of_a_snapshots_process_is_sent_as_its_effect() {
     needs!("a primary whose handlers may write when it forks, Redis 7");
@@ -384,7 +387,7 @@ fn a_call_at_the_birth_of_a_snapshots_process_is_sent_as_its_effect() {
         let mut connection = primary.connect();
         run::<()>(&mut connection, "CB.DO fork CL.CHARGE {key}born 9 1 3600 20").unwrap();
         run::<()>(&mut connection, "CB.DO fork SET {key}plain text").unwrap();
-        // It knows now that nothing listens.
+        // After this call, the module knows that nothing listens.
         change(&mut connection, 0, 0);
         let replica = Server::start_bare(&SETTINGS);
         replicate(&replica, &primary);
@@ -394,7 +397,7 @@ fn a_call_at_the_birth_of_a_snapshots_process_is_sent_as_its_effect() {
         let log = replica.log();
         let unknown = log.lines().find(|line| line.to_lowercase().contains("unknown command"));
         assert_eq!(unknown, None, "{settings:?}, in the replica's log");
-        // Where the cron has made the snapshot, the server loses a SET of that moment, and so this call.
+        // If the cron has started the snapshot, the server itself loses a SET of this moment, and so also the call.
         let [mut expected, actual] = [keys(&primary), keys(&replica)];
         if !actual.contains_key(&b"{key}plain"[..]) {
             expected.retain(|key, _| !key.ends_with(b"plain") && !key.ends_with(b"born"));
@@ -403,15 +406,15 @@ fn a_call_at_the_birth_of_a_snapshots_process_is_sent_as_its_effect() {
     }
 }
 
-/// The node that gets the slot reads its stream as a replica does. On Valkey, INFO counts no replica then. Here, the
-/// snapshot's process ends while the node is stopped, so that the rest of the stream is written without one.
+/// The node that gets the slot reads its stream like a replica, but Valkey's INFO counts no replica then. The node is
+/// stopped when the snapshot's process ends, so that the rest of the stream is sent without such a process.
 #[test]
 fn a_node_that_gets_slots_from_another_is_sent_effects() {
     needs!("slots that servers move by themselves, Redis 8.4 or Valkey 9");
     let cluster = [&["--cluster-enabled", "yes", "--hz", "100"], debug_command()].concat();
     let [source, target] = [(); 2].map(|()| server(&[&cluster[..], &["--loadmodule", callbacks::library()]].concat()));
     let (mut from, mut to) = (source.connect(), target.connect());
-    // The source begins a second after the snapshot's process, in which the target is stopped.
+    // The source waits a second after the fork, in which the test stops the target.
     run::<()>(&mut from, "CB.DO fork DEBUG SLEEP 1").unwrap();
     let mut probe = source.connect();
     probe.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
@@ -420,7 +423,7 @@ fn a_node_that_gets_slots_from_another_is_sent_effects() {
     wait_until("a cluster", || is_ok(&source) && is_ok(&target));
     let slot: i64 = run(&mut from, "CLUSTER KEYSLOT {key}").unwrap();
     let id: String = run(&mut to, "CLUSTER MYID").unwrap();
-    // It has the slot only when all of it is there.
+    // The target owns the slot only once it holds all keys.
     let ((), calls) = under_full_load(
         CLIENTS,
         |client, more| {
@@ -431,7 +434,7 @@ fn a_node_that_gets_slots_from_another_is_sent_effects() {
                 match run::<Value>(&mut connection, &call) {
                     Ok(_) => answered += 1,
                     Err(error) if error.code() == Some("MOVED") => break,
-                    // While the last of it is handed over.
+                    // The last keys are being handed over.
                     Err(error) => assert_eq!(error.code(), Some("TRYAGAIN"), "{error}"),
                 }
             }
@@ -458,19 +461,19 @@ fn a_node_that_gets_slots_from_another_is_sent_effects() {
     );
     for (client, calls) in calls.into_iter().enumerate() {
         let reply: [i64; 5] = run(&mut to, &format!("CL.CHARGE {{key}}{client} 9 1 3600 0")).unwrap();
-        // Each has charged an hour, and the machine may have paused for some seconds since.
+        // Each call has charged an hour; the machine may have paused for some seconds since.
         let hours = (reply[4] + 3_599) / 3_600;
         assert_eq!(hours, calls, "client {client}'s calls, of which the target holds {reply:?}");
     }
     let statistics: String = run(&mut to, "INFO commandstats").unwrap();
     let called = statistics.lines().find(|line| line.starts_with("cmdstat_cl.charge:")).unwrap();
-    // By this test, since it has the slot; no call was sent.
+    // Only this test has called the target, since it owns the slot: no call was sent to it.
     assert!(called.contains(&format!("calls={},", CLIENTS + 1)), "{called}");
 }
 
 #[test]
 fn a_file_that_is_turned_on_and_off_holds_what_the_server_holds() {
-    // On its own, or within a transaction.
+    // The file is turned on by a command of its own, or within a transaction.
     side_by_side([(false, 4), (true, 5)], |(in_transaction, seed)| turn_the_file_on_and_off(in_transaction, seed));
 }
 
@@ -484,7 +487,7 @@ fn turn_the_file_on_and_off(in_transaction: bool, seed: u64) {
             if !in_transaction {
                 run::<()>(&mut connection, "CONFIG SET appendonly yes").unwrap();
             } else {
-                // With calls before it and after it, in one transaction.
+                // The transaction has calls before and after the setting.
                 let call = || redis::cmd("CL.CHARGE").arg(&["{key}turn", "9", "1", "3600", "5"]).to_owned();
                 let mut on = redis::cmd("CONFIG");
                 on.arg(&["SET", "appendonly", "yes"]);
@@ -504,7 +507,7 @@ fn turn_the_file_on_and_off(in_transaction: bool, seed: u64) {
     }
 }
 
-/// The file holds what the server holds, and no call of the module.
+/// Checks that the file holds what the server holds, and no call of the module.
 fn assert_same_in_the_file(primary: &Server, when: &str) {
     let before = keys(primary);
     run::<()>(&mut primary.connect(), "DEBUG LOADAOF").unwrap();
@@ -513,13 +516,13 @@ fn assert_same_in_the_file(primary: &Server, when: &str) {
     assert_eq!(calls, Vec::<Vec<String>>::new(), "the AOF holds calls, not their effects: {when}");
 }
 
-/// Another module's callback turns it on, after the write. Redis 6.2 still keeps what the call has replicated.
+/// Another module's callback turns the file on after the write. Redis 6.2 still appends the call's effect.
 #[test]
 fn a_file_that_is_turned_on_within_a_call_holds_what_the_server_holds() {
     let modules = ["--loadmodule", callbacks::library(), "--notify-keyspace-events", "Ed"];
     let primary = server(&[debug_command(), &["--aof-use-rdb-preamble", "no"], &modules].concat());
     let mut connection = primary.connect();
-    // It knows now that nothing listens.
+    // After this call, the module knows that nothing listens.
     change(&mut connection, 0, 0);
     run::<()>(&mut connection, "CB.DO cl.throttle CONFIG SET appendonly yes").unwrap();
     run::<Value>(&mut connection, "CL.CHARGE {key} 9 1 3600 5").unwrap();
@@ -527,7 +530,7 @@ fn a_file_that_is_turned_on_within_a_call_holds_what_the_server_holds() {
     assert_same_in_the_file(&primary, "within a call");
 }
 
-/// A save point goes by it.
+/// The server's count of changes decides when a save point is due.
 #[test]
 fn every_write_counts_for_save_points_with_and_without_a_replica() {
     let primary = server(&snapshots()[1]);

@@ -1,4 +1,4 @@
-//! Loading the module, and what the server then says of it.
+//! Loads and unloads of the module, and the server's messages about them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,22 +29,23 @@ fn the_server_lists_the_module_and_its_version() {
     assert!(info.contains(&format!("name=redis-cell,ver={number}")), "{info}");
 }
 
-/// An option that a later server knows may promise what this module does not keep. Redis 6.2 lists none.
+/// An unneeded option may promise, on a later server, a thing that this module does not keep. Redis 6.2 lists no
+/// options.
 #[test]
-fn it_sets_no_option_that_it_does_not_need() {
+fn the_module_sets_no_option_that_it_does_not_need() {
     let info: String = run(&mut Server::start().connect(), "INFO modules").unwrap();
     let line = info.lines().find(|line| line.contains("name=redis-cell,")).unwrap();
     let (_, options) = line.trim_end_matches(']').split_once("options=[").unwrap();
     let needed = ["handle-repl-async-load", "no-implicit-signal-modified"];
     let mut set: Vec<_> = options.split('|').filter(|option| !option.is_empty()).collect();
-    // Valkey 9 moves slots by itself.
+    // Valkey 9 needs this one to move slots by itself.
     set.retain(|option| *option != "handle-atomic-slot-migration");
     assert_eq!(set, if is_redis_6_2() { &[][..] } else { &needed }, "{line}");
 }
 
-/// INFO lists neither the one for SET and DEL nor, on Valkey 9.2, the one for snapshots without a fork, which that server
-/// gives up for a module without it. A library between the module and the server tells: see unwritable.c. On Redis, the
-/// same numbers may come to mean something else.
+/// INFO does not list two of Valkey's options: the one for SET and DEL, and that of Valkey 9.2 for snapshots without a
+/// fork, which the server does not make beside a module without it. A library between the module and the server logs
+/// them: see unwritable.c. Redis may give the same numbers another meaning.
 #[test]
 fn the_options_that_valkey_alone_has_are_set_where_a_valkey_knows_them() {
     let log = start_with_unwritable_keys(&[]).log();
@@ -75,14 +76,14 @@ fn a_refused_unload_does_no_harm_to_clients_that_have_called() {
     let (mut caller, mut other) = (server.connect(), server.connect());
     throttle(&mut caller, "key 4 1 60 2");
     let _ = run::<()>(&mut other, "MODULE UNLOAD redis-cell");
-    // What has been freed is now something else.
+    // These writes reuse any memory that the unload has freed.
     let mut sets = redis::pipe();
     for turn in 0..5_000 {
         sets.cmd("SET").arg(turn).arg("x".repeat(90 + turn % 431));
     }
     sets.exec(&mut other).unwrap();
     run::<String>(&mut other, "CLIENT LIST").unwrap_or_else(|_| panic!("{}", server.log()));
-    // But for the seconds to wait, which may have passed by now.
+    // The time to wait is not compared: seconds may have passed.
     assert_eq!(throttle(&mut caller, "key 4 1 60")[..4], [0, 5, 2, -1]);
 }
 
@@ -91,18 +92,19 @@ fn the_module_stays_loaded_before_its_first_call() {
     let server = Server::start_with(module_command());
     let mut connection = server.connect();
     run::<()>(&mut connection, "MODULE UNLOAD redis-cell").unwrap_err();
-    // The server refuses this call by itself, but remembers the client's last command all the same.
+    // The server itself refuses this call, but remembers it as the client's last command.
     run::<Value>(&mut connection, "CL.THROTTLE").unwrap_err();
     run::<()>(&mut connection, "MODULE UNLOAD redis-cell").unwrap_err();
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
 }
 
-/// A transaction is one moment for the server, which takes a load back in the moment of the load.
+/// The module allows an unload only to the command that loads it. The clock, which stands still within a transaction,
+/// cannot tell that command from a later one.
 #[test]
 fn the_module_stays_after_load_call_and_unload_in_one_transaction() {
     let server = Server::start_bare(module_command());
     let mut connection = server.connect();
-    // By a script: a transaction takes no command that is not there yet.
+    // A script makes the call: a transaction does not queue a command that is unknown yet.
     let call = "return redis.call('CL.THROTTLE', KEYS[1], 4, 1, 60, 2)";
     let mut transaction = redis::pipe();
     transaction.atomic().cmd("MODULE").arg("LOAD").arg(module().to_str().unwrap()).ignore();
@@ -112,7 +114,8 @@ fn the_module_stays_after_load_call_and_unload_in_one_transaction() {
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 2, -1, 180]);
 }
 
-/// No call has come to it, but a user's permissions may name its commands, and the server follows these names.
+/// The module has not been called, but a user's permissions may name its commands, and the server uses these names
+/// later.
 #[test]
 fn the_module_stays_after_load_and_unload_in_one_transaction() {
     for between in ["PING", "ACL SETUSER q +cl.throttle", "ACL SETUSER q +@all -cl.mthrottle", "REFUSED"] {
@@ -121,7 +124,7 @@ fn the_module_stays_after_load_and_unload_in_one_transaction() {
         let mut transaction = redis::pipe();
         transaction.atomic().cmd("MODULE").arg("LOAD").arg(module().to_str().unwrap()).ignore();
         match between {
-            // By the server itself, for its number of arguments: no handler runs.
+            // The server itself refuses this call for its number of arguments: no handler runs.
             "REFUSED" => transaction.cmd("EVAL").arg("return redis.pcall('CL.THROTTLE', KEYS[1])").arg(1).arg("key"),
             between => transaction.add_command(command(between)),
         };
@@ -136,7 +139,8 @@ fn the_module_stays_after_load_and_unload_in_one_transaction() {
     }
 }
 
-/// The server ends, or is left with half a module, if what it takes back within a transaction is not given back.
+/// The server crashes, or keeps half a module, if the module refuses the unload with which MODULE LOADEX takes back a
+/// load.
 #[test]
 fn a_load_that_is_taken_back_in_a_transaction_leaves_the_server_as_it_was() {
     needs!("MODULE LOADEX, Redis 7");
@@ -170,7 +174,7 @@ fn a_load_with_settings_or_arguments_is_refused_and_a_later_one_works() {
     let library = library.to_str().unwrap();
     let many = vec![&b"argument"[..]; 1_000];
     let mut loads: Vec<(&str, Vec<&[u8]>)> = Vec::new();
-    // Redis 6.2 knows no settings of modules.
+    // Redis 6.2 has no module settings.
     if !is_redis_6_2() {
         loads.extend([
             ("LOADEX", vec![&b"CONFIG"[..], b"redis-cell.foo", b"1"]),
@@ -212,7 +216,7 @@ fn an_argument_in_the_servers_settings_is_refused_and_named() {
     assert!(line.is_some_and(|line| line.contains("max_burst")), "{log}");
 }
 
-/// What calls store is replicated as SET, and what they give back as DEL too: the server's own, by these names.
+/// The module replicates its writes as the server's own commands SET and DEL, which must have these names.
 #[test]
 fn a_server_that_cannot_replicate_what_it_stores_refuses_it_and_says_why() {
     let library = module();
@@ -234,7 +238,7 @@ fn a_server_that_cannot_replicate_what_it_stores_refuses_it_and_says_why() {
 }
 
 #[test]
-fn loading_it_twice_is_refused_and_harmless_and_the_log_says_where_to_look() {
+fn a_second_load_is_refused_and_harmless_and_the_log_says_where_to_look() {
     let told = |log: &str| {
         let line = log.lines().find(|line| line.contains("is loaded already"));
         let line = line.unwrap_or_else(|| panic!("{log}"));
@@ -254,7 +258,7 @@ fn loading_it_twice_is_refused_and_harmless_and_the_log_says_where_to_look() {
     }
 }
 
-/// `CONFIG REWRITE`, which Sentinel does at every failover, writes a line for each module that is loaded.
+/// `CONFIG REWRITE`, which Sentinel calls at every failover, writes a line for each loaded module.
 #[test]
 fn a_line_in_the_servers_own_settings_survives_a_rewrite_and_a_restart() {
     let library = module();
@@ -278,7 +282,8 @@ fn a_line_in_the_servers_own_settings_survives_a_rewrite_and_a_restart() {
         fs::remove_file(file).unwrap();
     }
 
-    // Loaded from elsewhere, it gets such a line as well, and is loaded twice at the next start. Redis 6.2 writes none.
+    // A module that was loaded in another way gets such a line as well, and is loaded twice at the next start. Redis
+    // 6.2 writes none.
     let included = settings(&line);
     for (line, arguments) in
         [("hz 10", &["--loadmodule", library.to_str().unwrap()][..]), (&format!("include {}", included.display()), &[])]
@@ -292,9 +297,9 @@ fn a_line_in_the_servers_own_settings_survives_a_rewrite_and_a_restart() {
     fs::remove_file(included).unwrap();
 }
 
-/// The command as it stands there, but for the paths of the library and of the settings, and twice.
+/// The test runs the README's command twice; only the paths of the library and of the settings are replaced.
 #[test]
-fn the_readmes_command_loads_it_in_the_place_of_any_other_redis_cell() {
+fn the_readmes_command_loads_the_module_in_the_place_of_any_other_redis_cell() {
     let library = module();
     let library = library.to_str().unwrap();
     let [block] = &blocks(|block| block.place.starts_with("README") && block.text.contains("sudo sed"))[..] else {
@@ -319,7 +324,7 @@ fn the_readmes_command_loads_it_in_the_place_of_any_other_redis_cell() {
     }
 }
 
-/// A file of settings for one server.
+/// Writes a file of settings for one server.
 fn settings(line: &str) -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let name = format!("settings-{}-{}.conf", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -350,7 +355,7 @@ fn a_server_that_is_too_old_refuses_it_and_logs_what_it_needs() {
         );
         assert!(lines.len() == 1 && lines[0].starts_with(&needs), "{lines:?}");
 
-        // The server goes on without it.
+        // The server goes on without the module.
         let error = run::<Value>(&mut connection, "CL.THROTTLE key 4 1 60").unwrap_err();
         assert!(error.to_string().contains("unknown command"), "{error}");
     }

@@ -1,5 +1,5 @@
-//! CL.LOOK and CL.PLOOK tell what CL.THROTTLE would decide, and write nothing, in every sense that a server knows:
-//! wherever GET is answered, they are.
+//! CL.LOOK and CL.PLOOK: they tell what CL.THROTTLE would decide, and write nothing in any sense that a server knows.
+//! They are answered wherever GET is.
 
 use std::fs;
 use std::time::Duration;
@@ -19,12 +19,12 @@ const SECOND: i64 = 1_000_000_000;
 /// Some day in 2026, off any round second.
 const START: i64 = 1_790_000_000_123_456_789;
 
-/// `CL.LOOK` with these arguments, which has to be answered.
+/// Calls `CL.LOOK` with these arguments; fails unless the reply is five integers.
 fn look(connection: &mut impl redis::ConnectionLike, arguments: &str) -> [i64; 5] {
     run(connection, &format!("CL.LOOK {arguments}")).unwrap()
 }
 
-/// Of five tokens, one comes back in an hour, and two are taken.
+/// Makes a limiter of five tokens, two of which are taken; one comes back in an hour.
 fn limiter(connection: &mut Connection) {
     throttle(connection, "key 4 1 3600 2");
 }
@@ -43,19 +43,19 @@ fn a_look_tells_what_is_left_and_what_a_call_would_get() {
     assert_eq!(look(&mut connection, "key 4 1 60 0"), [0, 5, 2, -1, 180]);
     assert_eq!(look(&mut connection, "key 4 1 60 2"), [0, 5, 2, -1, 180]);
     assert_eq!(look(&mut connection, "key 4 1 60 4"), [1, 5, 2, 120, 180]);
-    // More than it ever holds.
+    // A quantity above the limit.
     assert_eq!(look(&mut connection, "key 4 1 60 6"), [1, 5, 2, -1, 180]);
     assert_eq!(run::<[i64; 5]>(&mut connection, "CL.PLOOK key 4 1 60000 4").unwrap(), [1, 5, 2, 120_000, 180_000]);
     // A limit of 0.
     assert_eq!(look(&mut connection, "new -1 1 60"), [1, 0, 0, -1, 0]);
     assert_eq!(look(&mut connection, "new -1 1 60 0"), [0, 0, 0, -1, 0]);
-    // In debt.
+    // The limiter is in debt.
     run::<Value>(&mut connection, "CL.CHARGE key 4 1 60 4").unwrap();
     assert_eq!(look(&mut connection, "key 4 1 60"), [1, 5, 0, 180, 420]);
     assert_eq!(look(&mut connection, "key 4 1 60 0"), throttle(&mut connection, "key 4 1 60 0"));
 }
 
-/// The clock stands still: what differs from one call to the next is what the look has left out.
+/// The clock stands still, so that the call's own effect is the only difference between two replies.
 #[test]
 fn a_look_never_answers_otherwise_than_the_call_that_comes_at_that_nanosecond() {
     let (clock, server) = Clock::start(START);
@@ -74,7 +74,7 @@ fn a_look_never_answers_otherwise_than_the_call_that_comes_at_that_nanosecond() 
             let quota = format!("key {max_burst} {count} {period}");
             let limit = max_burst + 1;
             let span = |tokens: i64| (i128::from(tokens) * i128::from(period * second) / count) as i64;
-            // Where one token more comes back, before it and after it; full; in debt.
+            // The moments 1 ns before, at and after the return of a token; a full limiter; a debt.
             let mut moments = vec![i64::MIN, -1, 0, 1];
             for tokens in [1, 2, limit - 1, limit, limit + 1] {
                 moments.extend([span(tokens) - 1, span(tokens), span(tokens) + 1]);
@@ -103,7 +103,7 @@ fn a_look_never_answers_otherwise_than_the_call_that_comes_at_that_nanosecond() 
         }
     }
     assert!(looks > 1_000, "{looks}");
-    // And it counts time as a call does.
+    // A look counts time as a call does.
     run::<()>(&mut connection, "DEL key").unwrap();
     throttle(&mut connection, "key 0 1 60");
     for (elapsed, expected) in
@@ -137,18 +137,18 @@ fn errors_are_those_of_a_call_and_leave_no_trace() {
             ("key 4 1 0", "ERR period must be 1 or more".into()),
             ("key 4 1 60 -1", "ERR quantity must be 0 or more".into()),
             ("key 4 1 60 -9223372036854775808", "ERR quantity must be 0 or more".into()),
-            // All arguments are looked at before the key is.
+            // All arguments are checked before the key is.
             ("list 4 1 60 -1", "ERR quantity must be 0 or more".into()),
             ("list 4 1 60", "WRONGTYPE Operation against a key holding the wrong kind of value".into()),
             ("text 4 1 60", "ERR the key holds no rate limiter state".into()),
         ] {
             let call = format!("{name} {arguments}");
-            // Redis 6.2 names a module's command as the caller spelt it.
+            // Redis 6.2 names a module's command in the caller's own spelling.
             assert_eq!(error_of(&mut connection, &call).replace(name, &name.to_lowercase()), expected, "{call}");
         }
         for arguments in ["key 4 1000000001 1", "key 9223372036854775807 1 60", "key 1 1 9223372036854775807"] {
             let throttle = name.replace("LOOK", "THROTTLE");
-            // A millisecond has fewer nanoseconds.
+            // The two commands in milliseconds have other bounds, but the same as each other.
             let expected = error_of(&mut connection, &format!("{throttle} {arguments}"));
             assert_eq!(error_of(&mut connection, &format!("{name} {arguments}")), expected);
         }
@@ -156,7 +156,7 @@ fn errors_are_those_of_a_call_and_leave_no_trace() {
     assert_eq!(counts(&mut connection), before);
 }
 
-/// As for GET: `%R~` is enough for a key, where the server knows such permissions.
+/// A look needs the permissions of GET: `%R~` is enough for a key, if the server knows such permissions.
 #[test]
 fn a_user_needs_the_command_and_may_only_read_the_key() {
     let server = Server::start();
@@ -192,7 +192,7 @@ fn a_user_needs_the_command_and_may_only_read_the_key() {
                 false => assert_eq!(answer.unwrap_err().code(), Some("NOPERM"), "{look} with {rule}"),
             }
         }
-        // The same user is refused what writes.
+        // The same user may not call a command that writes.
         if rule.starts_with("%R") {
             let error = run::<Value>(&mut connection, "CL.THROTTLE key 4 1 3600 0").unwrap_err();
             assert_eq!(error.code(), Some("NOPERM"), "{rule}");
@@ -207,7 +207,7 @@ fn in_seconds(look: &str, mut reply: [i64; 5]) -> [i64; 5] {
     reply
 }
 
-/// One that cannot be written is refused, and there the looks are still answered.
+/// Checks that the server answers looks, and refuses every other command of the module with this code.
 fn assert_only_looks(connection: &mut Connection, code: &str) {
     for look in LOOKS {
         let reply = run::<[i64; 5]>(connection, look).unwrap_or_else(|error| panic!("{look} under {code}: {error}"));
@@ -215,7 +215,7 @@ fn assert_only_looks(connection: &mut Connection, code: &str) {
         assert_eq!(run::<[i64; 5]>(connection, &look.replace("key", "new")).unwrap(), [0, 5, 5, -1, 0]);
     }
     let script = redis::Script::new("return redis.call('CL.LOOK', KEYS[1], 4, 1, 3600)");
-    // With EVAL, a script counts as one that may write.
+    // A script in EVAL counts as one that may write, except on Redis 6.2, which has no EVAL_RO.
     if !is_redis_6_2() {
         let mut eval = redis::cmd("EVAL_RO");
         eval.arg("return redis.call('CL.LOOK', KEYS[1], 4, 1, 3600)").arg(&["1", "key"]);
@@ -230,7 +230,7 @@ fn assert_only_looks(connection: &mut Connection, code: &str) {
 }
 
 #[test]
-fn a_replica_answers_it_as_its_primary_does() {
+fn a_replica_answers_a_look_as_its_primary_does() {
     let primary = Server::start_with(&SETTINGS);
     let replica = Server::start();
     limiter(&mut primary.connect());
@@ -245,7 +245,7 @@ fn a_replica_answers_it_as_its_primary_does() {
     }
 }
 
-/// The primary has not yet said DEL, and the replica holds the key still.
+/// The replica still holds the key: its primary has not sent DEL yet.
 #[test]
 fn on_a_replica_a_key_that_has_expired_is_a_full_limiter() {
     let (primary, mut connection) = callbacks::start(&SETTINGS);
@@ -263,7 +263,7 @@ fn on_a_replica_a_key_that_has_expired_is_a_full_limiter() {
 }
 
 #[test]
-fn a_cluster_client_reads_it_from_a_replica() {
+fn a_cluster_client_gets_a_look_from_a_replica() {
     let [primary, replica] = [(); 2].map(|()| Server::start_with(&["--cluster-enabled", "yes"]));
     let (mut connection, mut reader) = (primary.connect(), replica.connect());
     add_slots(&mut connection, 0..SLOTS);
@@ -274,7 +274,7 @@ fn a_cluster_client_reads_it_from_a_replica() {
     wait_until("a cluster that is up", || is_ok(&primary) && is_ok(&replica));
     limiter(&mut connection);
     catch_up(&replica, &primary);
-    // The replica sends a client on to the primary, unless the client has said that it only reads.
+    // The replica redirects a client to the primary, unless the client has sent READONLY.
     for look in LOOKS {
         assert_eq!(run::<Value>(&mut reader, look).unwrap_err().code(), Some("MOVED"), "{look}");
     }
@@ -287,20 +287,20 @@ fn a_cluster_client_reads_it_from_a_replica() {
 }
 
 #[test]
-fn it_is_answered_when_memory_is_short() {
+fn a_look_is_answered_when_memory_is_short() {
     let server = Server::start_with(&["--maxmemory-policy", "noeviction"]);
     let mut connection = server.connect();
     limiter(&mut connection);
     run::<()>(&mut connection, "CONFIG SET maxmemory 1").unwrap();
     assert_only_looks(&mut connection, "OOM");
-    // Redis 6.2 and 7.0 queue nothing then, not even GET.
+    // Redis 6.2 and 7.0 then refuse to queue any command, even GET.
     let mut queued =
         |line: &str| redis::pipe().atomic().add_command(command(line)).query::<Value>(&mut connection).is_ok();
     assert_eq!(queued(LOOKS[0]), queued("GET key"));
 }
 
 #[test]
-fn it_is_answered_when_replicas_are_missing() {
+fn a_look_is_answered_when_replicas_are_missing() {
     let server = Server::start();
     let mut connection = server.connect();
     limiter(&mut connection);
@@ -309,11 +309,11 @@ fn it_is_answered_when_replicas_are_missing() {
 }
 
 #[test]
-fn it_is_answered_when_a_snapshot_has_failed() {
+fn a_look_is_answered_when_a_snapshot_has_failed() {
     let server = Server::start();
     let mut connection = server.connect();
     limiter(&mut connection);
-    // The snapshot cannot be moved to where a folder is.
+    // A folder in the place of dump.rdb makes the snapshot fail.
     fs::create_dir(server.folder.join("dump.rdb")).unwrap();
     redis::cmd("CONFIG").arg(&["SET", "save", "3600 1000000"]).exec(&mut connection).unwrap();
     run::<Value>(&mut connection, "BGSAVE").unwrap();
@@ -322,7 +322,7 @@ fn it_is_answered_when_a_snapshot_has_failed() {
 }
 
 #[test]
-fn it_is_answered_while_writes_are_paused() {
+fn a_look_is_answered_while_writes_are_paused() {
     let server = Server::start();
     let mut connection = server.connect();
     limiter(&mut connection);
@@ -340,7 +340,7 @@ fn it_is_answered_while_writes_are_paused() {
         eval.arg("return redis.call('CL.LOOK', KEYS[1], 4, 1, 3600)").arg(&["1", "key"]);
         assert!(is_of_limiter(eval.query(&mut reader).unwrap()));
     }
-    // A call that may write waits for the end of the pause, also one of quantity 0.
+    // A call that may write waits for the end of the pause, even with quantity 0.
     let mut writer = server.connect();
     writer.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     run::<Value>(&mut writer, "CL.THROTTLE key 4 1 3600 0").unwrap_err();
@@ -348,7 +348,7 @@ fn it_is_answered_while_writes_are_paused() {
 }
 
 #[test]
-fn scripts_and_functions_that_may_only_read_call_it() {
+fn scripts_and_functions_that_may_only_read_may_look() {
     needs!("functions, Redis 7");
     let server = Server::start();
     let mut connection = server.connect();
@@ -375,7 +375,7 @@ fn scripts_and_functions_that_may_only_read_call_it() {
     assert!(is_of_limiter(reply));
 }
 
-/// Of a limiter, of a key that is not there, and of what gets an error.
+/// Looks at a limiter, at a missing key, and with an error.
 const EVERY_LOOK: [&str; 7] = [
     "CL.LOOK key 4 1 3600",
     "CL.LOOK key 4 1 3600 9",
@@ -387,7 +387,7 @@ const EVERY_LOOK: [&str; 7] = [
 ];
 
 #[test]
-fn it_writes_nothing_and_nothing_of_it_is_sent() {
+fn a_look_writes_nothing_and_sends_nothing() {
     let primary = Server::start_with(&[&SETTINGS[..], &AOF].concat());
     let mut connection = primary.connect();
     limiter(&mut connection);
@@ -395,7 +395,7 @@ fn it_writes_nothing_and_nothing_of_it_is_sent() {
     let replica = Server::start_bare(&[]);
     replicate(&replica, &primary);
     let traces = |connection: &mut Connection| {
-        // First, as on Redis 6.2 the first one is sent to replicas and the file.
+        // Read the keys first: Redis 6.2 sends the first script to replicas and the file.
         let keys = snapshot(connection);
         let counts = ["rdb_changes_since_last_save", "aof_current_size", "master_repl_offset"];
         (keys, counts.map(|field| info(connection, field)))
@@ -411,7 +411,7 @@ fn it_writes_nothing_and_nothing_of_it_is_sent() {
 }
 
 #[test]
-fn it_wakes_no_transaction_no_cache_and_no_subscriber() {
+fn a_look_wakes_no_transaction_no_cache_and_no_subscriber() {
     let server = Server::start_with(&["--notify-keyspace-events", "KEAd"]);
     let mut connection = server.connect();
     limiter(&mut connection);
@@ -441,9 +441,9 @@ fn it_wakes_no_transaction_no_cache_and_no_subscriber() {
     assert_eq!(message.get_channel_name(), "__keyevent@0__:last", "of {:?}", message.get_payload::<String>());
 }
 
-/// Nor is another module told, whatever `notify-keyspace-events` says.
+/// Another module's callback hears of every event, whatever `notify-keyspace-events` says.
 #[test]
-fn it_wakes_no_other_module() {
+fn a_look_wakes_no_other_module() {
     let (_server, mut connection) = callbacks::start(&["--notify-keyspace-events", "KEAd"]);
     limiter(&mut connection);
     run::<()>(&mut connection, "RPUSH list 1").unwrap();
@@ -456,7 +456,7 @@ fn it_wakes_no_other_module() {
     }
 }
 
-/// On the primary, a look deletes a key that has expired, as GET does.
+/// A look on the primary deletes an expired key, as GET does, and a callback may then write the key.
 #[test]
 fn a_callback_may_remake_a_key_that_expires_under_a_look() {
     let (server, mut connection) = callbacks::start(&[]);
@@ -467,7 +467,7 @@ fn a_callback_may_remake_a_key_that_expires_under_a_look() {
         run::<()>(&mut connection, &format!("CB.DO expired {}", callbacks::harm_to("key", harm))).unwrap();
         let reply = callbacks::call(&server, &mut connection, "CL.LOOK key 4 1 60");
         assert_eq!(run::<i64>(&mut connection, "CB.COUNT expired").unwrap(), 1, "{harm}");
-        // As it was when the server found that it had expired, or as Redis 6.2 finds it when it looks again.
+        // The look sees a full limiter; on Redis 6.2, which opens the key again, it sees what the callback wrote.
         let full = [0, 5, 5, -1, 0];
         match reply {
             Ok(reply) => {

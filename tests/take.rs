@@ -47,7 +47,7 @@ fn cl_ptake_counts_in_milliseconds() {
 }
 
 #[test]
-fn it_gives_nothing_back() {
+fn a_take_gives_nothing_back() {
     let server = Server::start();
     let mut connection = server.connect();
     for command in ["CL.TAKE", "CL.PTAKE"] {
