@@ -1,8 +1,8 @@
-//! How calls ended since the module was loaded, for `INFO`. They decide nothing.
+//! Counts of how calls ended since the module was loaded, for `INFO`. They decide nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How an answered call ended.
+/// The end of an answered call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Allowed,
@@ -50,7 +50,7 @@ impl Counter {
         self.0.load(Relaxed)
     }
 
-    /// Only the server's one thread counts, so this needs no atomic addition, which would cost more.
+    /// Adds 1. Only the server's one thread counts, so this needs no atomic addition, which would cost more.
     fn increment(&self) {
         self.0.store(self.get().wrapping_add(1), Relaxed);
     }

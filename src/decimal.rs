@@ -1,17 +1,17 @@
 //! Whole numbers as decimal text, the long ones eight digits at a time: a call reads and writes some sixty digits.
 //!
-//! By hand, as a plain loop costs a call 0.02 of the server's `SET … PX` more, and a crate of the same speed (itoa)
-//! leaves a place in the library that can panic.
+//! The code is our own: a plain loop costs a call 0.02 of the server's `SET … PX` more, and a crate of the same speed
+//! (itoa) leaves a place in the library that can panic.
 
 use std::num::NonZero;
 
-/// A moment has as many digits as 2^63 - 1. From 2001 on it has them by itself, before that with zeros in front.
+/// The digits of a moment, as many as 2^63 - 1 has. A moment before 2001 gets zeros in front.
 pub const MOMENT_DIGITS: usize = 19;
 
-/// Eight digits as a number of their own.
+/// The numbers that eight digits can spell.
 const BLOCK: NonZero<u64> = NonZero::new(100_000_000).unwrap();
 
-/// The number that exactly [`MOMENT_DIGITS`] digits spell.
+/// Reads the number that exactly [`MOMENT_DIGITS`] digits spell.
 #[inline(always)]
 pub fn parse_moment(text: &[u8]) -> Option<u64> {
     let text: &[u8; MOMENT_DIGITS] = text.try_into().ok()?;
@@ -19,7 +19,7 @@ pub fn parse_moment(text: &[u8]) -> Option<u64> {
     let (second, _) = rest.split_first_chunk()?;
     let first = digits(first);
     let second = digits(second);
-    // Three digits, after one that the second block has already.
+    // The last three digits; the fourth from the end is in the second block.
     let third = (u32::from_le_bytes(*text.last_chunk()?) & 0xffff_ff00) ^ 0x3030_3000;
     if not_digits(first) | not_digits(second) | not_digits(third.into()) != 0 {
         return None;
@@ -28,7 +28,7 @@ pub fn parse_moment(text: &[u8]) -> Option<u64> {
     Some(number.wrapping_mul(1000).wrapping_add(value_of_four(third).into()))
 }
 
-/// The digits of a number below 10^19, with zeros in front.
+/// Writes a number below 10^19, with zeros in front.
 #[inline(always)]
 pub fn format(number: u64) -> [u8; MOMENT_DIGITS] {
     let upper = number / BLOCK;
@@ -53,12 +53,12 @@ impl Trimmed {
 impl AsRef<[u8]> for Trimmed {
     fn as_ref(&self) -> &[u8] {
         let zeros = self.0.iter().take_while(|&&digit| digit == b'0').count();
-        // One is left of 0.
+        // The number 0 keeps one of its zeros.
         self.0.get(zeros.min(MOMENT_DIGITS - 1)..).unwrap_or_default()
     }
 }
 
-/// The number that 1 to 8 digits spell, without zeros in front. A call's usual argument is such a number.
+/// Reads the number that 1 to 8 digits spell, without zeros in front: the usual argument of a call.
 #[inline(always)]
 pub fn parse_small(text: &[u8]) -> Option<u32> {
     let (&first, rest) = text.split_first()?;
@@ -99,18 +99,18 @@ fn digits(block: &[u8; 8]) -> u64 {
     u64::from_le_bytes(*block) ^ 0x3030_3030_3030_3030
 }
 
-/// Not 0 if a byte is no digit.
+/// Returns a number other than 0 if a byte is no digit.
 #[inline(always)]
 fn not_digits(digits: u64) -> u64 {
-    // A byte above 9 has, itself or with 6 added, something in its upper half; a carry comes only out of such a byte.
+    // A byte above 9 sets a bit in its upper half, either itself or once 6 is added. Only such a byte can carry.
     (digits | digits.wrapping_add(0x0606_0606_0606_0606)) & 0xf0f0_f0f0_f0f0_f0f0
 }
 
 /// The number that eight digits spell.
 ///
-/// Lanes of one word: eight digits become four numbers below 100, two below 10,000, one below 100,000,000. Each step is
-/// one multiplication that adds every second lane to ten, a hundred or ten thousand times its neighbour. In bytes, the
-/// lowest first, as the text stands in memory:
+/// It works on lanes of one word: eight digits become four numbers below 100, two below 10,000, one below 100,000,000.
+/// Each step is one multiplication that adds every second lane to ten, a hundred or ten thousand times its neighbour.
+/// In bytes, the lowest first, as the text stands in memory:
 ///
 /// ```text
 /// the text "12345678"       '1' '2' '3' '4' '5' '6' '7' '8'
@@ -161,7 +161,8 @@ mod tests {
         ])
     }
 
-    /// Below the end, and no two neighbours end alike; fewer under Miri, which takes thousands of times as long.
+    /// Numbers below the end, of which no two neighbours end alike. Miri gets fewer: it takes thousands of times as
+    /// long.
     fn some_below(end: u64) -> impl Iterator<Item = u64> {
         (0..end).step_by(if cfg!(miri) { 9_999_991 } else { 997 })
     }
@@ -204,7 +205,7 @@ mod tests {
         }
     }
 
-    /// In one place, and in two places at once, as one must not make up for the other.
+    /// The byte stands in one place, and in two places at once: one must not make up for the other.
     #[test]
     fn a_moment_with_a_byte_that_is_no_digit_is_refused_wherever_it_stands() {
         for place in 0..MOMENT_DIGITS {

@@ -5,7 +5,7 @@ use thiserror::Error;
 use crate::funnel;
 use crate::redis::ErrorReply;
 
-/// Why a call was refused. A refused call has changed nothing.
+/// The reason why a call was refused. A refused call has changed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Error {
     /// The server words this reply itself, so that it is the same as for its own commands.
@@ -34,7 +34,7 @@ pub enum Error {
     TooManyQuotas(usize),
 }
 
-/// A command's error: why, and which limiter or which quota of the call it is about: 1, 2, …
+/// A command's error: the reason, and the number of the limiter or quota that it is about: 1, 2, …
 #[derive(Debug, Error)]
 pub enum CommandError {
     #[error(transparent)]
@@ -46,7 +46,7 @@ pub enum CommandError {
 }
 
 impl CommandError {
-    /// The first quota's errors are those of a call with one quota.
+    /// Makes the error of a call with several quotas. The first quota's errors are those of a call with one.
     pub fn of_quota((error, quota): (funnel::Error, usize)) -> Self {
         if quota == 1 { Self::Call(error.into()) } else { Self::Quota(error.into(), quota) }
     }

@@ -1,7 +1,7 @@
 //! The rule: a limiter that gives out tokens at a steady rate, decided by the generic cell rate algorithm (GCRA).
 //!
-//! A limiter holds up to `limit` tokens, and `count` of them come back every `period`. The picture is a funnel: what is
-//! taken fills it, and it drains steadily. Others call the same a leaky bucket as a meter, or a token bucket.
+//! A limiter holds up to `limit` tokens, and `count` of them come back every `period`. The picture is a funnel:
+//! tokens that are taken fill it, and it drains steadily. Others call it a leaky bucket as a meter, or a token bucket.
 //!
 //! * **burst**: what a full limiter gives at once. `limit` is `max_burst + 1` tokens: the one that every caller expects
 //!   to get, and `max_burst` more at the same moment.
@@ -16,7 +16,7 @@
 //! * **reset_after**: how long until the limiter is full, so that the whole burst is there again.
 //!
 //! The whole state is one moment, the theoretical arrival time (TAT): when the limiter will be full again. A call of
-//! `quantity` tokens moves it by the time in which so many come back, the `increment`. The call is allowed if that
+//! `quantity` tokens moves it by the time in which that many come back, the `increment`. The call is allowed if that
 //! leaves the TAT no further ahead than the time in which all tokens come back, the `tolerance`:
 //!
 //! ```text
@@ -41,7 +41,7 @@
 
 use std::num::NonZero;
 
-/// The rule against a second statement of it, on what the fuzzer has found.
+/// The rule against a second statement of it, on the inputs that the fuzzer has found.
 #[cfg(test)]
 #[path = "../tests/fuzz/check.rs"]
 pub mod check;
@@ -63,7 +63,7 @@ pub struct Moment(u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(u64);
 
-/// What a quota's period, and the spans of a reply, are counted in.
+/// The unit of a quota's period, and of the spans of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     Seconds,
@@ -81,7 +81,7 @@ pub struct Quota {
     pub unit: Unit,
 }
 
-/// A quota at one moment: what a call is decided by, together with the stored TAT.
+/// A quota at one moment. It decides a call, together with the stored TAT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Funnel {
     now: Moment,
@@ -89,46 +89,46 @@ pub struct Funnel {
     limit: u64,
     /// Tokens that come back every `period`, at most one a nanosecond.
     count: NonZero<u64>,
-    /// In nanoseconds: 64 bits times 30.
+    /// The period in nanoseconds: 64 bits times 30.
     period: NonZero<u128>,
     /// The time in which all tokens come back; `now + tolerance` is not after `Moment::LAST`.
     tolerance: Span,
 }
 
-/// How a call takes tokens.
+/// The way in which a call takes tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taking {
-    /// All that it asks for, or none: CL.THROTTLE.
+    /// CL.THROTTLE: all tokens that it asks for, or none.
     AllOrNone,
-    /// All that it asks for, if need be into debt: CL.CHARGE.
+    /// CL.CHARGE: all tokens that it asks for, if necessary into debt.
     InAnyCase,
-    /// As many as there are, up to what it asks for: CL.TAKE.
+    /// CL.TAKE: as many tokens as there are, up to the number that it asks for.
     UpTo,
-    /// None; it is told what a call that takes all or none would be: CL.LOOK.
+    /// CL.LOOK: no tokens. The call is told how CL.THROTTLE would decide.
     Nothing,
 }
 
-/// What a call is told, and what it leaves behind.
+/// A decided call: the facts for its reply, and the change of the stored state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
-    /// There were fewer tokens than the call asked for; of a call that takes up to that many, none.
+    /// There were fewer tokens than the call asked for; for a call that takes up to that many, there were none.
     pub limited: bool,
-    /// Tokens that it took. Looking and giving back take none, and neither does a limited call that takes all or none.
+    /// Tokens that the call took. Looks, refunds and limited calls that take all or none have taken 0.
     pub taken: u64,
     /// Tokens that the limiter holds when it is full.
     pub limit: u64,
     /// Tokens that a next call would be allowed now: 0 to `limit`.
     pub remaining: u64,
-    /// How long to wait: until the call is allowed, until its debt is paid, or until one more token is there. None if
-    /// all was granted, or if it never can be.
+    /// The time to wait until the call is allowed, until its debt is paid, or until one more token is there. It is none
+    /// if all tokens were granted, or if they never can be.
     pub retry_after: Option<Span>,
-    /// How long until the limiter is full.
+    /// The time until the limiter is full.
     pub reset_after: Span,
-    /// What becomes of the stored state.
+    /// The change of the stored state.
     pub change: Change,
 }
 
-/// What a call does to the stored state: a TAT, or those of several quotas.
+/// A change of the stored state: of a TAT, or of the TATs of several quotas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change<T = Moment> {
     Nothing,
@@ -138,7 +138,7 @@ pub enum Change<T = Moment> {
     Delete,
 }
 
-/// Why a call cannot be decided. The texts name the arguments of a command.
+/// The reason why a call cannot be decided. The texts name the arguments of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error("count and period allow more than one token per nanosecond")]
@@ -151,10 +151,10 @@ pub enum Error {
 
 impl Moment {
     pub const EPOCH: Self = Self(0);
-    /// The last one that a key can hold.
+    /// The last moment that a key can hold.
     pub const LAST: Self = Self(i64::MAX.cast_unsigned());
 
-    /// This many nanoseconds after the epoch; none beyond the last moment.
+    /// Makes the moment this many nanoseconds after the epoch; none beyond the last moment.
     #[inline(always)]
     pub fn new(nanos: u64) -> Option<Self> {
         (nanos <= Self::LAST.0).then_some(Self(nanos))
@@ -177,7 +177,7 @@ impl Span {
         self.0
     }
 
-    /// In whole units, rounded up. For spans up to the last moment's, as all are that a call is told.
+    /// Converts to whole units, rounding up. The span may be as long as from the epoch to the last moment.
     #[inline(always)]
     pub fn round_up(self, unit: Unit) -> u64 {
         (self.0 + (unit.nanos().get() - 1)) / unit.nanos()
@@ -196,7 +196,7 @@ impl Unit {
 }
 
 impl Quota {
-    /// The quota at `now`.
+    /// Fixes the quota at `now`.
     ///
     /// Errors: `TooFast` if that is more than one token per nanosecond; `TooLarge` if a limiter that is emptied now
     /// would not be full again by the year 2262.
@@ -207,7 +207,7 @@ impl Quota {
         if NonZero::from(count) > period {
             return Err(Error::TooFast);
         }
-        // At a token per nanosecond or slower, this is no less than `limit`, which so fits in 63 bits where this does.
+        // The rate is at most a token per nanosecond, so the tolerance is at least `limit`: if it fits, the limit does.
         let tolerance = refill_time(limit, count, period);
         if tolerance.0 > Moment::LAST.0 - now.0 {
             return Err(Error::TooLarge);
@@ -221,7 +221,7 @@ impl Funnel {
         self.now
     }
 
-    /// Decides a call of `quantity` tokens on the stored `tat`; none stands for a full limiter. A negative quantity
+    /// Decides a call of `quantity` tokens on the stored `tat`, which is none for a full limiter. A negative quantity
     /// gives tokens back, however the call takes.
     ///
     /// Errors: `DebtTooLong` if a debt could only be paid beyond the year 2262.
@@ -239,37 +239,37 @@ impl Funnel {
         }
     }
 
-    /// What a call is told that would be allowed and takes nothing after all.
+    /// Returns the verdict for a call that would be allowed, but takes nothing as another limiter refuses.
     pub fn untouched(&self, tat: Option<Moment>) -> Verdict {
         let until_full = self.until_full(tat);
         Verdict { limited: false, ..self.refuse(until_full, self.remaining(until_full), None) }
     }
 
-    /// How long until the limiter is full, if nothing more is taken.
+    /// Returns the time until the limiter is full, if nothing more is taken.
     #[inline(always)]
     fn until_full(&self, tat: Option<Moment>) -> Span {
         Span(tat.map_or(0, |tat| tat.0.saturating_sub(self.now.0)))
     }
 
-    /// All or none.
+    /// Takes all tokens or none.
     #[inline(always)]
     fn throttle(&self, until_full: Span, quantity: u64) -> Verdict {
-        // More than the limiter ever holds never passes, however long the caller waits.
+        // A call for more than the limit never passes, however long the caller waits.
         if quantity > self.limit {
             return self.refuse(until_full, self.remaining(until_full), None);
         }
-        // As the quantity is within the limit, its time is within the tolerance.
+        // The quantity is within the limit, so its time is within the tolerance.
         let increment = self.refill_time(quantity);
         let latest = self.tolerance.0 - increment.0;
         if until_full.0 > latest {
-            // Where one token is too many, none remain.
+            // If one token is too many, none remain.
             let remaining = if quantity == 1 { 0 } else { self.remaining(until_full) };
             return self.refuse(until_full, remaining, Some(Span(until_full.0 - latest)));
         }
         self.grant(until_full, quantity, increment)
     }
 
-    /// All, if need be into debt.
+    /// Takes all tokens, if necessary into debt.
     #[inline(always)]
     fn charge(&self, until_full: Span, quantity: u64) -> Result<Verdict, Error> {
         let increment = self.refill_time(quantity);
@@ -282,18 +282,18 @@ impl Funnel {
         Ok(Verdict { limited: debt > 0, retry_after: (debt > 0).then_some(Span(debt)), ..verdict })
     }
 
-    /// As many as there are.
+    /// Takes as many tokens as there are.
     #[inline(always)]
     fn take(&self, until_full: Span, quantity: u64) -> Verdict {
         self.grant_part(until_full, quantity, quantity.min(self.remaining(until_full)))
     }
 
-    /// Decides a call for up to `quantity` tokens that takes `part` of them, which remain, as another quota has no more.
+    /// Decides a call for up to `quantity` tokens that gets only `part` of them, because another quota has no more.
     pub fn take_part(&self, tat: Option<Moment>, quantity: u64, part: u64) -> Verdict {
         self.grant_part(self.until_full(tat), quantity, part)
     }
 
-    /// The tokens that a call would be allowed now.
+    /// Returns the tokens that a call would be allowed now.
     pub fn remaining_now(&self, tat: Option<Moment>) -> u64 {
         self.remaining(self.until_full(tat))
     }
@@ -304,7 +304,7 @@ impl Funnel {
         if part == quantity {
             return verdict;
         }
-        // A limit of 0 never has one more; under any other, one comes back within the tolerance.
+        // A limit of 0 never has one more token. Under any other limit, one comes back within the tolerance.
         let wait = (self.limit > 0).then(|| {
             let one_more = verdict.reset_after.0 + self.refill_time(1).0;
             Span(one_more.saturating_sub(self.tolerance.0))
@@ -312,14 +312,14 @@ impl Funnel {
         Verdict { limited: part == 0, retry_after: wait, ..verdict }
     }
 
-    /// None: what a call for all or none would be told, of the limiter as it is.
+    /// Takes no token, and tells of the limiter as it is how a call for all or none would be decided.
     #[inline(always)]
     fn look(&self, until_full: Span, quantity: u64) -> Verdict {
         let Verdict { limited, retry_after, .. } = self.throttle(until_full, quantity);
         Verdict { limited, ..self.refuse(until_full, self.remaining(until_full), retry_after) }
     }
 
-    /// So many tokens are taken.
+    /// Takes this many tokens.
     #[inline(always)]
     fn grant(&self, until_full: Span, tokens: u64, increment: Span) -> Verdict {
         let reset_after = Span(until_full.0 + increment.0);
@@ -334,7 +334,7 @@ impl Funnel {
         }
     }
 
-    /// No token is taken.
+    /// Takes no token.
     #[inline(always)]
     fn refuse(&self, until_full: Span, remaining: u64, retry_after: Option<Span>) -> Verdict {
         Verdict {
@@ -348,8 +348,8 @@ impl Funnel {
         }
     }
 
-    /// Never limited, and never makes more than a full limiter. What one call took and another gives back leaves the
-    /// TAT as it was, as both are rounded alike.
+    /// Gives tokens back. It is never limited, and never makes more than a full limiter. A call and its refund leave
+    /// the TAT as it was, as both are rounded alike.
     #[cold]
     fn give_back(self, stored: bool, until_full: Span, quantity: u64) -> Verdict {
         let decrement = self.refill_time(quantity);
@@ -369,13 +369,13 @@ impl Funnel {
         }
     }
 
-    /// The state of a limiter that will be full in this time, which is known to end by `Moment::LAST`.
+    /// Stores the state of a limiter that will be full after this time, which is known to end by `Moment::LAST`.
     #[inline(always)]
     fn store(&self, reset_after: Span) -> Change {
         Change::Store(Moment(self.now.0 + reset_after.0))
     }
 
-    /// The most tokens that come back between `until_full` and the tolerance.
+    /// Returns the most tokens that come back between `until_full` and the tolerance.
     ///
     /// `floor(r * period / count) <= span` is `r * period < (span + 1) * count` in whole numbers, so the largest such
     /// `r` is `((span + 1) * count - 1) / period`, rounded down.
@@ -398,7 +398,7 @@ impl Funnel {
     }
 }
 
-/// The time in which so many tokens come back: `floor(tokens * period / count)`, or 2^64 - 1 if it is more.
+/// Returns the time in which this many tokens come back: `floor(tokens * period / count)`, at most 2^64 - 1.
 #[inline(always)]
 fn refill_time(tokens: u64, count: NonZero<u64>, period: NonZero<u128>) -> Span {
     if let Ok(period) = u64::try_from(period.get())
@@ -406,7 +406,7 @@ fn refill_time(tokens: u64, count: NonZero<u64>, period: NonZero<u128>) -> Span 
     {
         return Span(product / count);
     }
-    // A product beyond 128 bits is, divided by a count of 63 bits, a span beyond 64 bits.
+    // A product beyond 128 bits, divided by a count of 63 bits, is a span beyond 64 bits.
     let product = u128::from(tokens).saturating_mul(period.get());
     Span(u64::try_from(product / NonZero::<u128>::from(count)).unwrap_or(u64::MAX))
 }

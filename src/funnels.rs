@@ -2,8 +2,8 @@
 //!
 //! Each quota is decided by the rule in `funnel.rs`, on a TAT of its own; the order of the quotas in a call tells which
 //! TAT is whose. A call that takes all or none takes from each quota, or from none. A call that takes in any case takes
-//! from each. A call that takes as many as there are takes the same number from each: what the emptiest has. A call that
-//! gives back gives to each.
+//! from each. A call that takes as many as there are takes the same number from each: what the emptiest has. A call
+//! that gives back gives to each.
 //!
 //! A call is told the verdict of one quota, the one that **decides**. The first of equals is
 //!
@@ -43,7 +43,7 @@ pub struct Decision {
     pub verdict: Verdict,
     /// The number of that quota: 1, 2, …
     pub quota: usize,
-    /// What becomes of the stored state.
+    /// The change of the stored state.
     pub change: Change<Tats>,
 }
 

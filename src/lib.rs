@@ -5,8 +5,8 @@
 //! `request.rs`, a call's arguments, and `reply.rs`, its integers. A call decides by `funnel.rs`, or by `funnels.rs` for
 //! several quotas, keeps its state by `state.rs` and fails by `error.rs`. `redis/` stands between them and the server.
 //!
-//! The functions on a call's path are `inline(always)`. By itself the compiler inlines no function of this size with
-//! several callers, and each call would cost some 150 instructions more: 5% of a limited one.
+//! The functions on a call's path are `inline(always)`: the compiler would not inline functions of this size with
+//! several callers, and each call would cost some 150 instructions more, 5% of a limited one.
 
 mod counts;
 mod decimal;

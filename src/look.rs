@@ -13,7 +13,7 @@ use crate::state;
 ///
 /// Replies as `CL.THROTTLE` of that quantity would decide now, but takes nothing: 0 if it would be allowed or 1 if
 /// limited; the limit; the tokens that remain now; the time to wait, or -1; the time until the limiter is full as it
-/// is. With several quotas, these are of the one that decides, and its number follows.
+/// is. Several quotas reply with the integers of the one that decides, and its number.
 #[inline(always)]
 pub fn look(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
     if arguments.len() > ONE_QUOTA {

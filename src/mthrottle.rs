@@ -8,7 +8,7 @@ use crate::reply::{announce, reply};
 use crate::request::{Request, now};
 use crate::state::{self, Stored};
 
-/// The arguments of one limiter, by name.
+/// The names of one limiter's arguments.
 const GROUP: [&str; 5] = ["key", "max_burst", "count", "period", "quantity"];
 
 /// A limiter's part of the call, the state that its key holds, and how it is decided.
@@ -20,7 +20,7 @@ type Decision<'a> = (Request<'a>, Stored, Verdict);
 /// from none. A negative quantity gives tokens back. Keys differ from each other; in a cluster they share a hash tag.
 ///
 /// Replies with 0 if all allow or 1 if not, followed by five integers for each limiter, in order, as `CL.THROTTLE`
-/// would reply. Where the whole is limited, a limiter that would have allowed shows what it holds, with nothing taken.
+/// would reply. If the call is limited, a limiter that would have allowed it shows its tokens with nothing taken.
 pub fn mthrottle(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
     let arguments = match arguments {
         [_, arguments @ ..] if arguments.len() >= GROUP.len() => arguments,
@@ -92,7 +92,7 @@ fn write_all(
     Ok(())
 }
 
-/// Does the same for each group of arguments; an error says for which.
+/// Does the same for each group of arguments. An error names its group.
 fn in_groups<G, T>(
     groups: impl IntoIterator<Item = G>,
     mut each: impl FnMut(G) -> Result<T, Error>,
@@ -104,9 +104,9 @@ fn in_groups<G, T>(
         .collect()
 }
 
-/// One key cannot be two limiters of one call: the second would not see what the first takes.
+/// Refuses a key that is given twice: the second limiter would not see the tokens that the first takes.
 fn refuse_same_keys(requests: &[Request]) -> Result<(), CommandError> {
-    // Sorted, so that no number of groups makes this slow.
+    // Sort the keys, so that no number of groups makes this slow.
     let mut keys: Vec<_> = requests.iter().map(|request| request.key.bytes()).zip(1..).collect();
     keys.sort_unstable();
     let same = keys.windows(2).filter_map(|pair| match pair {

@@ -1,4 +1,4 @@
-//! What a call asks of one limiter: its key, its quotas and a quantity, read from the call's arguments.
+//! A call's arguments: the key of a limiter, its quotas and a quantity.
 
 use std::num::NonZero;
 

@@ -8,7 +8,7 @@ use crate::redis::{Argument, Context, Key, NotWritable, Value, WritableKey, dele
 
 /// The state that a key holds.
 pub enum Stored {
-    /// No key: the limiter is full.
+    /// There is no key: the limiter is full.
     Absent,
     One(Moment),
     /// The TATs of two or more quotas.

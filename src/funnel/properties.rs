@@ -103,7 +103,7 @@ pub fn any_taking() -> impl Strategy<Value = Taking> {
     prop_oneof![Just(Taking::AllOrNone), Just(Taking::InAnyCase), Just(Taking::UpTo), Just(Taking::Nothing)]
 }
 
-/// Of calls that take all or none.
+/// A history of calls that take all or none.
 fn history() -> impl Strategy<Value = Vec<Step>> {
     history_of(Just(Taking::AllOrNone))
 }
@@ -320,7 +320,7 @@ proptest! {
     /// many nanoseconds' worth of tokens.
     #[test]
     fn no_span_lets_more_through_than_burst_and_rate((quota, start) in valid_quota(), steps in history()) {
-        // What is given back may be taken once more, so this is said of histories that only take.
+        // Tokens that are given back may be taken once more, so these histories only take.
         let steps: Vec<_> = steps.into_iter().filter(|step| !matches!(step.quantity,
             Quantity::Part(..0) | Quantity::Few(..0) | Quantity::Any(..0))).collect();
         let taken: Vec<_> = play(quota, start, &steps).into_iter().filter(|call| !call.verdict.limited).collect();
@@ -331,8 +331,8 @@ proptest! {
                 tokens += i128::from(taken[last].quantity);
                 let span = i128::from(taken[last].now - taken[first].now);
                 let calls = (last - first + 1) as i128;
-                // Tokens beyond the burst, at their rate, take no longer than that. What does not fit would be too
-                // long.
+                // Tokens beyond the burst, at their rate, take no longer than that. A product that does not fit
+                // would be too long.
                 let beyond = (tokens - stated.limit()).max(0).checked_mul(stated.period);
                 let most = (span + calls).checked_mul(stated.count);
                 prop_assert!(beyond.unwrap() <= most.unwrap(), "{} in {} ns", tokens, span);

@@ -117,7 +117,8 @@ proptest! {
     fn a_call_and_its_refund_leave_the_tats_as_they_were(
         quotas in quotas(), ahead in ahead(), tokens in 0..1_000_i64,
     ) {
-        let ahead: Vec<_> = (0..quotas.len()).map(|index| ahead.get(index).map_or(1, |part| part.abs().max(1))).collect();
+        let part = |index| ahead.get(index).map_or(1, |part: &i64| part.abs().max(1));
+        let ahead: Vec<_> = (0..quotas.len()).map(part).collect();
         let (funnels, tats, tokens) = case(&quotas, &ahead, Err(tokens));
         // A TAT that has passed is not given back to.
         if tats.iter().all(|tat| tat > now())

@@ -1,6 +1,7 @@
 //! The system's wall clock.
 
-/// The time in nanoseconds since the Unix epoch: 0 to 2^63 - 1. A clock outside that range reads as its nearer end.
+/// Reads the time in nanoseconds since the Unix epoch: 0 to 2^63 - 1. A clock outside this range reads as its nearer
+/// end.
 pub fn now() -> u64 {
     /// The last second that fits in 63 bits of nanoseconds with any fraction.
     const LAST_SECOND: i64 = i64::MAX / 1_000_000_000 - 1;

@@ -1,4 +1,4 @@
-//! A command, as it is registered and as the server describes it in `COMMAND DOCS`, key specs and redis-cli's hints.
+//! A command: its registration, and its description for `COMMAND DOCS`, key specs and redis-cli's hints.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::{ptr, slice};
@@ -8,7 +8,7 @@ use redis_module::raw;
 use super::{Argument, Context, ErrorReply, OK};
 use crate::counts::{Counts, Outcome};
 
-/// A command of the module. Made by [`command!`].
+/// A command of the module, made by [`command!`].
 pub struct Command {
     pub name: &'static CStr,
     /// The version that brought the command.
@@ -18,11 +18,11 @@ pub struct Command {
     pub access: Access,
     /// The function that the server calls.
     pub entry: Entry,
-    /// How its calls ended.
+    /// The counts of how its calls ended.
     pub counts: &'static Counts,
 }
 
-/// What a command does to its keys.
+/// The access of a command to its keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     Read,
@@ -31,10 +31,11 @@ pub enum Access {
 
 type Entry = unsafe extern "C" fn(*mut raw::RedisModuleCtx, *mut *mut raw::RedisModuleString, c_int) -> c_int;
 
-/// The [`Command`] that calls `$call(context, arguments, $further…)`, which returns
+/// Makes the [`Command`] that calls `$call(context, arguments, $further…)`, which returns
 /// `Result<Outcome, impl Into<ErrorReply>>`.
 macro_rules! command {
-    ($name:literal $since:literal $access:ident $call:ident($($further:expr),*) $parameters:expr, $summary:literal) => {{
+    ($name:literal $since:literal $access:ident $call:ident($($further:expr),*) $parameters:expr,
+        $summary:literal) => {{
         static COUNTS: $crate::counts::Counts = $crate::counts::Counts::new();
         unsafe extern "C" fn entry(
             context: *mut ::redis_module::raw::RedisModuleCtx,
@@ -112,7 +113,7 @@ impl Parameter {
         Self { name, summary: None, kind: Kind::Repeated(group), optional: false }
     }
 
-    /// The same parameter, which may be left out together with all that follow it.
+    /// Makes the parameter optional, together with all that follow it.
     pub const fn optional_if(self, optional: bool) -> Self {
         Self { optional, ..self }
     }
@@ -150,7 +151,7 @@ impl Command {
             && set_categories.is_none_or(|set| unsafe { set(command, self.categories().as_ptr()) } == OK)
     }
 
-    /// A command on any number of keys is not fast: it takes as long as they are many. MSET is not fast, either.
+    /// Returns the flags. A command on any number of keys is not fast, as MSET is not: each key takes its time.
     fn flags(&self) -> &'static CStr {
         match (self.access, self.key_group()) {
             (Access::Read, _) => c"readonly fast",
@@ -159,7 +160,7 @@ impl Command {
         }
     }
 
-    /// The categories for `ACL SETUSER … +@write` and the like.
+    /// Returns the categories for `ACL SETUSER … +@write` and the like.
     fn categories(&self) -> &'static CStr {
         match (self.access, self.key_group()) {
             (Access::Read, _) => c"read fast",
@@ -175,19 +176,20 @@ impl Command {
         }
     }
 
-    /// Last key and step from key to key, counted as `RedisModule_CreateCommand` does. The first key is argument 1.
+    /// Returns the last key and the step from key to key, as `RedisModule_CreateCommand` counts: the first key is
+    /// argument 1.
     fn last_key_and_step(&self) -> (c_int, c_int) {
         self.key_group().map_or((1, 1), |group| (-1, length(group.len())))
     }
 
-    /// The fewest words of a call, as a negative number: more are allowed.
+    /// Returns the fewest words of a call, as a negative number: more are allowed.
     fn arity(&self) -> c_int {
         let needed = self.key_group().unwrap_or(self.parameters);
         let needed = needed.iter().take_while(|parameter| !parameter.optional).count();
         length(needed).saturating_add(1).saturating_neg()
     }
 
-    /// The repeated group that begins with a key, if the command has one.
+    /// Returns the repeated group that begins with a key, if the command has one.
     fn key_group(&self) -> Option<&'static [Parameter]> {
         match self.parameters {
             [Parameter { kind: Kind::Repeated(group), .. }] => Some(group),
@@ -204,7 +206,7 @@ impl Command {
             sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
         };
         let (last_key, step) = self.last_key_and_step();
-        // Here it is relative to the first key, unless it counts from the end.
+        // A key spec counts from the first key, unless it counts from the end.
         let last_key = if last_key < 0 { last_key } else { last_key.saturating_sub(1) };
         let mut keys = [
             key_spec(raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX, self.access, last_key, step),
@@ -231,7 +233,7 @@ fn length(length: usize) -> c_int {
     length.try_into().unwrap_or(c_int::MAX)
 }
 
-/// What is written depends on what was read. `INVALID` marks the end of a list.
+/// Makes a key spec. The new value depends on the old, so the key is accessed and updated. `INVALID` ends a list.
 fn key_spec(
     begin: raw::RedisModuleKeySpecBeginSearchType,
     access: Access,
@@ -262,8 +264,8 @@ fn key_spec(
     }
 }
 
-/// The parameters in the server's form, and after them one without a name, which marks the end. The list is valid for as
-/// long as `lists`, which keeps it and the lists that it points to.
+/// Puts the parameters into the server's form, and after them one without a name, which marks the end. The list is
+/// valid for as long as `lists`, which keeps it and the lists that it points to.
 fn list(parameters: &[Parameter], lists: &mut Vec<Vec<raw::RedisModuleCommandArg>>) -> *mut raw::RedisModuleCommandArg {
     let mut described = Vec::new();
     let mut rest = parameters;

@@ -11,9 +11,9 @@ pub struct Context(pub(super) *mut raw::RedisModuleCtx);
 
 /// An error as it is sent to the client.
 pub enum ErrorReply {
-    /// In the server's own words.
+    /// An error in the server's own words.
     WrongArity,
-    /// The error's code first.
+    /// A text that begins with the error's code.
     Text(String),
 }
 
@@ -53,14 +53,14 @@ impl Context {
         }
     }
 
-    /// Whether writes are paused, by `CLIENT PAUSE` or for a failover: calls within a transaction may still come.
+    /// Tells whether writes are paused, by `CLIENT PAUSE` or for a failover. Calls within a transaction may still come.
     #[inline(always)]
     pub fn are_writes_paused(&self) -> bool {
         // SAFETY: this looks at the server's state alone.
         unsafe { api!(RedisModule_AvoidReplicaTraffic)() != 0 }
     }
 
-    /// Numbers from a section of `INFO`; none for a field that is missing or no number.
+    /// Reads numbers from a section of `INFO`; none for a field that is missing or no number.
     pub(super) fn server_info<const N: usize>(&self, section: &CStr, fields: [&CStr; N]) -> [Option<u64>; N] {
         // SAFETY: the context is live, and so is the information until it is freed.
         unsafe {
@@ -76,7 +76,7 @@ impl Context {
     }
 }
 
-/// A text of our own, in which there is no NUL, as the server takes it.
+/// Converts a text of our own, which has no NUL, to the server's form.
 pub(super) fn c_string(text: String) -> CString {
     CString::new(text).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! A key: opened, read, written and closed, and its change replicated.
+//! A key of the server: opening, reading, writing and closing it, and replicating its change.
 
 use std::ffi::{c_char, c_int};
 use std::marker::PhantomData;
@@ -45,7 +45,7 @@ pub enum Value<'a> {
     OtherType,
 }
 
-/// The server does not let a key be written now. Nothing has changed.
+/// The refusal of the server to let a key be written now. Nothing has changed.
 #[derive(Debug)]
 pub struct NotWritable;
 
@@ -140,7 +140,7 @@ impl<'a> WritableKey<'a> {
         // SAFETY: the handle is open for writing. The buffer is null or has `length` bytes, and nothing else holds it.
         unsafe {
             if api!(RedisModule_SetAbsExpire)(handle, expire_at) != OK {
-                // No key: it is made as a string of this length, which the next call need not convert.
+                // There is no key. Make it as a string of this length, which the next call need not convert.
                 delete_expired(self.context, self.name)?;
                 api!(RedisModule_StringTruncate)(handle, bytes.len());
                 api!(RedisModule_SetAbsExpire)(handle, expire_at);
@@ -148,14 +148,14 @@ impl<'a> WritableKey<'a> {
             let mut length = 0;
             let mut buffer = api!(RedisModule_StringDMA)(handle, &mut length, WRITE);
             if !buffer.is_null() && length != bytes.len() {
-                // A string of another length: the call has more quotas than the key had.
+                // The string has another length: the call has more quotas than the key had.
                 api!(RedisModule_StringTruncate)(handle, bytes.len());
                 buffer = api!(RedisModule_StringDMA)(handle, &mut length, WRITE);
             }
             if !buffer.is_null() && length == bytes.len() {
                 ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), length);
             } else {
-                // Another type, which another module's callback has left since the key was read.
+                // The key has another type, by another module's callback since the key was read.
                 let string = new_string(bytes);
                 api!(RedisModule_StringSet)(handle, string);
                 free_string(string);
@@ -165,13 +165,13 @@ impl<'a> WritableKey<'a> {
         Ok(())
     }
 
-    /// Whether this write has to be replicated as its effect. If not, the write is counted here, for the server's save
+    /// Tells whether this write has to be replicated as its effect. If not, it counts the write for the server's save
     /// points.
     #[inline(always)]
     fn must_replicate(&self) -> bool {
         let listened = listeners::any(self.context);
         if !listened {
-            // SAFETY: the context is live. As nothing listens, the server drops the call that it is asked to replicate.
+            // SAFETY: the context is live. Nothing listens, so the server drops the call that it is asked to replicate.
             unsafe { api!(RedisModule_ReplicateVerbatim)(self.context.0) };
         }
         listened
@@ -214,8 +214,8 @@ impl<'a> WritableKey<'a> {
 
 /// Deletes a key that has expired and that the server keeps, as it does while writes are paused. Call this for a key
 /// that reads as absent, before a new one is made in its place: the server ends at a second key of the same name.
-/// The DEL is replicated (`!`), as is what another module writes in its handler of the deletion. Hold no handle of a key
-/// meanwhile, as the handler may delete the key.
+/// The DEL is replicated (`!`), and so are the writes of another module's handler of the deletion. Hold no handle of a
+/// key meanwhile, as the handler may delete the key.
 ///
 /// Errors: a cluster node refuses the DEL if the slot has gone, or has begun to move, within the transaction.
 #[inline(always)]
@@ -230,7 +230,7 @@ pub fn delete_expired(context: &Context, name: &Argument) -> Result<(), NotWrita
     Ok(())
 }
 
-/// A string of the server's that no call owns.
+/// Makes a string of the server's that no call owns.
 ///
 /// # Safety
 /// The module has loaded.

@@ -59,7 +59,7 @@ const LISTENING: u32 =
 /// The flags of a call that another module, a transaction or a script makes.
 const NESTED: u32 = raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING | raw::REDISMODULE_CTX_FLAGS_LUA;
 
-/// Whether a write has to be replicated. If not, it may only be counted.
+/// Tells whether a write has to be replicated. If not, it may only be counted.
 #[inline(always)]
 pub fn any(context: &Context) -> bool {
     // SAFETY: the context is live.
@@ -81,8 +81,8 @@ fn ask(context: &Context) -> bool {
     !none
 }
 
-/// Subscribes to the events. Comes last when the module loads: Redis before 7.2 keeps the subscriptions of a load that
-/// fails. `forkless` is whether the server may make a snapshot without a fork.
+/// Subscribes to the events. This comes last when the module loads: Redis before 7.2 keeps the subscriptions of a load
+/// that fails. `forkless` is whether the server may make a snapshot without a fork.
 pub fn subscribe(context: &Context, forkless: bool) {
     let subscribed = EVENTS.into_iter().all(|id| {
         let event = raw::RedisModuleEvent { id, dataver: 1 };
@@ -97,7 +97,7 @@ pub fn subscribe(context: &Context, forkless: bool) {
 }
 
 /// # Safety
-/// None: it looks at nothing that it is given.
+/// Any call is safe: the function looks at none of its arguments.
 unsafe extern "C" fn forget(
     _context: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,

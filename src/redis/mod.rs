@@ -68,7 +68,7 @@ required! {
     RedisModule_WrongArity
 }
 
-/// A function of the API. Only for use after the module has loaded: it is then known to be there.
+/// Names a function of the API. Use it only after the module has loaded: the function is then known to be there.
 macro_rules! api {
     ($function:ident) => {{
         let () = $crate::redis::required::$function;

@@ -1,4 +1,4 @@
-//! The module as a whole: loading, staying loaded, its part of `INFO`, and the line that a panic leaves.
+//! The module as a whole: its load, its refusal to be unloaded, its part of `INFO`, and the log line of a panic.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::panic::{self, PanicHookInfo};
@@ -11,23 +11,23 @@ use super::context::c_string;
 use super::{Argument, Command, Context, ERR, OK, first_missing, key, listeners};
 
 const API_VERSION: c_int = 1;
-/// Of valkeymodule.h. Valkey 8.1 and newer then replicate SET and DEL without looking up whether there are such
-/// commands: this module has, when it was loaded.
+/// An option of valkeymodule.h, under which Valkey 8.1 and newer replicate SET and DEL without looking them up: this
+/// module has looked them up when it was loaded.
 const VALKEYMODULE_OPTIONS_SKIP_COMMAND_VALIDATION: c_int = 1 << 4;
-/// Of valkeymodule.h. Without it, Valkey 9 refuses to move slots by itself (`CLUSTER MIGRATESLOTS`).
+/// An option of valkeymodule.h. Without it, Valkey 9 refuses to move slots by itself (`CLUSTER MIGRATESLOTS`).
 const VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION: c_int = 1 << 5;
-/// Of valkeymodule.h. Without it, Valkey 9.2 saves by a fork alone. It promises that a key which cannot be opened for
-/// writing harms no call; the module has no types that a thread could save.
+/// An option of valkeymodule.h. Without it, Valkey 9.2 saves by a fork alone. It promises that a key which cannot be
+/// opened for writing harms no call; the module has no types that a thread could save.
 const VALKEYMODULE_OPTIONS_HANDLE_FORKLESS: c_int = 1 << 6;
 
 /// The module, for callbacks that are not handed it: `INFO` and a panic.
 static LOADED: OnceLock<&Module> = OnceLock::new();
-/// By which command the module was loaded, by [`command_id`].
+/// The [`command_id`] of the command that loaded the module.
 static LOADED_BY: Mutex<Option<[u64; 2]>> = Mutex::new(None);
 
 /// A module, as it is handed to [`module!`].
 pub struct Module {
-    /// As in `MODULE LIST`.
+    /// The name in `MODULE LIST`.
     pub name: &'static CStr,
     /// Three numbers and the dots between them.
     pub version: &'static str,
@@ -70,7 +70,7 @@ macro_rules! module {
 }
 pub(crate) use module;
 
-/// Registers the module's commands, or says in the log why it cannot keep its word on this server.
+/// Registers the module's commands, or logs why it cannot keep its promises on this server.
 ///
 /// # Safety
 /// `context` and the `count` strings at `arguments` are live.
@@ -125,7 +125,7 @@ pub unsafe fn unload(module: &'static Module, context: *mut raw::RedisModuleCtx)
 }
 
 impl Module {
-    /// All that is done at load, or why the module cannot be loaded.
+    /// Does all that a load needs, or returns the reason why the module cannot be loaded.
     fn set_up(&'static self, context: &Context, argument: Option<&Argument>) -> Result<(), String> {
         if let Some(function) = first_missing() {
             return Err(format!("needs Redis 6.2.8, 7.0.5 or Valkey 7.2 or later: {function} is missing"));
@@ -143,7 +143,7 @@ impl Module {
             }
         }
         LOADED.get_or_init(|| self);
-        // Log where a panic began: it is a defect of the module, and ends the server, which then reports a crash.
+        // Log where a panic began: a panic is a defect of the module, and ends the server, which then reports a crash.
         panic::set_hook(Box::new(|panic| {
             // The hook captures nothing: a failed load leaves no memory behind.
             if let Some(module) = LOADED.get() {
@@ -174,7 +174,7 @@ impl std::fmt::Display for Module {
     }
 }
 
-/// The options that the module sets, of those that the server knows.
+/// Returns the module's options, if the server knows them.
 fn options() -> c_int {
     // A limited call must not look like a write to WATCH and client-side caches; and no state outside the keyspace
     // could be torn by a replica's asynchronous loading or by the move of a slot.
@@ -187,7 +187,7 @@ fn options() -> c_int {
     if is_valkey() { base | (of_valkey & known) } else { base }
 }
 
-/// Whether the server is a Valkey: only there, the API goes by that name as well.
+/// Tells whether the server is a Valkey: only a Valkey also has the API under that name.
 fn is_valkey() -> bool {
     let mut function: *mut c_void = ptr::null_mut();
     // SAFETY: written by `Export_RedisModule_Init`, before this is called; it writes one pointer where it is told to.
@@ -199,7 +199,7 @@ fn is_valkey() -> bool {
     }
 }
 
-/// Whether the server has a command of this name: the operator may have renamed or disabled it.
+/// Tells whether the server has a command of this name: the operator may have renamed or disabled it.
 fn has_command(context: &Context, name: &CStr) -> bool {
     // SAFETY: the context is live. The command takes arguments, so that without any it is looked up and not run, and
     // there is no reply to be freed.
@@ -208,8 +208,8 @@ fn has_command(context: &Context, name: &CStr) -> bool {
 }
 
 /// Tells the command that runs from those before and after it: the server's time, which stands still for all commands
-/// of an EXEC, and the number of commands that have ended, which CONFIG RESETSTAT sets back. None if the server lacks
-/// either.
+/// of an EXEC, and the number of commands that have ended, which CONFIG RESETSTAT sets back. It is none if the
+/// server lacks either.
 fn command_id(context: &Context) -> Option<[u64; 2]> {
     let [time] = context.server_info(c"server", [c"server_time_usec"]);
     let [commands] = context.server_info(c"stats", [c"total_commands_processed"]);
@@ -225,7 +225,7 @@ fn log(context: &Context, level: &CStr, line: String) {
     }
 }
 
-/// The module's part of `INFO`: its version, and how the calls of each command ended.
+/// Writes the module's part of `INFO`: its version, and how the calls of each command ended.
 ///
 /// # Safety
 /// `info` is live.
@@ -241,7 +241,7 @@ unsafe extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, _for_crash_report:
             let name = name.trim_start_matches("cl.");
             let counts = command.counts;
             let counters = [("allowed", &counts.allowed), ("limited", &counts.limited), ("errors", &counts.errors)];
-            // Plain fields of one number each, as exporters read them.
+            // Exporters read plain fields of one number each.
             for (outcome, counter) in counters {
                 let field = c_string(format!("{name}_{outcome}"));
                 api!(RedisModule_InfoAddFieldULongLong)(info, field.as_ptr(), counter.get());
@@ -250,7 +250,7 @@ unsafe extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, _for_crash_report:
     }
 }
 
-/// A panic's place and message, in one line.
+/// Formats a panic's place and message, in one line.
 fn panic_line(module: &Module, panic: &PanicHookInfo) -> String {
     format!("{module} {panic}").replace('\n', " ")
 }
