@@ -1,4 +1,4 @@
-//! A server under attack, whose clock stands still during each visit, and all that it has to hold.
+//! A server under attack, whose clock stands still during each visit, and what it has to come to.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,15 +23,18 @@ pub struct Attacked {
     connection: Connection,
     /// The server's, which holds what replicas are sent.
     aof: File,
-    /// All that the server holds.
-    pub database: Database,
-    counts: Counts,
+    pub seen: Seen,
 }
 
-/// Fields of INFO: changes since the last save, and calls of each command that were allowed or limited.
-type Counts = BTreeMap<String, i64>;
-
-const CHANGES: &str = "rdb_changes_since_last_save";
+/// What a visit leaves behind.
+#[derive(Clone, Default)]
+pub struct Seen {
+    pub database: Database,
+    /// The commands that replicas are sent, by their keys: a call of several may write them in any order.
+    effects: Vec<hostile::Command>,
+    /// Fields of INFO: changes since the last save, and calls of each command that were allowed or limited.
+    counts: BTreeMap<String, i64>,
+}
 
 /// Every key that is there.
 pub type Database = BTreeMap<Bytes, Held>;
@@ -50,12 +53,7 @@ pub enum Content {
     Other(Text),
 }
 
-impl Held {
-    /// A server keeps a key for the millisecond in which it expires.
-    fn is_there(&self, now: i64) -> bool {
-        self.expires_at < 0 || self.expires_at >= now / MILLISECOND as i64
-    }
-}
+const CHANGES: &str = "rdb_changes_since_last_save";
 
 impl Attacked {
     pub fn start() -> Self {
@@ -66,53 +64,50 @@ impl Attacked {
         // What expires between two visits would be replicated in between.
         run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
         let aof = File::open(&aof::files(&server.folder)[0]).unwrap();
-        Self { clock, server, connection, aof, database: Database::new(), counts: Counts::new() }
+        let mut attacked = Self { clock, server, connection, aof, seen: Seen::default() };
+        let nothing = Visit { now: START, place: Place::Other, commands: Vec::new() };
+        attacked.visit(&nothing).map(|_| attacked).unwrap()
     }
 
     /// Makes a visit. Returns what each call had to get, and got, or what is wrong.
     pub fn visit(&mut self, visit: &Visit) -> Result<Vec<Result<Answer, String>>, String> {
         self.clock.set(visit.now);
-        let (replies, database, counts) =
-            self.send(visit).map_err(|error| format!("{error}\n{}", self.server.log()))?;
-        let mut effects = Vec::new();
-        self.aof.read_to_end(&mut effects).map_err(|error| error.to_string())?;
-        let before = std::mem::replace(&mut self.database, database);
-        let counts = std::mem::replace(&mut self.counts, counts);
+        let (replies, seen) = self.send(visit).map_err(|error| format!("{error}\n{}", self.server.log()))?;
+        let mut due = std::mem::replace(&mut self.seen, seen);
         if visit.place == Place::Other {
             return Ok(Vec::new());
         }
-        let mut expected = Expected { database: before, effects: Vec::new(), counts };
-        let mut effects = aof::parse(&effects);
-        if is_redis_6_2() && visit.place == Place::Transaction && effects.contains(&words(&["EXEC"])) {
-            // It counts EXEC as well.
-            expected.count(CHANGES);
+        due.effects.clear();
+        due.expire(visit.now);
+        let answered = due.calls(visit, &replies)?;
+        if is_redis_6_2() && visit.place == Place::Transaction && self.seen.effects.contains(&words(&["EXEC"])) {
+            // It counts EXEC as a change.
+            due.count(CHANGES);
         }
-        effects.retain(|effect| !["MULTI", "EXEC", "SELECT"].iter().any(|name| name.as_bytes() == effect[0]));
-        expected.expire(visit.now, &mut effects)?;
-        let answered = expected.calls(visit, &replies)?;
-        // A call of several keys may write them in any order.
-        effects.sort_by(|one, other| one[1].cmp(&other[1]));
-        expected.effects.sort_by(|one, other| one[1].cmp(&other[1]));
-        expected.compare(&self.database, &effects, &self.counts)?;
+        for seen in [&mut self.seen, &mut due] {
+            seen.effects.retain(|effect| ![&b"MULTI"[..], b"EXEC", b"SELECT"].contains(&effect[0].as_slice()));
+            // Some servers replicate an expiry as UNLINK.
+            seen.effects.iter_mut().filter(|effect| effect[0] == b"UNLINK").for_each(|effect| effect[0] = "DEL".into());
+            seen.effects.sort_by(|one, other| one[1].cmp(&other[1]));
+        }
+        self.seen.compare(&due)?;
         Ok(answered)
     }
 
     /// Returns the replies, and what is there afterwards.
-    fn send(&mut self, visit: &Visit) -> RedisResult<(Vec<Value>, Database, Counts)> {
+    fn send(&mut self, visit: &Visit) -> RedisResult<(Vec<Value>, Seen)> {
         // Redis 6.2 only tells how long a key still has.
         let (expiry, since) = match is_redis_6_2() {
             true => ("PTTL", visit.now / MILLISECOND as i64),
             false => ("PEXPIRETIME", 0),
         };
         let look = KEYS.iter().flat_map(|key| ["GET", "DUMP", expiry].map(|name| vec![name.into(), key.to_vec()]));
-        let infos = [words(&["INFO", "persistence"]), words(&["INFO", "redis-cell"])];
-        let packed = [visit.packed(), packed(look.chain(infos))].concat();
+        let infos = ["persistence", "redis-cell"].map(|section| words(&["INFO", section]));
+        self.connection.send_packed_command(&[visit.packed(), packed(look.chain(infos))].concat())?;
 
-        self.connection.send_packed_command(&packed)?;
-        let (before, after) = visit.around();
-        let replies = before + visit.commands.len() + after;
-        let replies = (0..replies).map(|_| self.connection.recv_response()).collect::<RedisResult<_>>()?;
         let mut read = || self.connection.recv_response();
+        let (before, after) = visit.around();
+        let replies = (0..before + visit.commands.len() + after).map(|_| read()).collect::<RedisResult<_>>()?;
         let mut database = Database::new();
         for key in KEYS {
             let (text, dump) = (read()?, redis::from_redis_value(read()?)?);
@@ -129,111 +124,106 @@ impl Attacked {
         let fields = infos.iter().flat_map(|info| info.lines()).filter_map(|line| line.split_once(':'));
         let fields =
             fields.filter(|(name, _)| *name == CHANGES || name.ends_with("_allowed") || name.ends_with("_limited"));
-        let counts = fields.filter_map(|(name, count)| Some((name.into(), count.parse().ok()?))).collect();
-        Ok((replies, database, counts))
+        let counts = fields.map(|(name, count)| (name.to_string(), count.parse::<i64>().unwrap())).collect();
+
+        let mut effects = Vec::new();
+        self.aof.read_to_end(&mut effects)?;
+        Ok((replies, Seen { database, effects: aof::parse(&effects), counts }))
     }
 }
 
-/// What has to be there after a visit, and what has to have been replicated and counted.
-struct Expected {
-    database: Database,
-    effects: Vec<hostile::Command>,
-    counts: Counts,
-}
-
-impl Expected {
+/// What has to be seen is made of what was seen before.
+impl Seen {
     /// What has expired goes before anything else is done to its key, and its DEL is replicated.
-    fn expire(&mut self, now: i64, effects: &mut Vec<hostile::Command>) -> Result<(), String> {
-        let keys: Vec<Bytes> = self.database.keys().cloned().collect();
+    fn expire(&mut self, now: i64) {
+        let expired = self.database.iter().filter(|(_, held)| !held.is_there(now));
+        self.effects.extend(expired.map(|(key, _)| vec!["DEL".into(), key.clone()]));
         self.database.retain(|_, held| held.is_there(now));
-        for key in keys.into_iter().filter(|key| !self.database.contains_key(key)) {
-            let first = effects.iter().position(|effect| effect[1] == key);
-            let first = first.map(|first| effects.remove(first)).unwrap_or_default();
-            if first != [&b"DEL"[..], &key] && first != [&b"UNLINK"[..], &key] {
-                return Err(format!("an expired key was replicated as {:?}", typed(&first)));
-            }
-        }
-        Ok(())
     }
 
-    /// Holds the replies against the answers, and keeps what the calls leave behind.
+    /// Holds the replies against the answers, and changes what the calls change.
     fn calls(&mut self, visit: &Visit, replies: &[Value]) -> Result<Vec<Result<Answer, String>>, String> {
+        let now = visit.now.into();
+        let expired = self.effects.len();
         let mut replies = &replies[visit.around().0..];
         if visit.place == Place::Transaction {
             // Some servers know how many arguments there are to be, and do not even begin such a transaction.
             match &replies[visit.commands.len()] {
                 Value::Array(of_calls) => replies = of_calls,
                 exec => {
-                    let known = visit.commands.iter().any(|call| is_arity(call, &self.answer(call, visit.now)));
+                    let known =
+                        visit.commands.iter().any(|call| is_arity(call, &answer(call, now, |_| Err(WRONG_TYPE))));
                     return if known { Ok(Vec::new()) } else { Err(format!("EXEC: {exec:?}")) };
                 }
             }
         }
         let mut answered = Vec::new();
         for (call, reply) in visit.commands.iter().zip(replies) {
-            let answer = self.answer(call, visit.now);
-            if let Err(expected) = check(visit.place, call, reply, &answer) {
-                return Err(format!("{}: the reply is {reply:?}, and has to be {expected}", typed(call)));
-            }
+            let answer = answer(call, now, |key| found(&self.database, visit.now, key));
+            check(visit.place, call, reply, &answer)
+                .map_err(|due| format!("{}: the reply is {reply:?}, and has to be {due}", typed(call)))?;
             self.apply(call, &answer);
             answered.push(answer);
         }
-        let written = self.effects.len();
+        let written = self.effects.len() - expired;
         if visit.place == Place::Watched && (replies.last() == Some(&Value::Nil)) != (written > 0) {
             return Err(format!("{written} keys were written, but EXEC after WATCH: {:?}", replies.last()));
         }
         Ok(answered)
     }
 
-    fn answer(&self, call: &hostile::Command, now: i64) -> Result<Answer, String> {
-        answer(call, now.into(), |key| found(&self.database, now, key))
+    fn apply(&mut self, call: &hostile::Command, answer: &Result<Answer, String>) {
+        let Ok(Answer { told, changes, .. }) = answer else { return };
+        let outcome = if told.iter().any(|told| told.limited) { "limited" } else { "allowed" };
+        self.count(&format!("{}_{outcome}", Command::of(call).name.replace("cl.", "redis-cell_")));
+        for (key, change) in changes {
+            let key = key.clone();
+            let effect = match change {
+                Change::Nothing => continue,
+                Change::Delete => {
+                    self.database.remove(&key);
+                    vec!["DEL".into(), key]
+                }
+                Change::Store(tats) => {
+                    let expires_at = tats.iter().copied().map(expiry).max().unwrap_or_default();
+                    let held = Held { value: Content::Text(Text(state(tats))), expires_at: expires_at as i64 };
+                    self.database.insert(key.clone(), held);
+                    vec!["SET".into(), key, state(tats), "PXAT".into(), expires_at.to_string().into()]
+                }
+            };
+            self.effects.push(effect);
+            self.count(CHANGES);
+        }
     }
 
     fn count(&mut self, field: &str) {
         *self.counts.entry(field.into()).or_default() += 1;
     }
 
-    fn apply(&mut self, call: &hostile::Command, answer: &Result<Answer, String>) {
-        let Ok(Answer { told, changes, .. }) = answer else { return };
-        let name = Command::of(call).name.replace("cl.", "redis-cell_");
-        let outcome = if told.iter().any(|told| told.limited) { "limited" } else { "allowed" };
-        self.count(&format!("{name}_{outcome}"));
-        for (key, change) in changes {
-            let key = key.clone();
-            match change {
-                Change::Nothing => continue,
-                Change::Delete => {
-                    self.database.remove(&key);
-                    self.effects.push(vec!["DEL".into(), key]);
-                }
-                Change::Store(tats) => {
-                    let expires_at = tats.iter().copied().map(expiry).max().unwrap_or_default();
-                    let [set, px, milliseconds] = ["SET", "PXAT", &expires_at.to_string()].map(Bytes::from);
-                    self.effects.push(vec![set, key.clone(), state(tats), px, milliseconds]);
-                    let held = Held { value: Content::Text(Text(state(tats))), expires_at: expires_at as i64 };
-                    self.database.insert(key, held);
-                }
-            }
-            self.count(CHANGES);
-        }
-    }
-
-    fn compare(&self, database: &Database, effects: &[hostile::Command], counts: &Counts) -> Result<(), String> {
+    fn compare(&self, due: &Self) -> Result<(), String> {
+        let both = [self, due];
         let typed = |effects: &[hostile::Command]| effects.iter().map(|effect| typed(effect)).collect::<Vec<_>>();
-        let wrong = self.counts.iter().find(|(field, count)| counts.get(*field) != Some(count));
-        if *database != self.database {
-            Err(format!("the keys are {database:?}, and have to be {:?}", self.database))
-        } else if effects != self.effects {
-            Err(format!("replicas are sent {:?}, and not {:?}", typed(effects), typed(&self.effects)))
-        } else if let Some((field, count)) = wrong {
-            Err(format!("{field} is {:?}, and has to be {count}", counts.get(field)))
+        let [seen, due] = if self.database != due.database {
+            both.map(|seen| format!("{:?}", seen.database))
+        } else if self.effects != due.effects {
+            both.map(|seen| format!("replicated: {:?}", typed(&seen.effects)))
+        } else if self.counts != due.counts {
+            both.map(|seen| format!("{:?}", seen.counts))
         } else {
-            Ok(())
-        }
+            return Ok(());
+        };
+        Err(format!("after the last visit there is\n  {seen}\nand has to be\n  {due}"))
     }
 }
 
-/// Whether it is refused for the number of its arguments.
+impl Held {
+    /// A server keeps a key for the millisecond in which it expires.
+    fn is_there(&self, now: i64) -> bool {
+        self.expires_at < 0 || self.expires_at >= now / MILLISECOND as i64
+    }
+}
+
+/// Whether a call is refused for the number of its arguments.
 fn is_arity(call: &hostile::Command, answer: &Result<Answer, String>) -> bool {
     answer.as_ref().is_err_and(|error| *error == arity(&Command::of(call).name))
 }
@@ -245,22 +235,19 @@ pub fn check(
     reply: &Value,
     answer: &Result<Answer, String>,
 ) -> Result<(), String> {
-    match (answer, reply) {
-        (Ok(answer), reply) => {
-            let expected = if place == Place::Lua { in_lua(&answer.reply) } else { answer.reply.clone() };
-            if *reply == expected { Ok(()) } else { Err(format!("{expected:?}")) }
+    let (right, due) = match answer {
+        Ok(answer) => {
+            let due = if place == Place::Lua { in_lua(&answer.reply) } else { answer.reply.clone() };
+            (*reply == due, format!("{due:?}"))
         }
-        (Err(expected), Value::ServerError(error)) => {
-            let error = error_text(error);
-            // Redis 6.2 names the command as the caller wrote it. A script has words of its own, where the server knows
-            // how many arguments there are to be.
-            let other = is_arity(call, answer)
-                && (error.to_lowercase() == expected.to_lowercase()
-                    || (place == Place::Lua && error.starts_with("ERR Wrong number of args calling ")));
-            if error == *expected || other { Ok(()) } else { Err(expected.clone()) }
+        Err(due) => {
+            let error = if let Value::ServerError(error) = reply { error_text(error) } else { String::new() };
+            // Redis 6.2 names the command as the caller wrote it, and scripts have words of their own.
+            let arity = is_arity(call, answer) && error.to_lowercase().starts_with("err wrong number of arg");
+            (error == *due || arity, due.clone())
         }
-        (Err(expected), _) => Err(expected.clone()),
-    }
+    };
+    if right { Ok(()) } else { Err(due) }
 }
 
 /// Lua's numbers have 53 bits.

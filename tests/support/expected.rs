@@ -82,18 +82,19 @@ pub struct Answer {
 pub fn answer(call: &[Vec<u8>], now: i128, found: impl Fn(&[u8]) -> Found) -> Result<Answer, String> {
     let command = Command::of(call);
     let limiters = command.limiters(call, now)?;
-    let of = |number: usize, error: String| if command.several { in_group(number, error) } else { error };
-    let states = limiters.iter().zip(1..);
-    let states = states.map(|(limiter, number)| found(&limiter.key).map_err(|error| of(number, error.into())));
-    let states = states.collect::<Result<Vec<_>, String>>()?;
+    let place = |number: usize, error: String| if command.several { in_group(number, error) } else { error };
+    let mut states = Vec::new();
+    for (limiter, number) in limiters.iter().zip(1..) {
+        states.push(found(&limiter.key).map_err(|error| place(number, error.into()))?);
+    }
     let decide = |quotas: &[Asked], tats| {
         let refused = |(refused, number)| if number == 1 { text(refused) } else { in_quota(number, text(refused)) };
         told_together(quotas, tats).map_err(refused)
     };
-    let joints = limiters.iter().zip(&states).zip(1..);
-    let joints =
-        joints.map(|((limiter, tats), number)| decide(&limiter.quotas, tats).map_err(|error| of(number, error)));
-    let mut joints = joints.collect::<Result<Vec<_>, String>>()?;
+    let mut joints = Vec::new();
+    for ((limiter, tats), number) in limiters.iter().zip(&states).zip(1..) {
+        joints.push(decide(&limiter.quotas, tats).map_err(|error| place(number, error))?);
+    }
     let limited = joints.iter().any(|joint| joint.told.limited);
     if command.several && limited {
         // The limiters stay as they are, and those that would have allowed the call report what they hold.
@@ -197,7 +198,7 @@ impl Command {
     }
 }
 
-/// Parses the three or four integers of a limit.
+/// Reads a quota and the quantity, if it is given.
 fn asked(arguments: &[Vec<u8>], now: i128, &Command { way, unit, .. }: &Command) -> Result<Asked, String> {
     let mut integers = [1; 4];
     for ((integer, argument), name) in integers.iter_mut().zip(arguments).zip(NAMES) {

@@ -104,11 +104,21 @@ impl Hostile {
             };
             group.push(integer.to_string().into());
         }
-        if self.random.one_in(32) {
+        let unit = self.random.pick(&[SECOND, MILLISECOND]) as i64;
+        let near = |random: &mut Random, edge: i64| edge + random.pick(&[-1, 0, 1]);
+        let of_an_edge = match self.random.below(48) {
             // Rates of about a token per nanosecond.
-            let period = self.random.below(9) as i64 + 1;
-            let count = period * self.random.pick(&[SECOND, MILLISECOND]) as i64 + self.random.pick(&[-1, 0, 1]);
-            (group[2], group[3]) = (count.to_string().into(), period.to_string().into());
+            0 => {
+                let period = self.random.below(9) as i64 + 1;
+                Some([self.random.below(30) as i64, near(&mut self.random, period * unit), period, 1])
+            }
+            // Limiters that are full again about when the clock ends, without a debt and with one.
+            1 => Some([0, 1, near(&mut self.random, (i64::MAX - self.now) / unit), 1]),
+            2 => Some([1, 1, 1, near(&mut self.random, (i64::MAX - self.now) / unit)]),
+            _ => None,
+        };
+        if let Some(integers) = of_an_edge {
+            group.splice(1.., integers.map(|integer| integer.to_string().into()));
         }
         if self.random.one_in(if usual { 16 } else { 4 }) {
             let position = 1 + self.random.below(4);
