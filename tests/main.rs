@@ -1,4 +1,4 @@
-//! What a user is promised, on a real server: one module per promise.
+//! The promises to a user, tested on a real server: one module per promise.
 //!
 //! `SERVER=/path/to/valkey-server cargo test` runs them on another server than `redis-server`.
 

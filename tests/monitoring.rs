@@ -1,5 +1,5 @@
-//! What docs/monitoring.md says holds, with its own lines and files: the real exporter reads the counts, the real
-//! Prometheus gathers them, alerts and answers the dashboard, and a subscriber learns which keys are limited most.
+//! The promises of docs/monitoring.md, tested with its own lines and files: the real exporter reads the counts, the
+//! real Prometheus gathers them, alerts and answers the dashboard, and a subscriber learns which keys are limited most.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,21 +20,21 @@ use crate::support::{COMMANDS, Process, Server, error_of, free_port, run, wait_u
 
 const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/monitoring");
 
-/// The page's only block of this kind with these words in it.
+/// Returns the page's only block in this language with these words in it.
 fn block(language: &str, words: &str) -> String {
     let found = blocks(|block| block.language == language && block.text.contains(words));
     let [block] = &found[..] else { panic!("which one?") };
     block.text.clone()
 }
 
-/// The page's user for the exporter.
+/// Creates the page's user for the exporter.
 fn create_exporter(server: &Server) {
     let session = block("console", "ACL SETUSER exporter");
     let line = session.lines().next().unwrap().split_once("> ").unwrap().1;
     run::<()>(&mut server.connect(), line).unwrap();
 }
 
-/// The folder of Prometheus, its promtool and the exporter.
+/// Returns the folder of Prometheus, its promtool and the exporter.
 fn executables() -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/servers");
     let output = Command::new(script).arg("--monitoring").stderr(Stdio::inherit()).output().unwrap();
@@ -43,7 +43,7 @@ fn executables() -> PathBuf {
     Path::new(prometheus.trim_end()).parent().unwrap().to_path_buf()
 }
 
-/// On every server, and as a user who may do no more than the page says.
+/// The script runs on every server, as a user with only the page's permissions.
 #[test]
 fn the_exporters_user_reads_every_count_with_the_script() {
     let server = Server::start();
@@ -75,7 +75,7 @@ fn prometheus_gathers_the_counts_alerts_and_answers_the_dashboard() {
     let executables = executables();
     let path = format!("{}:{}", executables.display(), std::env::var("PATH").unwrap());
 
-    // By the page's command line and settings, but for the ports, and with a second for every 15.
+    // Use the page's command line and settings, with other ports, and with a second for every 15.
     let port = free_port().to_string();
     let line = block("sh", "prometheus-redis-exporter");
     let line = line.replace("6379", &server.port.to_string()).replace("9121", &port);
@@ -96,7 +96,7 @@ fn prometheus_gathers_the_counts_alerts_and_answers_the_dashboard() {
         command
     };
     output(promtool().args(["check", "config", "prometheus.yml"]));
-    // What they say of hours, in no time.
+    // promtool checks hours of the alerts at once.
     let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/monitoring/limits.test.yml");
     output(promtool().args(["test", "rules", tests]));
     let address = format!("127.0.0.1:{}", free_port());
@@ -106,7 +106,7 @@ fn prometheus_gathers_the_counts_alerts_and_answers_the_dashboard() {
             .arg(format!("--web.listen-address={address}"))
             .current_dir(&folder),
     );
-    // A line for each series: {key="throttle_allowed"} => 1 @[1700000000]
+    // The answer has a line for each series: {key="throttle_allowed"} => 1 @[1700000000]
     let query = |expression: &str| -> String {
         let address = format!("http://{address}");
         let output = promtool().args(["query", "instant", &address, expression]).output().unwrap();
@@ -137,7 +137,7 @@ fn prometheus_gathers_the_counts_alerts_and_answers_the_dashboard() {
         assert!(!fires(alert), "{alert}");
     }
 
-    // A few calls that are limited, and one that is mistyped, alert no one; many do.
+    // A few limited calls and one mistyped call raise no alert; many do.
     let mut limited_and_wrong = |limited: usize, wrong: usize| {
         for _ in 0..limited {
             run::<Value>(&mut connection, "CL.THROTTLE key 0 1 600").unwrap();
@@ -149,7 +149,7 @@ fn prometheus_gathers_the_counts_alerts_and_answers_the_dashboard() {
     limited_and_wrong(6, 1);
     counts("throttle_limited", 5);
     counts("charge_errors", 1);
-    // Longer than an alert has to hold here.
+    // Wait longer than the condition of an alert has to hold here.
     sleep(Duration::from_secs(4));
     for alert in alerts {
         assert!(!fires(alert), "{alert}");
@@ -160,7 +160,8 @@ fn prometheus_gathers_the_counts_alerts_and_answers_the_dashboard() {
     limited_and_wrong(0, 50);
     wait_until("CallsWithErrors", || fires("CallsWithErrors"));
 
-    // A panel's expressions, each on a line, of any exporter and of this one; and the exporters that one chooses from.
+    // Print the expressions of each panel, one a line, for all exporters and for this one; then the expression that
+    // lists the exporters.
     let address_of_exporter = format!("127.0.0.1:{port}");
     let print = format!(
         "import json; dashboard = json.load(open('dashboard.json'))
@@ -178,12 +179,12 @@ print('redis_up{{instance=\"{address_of_exporter}\"}}')"
     assert!(expressions.lines().count() >= 9, "{expressions}");
     for expression in expressions.lines() {
         let answer = query(expression);
-        // Of a command with no call of late, a time is 0 / 0.
+        // The time of a command without recent calls is 0 / 0.
         let figures = answer.lines().filter(|line| line.contains("} => ") && !line.contains("NaN"));
         assert!(figures.count() > 0, "{expression}: {answer}");
     }
 
-    // Beside INFO and the script, the exporter asks for what the page names, is refused, and goes on.
+    // The exporter also tries the commands that the page names; the server refuses them, and the exporter goes on.
     let log: Vec<BTreeMap<String, Value>> = run(&mut connection, "ACL LOG 100").unwrap();
     let refused: Vec<String> = log.iter().map(|entry| redis::from_redis_value_ref(&entry["object"]).unwrap()).collect();
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/monitoring.md")).unwrap();
@@ -200,7 +201,7 @@ print('redis_up{{instance=\"{address_of_exporter}\"}}')"
     wait_until("ExporterGone", || fires("ExporterGone"));
 }
 
-/// By the page's line, for less than its ten seconds, while clients call.
+/// The page's line counts while clients call; the test runs it for six of its ten seconds.
 #[test]
 fn the_keys_that_are_limited_most_are_counted_under_load() {
     needs!("redis-tools");
@@ -211,7 +212,7 @@ fn the_keys_that_are_limited_most_are_counted_under_load() {
     let mut connection = server.connect();
     wait_until("it subscribes", || run::<u64>(&mut connection, "PUBSUB NUMPAT").unwrap() == 1);
 
-    // Of every seven calls, four for one key, two for another, one for the third.
+    // Four of every seven calls are for one key, two for another, and one for the third.
     let keys = ["most", "some", "most", "few", "most", "some", "most"];
     let (_, limited) = under_load(
         4,
@@ -238,14 +239,14 @@ fn the_keys_that_are_limited_most_are_counted_under_load() {
     }
     assert!(expected["few"] > 100, "no load: {expected:?}");
 
-    // "  4000 "__keyevent@0__:cl.limited","most"", most first.
+    // The lines read "  4000 "__keyevent@0__:cl.limited","most"", the largest count first.
     let counted = String::from_utf8(counting.wait_with_output().unwrap().stdout).unwrap();
     let counted: Vec<_> = counted.lines().map(str::trim).collect();
     let line = |key| format!("{} \"__keyevent@0__:cl.limited\",\"{key}\"", expected[key]);
     assert_eq!(counted, [line("most"), line("some"), line("few")]);
 }
 
-/// By the very words of docs/compose.yaml.
+/// The health check is the line of docs/compose.yaml, word for word.
 #[test]
 fn the_health_check_passes_where_the_module_answers_and_fails_elsewhere() {
     let file = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/compose.yaml")).unwrap();
@@ -260,13 +261,13 @@ fn the_health_check_passes_where_the_module_answers_and_fails_elsewhere() {
     let server = Server::start();
     assert!(healthy(server.port));
     assert!(!run::<bool>(&mut server.connect(), "EXISTS health").unwrap());
-    // A replica, and a server that may not grow, can do no more than look: that is health enough.
+    // A replica, and a server at maxmemory, answer only looks, but they are healthy.
     let full = Server::start_with(&["--maxmemory", "1"]);
     assert!(healthy(full.port), "under maxmemory");
     let replica = Server::start();
     replicate(&replica, &server);
     assert!(healthy(replica.port), "a replica");
-    // Another node has the key's slot, or none has: that is the cluster's affair.
+    // A node stays healthy if the key's slot belongs to another node, or to none.
     let nodes = [(); 2].map(|()| Server::start_with(&["--cluster-enabled", "yes"]));
     assert!(error_of(&mut nodes[0].connect(), "CL.LOOK health 0 1 1").starts_with("CLUSTERDOWN"));
     assert!(healthy(nodes[0].port), "a slot that no node has");
@@ -281,6 +282,6 @@ fn the_health_check_passes_where_the_module_answers_and_fails_elsewhere() {
     assert!(!healthy(bare.port), "without the module");
     let gone = server.port;
     drop(server);
-    // Under valgrind, a server answers while it ends.
+    // A server under valgrind still answers while it ends.
     wait_until("it fails without a server", || !healthy(gone));
 }

@@ -1,5 +1,5 @@
-//! What docs/moving.md and docs/comparison.md say of limiters that come from elsewhere. Those of redis_rate are in
-//! upgrade.rs.
+//! The promises of docs/moving.md and docs/comparison.md for limiters of other servers and modules. Those of redis_rate
+//! are in upgrade.rs.
 
 use std::cell::RefCell;
 use std::fs;
@@ -21,7 +21,7 @@ use crate::support::{Server, error_of, eventually, module, now, redis_cell, run,
 /// The module's number on the page, as `MODULE LIST` shows it.
 const VERSION: &str = "10100";
 
-/// By the script's own line, with two servers of ours for Dragonfly and for the one that takes over.
+/// The command line is the script's own; two of our servers stand in for Dragonfly and for its successor.
 #[test]
 fn a_limiter_of_dragonfly_goes_on_where_it_was() {
     let (there, here) = (Server::start(), Server::start());
@@ -44,7 +44,7 @@ fn a_limiter_of_dragonfly_goes_on_where_it_was() {
     let expires: i64 = run(&mut new, "PTTL user123").unwrap();
     let full = (read(&mut new).parse::<i64>().unwrap() - now()) / 1_000_000;
     assert!((full..=full + 10_000).contains(&expires), "{expires} ms, full again in {full}");
-    // Carried a second time, it brings nothing back that was taken here.
+    // A second carry gives back no tokens that were taken here.
     throttle(&mut new, "user123 9 5 3600 2");
     assert_eq!(carry(), "0\n");
     assert_eq!(throttle(&mut new, "user123 9 5 3600 0")[2], 4);
@@ -66,7 +66,7 @@ fn what_redis_cell_takes_and_this_refuses() {
         let told = error_of(&mut connection, &format!("CL.THROTTLE key {numbers}"));
         assert!(told.starts_with(error), "{told}");
     }
-    // Before September 2001, as a refund of 26 years' worth leaves it there, without an expiry.
+    // The TAT lies before September 2001: a refund of 26 years' worth leaves it so in redis-cell, without an expiry.
     run::<()>(&mut connection, "SET key 954028800000000000").unwrap();
     for quantity in [1, 0, -1] {
         let error = error_of(&mut connection, &format!("CL.THROTTLE key 15 30 60 {quantity}"));
@@ -76,7 +76,7 @@ fn what_redis_cell_takes_and_this_refuses() {
     assert_eq!(throttle(&mut connection, "key 15 30 60"), [0, 16, 15, -1, 2]);
 }
 
-/// The second is worth less than a millisecond.
+/// The time of the second limiter's tokens is less than a millisecond.
 #[test]
 fn remaining_is_never_more_than_the_limit_where_redis_cells_is() {
     let server = Server::start();
@@ -87,7 +87,7 @@ fn remaining_is_never_more_than_the_limit_where_redis_cells_is() {
     }
 }
 
-/// The first three are errors of Redis's own GCRA.
+/// Redis's own GCRA answers the first three with errors.
 #[test]
 fn a_limit_of_0_a_look_a_refund_and_a_call_beyond_the_limit_are_answered() {
     let server = Server::start();
@@ -107,14 +107,14 @@ fn a_refund_beyond_a_lowered_burst_is_given_back_and_a_look_tells_the_rest_of_th
     let server = Server::start();
     let mut connection = server.connect();
     throttle(&mut connection, "key 9 1 3600 8");
-    // Of a limit of 5, 8 are taken: a debt of 3.
+    // 8 tokens are taken of a limit of 5: a debt of 3.
     assert_eq!(throttle(&mut connection, "key 4 1 3600 -2")[..4], [0, 5, 0, -1]);
     assert_eq!(throttle(&mut connection, "key 4 1 3600 0")[..3], [1, 5, 0]);
     assert_eq!(throttle(&mut connection, "key 4 1 3600 -1")[..4], [0, 5, 0, -1]);
     assert_eq!(throttle(&mut connection, "key 4 1 3600 0")[..3], [0, 5, 0]);
 }
 
-/// Each counts its limit down as the one beside it, while the clock stands.
+/// The clock stands still, so both columns count their limit down alike.
 #[test]
 fn the_lines_of_increx_let_through_what_the_lines_beside_them_do() {
     needs!("INCREX with bounds, Redis 8.8");
@@ -142,7 +142,7 @@ fn the_lines_of_increx_let_through_what_the_lines_beside_them_do() {
             }
         }
     }
-    // After the window's end.
+    // The counter's window has ended.
     run::<Value>(&mut connection, "INCREX ended BYINT -5 LBOUND 0 SATURATE").unwrap();
     assert_eq!(run::<i64>(&mut connection, "PTTL ended").unwrap(), -1);
     run::<Value>(&mut connection, "INCREX ended2 BYINT -5 LBOUND 0 SATURATE EX 60 ENX").unwrap();
@@ -163,15 +163,16 @@ fn a_counter_of_a_window_lets_through_twice_the_limit_around_its_end_and_a_limit
             passed[1] += i64::from(throttle(&mut connection, "limiter 99 100 60")[0] == 0);
         }
     }
-    // But for the first, within 900 ms: the limiter's are the burst, and one that is back after 600 ms.
+    // All calls but the first are within 900 ms. The limiter allows its burst, and one token that is back after 600 ms.
     assert_eq!(passed, [1 + 99 + 100, 1 + 100 + 1]);
 }
 
-/// The page's steps, command by command, from redis-cell's stand-in to this module and back, while clients call.
+/// Clients call while the test follows the page's steps, command by command, from redis-cell's stand-in to this module
+/// and back.
 #[test]
 fn a_production_with_sentinel_moves_step_by_step_and_back_and_no_limit_is_lost() {
     const KEYS: usize = 20;
-    // More than the clients can take. A token comes back after ten minutes, when the test is over.
+    // The limit is more than the clients can take. A token comes back after ten minutes, when the test is over.
     const LIMIT: i64 = 1_000_000;
     needs!("redis-tools");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("production-{}", std::process::id()));
@@ -202,7 +203,7 @@ fn a_production_with_sentinel_moves_step_by_step_and_back_and_no_limit_is_lost()
                 }
                 match connection.as_mut().ok().map(|connection| call(connection, key, 1)) {
                     Some(Ok(reply)) => passed[key] += 1 - reply[0],
-                    // An error, which takes no token: the primary may be another one by now.
+                    // An error takes no token: Sentinel may have made the other server the primary.
                     _ => connection = sentinel.primary(),
                 }
             }
@@ -238,20 +239,20 @@ impl Member {
     }
 }
 
-/// Runs the steps of docs/moving.md: each command as it stands, but for addresses and paths, until it prints what stands
-/// beside it. The version is the module's number after the steps.
+/// Runs the steps of docs/moving.md. It replaces only addresses and paths in a command, and repeats the command until
+/// it prints what the page shows beside it. The version is the module's number after the steps.
 fn walk(primary: &Member, replica: &Member, sentinel: u16, library: &str, version: &str) {
     let steps = blocks(|block| block.place.starts_with("docs/moving.md") && block.language == "sh");
     let steps: Vec<_> = steps.iter().map(|step| step.text.replace("\\\n", "")).collect();
     let (one, two) = (primary.port(), replica.port());
-    // The server of the last address: its settings are changed, and it is restarted.
+    // The server of the last address in a command, whose settings change and which restarts.
     let mut here = primary;
     for line in steps.iter().flat_map(|step| step.lines()) {
         let (command, expected) = line.split_once("   # ").unwrap_or((line, ""));
         for (address, member) in [("-h 10.0.0.1", primary), ("-h 10.0.0.2", replica)] {
             here = if command.contains(address) { member } else { here };
         }
-        // All listen on this machine: the port tells them apart.
+        // All servers run on this machine: their ports differ, not their addresses.
         let command = command
             .replace("-p 26379", &format!("-p {sentinel}"))
             .replace("10.0.0.2 6379", &format!("127.0.0.1 {two}"))
@@ -263,11 +264,11 @@ fn walk(primary: &Member, replica: &Member, sentinel: u16, library: &str, versio
             .replace("/usr/lib/redis/modules/libredis_cell.so", library);
         let expected = expected.replace("10.0.0.2", &two).replace(VERSION, version);
         match command.strip_prefix("sudo ") {
-            // package.rs installs it.
+            // package.rs tests the installation.
             Some(install) if install.starts_with("apt install") => {}
             Some("systemctl restart redis-server") => {
                 let mut server = here.server.borrow_mut();
-                // It ends as it does for a service, and with it the connection.
+                // The server ends as under systemd, and closes the connection.
                 let _ = run::<()>(&mut server.connect(), "SHUTDOWN");
                 server.restart();
             }
@@ -277,14 +278,15 @@ fn walk(primary: &Member, replica: &Member, sentinel: u16, library: &str, versio
                     let output = Command::new("sh").args(["-c", command]).output().unwrap();
                     (String::from_utf8(output.stdout).unwrap().trim() == expected).then_some(())
                 };
-                // A Sentinel that has had to wait for the processor for two seconds does nothing for half a minute.
+                // A Sentinel that did not get the processor for two seconds does nothing for half a minute.
                 eventually(Duration::from_secs(90), printed).unwrap_or_else(|| panic!("never happened: {line}"));
             }
         }
     }
 }
 
-/// An AOF of calls runs them again when it is loaded, as redis-cell's own does, unless it has been rewritten before.
+/// redis-cell's AOF holds calls, which a server runs again when it loads the file, unless a rewrite has replaced them
+/// by states.
 #[test]
 fn a_rewrite_before_the_move_keeps_the_moments_that_an_aof_of_calls_would_begin_anew() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("aof-{}", std::process::id()));
@@ -330,7 +332,7 @@ fn redis_cell_goes_on_with_a_key_of_one_quota_and_with_one_of_several_after_del(
     assert_eq!(throttle(&mut old, "several 4 1 3600")[..3], [0, 5, 4]);
 }
 
-/// The library of redis-cell's stand-in, under redis-cell's own name in this new folder.
+/// Copies the library of redis-cell's stand-in into this new folder, under redis-cell's own name.
 fn redis_cell_in(folder: &Path) -> PathBuf {
     fs::create_dir_all(folder).unwrap();
     let library = folder.join("libredis_cell.so");

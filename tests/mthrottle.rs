@@ -10,7 +10,7 @@ use crate::support::random::Random;
 use crate::support::replication::{Monitor, SETTINGS, replicate};
 use crate::support::{Server, run, throttle, wait_until};
 
-/// Whether the call was limited, and what it says of each group.
+/// Calls `CL.MTHROTTLE`. Returns whether the call was limited, and the integers of each group.
 fn mthrottle(connection: &mut Connection, arguments: &str) -> (bool, Vec<[i64; 5]>) {
     let Value::Array(reply) = run(connection, &format!("CL.MTHROTTLE {arguments}")).unwrap() else { panic!() };
     let limited = redis::from_redis_value_ref(&reply[0]).unwrap();
@@ -48,7 +48,7 @@ fn if_any_is_limited_none_is_touched_and_the_reply_says_which() {
         (true, vec![[0, 10, 7, -1, 180], [1, 2, 0, 60, 120], [0, 5, 5, -1, 0]])
     );
     assert_eq!(states(&mut connection), before);
-    // Never to pass: no retry_after, as with one limit.
+    // A quantity above the limit has no retry_after, as in a call of one limiter.
     assert_eq!(mthrottle(&mut connection, "new 4 1 60 6").1, [[1, 5, 5, -1, 0]]);
 }
 
@@ -101,7 +101,7 @@ fn the_same_key_twice_is_an_error() {
         error(&mut connection, "a 4 1 60 1 b 4 1 60 1 b 1 1 60 1 a 1 1 1 1"),
         "ERR key is the same as in group 2 (group 3)"
     );
-    // Of many, too, the first two that are the same.
+    // A long call with many repetitions is refused for the first two equal keys.
     assert_eq!(
         error(&mut connection, &"a 4 1 60 1 b 4 1 60 1 ".repeat(50)),
         "ERR key is the same as in group 1 (group 3)"
@@ -115,7 +115,7 @@ fn an_incomplete_group_is_an_error() {
     let mut connection = server.connect();
     let arity = "ERR wrong number of arguments for 'cl.mthrottle' command";
     for arguments in ["", "a", "a 4 1 60"] {
-        // Redis 6.2 names a module's command as the caller spelt it.
+        // Redis 6.2 names a module's command in the caller's own spelling.
         let text = error(&mut connection, arguments).replace("CL.MTHROTTLE", "cl.mthrottle");
         assert_eq!(text, arity, "{arguments}");
     }
@@ -154,7 +154,7 @@ fn an_error_names_the_group_and_the_argument_and_changes_nothing() {
         assert_eq!(error(&mut connection, &format!("a 4 1 60 1 {group} c 4 1 60 1")), expected);
         assert_eq!(run::<i64>(&mut connection, "EXISTS a b c").unwrap(), 0, "{group}");
     }
-    // Arguments of all groups come before the keys of any.
+    // The arguments of all groups are checked before any key is.
     assert_eq!(
         error(&mut connection, "list 4 1 60 1 b 4 1 60 x"),
         "ERR quantity is not an integer or out of range (group 2)"
@@ -175,7 +175,7 @@ fn many_groups_in_one_call() {
     assert!(reply[1..].iter().all(|group| *group == Value::Array([0, 5, 4, -1, 60].map(Value::Int).to_vec())));
 }
 
-/// Against a model that counts tokens: at one token an hour, none comes back during the test.
+/// A model counts the tokens: at one token an hour, none comes back during the test.
 #[test]
 fn any_sequence_of_calls_is_all_or_nothing() {
     let server = Server::start();
@@ -225,7 +225,7 @@ fn replicas_and_files_get_all_limits_of_a_call_as_one_transaction() {
     let monitor = Monitor::start(&replica);
     let mut connection = server.connect();
     mthrottle(&mut connection, "a 4 1 60 5 b 4 1 60 1 c 4 1 60 0");
-    // Limited as a whole, and an error: nothing.
+    // A call that is limited as a whole, and an error: both write nothing.
     assert!(mthrottle(&mut connection, "b 4 1 60 1 a 4 1 60 1").0);
     error(&mut connection, "b 4 1 60 1 b 4 1 60 1");
     let of = |key: &'static str| -> i64 { run(&mut server.connect(), &format!("GET {key}")).unwrap() };

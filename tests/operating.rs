@@ -1,4 +1,4 @@
-//! What the server and its operator can see: documentation, counts, keyspace notifications.
+//! The module as the server and its operator see it: documentation, counts, keyspace notifications.
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::support::needs::needs;
 use crate::support::programs::output;
 use crate::support::{COMMANDS, Server, run};
 
-/// A reply of names and values, on either protocol.
+/// Reads a reply of names and values, on either protocol.
 fn map(value: &Value) -> HashMap<String, Value> {
     redis::from_redis_value_ref(value).unwrap()
 }
@@ -41,7 +41,7 @@ fn command_docs_explain_the_command_and_every_argument() {
     }
 }
 
-/// redis-cli writes what may be left out or repeated in its own way.
+/// redis-cli writes optional and repeated arguments in its own way.
 #[test]
 fn redis_cli_explains_every_argument_when_it_is_asked_for_help() {
     needs!("COMMAND DOCS, Redis 7");
@@ -56,7 +56,7 @@ fn redis_cli_explains_every_argument_when_it_is_asked_for_help() {
     }
 }
 
-/// The arguments as the pages write them, of which each has a summary, and a period its unit.
+/// Returns the arguments as the pages write them; fails unless each has a summary, and a period its unit.
 fn syntax(docs: &HashMap<String, Value>, unit: &str) -> String {
     let arguments: Vec<Value> = redis::from_redis_value_ref(&docs["arguments"]).unwrap();
     let words = arguments.iter().map(map).map(|argument| {
@@ -104,7 +104,7 @@ fn info_counts_calls_by_command_and_outcome() {
         "CL.LOOK taken 4 1 60 0",
         "CL.LOOK taken 4 1 60 -1",
         "CL.PLOOK taken 4 1 60000",
-        // One call, whatever the number of its quotas.
+        // A call counts once, whatever the number of its quotas.
         "CL.PTHROTTLE several 4 1 60000 1 9 1 60000",
         "CL.PTAKE several 4 1 60000 9 1 1 60000",
     ] {
@@ -131,7 +131,7 @@ fn info_counts_calls_by_command_and_outcome() {
     let expected: Vec<_> = ["# redis-cell".to_string(), version].into_iter().chain(counts).collect();
     let lines: Vec<_> = info.lines().filter(|line| !line.is_empty()).collect();
     assert_eq!(lines, expected);
-    // They count since the module was loaded, as the README says.
+    // The counts start when the module is loaded, as the README says.
     run::<()>(&mut connection, "CONFIG RESETSTAT").unwrap();
     assert_eq!(run::<String>(&mut connection, "INFO redis-cell").unwrap(), info);
 }
@@ -150,7 +150,7 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
         "CL.THROTTLE one 0 1 0",
         "CL.MTHROTTLE two 0 1 60 1 one 0 1 60 1",
         "CL.MTHROTTLE two 0 1 60 1 three 0 1 60 1",
-        // Giving back is no news, neither by itself nor where it does not come to that.
+        // A call that gives back announces nothing, whether it succeeds or is limited by another group.
         "CL.THROTTLE three 0 1 60 -1",
         "CL.MTHROTTLE one 0 1 60 1 two 0 1 60 -1",
         "CL.THROTTLE one 0 1 60 5",
@@ -161,7 +161,7 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
         "CL.TAKE five 4 1 60 9",
         "CL.PTAKE five 4 1 60000 9",
         "CL.TAKE six 4 1 60 0",
-        // Once for all quotas, and one that limits is enough.
+        // A key is announced once for all its quotas, and as limited if one of them limits.
         "CL.THROTTLE seven 4 1 60 1 0 1 60",
         "CL.THROTTLE seven 4 1 60 1 0 1 60",
         "CL.CHARGE eight 4 1 60 2 0 1 60",
@@ -184,7 +184,7 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
         ("cl.limited", "one"),
         ("cl.limited", "one"),
         ("cl.throttle", "four"),
-        // Into debt: tokens were taken, and there were fewer.
+        // A charge into debt announces both: it took tokens, and there were too few.
         ("cl.throttle", "four"),
         ("cl.limited", "four"),
         ("cl.limited", "four"),

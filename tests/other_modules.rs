@@ -1,5 +1,5 @@
-//! Other modules run code of their own when a key expires and when something is announced: whatever they do to the keys
-//! of a call, the server stays up, and the reply is what the rule says of what each key held when it was read.
+//! Other modules run code of their own when a key expires and when an event is announced. Whatever they do to the keys
+//! of a call, the server stays up, and the reply follows from the content that each key had when the call read it.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::support::needs::needs;
 use crate::support::replication::{catch_up, replicate};
 use crate::support::{Server, command, run, snapshot, throttle};
 
-/// Nothing but a limiter, and a key that has expired: when the server finds out, another module does this to the
-/// limiter.
+/// Makes a limiter and an expired key, in an empty database. When the server deletes the expired key, another module
+/// does this harm to the limiter.
 fn limiter_and_expired_key(connection: &mut Connection, harm: &str) {
     run::<()>(connection, "FLUSHALL").unwrap();
     run::<()>(connection, "CB.CLEAR").unwrap();
@@ -22,7 +22,8 @@ fn limiter_and_expired_key(connection: &mut Connection, harm: &str) {
     run::<()>(connection, &format!("CB.DO expired {}", harm_to("limiter", harm))).unwrap();
 }
 
-/// Other modules' own keys are not replicated.
+/// Checks that the replica holds the primary's state of this key. Other keys may differ: another module's are not
+/// replicated.
 fn assert_same(replica: &Server, primary: &Server, key: &str) {
     catch_up(replica, primary);
     let held = |server: &Server| snapshot(&mut server.connect()).remove(key.as_bytes());
@@ -34,12 +35,12 @@ fn an_expiry_may_delete_the_keys_that_its_call_has_read() {
     let (server, mut connection) = start(&[]);
     for harm in HARM {
         limiter_and_expired_key(&mut connection, harm);
-        // The callback comes when the second is read, or else when it is written: too late for what was decided.
+        // The callback fires once the second key is read or written, too late to change the decision.
         let reply = call(&server, &mut connection, "CL.MTHROTTLE limiter 4 1 60 1 expired 4 1 60 1");
         let reply = limited_and_groups(&reply.unwrap()).unwrap();
         assert_eq!(reply, (false, vec![[0, 5, 2, -1, 180], [0, 5, 4, -1, 60]]), "{harm}");
         assert_eq!(run::<i64>(&mut connection, "CB.COUNT expired").unwrap(), 1);
-        // What was decided is written whole, over whatever is there by then.
+        // The decision is written whole, over the content that the callback has left.
         assert_eq!(throttle(&mut connection, "limiter 4 1 60 0")[..3], [0, 5, 2], "{harm}");
     }
 }
@@ -54,7 +55,7 @@ fn an_expiry_may_delete_the_keys_that_its_call_has_yet_to_read() {
         let limiters = match harm {
             "DEL" | "CB.DELETE" | "UNLINK" => vec![gone],
             "CL.THROTTLE KEY 4 1 60" => vec![[0, 5, 1, -1, 240]],
-            // The machine may be so slow that it has.
+            // A slow machine may take the millisecond, and then the key is gone.
             "PEXPIRE KEY 1" => vec![[0, 5, 2, -1, 180], gone],
             _ => {
                 assert_eq!(reply, Err(in_group(2, NOT_A_STATE.into())), "{harm}");
@@ -69,7 +70,7 @@ fn an_expiry_may_delete_the_keys_that_its_call_has_yet_to_read() {
     }
 }
 
-/// The call has read a key that is not there, and finds one where it writes.
+/// The call has read a missing key, but finds a key when it writes.
 #[test]
 fn a_callback_may_remake_a_key_that_expires() {
     let (server, mut connection) = start(&[]);
@@ -84,13 +85,13 @@ fn a_callback_may_remake_a_key_that_expires() {
             run::<()>(&mut connection, &format!("CB.DO expired {}", harm_to("one", harm))).unwrap();
             let reply = call(&server, &mut connection, line);
             assert_eq!(run::<i64>(&mut connection, "CB.COUNT expired").unwrap(), 1);
-            // Redis 6.2 looks again before it says that there is no key.
+            // Redis 6.2 opens the key again before it reports it as missing.
             let refusals = [NOT_A_STATE, WRONG_TYPE].map(|refusal| [refusal.to_string(), in_group(2, refusal.into())]);
             if reply.as_ref().is_err_and(|error| refusals.as_flattened().contains(error)) {
                 continue;
             }
             reply.unwrap();
-            // What was decided is written whole: of five, two are taken, or on Redis 6.2 three, by both calls.
+            // The decision is written whole: two of five tokens are taken; on Redis 6.2 three, by both calls.
             let held = throttle(&mut connection, "one 4 1 60 0");
             assert!(matches!(held[..3], [0, 5, 2 | 3]), "{harm}, {line}: {held:?}");
             catch_up(&replica, &server);
@@ -99,8 +100,8 @@ fn a_callback_may_remake_a_key_that_expires() {
     }
 }
 
-/// By a module that keeps an index, too, and so makes a key of its own for each new one: how many keys there are says
-/// nothing of whether the call has written its own.
+/// The other module also keeps an index: it makes a key of its own for each new key. So the number of keys does not
+/// tell whether the call has written its own.
 #[test]
 fn a_callback_may_remake_a_key_that_expires_and_make_others() {
     let (server, mut connection) = start(&[]);
@@ -119,7 +120,7 @@ fn a_callback_may_remake_a_key_that_expires_and_make_others() {
             }
             let reply = call(&server, &mut connection, line);
             assert_eq!(run::<i64>(&mut connection, "CB.COUNT expired").unwrap(), 1);
-            // Redis 6.2 looks again before it says that there is no key, and refuses what is no limiter.
+            // Redis 6.2 opens the key again before it reports it as missing, and refuses a key that is no limiter.
             if reply.as_ref().is_err_and(|error| [NOT_A_STATE, WRONG_TYPE].contains(&error.as_str())) {
                 continue;
             }
@@ -127,7 +128,7 @@ fn a_callback_may_remake_a_key_that_expires_and_make_others() {
             let held = run::<[i128; 5]>(&mut connection, "CL.CHARGE k1 5 1 60 0");
             let held =
                 held.unwrap_or_else(|error| panic!("{line} after {again}: replied {reply:?}, wrote nothing: {error}"));
-            // Where it found a limiter of a moment later, one more token has come back by now.
+            // One more token may have come back since the reply.
             let left = reply[2]..=reply[2] + 1;
             assert!(left.contains(&held[2]), "{line} after {again}: replied {reply:?}, the key holds {held:?}");
             assert_same(&replica, &server, "k1");
@@ -135,8 +136,8 @@ fn a_callback_may_remake_a_key_that_expires_and_make_others() {
     }
 }
 
-/// The server keeps a key that has expired while clients are paused, and says that it is not there. Redis 7.0 to 8.6
-/// and Valkey 8.0 end when SET is called on such a key.
+/// While clients are paused, the server keeps a key that has expired, but reports it as missing. Redis 7.0 to 8.6 and
+/// Valkey 8.0 crash when SET is called on such a key.
 #[test]
 fn a_key_that_has_expired_while_clients_are_paused_is_written_whole() {
     let (server, mut connection) = start(&[]);
@@ -182,8 +183,8 @@ fn a_key_that_has_expired_while_clients_are_paused_is_written_whole() {
     }
 }
 
-/// The module deletes a key that has expired before it makes a new one in its place. What another module writes in its
-/// handler of that deletion reaches the replica as well.
+/// The module deletes an expired key before it makes a new one in its place. Writes of another module's handler of that
+/// deletion reach the replica as well.
 #[test]
 fn a_write_of_a_callback_on_an_expired_key_under_a_pause_is_replicated() {
     let (server, mut connection) = start(&[]);
@@ -234,15 +235,15 @@ fn a_callback_on_a_call_may_delete_or_rewrite_its_keys() {
     }
 }
 
-/// The server sends `new` while it makes the key. A callback that deletes the key there ends every server, and on Redis
-/// 8 one that rewrites it, as at the server's own `SET key value PX 1000`. Redis 8.2 and newer also read the value of
-/// the key after the callbacks, though a new expiry has moved it: there, this callback ends the server at LPUSH, HSET,
-/// SADD and ZADD, at a SET of 45 bytes, and at a call of the module.
+/// The server sends `new` while it makes the key. A callback that deletes the key then crashes every server, and one
+/// that rewrites it crashes Redis 8; the same happens at the server's own `SET key value PX 1000`. Redis 8.2 and newer
+/// also read the key's value after the callbacks, although a new expiry has moved it: there, this callback crashes the
+/// server at LPUSH, HSET, SADD and ZADD, at a SET of 45 bytes, and at a call of the module.
 #[test]
 fn a_callback_on_a_new_key_may_set_its_expiry() {
     needs!("a new event whose handlers may set an expiry, not Redis 6.2 or 8.2 and newer");
     let (server, mut connection) = start(&[]);
-    // Not at once, however slow the server: that would be DEL.
+    // The expiry is far enough away for a slow server: one in the past would delete the key.
     run::<()>(&mut connection, "CB.DO new PEXPIRE % 1000").unwrap();
     let reply = call(&server, &mut connection, "CL.THROTTLE one 4 1 60").unwrap();
     assert_eq!(integers(&reply), Some([0, 5, 4, -1, 60]));

@@ -1,4 +1,4 @@
-//! A release of scripts/package can be checked, installed, used and removed.
+//! The releases of scripts/package: each can be checked, installed, used and removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
@@ -16,7 +16,7 @@ use crate::support::programs::output_and_errors as output;
 use crate::support::{Server, cargo, module, throttle};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The folder that the package puts the library into, and that the settings name.
+/// The folder into which the package puts the library, and which its settings name.
 const MODULES: &str = "/usr/lib/redis/modules";
 
 /// The lines of the README unpack it, with this machine's platform in them.
@@ -43,7 +43,7 @@ fn the_archive_unpacks_into_a_folder_of_its_own_with_the_library_and_its_documen
 
     let library = server.strip_prefix("redis-server --save '' --loadmodule ./").unwrap();
     assert_answers(&["--loadmodule", release.folder.join(library).to_str().unwrap()]);
-    // Or by the settings that come along, with the path to where the library is.
+    // The settings in the archive load the library as well, once they have its path.
     let settings = folder.join("redis-cell.conf");
     let line = fs::read_to_string(&settings).unwrap();
     assert!(line.contains(MODULES), "{line}");
@@ -74,7 +74,7 @@ fn the_commands_of_the_containerfile_take_the_library_out_of_the_archive() {
     assert!(file.contains(&format!("CMD [\"--loadmodule\", \"{MODULES}/libredis_cell.so\"]")), "{file}");
     assert_answers(&["--loadmodule", library.to_str().unwrap()]);
 
-    // Alpine takes musl's archive, for which one of the same form stands in; and one of another sum is refused.
+    // Alpine takes musl's archive; one of the same form stands in for it. An archive with another sum is refused.
     fs::write(alpine, "").unwrap();
     let name = format!("redis-cell-v{VERSION}-{}-unknown-linux-musl", std::env::consts::ARCH);
     let make =
@@ -192,7 +192,7 @@ fn the_debian_package_is_installed_used_and_removed() {
     let restart = format!("goes on with version {VERSION} until it is restarted");
     assert!(said.contains(&restart), "{said}");
 
-    // Each way in which a server is told to load it; a comment is none.
+    // Each way in which a server may be told to load the module; the commented line does not.
     let quoted = format!("\t LOADMODULE\t\"{MODULES}/libredis_cell.so\"");
     let option = format!("ExecStart=/usr/bin/redis-server /etc/redis/redis.conf --{line}");
     let loads = [
@@ -246,7 +246,8 @@ fn a_release_made_again_in_another_folder_has_the_same_bytes() {
     }
 }
 
-/// One is none of the six; for another, Rust has no standard library here, and rustup cannot fetch it.
+/// The first target is not one of the six. Rust has no standard library for the second here, and rustup cannot fetch
+/// it.
 #[test]
 fn targets_that_cannot_be_made_are_named_and_the_others_are_made() {
     needs!(SCRIPTS_TEST);
@@ -274,18 +275,19 @@ fn targets_that_cannot_be_made_are_named_and_the_others_are_made() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// This machine's platform.
+/// Returns this machine's platform.
 fn native() -> String {
     format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
 }
 
-/// The name of a crate as Cargo.lock may have it: symbols, and crates themselves, may have it with underscores.
+/// Writes a crate's name with hyphens, as Cargo.lock may have it: symbols, and crates themselves, may have underscores.
 fn hyphens(name: &str) -> String {
     name.replace('_', "-")
 }
 
-/// The crates with code or data in the library, and the version of each that is known, by the names and the lines of a
-/// build that keeps them, as scripts/memcheck makes it. Our own, and the parts of Rust itself, are left out.
+/// Returns the crates with code or data in the library, with each version that is known. It reads the symbols and the
+/// line numbers of a build that keeps them, like that of scripts/memcheck. Our own crate and the parts of Rust itself
+/// are left out.
 fn linked_crates() -> &'static BTreeMap<String, String> {
     static LINKED: OnceLock<BTreeMap<String, String>> = OnceLock::new();
     LINKED.get_or_init(|| {
@@ -329,7 +331,7 @@ fn linked_crates() -> &'static BTreeMap<String, String> {
     })
 }
 
-/// A server with these settings has the module, in this version.
+/// Checks that a server with these settings has the module, in this version.
 fn assert_answers(settings: &[&str]) {
     let server = Server::start_bare(settings);
     let reply = throttle(&mut server.connect(), "key 15 30 60");
@@ -344,7 +346,7 @@ struct Release {
 }
 
 impl Release {
-    /// A copy of the one that the first test makes of these sources.
+    /// Copies the release of these sources, which the first test makes.
     fn new(name: &str) -> Self {
         static MADE: OnceLock<PathBuf> = OnceLock::new();
         let made = MADE.get_or_init(|| {
@@ -372,7 +374,7 @@ impl Release {
         Self { folder: Path::new(env!("CARGO_TARGET_TMPDIR")).join(name) }
     }
 
-    /// The only file of this kind, after making sure that its sum is right.
+    /// Returns the only file with this suffix; fails unless its sum is right.
     fn file(&self, suffix: &str) -> PathBuf {
         let files: Vec<PathBuf> = fs::read_dir(&self.folder)
             .unwrap()
@@ -390,7 +392,7 @@ impl Release {
         file.clone()
     }
 
-    /// The folder that the archive unpacks into.
+    /// Unpacks the archive, and returns its folder.
     fn unpacked(&self) -> PathBuf {
         let archive = self.file(".tar.gz");
         output(Command::new("tar").arg("-xzf").arg(&archive).current_dir(&self.folder));
@@ -398,7 +400,7 @@ impl Release {
     }
 }
 
-/// A copy of the sources, in a folder of its own.
+/// Copies the sources to a folder of their own.
 fn again(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let copy = root.join("target/again").join(name);
@@ -414,16 +416,16 @@ fn again(name: &str) -> PathBuf {
 /// and are the same in each folder.
 fn copy_tools(to: &Path) {
     fs::create_dir_all(to).unwrap();
-    // target/release, where the module is.
+    // The module is in target/release.
     output(Command::new("cp").args(["-a", "--no-clobber"]).arg(module().parent().unwrap()).arg(to));
 }
 
-/// scripts/package of these sources for the platform, where it need not compile its tools.
+/// Returns the command that packages these sources for the platform, with its tools compiled already.
 fn package(sources: &Path, folder: &Path, platform: &str) -> Command {
     copy_tools(&sources.join("target/zigbuild").join(platform));
     let mut package = Command::new(sources.join("scripts/package"));
     package.arg("--folder").arg(folder).env_remove("CARGO_TARGET_DIR");
-    // This machine's platform need not be told.
+    // scripts/package takes this machine's platform unless told another.
     if platform != native() {
         package.arg(platform);
     }
@@ -436,7 +438,8 @@ impl Drop for Release {
     }
 }
 
-/// Debian's own installer, on a system that is only a folder: it needs no root, and does nothing to this machine.
+/// Runs Debian's own installer on a system that is only a folder: it needs no root, and changes nothing on this
+/// machine.
 fn dpkg(root: &Path, action: &str, argument: &str) -> String {
     let state = root.join("var/lib/dpkg");
     for folder in ["info", "updates"] {
@@ -451,7 +454,7 @@ fn dpkg(root: &Path, action: &str, argument: &str) -> String {
             .arg("--admindir")
             .arg(&state)
             .arg("--log=/dev/null")
-            // Nothing else is installed there, and the package's own scripts run outside of it.
+            // The folder has no other package, and the package's own scripts run outside of it.
             .args(["--force-depends", "--force-not-root", "--force-script-chrootless"])
             .args([action, argument])
             // dpkg asks for administrators' programs, which a user's path may lack.

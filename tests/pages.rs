@@ -1,5 +1,5 @@
-//! The pages themselves, which no server is needed for: every block of code is one that a test runs, or is word for
-//! word a file, or lines of one, that the tests run; every link leads somewhere; nothing is said twice. Costs are cost.rs's.
+//! The pages themselves, without a server. A test runs every block of code, or the block is word for word a file, or
+//! lines of a file, that the tests run; every link leads somewhere; no sentence stands twice. Costs are in cost.rs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::support::COMMANDS;
 use crate::support::pages::{Block, ROOT, blocks, dangling_links, pages, prose};
 
-/// Folders with files that the tests run, for blocks of these languages.
+/// Folders whose files the tests run; blocks in the languages below are lines of these files.
 const EXAMPLES: [&str; 4] = ["tests/clients", "tests/moving", "docs/monitoring", "docs/recipes"];
 const LANGUAGES: [(&str, &str); 10] = [
     ("python", "py"),
@@ -35,7 +35,7 @@ fn there_is_no_block_that_no_test_knows() {
     }
 }
 
-/// Whole, or some lines of one to which the page links.
+/// A block is a whole file, or some lines of a file to which the page links.
 #[test]
 fn examples_are_lines_of_files_that_the_tests_run() {
     for (language, extension) in LANGUAGES {
@@ -96,7 +96,7 @@ fn each_server_that_the_tests_run_on_has_a_row_on_a_page() {
     }
 }
 
-/// The lines of a page between this heading and the next of its rank.
+/// Returns the lines of a page between this heading and the next of its rank.
 fn section<'a>(page: &'a str, heading: &str) -> Option<&'a str> {
     let (_, rest) = page.split_once(&format!("\n{heading}"))?;
     let (rank, _) = heading.split_once(' ').unwrap();
@@ -114,7 +114,7 @@ fn each_command_has_a_row_in_the_readme() {
     }
 }
 
-/// A command in milliseconds shares the section `Milliseconds` with its like, if it is written as the one in seconds.
+/// The commands in milliseconds share the section `Milliseconds`: each has the arguments of its command in seconds.
 #[test]
 fn each_command_has_a_section_with_its_arguments() {
     let page = read("docs/commands.md");
@@ -135,7 +135,7 @@ fn each_command_has_a_section_with_its_arguments() {
     }
 }
 
-/// Under the version that brought it, or under the next one's changes.
+/// The entry stands under the version that brought the command, or under the changes of the next one.
 #[test]
 fn each_command_is_in_the_changelog() {
     let changelog = read("CHANGELOG.md");
@@ -147,7 +147,7 @@ fn each_command_is_in_the_changelog() {
     }
 }
 
-/// "All ten commands" is wrong with the eleventh.
+/// "All ten commands" would be wrong with the eleventh.
 #[test]
 fn no_page_says_how_many_commands_there_are() {
     const NUMBERS: [&str; 9] = ["four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
@@ -175,7 +175,7 @@ fn the_pages_name_what_the_scripts_install() {
     }
 }
 
-/// Six words or more, over all pages. Tables may repeat what prose explains.
+/// The test compares sentences of six words or more, over all pages. Tables may repeat what prose explains.
 #[test]
 fn no_sentence_is_said_twice() {
     let mut places = BTreeMap::<String, Vec<String>>::new();

@@ -1,11 +1,12 @@
-//! Nothing in the module panics.
+//! The module's code cannot panic.
 
 use std::fs;
 
 use crate::support::module;
 
-/// What can panic brings along the place to tell. A library without one of ours has no such code: no index out of
-/// bounds, no overflow, no unwrap. What is left is the standard library's own, and that of its dependencies.
+/// Code that can panic leaves the name of its source file in the library, for the message. A library without one of our
+/// files has no such code: no index out of bounds, no overflow, no unwrap. The remaining names are those of the
+/// standard library and its dependencies.
 #[test]
 fn no_code_of_the_module_can_panic() {
     let library = fs::read(module()).unwrap();

@@ -1,4 +1,4 @@
-//! What a restart brings back, from the append-only file and from snapshots, after a crash as well.
+//! The state after a restart or a crash, from the append-only file and from snapshots.
 
 use std::fs;
 use std::thread::sleep;
@@ -37,7 +37,7 @@ fn with_appendfsync_always_no_acknowledged_call_is_lost_in_20_crashes() {
     }
 }
 
-/// At most its last second is lost, and the file holds a state that the server really had.
+/// The file may lose its last second, but holds a state that the server really had.
 #[test]
 fn with_appendfsync_everysec_a_crash_leaves_a_state_that_the_server_really_had() {
     let mut server = Server::start_with(&[&AOF[..], &["--appendfsync", "everysec"]].concat());
@@ -98,7 +98,7 @@ fn the_append_only_file_holds_effects_and_no_calls() {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         match words[..] {
             ["SELECT", "0"] | ["MULTI"] | ["EXEC"] => {}
-            // What has expired, the server deletes.
+            // The server deletes expired keys.
             ["DEL" | "UNLINK", key] => assert!(key.starts_with("short"), "{words:?}"),
             ["SET", _, tat, "PXAT", ms] => {
                 let (tat, ms): (i128, i128) = (tat.parse().unwrap(), ms.parse().unwrap());
@@ -164,7 +164,7 @@ fn save_points_count_allowed_calls_and_nothing_else() {
     assert_eq!(changes(), "7");
 }
 
-/// redis-cell logs the call itself, which takes its tokens again, at the time of loading, as it does there.
+/// redis-cell logs the call itself. The call takes its tokens again when the file is loaded, here as in redis-cell.
 #[test]
 fn an_append_only_file_of_redis_cell_loads() {
     let mut server = Server::start_with(&AOF);
@@ -179,7 +179,7 @@ fn an_append_only_file_of_redis_cell_loads() {
         "CL.THROTTLE packets 999 1 3600 900",
         "CL.THROTTLE packets 999 1 3600 -500",
     ];
-    // In the format of Redis 6, which newer servers convert.
+    // The file has the format of Redis 6, which newer servers convert.
     fs::write(server.folder.join("appendonly.aof"), lines.map(|line| command(line).get_packed_command()).concat())
         .unwrap();
     server.restart();
@@ -187,11 +187,11 @@ fn an_append_only_file_of_redis_cell_loads() {
     assert_eq!(throttle(&mut connection, "key 4 1 3600 0")[..3], [0, 5, 2]);
     assert_eq!(throttle(&mut connection, "other 15 30 86400 0")[..3], [0, 16, 10]);
 
-    // As interledger-rs gives back.
+    // interledger-rs gives back in this way.
     let packets = throttle(&mut connection, "packets 999 1 3600 0");
     assert_eq!(packets[..3], [0, 1000, 600]);
 
-    // Rewritten, it holds states and no calls: a further restart moves nothing.
+    // A rewritten file holds states and no calls: a further restart moves nothing.
     rewrite(&mut connection);
     let before = snapshot(&mut connection);
     assert_eq!(before.len(), 3);
@@ -199,7 +199,7 @@ fn an_append_only_file_of_redis_cell_loads() {
     assert_eq!(snapshot(&mut server.connect()), before);
 }
 
-/// Every client calls a limiter of its own until `body` is over and the server is killed; then starts it again.
+/// Lets each client call a limiter of its own until `body` is over and the server is killed; then restarts the server.
 fn crash_under_load<T>(server: &mut Server, ledgers: &[Ledger], body: impl FnOnce(&Server) -> T) -> T {
     let client = server.client();
     let (answer, _) = under_load(

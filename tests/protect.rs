@@ -13,12 +13,13 @@ use crate::support::programs::output;
 use crate::support::{Server, eventually};
 
 const REQUESTS: usize = 200;
-/// The most that an answer may take while the server is gone.
+/// The longest time that an answer may take while the server is gone.
 const BOUND: Duration = Duration::from_secs(20);
 
-/// A line that begins with a dollar sign is a command, all of them in one shell; the lines below it are its output.
+/// A line that begins with a dollar sign is a command, and the lines below it are its output. All commands run in one
+/// shell.
 #[test]
-fn its_reader_sees_what_the_page_shows() {
+fn a_reader_sees_what_the_page_shows() {
     needs!("curl");
     needs!("redis-tools");
     let Some(example) = applications().next() else { return };
@@ -42,7 +43,7 @@ fn its_reader_sees_what_the_page_shows() {
     }
 }
 
-/// A wait, after status 429, may be some seconds shorter by now.
+/// Compares a line with the page's. The wait after status 429 may be some seconds shorter by now.
 fn is_same(shown: &str, expected: &str) -> bool {
     let wait = |line: &str| -> Option<(String, u32)> {
         let (start, seconds) = line.rsplit_once(' ')?;
@@ -94,12 +95,12 @@ fn attack(http: &Http, what: &str) {
     assert_eq!(count(VISIT, 200), 5, "{what}");
     let start = Instant::now();
     let answered = count(CALL, 200);
-    // Ten come back every second.
+    // Ten tokens come back every second.
     let most = 11 + start.elapsed().as_millis() as usize / 100;
     assert!((10..=most).contains(&answered), "{what}: {answered} of {most}");
 }
 
-/// In a folder that the page's own lines make.
+/// Returns the page's application in a folder that the page's own lines make.
 fn applications() -> impl Iterator<Item = Example> {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(application);

@@ -1,4 +1,4 @@
-//! A limiter may have several quotas: one call takes from each, or from none, and says which of them decides.
+//! Limiters of several quotas: one call takes from each quota or from none, and says which of them decides.
 
 use redis::{Connection, Value};
 
@@ -10,12 +10,12 @@ use crate::support::{Server, command, error_of, info, run, snapshot, wait_until}
 
 const SECOND: i64 = 1_000_000_000;
 
-/// The six integers of a call by several quotas.
+/// Makes a call of several quotas, and returns its six integers.
 fn six(connection: &mut Connection, line: &str) -> [i64; 6] {
     run(connection, line).unwrap_or_else(|error| panic!("{line}: {error}"))
 }
 
-/// The TATs that a key holds.
+/// Returns the TATs that a key holds.
 fn tats(connection: &mut Connection, key: &str) -> Vec<i64> {
     let text: String = run(connection, &format!("GET {key}")).unwrap();
     text.as_bytes().chunks(19).map(|tat| str::from_utf8(tat).unwrap().parse().unwrap()).collect()
@@ -37,7 +37,7 @@ fn the_quota_that_limits_decides_and_nothing_is_taken() {
     clock.set(START + 2 * SECOND);
     assert_eq!(six(&mut connection, &call), [0, 3, 1, -1, 2, 1]);
     assert_eq!(six(&mut connection, &call), [0, 3, 0, -1, 3, 1]);
-    // Both limit now: the second for longer.
+    // Both quotas limit now, the second for longer.
     assert_eq!(six(&mut connection, &call), [1, 5, 0, 718, 3598, 2]);
     clock.set(START + 5 * SECOND);
     let before = snapshot(&mut connection);
@@ -51,11 +51,11 @@ fn the_state_is_the_tat_of_each_quota_and_expires_with_the_last() {
     let mut connection = server.connect();
     for (call, expected) in [
         (format!("CL.THROTTLE key {PLAN}"), vec![START + SECOND, START + 720 * SECOND]),
-        // One quota: the other stays.
+        // A call of one quota leaves the other's TAT.
         ("CL.THROTTLE key 2 1 1 2".into(), vec![START + 3 * SECOND, START + 720 * SECOND]),
-        // One more: it begins full.
+        // A further quota begins full.
         ("CL.CHARGE key 2 1 1 1 4 5 3600 9 1 60".into(), [4, 1440, 60].map(|wait| START + wait * SECOND).into()),
-        // It gives back to each, and to none more than it has taken.
+        // The call gives back to each quota, to none more than was taken.
         ("CL.THROTTLE key 2 1 1 -2 4 5 3600 9 1 60".into(), [2, 0, 0].map(|wait| START + wait * SECOND).into()),
     ] {
         run::<Value>(&mut connection, &call).unwrap();
@@ -76,12 +76,12 @@ fn each_way_of_taking_has_its_own_answer() {
     let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();
     for (call, expected) in [
-        // It takes what the emptiest has.
+        // A take gets the tokens of the emptiest quota.
         ("CL.TAKE take 9 1 1 4 2 1 60", [3, 3, 0, 60, 180, 2]),
         ("CL.TAKE take 9 1 1 4 2 1 60", [0, 3, 0, 60, 180, 2]),
         ("CL.TAKE none 9 1 1 4 -1 1 60", [0, 0, 0, -1, 0, 2]),
         ("CL.PTAKE ptake 9 1 1 4 8 1 60", [4, 9, 5, -1, 240, 2]),
-        // It takes in any case: one is in debt, and the other is not.
+        // A charge takes in any case: one quota is in debt, and the other is not.
         ("CL.CHARGE charge 9 1 1 4 2 1 60", [1, 3, 0, 60, 240, 2]),
         ("CL.CHARGE charge 9 1 1 7 2 1 60", [1, 3, 0, 480, 660, 2]),
         ("CL.PCHARGE pcharge 9 1 1 2 2 1 60", [0, 3, 1, -1, 120, 2]),
@@ -90,7 +90,7 @@ fn each_way_of_taking_has_its_own_answer() {
         ("CL.LOOK charge 9 1 1 0 2 1 60", [1, 3, 0, 480, 660, 2]),
         ("CL.PLOOK new 9 1 1 3 2 1 60", [0, 3, 3, -1, 0, 2]),
         ("CL.LOOK new 9 1 1 3 1 1 60", [1, 2, 2, -1, 0, 2]),
-        // What can never pass counts as the longest wait.
+        // A quantity that can never pass counts as the longest wait.
         ("CL.THROTTLE charge 2 1 1 4 2 1 60", [1, 3, 0, -1, 11, 1]),
     ] {
         assert_eq!(six(&mut connection, call), expected, "{call}");
@@ -114,7 +114,7 @@ fn errors_name_the_quota_and_change_nothing() {
         ("key 4 1 60 1 4 1000000001 1", format!("{TOO_FAST} (quota 2)")),
         (&format!("key 4 1 60 1 {eight}4 1 60"), "ERR a limiter has at most 8 quotas".into()),
     ] {
-        // Redis 6.2 names the command as the caller writes it.
+        // Redis 6.2 names a module's command in the caller's own spelling.
         assert_eq!(error_of(&mut connection, &format!("cl.throttle {line}")), error, "{line}");
     }
     let debt = "CL.CHARGE key 4 1 60 100 4 1 100000000";
@@ -132,7 +132,7 @@ fn errors_name_the_quota_and_change_nothing() {
             }
         }
     }
-    // The last of three does not fit in 63 bits.
+    // The last of three TATs does not fit in 63 bits.
     run::<()>(&mut connection, &format!("SET key {0}{0}9999999999999999999", START)).unwrap();
     assert_eq!(error_of(&mut connection, "CL.THROTTLE key 4 1 60"), NOT_A_STATE);
 }

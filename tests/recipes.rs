@@ -1,4 +1,4 @@
-//! The recipes of docs/recipes.md do what the page says. Each is a file in docs/recipes.
+//! The recipes of docs/recipes.md, each a file in docs/recipes, do what the page says.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -18,7 +18,7 @@ use crate::support::random::Random;
 use crate::support::replication::{catch_up, replicate};
 use crate::support::{Server, command, error_of, now, run, snapshot, throttle, wait_until};
 
-/// On a whole microsecond, as a script knows no other.
+/// A moment on a whole microsecond: scripts read the time in microseconds.
 const START: i64 = 1_790_000_000_123_456_000;
 const MICROSECOND: i64 = 1_000;
 const MILLISECOND: i64 = 1_000_000;
@@ -38,12 +38,12 @@ fn python(server: &Server) -> Command {
     python
 }
 
-/// The output of a program.
+/// Returns the output of a program.
 fn output(file: &str, server: &Server) -> String {
     programs::output(python(server).arg(path(file)))
 }
 
-/// Runs the program, which has to print this, and the page has to show it.
+/// Runs the program; fails unless it prints this and the page shows it.
 fn prints(file: &str, server: &Server, expected: &str) {
     assert_eq!(output(file, server), expected);
     assert!(shows("docs/recipes.md", expected), "the page does not show what {file} prints");
@@ -53,7 +53,7 @@ fn load_function(connection: &mut Connection, library: &str) -> RedisResult<Stri
     redis::cmd("FUNCTION").arg("LOAD").arg("REPLACE").arg(library).query(connection)
 }
 
-/// A program of Python's that prints a line for each line that it is sent.
+/// A Python program that prints a line for each line that it is sent.
 struct Dialogue(Child, BufReader<std::process::ChildStdout>);
 
 impl Dialogue {
@@ -92,7 +92,7 @@ fn a_queue_tells_each_call_how_long_to_wait_and_refuses_whom_it_would_make_wait_
         e waits 300 ms\n\
         f is refused, may ask again after 100 ms\n";
     prints("waiting.py", &server, expected);
-    // A call that does not wait is limited as long as others do.
+    // A call that does not wait is limited while other calls wait.
     let mut connection = server.connect();
     let mut at_once = || run::<[i64; 5]>(&mut connection, "CL.PTHROTTLE printer 1 1 100").unwrap();
     assert_eq!(at_once()[0], 1);
@@ -102,8 +102,7 @@ fn a_queue_tells_each_call_how_long_to_wait_and_refuses_whom_it_would_make_wait_
     assert_eq!(at_once()[0], 0);
 }
 
-/// A call that is told to wait for as long as is allowed waits no longer, where a token is no whole number of
-/// milliseconds.
+/// No call waits beyond the longest wait, even if a token does not take a whole number of milliseconds.
 #[test]
 fn no_turn_is_further_away_than_the_longest_wait_and_no_turn_is_of_more_than_the_burst_or_of_none() {
     let (_clock, server) = Clock::start(START);
@@ -122,10 +121,11 @@ for tokens in 2, 0, -1:
     assert_eq!(tat, START + 4 * 333_333_333, "those four, and no token given back");
 }
 
-/// Calls that come by chance, now too few and now too many, and each turn that was told.
+/// The calls come at random, sometimes too few and sometimes too many; the test records each turn that the program
+/// announces.
 #[test]
 fn turns_are_first_come_first_served_and_never_more_than_the_burst_and_the_rate() {
-    // A token takes no whole number of milliseconds.
+    // A token does not take a whole number of milliseconds.
     let (burst, count, period, longest) = (4_i64, 7_i64, 100_i64, 500_i64);
     let (clock, server) = Clock::start(START);
     let program = format!(
@@ -159,7 +159,7 @@ for line in sys.stdin:
     }
     println!("{} turns, {at_once} at once, {refused} refused", turns.len());
     assert!(refused > 100 && at_once > 100 && turns.len() as i64 - at_once > 100);
-    // Rounding up to a millisecond may bring a turn that is told later before one that was told earlier, by one.
+    // The rounding up to a millisecond may put a later call's turn a millisecond before an earlier call's.
     assert!(turns.windows(2).all(|pair| pair[0].0 <= pair[1].0 + 1));
     turns.sort_unstable();
     for (first, (begin, _)) in turns.iter().enumerate() {
@@ -172,7 +172,8 @@ for line in sys.stdin:
     }
 }
 
-/// An attempt by ban.lua, with these numbers of attempts, and one ban of an hour: milliseconds to wait, 0 to go on.
+/// Makes an attempt with ban.lua, with these numbers for attempts and one ban of an hour. Returns the milliseconds to
+/// wait, 0 to go on.
 fn attempt(connection: &mut Connection, who: &str, numbers: &str) -> i64 {
     attempt_by(connection, who, &format!("{numbers} 86400 3600"))
 }
@@ -201,7 +202,7 @@ fn a_caller_with_too_many_wrong_passwords_is_kept_out_and_a_right_one_counts_for
     assert_eq!(attempt(&mut connection, "alice", "4 1 60"), 0, "the ban is lifted");
 }
 
-/// Each guess looks at the password for so long that all of them are there before the first has ended.
+/// The check of a password takes so long that all guesses have arrived before the first check ends.
 #[test]
 fn of_eighty_guesses_at_once_as_many_are_tried_as_the_limit_says() {
     let (_clock, server) = Clock::start(START);
@@ -245,7 +246,7 @@ fn a_ban_has_its_length_whatever_the_numbers_and_however_many_guesses() {
             assert_eq!(attempt(&mut connection, "alice", numbers), wait, "{numbers}, after {milliseconds} ms");
         }
     }
-    // An attempt a day: waiting out a ban of an hour would only lead into the next one.
+    // One attempt comes back a day, so that a wait of the ban's hour would only lead into the next ban.
     clock.set(START);
     assert_eq!(attempt(&mut connection, "bob", "0 1 86400"), 0);
     assert_eq!(attempt(&mut connection, "bob", "0 1 86400"), 86_400_000);
@@ -253,7 +254,7 @@ fn a_ban_has_its_length_whatever_the_numbers_and_however_many_guesses() {
     assert_eq!(attempt(&mut connection, "bob", "0 1 86400"), 0);
 }
 
-/// A guesser who has an account too would else get all attempts back by a right password between two guesses.
+/// Otherwise, a guesser with an account would get all attempts back by a right password between two guesses.
 #[test]
 fn a_right_password_gives_back_its_own_attempt_and_no_other() {
     let (_clock, server) = Clock::start(START);
@@ -271,7 +272,7 @@ fn a_right_password_gives_back_its_own_attempt_and_no_other() {
         }
     }
     assert_eq!(guesses, 5);
-    // One that was being checked when the ban came.
+    // This attempt was being checked when the ban began.
     succeeded(&mut connection);
     assert_eq!(attempt(&mut connection, "alice", "4 1 60"), 3_600_000);
 }
@@ -289,7 +290,7 @@ fn a_ban_grows_with_each_offence_and_an_offence_is_forgiven_after_a_day() {
         wait / 1000
     };
     assert_eq!([0; 5].map(&mut offend), [60, 600, 3600, 3600, 3600]);
-    // After a day without, one less than all; after three days, all are forgiven.
+    // One ban is forgiven after a day without bans; after three days, all of them are.
     assert_eq!([86_400, 3 * 86_400].map(offend), [3600, 60]);
 }
 
@@ -302,14 +303,14 @@ fn a_plan_that_changes_counts_at_once_and_keeps_what_was_taken() {
         redis::cmd("EVAL").arg(&script).arg("1").arg(key).arg(numbers.split(' ').collect::<Vec<_>>()).query(connection)
     };
     throttle(&mut connection, "alice 9 10 86400 8");
-    // Without it, the eight count for 80.
+    // Without the function, the eight tokens count as 80.
     assert_eq!(throttle(&mut connection, "alice 99 100 86400 0")[2], 20);
     assert_eq!(change(&mut connection, "alice", "9 10 86400 99 100 86400").unwrap()[..3], [0, 100, 92]);
     assert_eq!(throttle(&mut connection, "alice 99 100 86400 92")[..3], [0, 100, 0]);
-    // And down again: what was taken is more than the smaller plan holds, and stays taken on the way back.
+    // The plan shrinks again: more tokens are taken than it holds, and they stay taken when it grows back.
     assert_eq!(change(&mut connection, "alice", "99 100 86400 9 10 86400").unwrap()[..3], [1, 10, 0]);
     assert_eq!(change(&mut connection, "alice", "9 10 86400 99 100 86400").unwrap()[..3], [0, 100, 0]);
-    // One that has all its tokens stays without a key.
+    // A full limiter stays without a key.
     assert_eq!(change(&mut connection, "bob", "9 10 86400 99 100 86400").unwrap(), [0, 100, 100, -1, 0]);
     assert!(!run::<bool>(&mut connection, "EXISTS bob").unwrap());
     // The first of several quotas changes, and the second stays as it is.
@@ -318,7 +319,7 @@ fn a_plan_that_changes_counts_at_once_and_keeps_what_was_taken() {
     let before = second(&mut connection);
     assert_eq!(change(&mut connection, "erin", "9 10 86400 99 100 86400").unwrap()[..3], [0, 100, 92]);
     assert_eq!((before.len(), second(&mut connection)), (19, before));
-    // A debt of 1, of 2 and of 6 such tokens.
+    // The first three charges leave a debt of 1, of 2 and of 6 tokens.
     for (taken, remaining) in [(11, 89), (12, 88), (16, 84), (60, 40), (60_000, 0)] {
         run::<[i64; 5]>(&mut connection, &format!("CL.CHARGE k{taken} 9 10 86400 {taken}")).unwrap();
         let reply = change(&mut connection, &format!("k{taken}"), "9 10 86400 99 100 86400").unwrap();
@@ -327,7 +328,7 @@ fn a_plan_that_changes_counts_at_once_and_keeps_what_was_taken() {
     }
 }
 
-/// Plans that are changed back and forth, at any moment, bring no tokens back.
+/// The plan changes back and forth at random moments.
 #[test]
 fn a_plan_that_changes_often_brings_back_no_tokens() {
     let (clock, server) = Clock::start(START);
@@ -343,7 +344,7 @@ fn a_plan_that_changes_often_brings_back_no_tokens() {
         run::<[i64; 5]>(&mut connection, &format!("CL.CHARGE key {plan} {}", 1 + random.below(60))).unwrap();
         for _ in 0..20 {
             let new = random.pick(&plans);
-            // More than the plan's tokens, so that debts are counted as well.
+            // Look with a limit far above the plan's, so that debts are counted as well.
             let missing = |connection: &mut Connection, plan: &str| {
                 let rate = plan.split_once(' ').unwrap().1;
                 let look: [i64; 5] = run(connection, &format!("CL.LOOK key 99999 {rate} 0")).unwrap();
@@ -386,14 +387,14 @@ fn a_plan_that_cannot_change_stays_as_it_was() {
         "9 0 86400 99 100 86400",
         "99 100 86400 99 100",
         "99 100 86400 -2 100 86400",
-        // The tokens that are taken would be back after the year 2262.
+        // In the next two, the tokens would be back only after the year 2262.
         "99 100 86400 0 1 7000000000",
         "99 100 86400 0 1 99000000",
     ] {
         change(&mut connection, "carol", wrong);
         change(&mut connection, "dave", wrong);
     }
-    // A user who may not charge.
+    // `app` may not call CL.CHARGE; a server at maxmemory refuses it as well.
     change(&mut app, "carol", "99 100 86400 9 10 86400");
     run::<()>(&mut connection, "CONFIG SET maxmemory 1").unwrap();
     change(&mut connection, "carol", "99 100 86400 9 10 86400");
@@ -449,7 +450,7 @@ fn calls_in_flight_are_never_more_than_the_limit_and_end_with_their_lease() {
     assert_eq!(calls.acquire("b"), [0, 2, 0, -1]);
     // The first lease ends at 1,000.
     assert_eq!(calls.acquire("c"), [1, 2, 0, 900]);
-    // A call that asks twice, as after an answer that was lost, has one place.
+    // A call that asks twice, as after a lost answer, has one place.
     assert_eq!(calls.acquire("b"), [0, 2, 0, -1]);
     assert_eq!(calls.release("b"), 1);
     assert_eq!(calls.release("b"), 0);
@@ -457,7 +458,7 @@ fn calls_in_flight_are_never_more_than_the_limit_and_end_with_their_lease() {
     calls.at(900);
     assert_eq!(calls.renew("a"), 1);
     assert_eq!(calls.renew("b"), 0);
-    // c dies without a word: its lease ends at 1,100, and a's at 1,900.
+    // c dies without a release: its lease ends at 1,100, and a's at 1,900.
     calls.at(1_099);
     assert_eq!(calls.acquire("d"), [1, 2, 0, 1]);
     assert_eq!(calls.count(), 2);
@@ -465,7 +466,7 @@ fn calls_in_flight_are_never_more_than_the_limit_and_end_with_their_lease() {
     assert_eq!(calls.count(), 1);
     assert_eq!(calls.renew("c"), 0);
     assert_eq!(calls.acquire("d"), [0, 2, 0, -1]);
-    // The key ends with the last of them: the lease of d ends at 2,100, in whole milliseconds by the clock 1 later.
+    // The key expires with the last lease, that of d, at 2,100; in whole milliseconds of the clock, 1 later.
     assert_eq!(calls.one("PTTL calls"), 1_001);
     calls.at(2_102);
     assert_eq!(calls.one("EXISTS calls"), 0);
@@ -477,7 +478,7 @@ fn calls_in_flight_are_never_more_than_the_limit_and_end_with_their_lease() {
     assert_eq!(calls.one("EXISTS calls"), 0);
 }
 
-/// Places that nothing can release would stay taken until their leases end.
+/// Without these commands, the places would stay taken until their leases end.
 #[test]
 fn at_maxmemory_calls_in_flight_end_and_renew_and_none_begins() {
     needs!("functions, Redis 7");
@@ -493,7 +494,7 @@ fn at_maxmemory_calls_in_flight_end_and_renew_and_none_begins() {
     assert_eq!(error.code(), Some("OOM"), "{error}");
 }
 
-/// Calls that begin, renew, end and die by chance, beside a second statement of the rule.
+/// The calls begin, renew, end and die at random; the test compares them with a second statement of the rule.
 #[test]
 fn calls_in_flight_are_those_of_a_model() {
     needs!("functions, Redis 7");
@@ -566,7 +567,7 @@ fn a_gateway_admits_by_calls_in_flight_and_by_tokens_and_leaves_no_place_taken()
     let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();
     load_function(&mut connection, &read("in_flight.lua")).unwrap();
-    // 16,000 of 20,000 are used: 4,000 more are back after 12 s.
+    // 16,000 of 20,000 tokens are used; 4,000 more come back in 12 s.
     let expected = "\
         two in flight, wait at most 60 s\n\
         over budget, wait 12 s\n\
@@ -577,7 +578,7 @@ fn a_gateway_admits_by_calls_in_flight_and_by_tokens_and_leaves_no_place_taken()
     assert_eq!(tokens[2], 3_000);
 }
 
-/// A caller that hangs up has cost the model what was estimated, and its place is free.
+/// A caller that hangs up is charged the estimate, and frees its place.
 #[test]
 fn a_gateway_charges_a_call_that_breaks_off_its_estimate_and_refuses_a_negative_one() {
     needs!("functions, Redis 7");
@@ -618,7 +619,7 @@ fn named_policies_change_for_all_in_one_command_and_go_with_the_data() {
         assert_eq!(error, "ERR no policy of that name", "{wrong}");
     }
 
-    // A function is no way around permissions.
+    // A function does not extend the permissions of its caller.
     run::<()>(&mut connection, "ACL SETUSER app on nopass ~user* +fcall").unwrap();
     let mut app = server.connect();
     run::<()>(&mut app, "AUTH app x").unwrap();
@@ -626,7 +627,7 @@ fn named_policies_change_for_all_in_one_command_and_go_with_the_data() {
     run::<()>(&mut connection, "ACL SETUSER app +cl.throttle").unwrap();
     assert_eq!(ask(&mut app, "user11 gold").unwrap()[..3], [0, 100, 99]);
 
-    // A table with a mistake in it is refused, and the old one stays.
+    // A library with a mistake in its table is refused, and the old one stays.
     let gold = "{99, 100, 60, 9999, 10000, 86400}";
     load_function(&mut connection, &library.replace(gold, "{99, 100, 60")).unwrap_err();
     assert_eq!(ask(&mut connection, "user8 gold").unwrap()[..3], [0, 100, 99]);
@@ -637,13 +638,13 @@ fn named_policies_change_for_all_in_one_command_and_go_with_the_data() {
     let before = tats(&mut connection);
     load_function(&mut connection, &library.replace(gold, "{99, 100, 60, 9999, 10000, 86400, 5, 1, 1}")).unwrap();
     assert_eq!(ask(&mut connection, "user9 gold").unwrap(), [0, 6, 5, -1, 1, 3]);
-    // A quota that is added at the end begins with all its tokens, and the others go on.
+    // A quota that is added at the end begins full, and the others go on.
     assert_eq!(ask(&mut connection, "user124 gold 6").unwrap(), [0, 6, 0, -1, 6, 3]);
     let after = tats(&mut connection);
     let moved: Vec<_> = before.iter().zip(&after).map(|(before, after)| after - before).collect();
     assert_eq!((after.len(), moved), (3, vec![6 * 600_000_000, 6 * 8_640_000_000]));
 
-    // A replica has it, and needs it once it is promoted; and so has the append-only file.
+    // The replica, which needs the library once it is promoted, and the append-only file hold it.
     catch_up(&replica, &server);
     server.restart();
     let mut promoted = replica.connect();
@@ -669,7 +670,7 @@ struct Counter {
     key: &'static str,
     quota: i64,
     used: i64,
-    /// In seconds.
+    /// The length of a period, in seconds.
     period: i64,
 }
 
@@ -680,7 +681,8 @@ impl Counter {
     }
 }
 
-/// Calls on two counters and a limiter, whose periods end at any moment, beside a second statement of the rule.
+/// The calls are on two counters and a limiter, whose periods end at any moment; the test compares them with a second
+/// statement of the rule.
 #[test]
 fn calendar_quotas_and_a_limiter_are_taken_all_or_none_until_their_periods_end() {
     needs!("functions, Redis 7");
@@ -693,7 +695,7 @@ fn calendar_quotas_and_a_limiter_are_taken_all_or_none_until_their_periods_end()
     let (mut now, mut period_of) = (START, [0; 2]);
     let (mut allowed, mut limited_by, mut refunds) = (0, [0; 3], 0);
     for number in 0..3_000 {
-        // On a whole second now and then, where periods end.
+        // The clock sometimes stands on a whole second, at which periods end.
         now += random.below(4_000) as i64 * MILLISECOND;
         now += if random.one_in(10) { SECOND - now % SECOND } else { 0 };
         clock.set(now);
@@ -740,7 +742,7 @@ fn calendar_quotas_and_a_limiter_are_taken_all_or_none_until_their_periods_end()
         for (counter, end) in counters.iter().zip(ends) {
             let (text, expires): (Option<i64>, i64) =
                 redis::pipe().get(counter.key).cmd("EXPIRETIME").arg(counter.key).query(&mut connection).unwrap();
-            // In the millisecond of its expiry, a key is still there.
+            // A key is still there in the millisecond of its expiry.
             let found = if expires * SECOND > now { (text, expires) } else { (None, -2) };
             let expected = if counter.used > 0 { (Some(counter.used), end) } else { (None, -2) };
             assert_eq!(found, expected, "{place}");
@@ -765,15 +767,15 @@ fn a_calendar_quota_that_gets_an_error_takes_nothing() {
     let before = snapshot(&mut connection);
     for (line, expected) in [
         (format!("throttle 2 day rate 1 10 {end}"), "ERR wrong number of arguments"),
-        // Two counters, and the second one's period has ended long ago.
+        // The period of the second counter has ended long ago.
         (format!("throttle 2 day other 1 10 {end} 4 1"), "ERR the period has ended"),
         ("throttle 0".to_string(), "ERR wrong number of arguments"),
         (format!("throttle 1 day 1.5 10 {end}"), "ERR quantity must be a whole number from "),
         (format!("look 1 day -1 10 {end}"), "ERR quantity must be a whole number from 0 "),
         (format!("throttle 1 day 1 -1 {end}"), "ERR quota must be a whole number from 0 "),
-        // Milliseconds for seconds: a period that would never end.
+        // The caller gave milliseconds for seconds: the period would never end.
         (format!("throttle 1 day 1 10 {end}000"), "ERR end must be a whole number from 0 "),
-        // Nothing would be counted, and nothing limited.
+        // A period that has ended would count nothing and limit nothing.
         (format!("throttle 1 other 1 10 {now}"), "ERR the period has ended"),
         (format!("throttle 1 text 1 10 {end}"), "ERR the key holds no counter"),
         (format!("throttle 1 number 1 10 {end}"), "ERR the key holds no counter"),
@@ -819,7 +821,7 @@ fn a_calendar_quota_needs_the_permissions_that_the_page_names() {
     }
 }
 
-/// In a zone to the east the day ends sooner: a user who moves there and back would begin a day anew.
+/// The day ends sooner in a zone to the east: without this rule, a user who moves there and back would get a new day.
 #[test]
 fn a_calendar_period_ends_no_sooner_than_was_said_once_and_refunds_go_to_the_period_that_was_charged() {
     needs!("functions, Redis 7");
@@ -835,7 +837,7 @@ fn a_calendar_period_ends_no_sooner_than_was_said_once_and_refunds_go_to_the_per
     clock.set(START + 61 * SECOND);
     assert_eq!(call(&mut connection, 1, 60), (1, vec![[1, 10, 0, 3_539, 3_539]]));
     assert_eq!(call(&mut connection, -4, 60), (0, vec![[0, 10, 4, -1, 3_539]]));
-    // A smaller quota counts at once, and more than a quota is never allowed.
+    // A smaller quota applies at once, and a quantity above the quota is never allowed.
     let smaller = |connection: &mut Connection, quantity: i64| {
         calendar(connection, &format!("throttle 1 {{a}}:2026-11-22 {quantity} 5 {}", now + 3_600)).unwrap()
     };
@@ -892,8 +894,8 @@ fn the_program_of_calendar_quotas_prints_days_of_23_and_25_hours_and_what_remain
     assert_eq!(output("calendar_quota.py", &server), expected);
 }
 
-/// The end of a period is the first moment at which its name is another. Through two years, in zones where midnight
-/// comes twice (Havana) or is left out (Santiago, Beirut), and where a day was (Apia).
+/// The end of a period is the first moment with another name. The program checks two years, in zones where midnight
+/// comes twice (Havana) or is skipped (Santiago, Beirut), and where a whole day was skipped (Apia).
 #[test]
 fn days_weeks_and_months_end_when_the_zone_says_so() {
     let program = "from datetime import datetime
@@ -923,7 +925,7 @@ fn a_shadow_refuses_nothing_and_the_day_on_which_it_counts_begins_with_all_token
         shadow: 20 of 20 pass, {'allowed': 16, 'limited': 4}\n\
         enforced: 16 of 20 pass, {'allowed': 16, 'limited': 4}\n";
     prints("shadow.py", &server, expected);
-    // Without a server, the shadow lets through and counts, and the limit leaves the choice to its caller.
+    // Without a server, the shadow allows and counts the call, and the limit leaves the choice to its caller.
     server.kill();
     let program = "import os, redis, shadow
 client = redis.Redis(port=int(os.environ['REDIS_PORT']), retry=None)
@@ -948,7 +950,7 @@ fn a_greedy_tenant_has_its_share_and_background_work_leaves_half_of_the_pool() {
     prints("fairness.py", &server, expected);
 }
 
-/// The limits of all tenants are together no more than the pool's: no tenant's calls take another's tokens.
+/// The tenants' limits sum up to the pool's limit, so that no tenant takes the tokens of another.
 #[test]
 fn a_tenant_within_its_limit_is_never_refused_where_the_pool_has_the_sum_of_all_limits() {
     let (clock, server) = Clock::start(START);
@@ -958,7 +960,7 @@ fn a_tenant_within_its_limit_is_never_refused_where_the_pool_has_the_sum_of_all_
     for _ in 0..2_000 {
         now += random.below(200) as i64 * MILLISECOND;
         clock.set(now);
-        // The first is modest, one every two seconds; the others ask at every moment.
+        // The first tenant makes a call every two seconds; the others call all the time.
         let tenant = if now >= next { 0 } else { 1 + random.below(2) };
         let line = format!("CL.MTHROTTLE {{pool}}:tenant:{tenant} 4 1 2 1 {{pool}}:all 14 3 2 1");
         let (limited, _, whole): (i64, Row, Row) = run(&mut connection, &line).unwrap();
@@ -1039,7 +1041,7 @@ fn the_script_for_servers_without_modules_answers_and_stores_as_the_module_does(
     let mut random = Random::new(2026);
     let mut now = START;
     let (mut limited, mut refunds, mut odd) = (0, 0, 0);
-    // Numbers of any length, as far as the script takes them; most of them small, so that a limiter is used up.
+    // The numbers have any length that the script accepts; most are small, so that limiters run empty.
     let number = |random: &mut Random, end: u64| -> i64 {
         let end = if random.one_in(3) { end } else { end.min(40) };
         (random.of_any_length().unsigned_abs() % end) as i64
@@ -1047,12 +1049,12 @@ fn the_script_for_servers_without_modules_answers_and_stores_as_the_module_does(
     for round in 0..400 {
         let (max_burst, count) = (number(&mut random, 1 << 31), 1 + number(&mut random, 9_000_000));
         let period = 1 + number(&mut random, 1 << 21);
-        // Full again before the year 2262.
+        // Skip limiters that would be full again only after the year 2262.
         if (max_burst + 1) * period / count > 7_000_000_000 {
             continue;
         }
         run::<()>(&mut connection, "DEL module script").unwrap();
-        // Another state than a call of these numbers leaves: nanoseconds, and debts.
+        // Start from a state that these calls never leave: odd nanoseconds, or a debt.
         if random.one_in(4) {
             odd += 1;
             let tat = now + random.of_any_length() % (20_000 * SECOND) - 5_000 * SECOND;
@@ -1067,7 +1069,7 @@ fn the_script_for_servers_without_modules_answers_and_stores_as_the_module_does(
                 _ => 1 + random.below(3) as i64,
             };
             let numbers = format!("{max_burst} {count} {period} {quantity}");
-            // In one go: tens of thousands of answers, each waited for, take seconds.
+            // A pipeline saves seconds: there are tens of thousands of answers.
             let mut calls = redis::pipe();
             calls.add_command(command(&format!("EVALSHA {sha} 1 script {numbers}")));
             calls.add_command(command(&format!("CL.THROTTLE module {numbers}")));
@@ -1081,7 +1083,7 @@ fn the_script_for_servers_without_modules_answers_and_stores_as_the_module_does(
             assert_eq!((answer, text, ttl), (expected, expected_text, expected_ttl), "{place}");
             limited += expected[0];
             refunds += i64::from(quantity < 0);
-            // To the moment at which it told to come again, or by chance.
+            // The clock moves to the end of the wait, or by a random time.
             now += match random.below(4) {
                 0 => expected[3].clamp(0, 1 << 20) * SECOND,
                 1 => number(&mut random, 1 << 31) * MICROSECOND,
@@ -1094,7 +1096,7 @@ fn the_script_for_servers_without_modules_answers_and_stores_as_the_module_does(
     assert!(limited > 1_000 && refunds > 1_000 && odd > 50);
 }
 
-/// A double has no number so near to it.
+/// A double cannot tell these two numbers apart.
 #[test]
 fn the_script_leaves_a_token_that_is_a_nanosecond_short_of_ten_years() {
     let (_clock, server) = Clock::start(START);
@@ -1140,7 +1142,7 @@ fn the_script_refuses_what_the_module_refuses_and_what_it_cannot_do_exactly() {
     for (arguments, expected) in [
         ("15 30", "ERR wrong number of arguments for 'cl.throttle' command"),
         ("15 30 60 1 99", "ERR wrong number of arguments for 'cl.throttle' command"),
-        // The module takes several quotas.
+        // The script takes one quota; the module takes several.
         ("15 30 60 1 999 1000 86400", "ERR wrong number of arguments for 'cl.throttle' command"),
         ("-2 30 60", "ERR max_burst must be -1 or more"),
         ("15 9000001 9000001", exact),
@@ -1151,7 +1153,7 @@ fn the_script_refuses_what_the_module_refuses_and_what_it_cannot_do_exactly() {
         assert_eq!(error("key", arguments), expected, "{arguments}");
     }
     let mut other = server.connect();
-    // The last one is the state of two quotas.
+    // The last text is the state of two quotas.
     let two = "1790000000123456789".repeat(2);
     for text in ["5", "123456789012345678x", "9223372036854775808", "-179000000012345678", &two] {
         run::<()>(&mut other, &format!("SET key {text}")).unwrap();
@@ -1189,7 +1191,7 @@ fn the_script_costs_less_than_thirty_plain_calls() {
     assert!(ratio < 30.0, "{ratio}");
 }
 
-/// Measures a call in units of CL.THROTTLE: CPU time of the server, of pipelined calls, each by turns.
+/// Measures a call in units of CL.THROTTLE: the server's CPU time for pipelines of each call, by turns.
 fn plain_calls(server: &Server, call: &str) -> f64 {
     let mut connection = server.connect();
     let mut cost = |call: &str| -> u64 {
@@ -1226,7 +1228,7 @@ fn a_replica_answers_a_look_by_the_script() {
     assert_eq!(ask(&server, "3").unwrap(), [0, 5, 2, -1, 10_800]);
     catch_up(&replica, &server);
     assert_eq!(ask(&replica, "0").unwrap()[..4], [0, 5, 2, -1]);
-    // Redis 6.2 puts the line in front.
+    // Redis 6.2 puts the script's line before the error.
     let error = ask(&replica, "1").unwrap_err();
     assert!(error.code() == Some("READONLY") || error.to_string().contains("READONLY"), "{error}");
 }

@@ -1,5 +1,5 @@
-//! A server that refuses a call for the moment: it cannot save, it has no memory left, or a key cannot be written. The
-//! call has changed nothing. And the opposite: a server that makes room, and may forget a limiter.
+//! Servers that refuse calls for a time: they cannot save, have no memory left, or cannot write a key. A refused call
+//! changes nothing. Other servers evict keys instead, and may forget a limiter.
 
 use std::fs;
 
@@ -17,7 +17,7 @@ fn a_failed_snapshot_refuses_calls_but_no_looks_until_a_snapshot_succeeds() {
     command("CONFIG SET save").arg("3600 1").query::<()>(&mut connection).unwrap();
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
 
-    // A folder of that name is in the file's way.
+    // A folder with the file's name makes the snapshot fail.
     let file = server.folder.join("dump.rdb");
     let _ = fs::remove_file(&file);
     fs::create_dir(&file).unwrap();
@@ -98,7 +98,7 @@ fn every_policy_but_noeviction_may_forget_a_limiter() {
         run::<()>(&mut connection, &format!("CONFIG SET maxmemory-policy {policy}")).unwrap();
         run::<()>(&mut connection, "CONFIG SET maxmemory 1").unwrap();
         wait_until(policy, || {
-            // A write makes the server look for memory.
+            // A write makes the server check its memory.
             let _ = run::<Value>(&mut connection, "SET other 1");
             !run::<bool>(&mut connection, "EXISTS key").unwrap()
         });
@@ -108,23 +108,23 @@ fn every_policy_but_noeviction_may_forget_a_limiter() {
     }
 }
 
-/// Valkey 9.2 refuses to open a key for writing while it saves the key without a child process. The servers under test do
-/// not: a library between the module and the server does, see unwritable.c.
+/// The error for a key that cannot be opened for writing. Valkey 9.2 refuses that while it saves the key without a
+/// child process. A library between the module and the server refuses it here: see unwritable.c.
 const TRY_AGAIN: &str = "TRYAGAIN the key cannot be written at this moment";
 
-/// All that a call may change.
+/// Returns everything that a call may change.
 fn state(connection: &mut Connection) -> (Snapshot, [String; 2]) {
-    // First, as on Redis 6.2 the first one is written to the file.
+    // Read the keys first: Redis 6.2 writes the first script to the file.
     let keys = snapshot(connection);
     (keys, ["rdb_changes_since_last_save", "aof_current_size"].map(|field| info(connection, field)))
 }
 
-/// With a limiter of five tokens, two of which are taken, at a key that can be written and at one that cannot.
+/// Starts a server with a limiter of five tokens, two of them taken, both at a writable key and at an unwritable one.
 fn start_with_an_unwritable_key() -> (Server, Connection) {
     let server = start_with_unwritable_keys(&[&AOF[..], &["--notify-keyspace-events", "KEAd"]].concat());
     let mut connection = server.connect();
     run::<Value>(&mut connection, "CL.THROTTLE key 4 1 3600 2").unwrap();
-    // The library stands between the server and the module alone.
+    // SET works on the unwritable key: the library is between the server and the module only.
     let [text, expiry]: [String; 2] =
         [run(&mut connection, "GET key").unwrap(), run::<i64>(&mut connection, "PTTL key").unwrap().to_string()];
     run::<()>(&mut connection, &format!("SET unwritable {text} PX {expiry}")).unwrap();
@@ -135,7 +135,7 @@ fn start_with_an_unwritable_key() -> (Server, Connection) {
 fn a_call_on_a_key_that_cannot_be_written_is_to_be_tried_again_and_changes_nothing() {
     let (_server, mut connection) = start_with_an_unwritable_key();
     let before = state(&mut connection);
-    // There, not there, and of another type: it cannot be opened to see what it is.
+    // The key may exist or not: the module cannot open it to see.
     for key in ["unwritable", "unwritable:new"] {
         for call in [
             "CL.THROTTLE % 4 1 3600",
@@ -152,14 +152,14 @@ fn a_call_on_a_key_that_cannot_be_written_is_to_be_tried_again_and_changes_nothi
             assert_eq!(error_of(&mut connection, &call), TRY_AGAIN, "{call}");
         }
     }
-    // What is wrong with the arguments is said first.
+    // Errors in the arguments come first.
     assert_eq!(error_of(&mut connection, "CL.THROTTLE unwritable 4 1 0"), "ERR period must be 1 or more");
     assert_eq!(state(&mut connection), before);
     let counts: String = run(&mut connection, "INFO redis-cell").unwrap();
     for count in ["throttle_errors:9", "throttle_limited:0", "take_errors:2", "charge_errors:2"] {
         assert!(counts.contains(&format!("redis-cell_{count}\r\n")), "{counts}");
     }
-    // A look needs not write.
+    // A look opens the key for reading only.
     let reply: [i64; 5] = run(&mut connection, "CL.LOOK unwritable 4 1 3600").unwrap();
     assert_eq!(reply[..4], [0, 5, 3, -1]);
 }
@@ -182,12 +182,12 @@ fn of_several_limiters_none_is_written_if_one_cannot_be_wherever_it_stands() {
             }
         }
     }
-    // The first of two.
+    // The error names the first of two unwritable keys.
     let call = "CL.MTHROTTLE unwritable:1 4 1 3600 1 unwritable:2 4 1 3600 1";
     assert_eq!(error_of(&mut connection, call), in_group(1, TRY_AGAIN.into()));
 }
 
-/// A transaction goes on with its next command, a script has to look at the reply: as with any error.
+/// A transaction goes on with its next command, and a script has to check the reply, as after any error.
 #[test]
 fn in_transactions_and_scripts_it_is_an_error_like_any_other() {
     let (_server, mut connection) = start_with_an_unwritable_key();
@@ -200,6 +200,6 @@ fn in_transactions_and_scripts_it_is_an_error_like_any_other() {
         transaction.cmd("CL.THROTTLE").arg(&[key, "4", "1", "3600"]);
     }
     transaction.query::<Value>(&mut connection).unwrap_err();
-    // Both others have taken one.
+    // The two other calls have each taken a token.
     assert_eq!(run::<[i64; 5]>(&mut connection, "CL.THROTTLE key 4 1 3600 0").unwrap()[2], 1);
 }

@@ -1,4 +1,4 @@
-//! Replicas hold what the primary holds, to the byte and the millisecond, with the module or without it.
+//! Replicas, with or without the module: they hold what the primary holds, to the byte and the millisecond.
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
@@ -25,7 +25,7 @@ fn under_mixed_load_replicas_equal_the_primary_and_need_no_module() {
             }
         },
         || {
-            // The first synchronisation, too, is under load.
+            // The first synchronisation is under load as well.
             for replica in &replicas {
                 replicate(replica, &primary);
             }
@@ -94,7 +94,7 @@ fn a_failover_under_load_lets_through_what_one_server_would_have() {
                 match run::<[i64; 5]>(&mut connection, &call) {
                     Ok([0, ..]) => assert!(let_through.fetch_add(1, Ordering::SeqCst) < limit),
                     Ok(_) => return switches,
-                    // A replica, by now.
+                    // The server has become a replica.
                     Err(error) => {
                         assert_eq!(error.code(), Some("READONLY"), "{error}");
                         at = 1 - at;
@@ -124,7 +124,7 @@ fn a_replica_promoted_after_a_crash_goes_on_from_what_it_was_sent() {
     let ledgers = Ledger::open_some(&primary, 4);
     let client = primary.client();
 
-    // What the replica has confirmed to hold, by the primary's WAIT.
+    // The tokens that the replica has confirmed to the primary's WAIT.
     let confirmed: [AtomicI64; 4] = Default::default();
     let calls = AtomicUsize::new(0);
     under_load(

@@ -10,7 +10,7 @@ fn a_new_limiter_counts_down_and_then_limits() {
     let server = Server::start();
     let mut connection = server.connect();
     let calls: Vec<_> = (0..5).map(|_| throttle(&mut connection, "user123 15 30 60")).collect();
-    // Rounded up, each token adds 2 s; all five calls fall into the first of them.
+    // Each token adds 2 s to reset_after, which is rounded up; all five calls are within the first 2 s.
     assert_eq!(
         calls,
         [[0, 16, 15, -1, 2], [0, 16, 14, -1, 4], [0, 16, 13, -1, 6], [0, 16, 12, -1, 8], [0, 16, 11, -1, 10]]
@@ -68,7 +68,7 @@ fn keys_are_independent() {
 fn a_million_a_second_keeps_its_key_and_limits() {
     let server = Server::start();
     let mut connection = server.connect();
-    // The funnel is empty again after 16 us, so a burst only shows within one transaction.
+    // The limiter is full again after 16 us, so a burst only shows within one transaction.
     let mut pipeline = redis::pipe();
     pipeline.atomic();
     for _ in 0..100 {
@@ -111,14 +111,14 @@ fn waiting_the_whole_seconds_of_retry_after_passes() {
 fn over_time_a_limiter_lets_its_rate_through() {
     let server = Server::start();
     let mut connection = server.connect();
-    // 15 tokens, of which one comes back every two seconds.
+    // The limiter has 15 tokens, and one comes back every two seconds.
     let start = Instant::now();
     let allowed = (0..20).filter(|_| throttle(&mut connection, "textbook 14 1 2")[0] == 0).count();
     assert!(start.elapsed() < Duration::from_secs(2));
     assert_eq!(allowed, 15);
 
-    // 100 at once and then one every 10 ms, as many as are asked for: a second's burst outlasts a busy machine's
-    // pauses.
+    // The limiter has 100 tokens at once and then one every 10 ms. Its burst, a second's worth, outlasts the pauses of
+    // a busy machine.
     let before_first = Instant::now();
     assert_eq!(throttle(&mut connection, "steady 99 100 1 100")[0], 0);
     let after_first = Instant::now();
@@ -134,6 +134,6 @@ fn over_time_a_limiter_lets_its_rate_through() {
     };
     let least = 100 + (before_last - after_first).as_millis() / 10;
     let most = 100 + before_first.elapsed().as_millis() / 10;
-    // One more or less, for the two clocks need not run alike.
+    // The count may be one more or less: the two clocks may drift apart.
     assert!((least - 1..=most + 1).contains(&allowed), "{allowed} of {least} to {most}");
 }

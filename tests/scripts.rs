@@ -1,4 +1,4 @@
-//! What a newcomer types first.
+//! The scripts that a newcomer runs first.
 
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
@@ -11,7 +11,7 @@ use crate::support::needs::{SCRIPTS_TEST, needs};
 use crate::support::programs::signal;
 use crate::support::{eventually, free_port, module, run, throttle};
 
-/// Ctrl-C ends it, at the latest when the test ends.
+/// A script that runs until Ctrl-C, which it gets at the latest when the test ends.
 struct Running(Child);
 
 impl Running {
@@ -29,7 +29,7 @@ impl Drop for Running {
     }
 }
 
-/// This binary of all tests, run again with these arguments.
+/// Returns the command that runs this test binary again with these arguments.
 fn tests(arguments: &[&str]) -> Command {
     let mut tests = Command::new(std::env::current_exe().unwrap());
     tests.args(arguments);
@@ -43,7 +43,7 @@ fn each_name_in_the_lists_is_that_of_a_test_and_each_list_is_read_by_a_script() 
     for line in include_str!("lists.txt").lines().skip(2).filter(|line| !line.is_empty()) {
         if let Some(name) = line.strip_prefix("    ") {
             let name = name.split_whitespace().next().unwrap();
-            // A script gives it to the tests, which look for it anywhere in a name.
+            // The test binary takes the name as a filter, which matches anywhere in a test's name.
             let mut found = tests.lines().filter(|test| test.contains(name)).peekable();
             assert!(found.peek().is_some(), "{name} is no test");
             assert!(found.all(|test| test.starts_with(name)), "{name} is in the middle of another name");
@@ -54,7 +54,7 @@ fn each_name_in_the_lists_is_that_of_a_test_and_each_list_is_read_by_a_script() 
     }
 }
 
-/// With `REQUIRE_ALL`, as under scripts/test, and without.
+/// The test runs with `REQUIRE_ALL`, as under scripts/test, and without it.
 #[test]
 fn a_server_that_lacks_a_feature_leaves_a_test_out_and_a_machine_that_lacks_a_program_fails_it() {
     let tools = Tools::new("needs", &["bash"], &[("redis-server", "echo Redis server v=6.2.14")]);
@@ -75,7 +75,7 @@ fn a_server_that_lacks_a_feature_leaves_a_test_out_and_a_machine_that_lacks_a_pr
     assert!(!passed && said.contains("redis-tools is not installed: scripts/test has to install it"), "{said}");
 }
 
-/// On `redis-server`, whichever server the other tests run on.
+/// The script starts `redis-server`, whichever server the other tests run on.
 #[test]
 fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
     needs!(SCRIPTS_TEST);
@@ -84,7 +84,7 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
     let temporary = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("run-{port}"));
     std::fs::create_dir_all(&temporary).unwrap();
     let script = || {
-        // Ctrl-C would be ignored if it is where the tests run, as in a shell's background.
+        // `env` restores Ctrl-C: the script would inherit an ignored one, as in a shell's background.
         let mut command = Command::new("env");
         command
             .args(["--default-signal=INT", "scripts/run"])
@@ -99,13 +99,13 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
     let text = text.join("\n");
     assert!(text.contains(&format!("CL.THROTTLE is ready at 127.0.0.1:{port}")), "{text}");
     let first = "1) (integer) 0\n2) (integer) 3\n3) (integer) 2\n4) (integer) -1\n5) (integer) 60";
-    // And how long to wait, which is a second less on a slow machine.
+    // The wait follows, which is a second less on a slow machine.
     let limited = "1) (integer) 1\n2) (integer) 3\n3) (integer) 0\n";
     assert!(text.contains(first) && text.contains(limited), "{text}");
 
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}/")).unwrap();
     let mut connection = client.get_connection().unwrap();
-    // The README's first call is what the reader types next.
+    // The reader's next call is the README's first.
     assert_eq!(throttle(&mut connection, "user123 15 30 60 1"), [0, 16, 15, -1, 2]);
     let (_, limit): (String, String) = run(&mut connection, "CONFIG GET maxmemory").unwrap();
     assert_eq!(limit, (123 << 20).to_string());
@@ -159,7 +159,7 @@ fn scripts_run_says_ready_where_the_settings_put_the_server() {
     }
 }
 
-/// A folder of tools, and nothing else to be found: these of the system, and small scripts of a name and what they do.
+/// A folder that is the whole PATH: some tools of the system, and small scripts that stand in for others.
 struct Tools(PathBuf);
 
 impl Tools {
@@ -176,7 +176,7 @@ impl Tools {
         Self(folder)
     }
 
-    /// The script's status, and what it says to its output and to its errors.
+    /// Runs the script. Returns its status, its output and its errors.
     fn call(&self, script: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
         let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts").join(script));
         command.args(arguments).env("PATH", &self.0).env("PORT", "0");
@@ -192,7 +192,7 @@ impl Drop for Tools {
     }
 }
 
-/// With nothing that could install, fetch, build or start anything.
+/// The PATH has no tool that could install, fetch, build or start anything.
 #[test]
 fn each_script_reads_its_arguments_before_it_does_anything() {
     let tools = Tools::new("arguments", &["bash", "sed", "grep", "dirname", "uname"], &[]);
@@ -211,7 +211,7 @@ fn each_script_reads_its_arguments_before_it_does_anything() {
         ("test", &["--foo"]),
         ("zig", &["--foo"]),
         ("zig", &["frob"]),
-        // All other options of scripts/run are the server's.
+        // scripts/run passes all other options to the server.
         ("run", &["-x"]),
         ("run", &["frob"]),
         ("run", &["frob", "--port", "7000"]),
@@ -230,14 +230,14 @@ fn each_script_reads_its_arguments_before_it_does_anything() {
     }
     let (code, _, errors) = tools.call("memcheck", &["giving_back::", "--skip", "soak::"]);
     assert!(code != Some(2) && !errors.contains("no test"), "a filter that has tests was refused: {errors}");
-    // What the help itself shows can be typed as it stands.
+    // The example in the help works as it stands.
     let (_, usage, _) = tools.call("run", &["--help"]);
     let mut words = usage.split_whitespace().skip_while(|word| *word != "--dir").skip(1);
     let folder = words.next().unwrap();
     assert!(folder.starts_with('"'), "{folder} need not be there: {usage}");
 }
 
-/// With a cargo of Debian 12, and with one that is new enough.
+/// The test takes a cargo of Debian 12, and then one that is new enough.
 #[test]
 fn scripts_setup_says_which_rust_is_needed_and_where_from() {
     let rust_version = include_str!("../Cargo.toml").lines().find_map(|line| line.strip_prefix("rust-version = "));
@@ -260,7 +260,7 @@ fn scripts_setup_says_which_rust_is_needed_and_where_from() {
     }
 }
 
-/// No Mac is at hand: the scripts are only told that this is one, and find no more than bash, sed and the like.
+/// A stand-in for `uname` tells the scripts that this machine is a Mac; they find only bash, sed and a few other tools.
 #[test]
 fn on_a_mac_scripts_run_says_what_to_install_with_brew_and_loads_a_dylib() {
     let system = ["bash", "sed", "dirname", "mktemp", "rm", "sleep"];

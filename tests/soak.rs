@@ -1,5 +1,5 @@
-//! 50 clients at once: the server's memory and its time per call stay as they were, and a limiter lets through exactly
-//! its burst and its rate.
+//! Load of 50 clients at once: the server's memory and its time per call stay constant, and a limiter lets through
+//! exactly its burst and its rate.
 //!
 //! `SOAK_SECONDS` and `FAIRNESS_SECONDS` (for each rate) make the runs longer, `SLOWLOG_MICROSECONDS` the soak
 //! stricter.
@@ -18,12 +18,13 @@ const CLIENTS: usize = 50;
 
 #[test]
 fn under_a_long_mixed_load_memory_and_time_per_call_stay_as_they_were() {
-    // A call that waits for anything. Other tests on the machine stop the server in the middle of one, seen for 62 ms.
+    // The log of slow calls would show a call that waits. The limit is far above the longest pause seen, 62 ms, while
+    // other tests use the machine.
     let threshold = setting("SLOWLOG_MICROSECONDS", 2_000_000).to_string();
     let server = Server::start_with(&["--slowlog-log-slower-than", &threshold]);
     let duration = Duration::from_secs(setting("SOAK_SECONDS", 10));
 
-    // The first load warms up: the server's own tables, the allocator.
+    // The first load warms up the server's own tables and the allocator.
     let _ = soak(&server, duration / 5);
     let before = Sample::take(&server);
     let [first, second] = [(); 2].map(|()| soak(&server, duration / 2));
@@ -44,7 +45,8 @@ fn under_a_long_mixed_load_memory_and_time_per_call_stay_as_they_were() {
     assert!(nanoseconds[1] < nanoseconds[0] * 2, "{nanoseconds:?} ns of CPU time per call");
 }
 
-/// All clients call for so long. Returns how often they called CL.THROTTLE, and the server's CPU time in seconds.
+/// Lets all clients call for this long. Returns how often they called CL.THROTTLE, and the server's CPU time in
+/// seconds.
 fn soak(server: &Server, duration: Duration) -> (i64, f64) {
     let mut connection = server.connect();
     spoil(&mut connection);
@@ -65,18 +67,18 @@ fn soak(server: &Server, duration: Duration) -> (i64, f64) {
     );
     assert!(turns.iter().all(|&turns| turns > 0), "{turns:?}");
     let seconds = cpu_time(&mut connection) - before;
-    // calls=3,usec=7,...
+    // The field reads calls=3,usec=7,...
     let stats = info(&mut connection, "cmdstat_cl.throttle");
     let calls = stats.split(',').find_map(|field| field.strip_prefix("calls=")).unwrap();
     (calls.parse().unwrap(), seconds)
 }
 
-/// The server's, in seconds, which does not run while other tests do.
+/// Returns the server's CPU time in seconds, which stands still while other tests have the processor.
 fn cpu_time(connection: &mut Connection) -> f64 {
     ["used_cpu_user", "used_cpu_sys"].map(|field| info(connection, field).parse::<f64>().unwrap()).iter().sum()
 }
 
-/// What the server uses when all keys and clients are gone.
+/// The server's memory when all keys and clients are gone.
 struct Sample {
     memory: i64,
     resident: i64,
@@ -87,10 +89,10 @@ impl Sample {
         let mut connection = server.connect();
         run::<()>(&mut connection, "FLUSHALL SYNC").unwrap();
         wait_until("the clients are gone", || info(&mut connection, "connected_clients") == "1");
-        // The server looks at its allocator ten times a second, where the machine lets it.
+        // The server reads its allocator's figures ten times a second, if the machine is not too busy.
         let memory = (0..5).map(|_| {
             sleep(Duration::from_millis(200));
-            // Also what the module allocates, where the server's allocator is everybody's.
+            // The figure includes the module's memory if the module uses the server's allocator.
             info(&mut connection, "allocator_allocated").parse().unwrap()
         });
         let memory = memory.min().unwrap();
@@ -100,8 +102,8 @@ impl Sample {
     }
 }
 
-/// Every way to call, on keys that stay, keys that expire, and keys that are no limiters; and so few of them that the
-/// server's memory shows a leak.
+/// Makes every kind of call, on keys that stay, keys that expire, and keys that are no limiters. The keys are few, so
+/// that a leak shows in the server's memory.
 fn mixed_calls(connection: &mut Connection, client: usize, turn: usize) {
     let own = format!("own/{client}");
     let short = format!("short/{client}/{}", turn % 1000);
@@ -175,17 +177,17 @@ fn fifty_clients_get_exactly_the_burst_and_the_rate_through_a_promotion() {
     }
 }
 
-/// A limiter that all clients share. It holds what comes back in five seconds: so it is never full, and time lost,
-/// while the clients connect or the roles are swapped.
+/// A limiter that all clients share. Its limit is five seconds' worth of tokens, so that it is never full, which would
+/// lose tokens, while the clients connect or the roles are swapped.
 struct Limiter {
     rate: i64,
     limit: i64,
-    /// When the first tokens were taken.
+    /// The moment at which the first tokens were taken.
     start: i64,
 }
 
 impl Limiter {
-    /// One of which half is taken.
+    /// Makes the limiter, with half of its tokens taken.
     fn open(server: &Server, rate: i64) -> Self {
         let limit = rate * 5;
         let mut connection = server.connect();
@@ -197,7 +199,7 @@ impl Limiter {
         Self { rate, limit, start }
     }
 
-    /// On the first of these servers that is no replica; returns the tokens that it got.
+    /// Takes tokens from the first of these servers that is no replica. Returns how many it got.
     fn take_while(&self, running: &dyn Fn() -> bool, servers: &mut [Connection]) -> i64 {
         let mut got = 0;
         let mut at = 0;
@@ -213,7 +215,7 @@ impl Limiter {
         got
     }
 
-    /// As one client does. Single tokens would not come near a high rate on a busy machine.
+    /// Returns one client's call. It takes many tokens at a high rate: single ones would be too slow on a busy machine.
     fn take_many(&self) -> redis::Cmd {
         match self.rate {
             ..10_000 => self.take(1, 1),
@@ -221,7 +223,7 @@ impl Limiter {
         }
     }
 
-    /// This many calls in a row of so many tokens, which return what they got.
+    /// Returns a script of this many calls, each for this many tokens, which returns how many it got.
     fn take(&self, calls: i64, tokens: i64) -> redis::Cmd {
         let script = "local allowed = 0
             for _ = 1, ARGV[1] do
@@ -234,11 +236,11 @@ impl Limiter {
         eval
     }
 
-    /// That what was let through, by the clients' count, is burst + rate * time to the token.
+    /// Checks that the tokens let through, by the clients' count, are burst + rate * time, to the token.
     fn check(&self, server: &Server, clients_got: i64) {
         let mut connection = server.connect();
         let mut got = self.limit / 2 + clients_got;
-        // Takes what is left, at last by the token, so that the limiter is full at a known time.
+        // Take the remaining tokens, the last of them one by one, so that the limiter is empty at a known moment.
         let calls = 1000;
         let (before, after) = loop {
             let mut pipeline = redis::pipe();
@@ -262,10 +264,10 @@ impl Limiter {
             most(before),
             most(after),
         );
-        // By its state: all the time that has passed, and the whole burst, were given out once.
+        // The state tells that the whole burst and the tokens of all the time were given out exactly once.
         let tat: i64 = run(&mut connection, "GET key").unwrap();
         assert_eq!((tat - self.start) * self.rate / 1_000_000_000, got);
-        // By the clock.
+        // The clock tells the same.
         assert!(got as f64 <= most(after), "{got} tokens");
         assert!(got as f64 > most(before) - 1.0, "{got} tokens");
     }

@@ -1,4 +1,4 @@
-//! The state is a native string, and all that the server does with strings works on it. When it expires: see clock.rs.
+//! The state, a native string: every command of the server for strings works on it. Its expiry is in clock.rs.
 
 use crate::support::{Server, now, run, throttle};
 
@@ -38,7 +38,7 @@ fn a_state_with_zeros_in_front_is_rewritten_whole() {
         assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60], "{old}");
         let tat: String = run(&mut connection, "GET key").unwrap();
         assert_eq!(tat.len(), 19);
-        // A machine may be slow.
+        // The bound leaves ten seconds to a slow machine.
         assert!((0..10 * SECOND).contains(&(now() + 60 * SECOND - tat.parse::<i64>().unwrap())));
     }
 }

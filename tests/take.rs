@@ -1,4 +1,4 @@
-//! CL.TAKE takes as many tokens as there are, up to the quantity, and says how many.
+//! CL.TAKE: it takes the tokens that are there, up to the quantity, and says how many.
 
 use crate::support::clock::{Clock, START};
 use crate::support::{Server, error_of, run, throttle};
@@ -16,7 +16,7 @@ fn the_first_integer_is_how_many_were_taken() {
     assert_eq!(take(&mut connection, "key 9 1 1 100"), [6, 10, 0, 1, 10]);
     assert_eq!(take(&mut connection, "key 9 1 1 100"), [0, 10, 0, 1, 10]);
     assert_eq!(run::<i64>(&mut connection, "GET key").unwrap(), START + 10_000_000_000);
-    // When one more is there.
+    // One more token is there.
     clock.set(START + 1_000_000_000);
     assert_eq!(take(&mut connection, "key 9 1 1 100"), [1, 10, 0, 1, 10]);
     clock.set(START + 4_500_000_000);

@@ -1,4 +1,4 @@
-//! To this module from another limiter, from it, and from one library of it to the next.
+//! Moves from another limiter to this module, back from it, and from one library of it to the next.
 
 use std::fs;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -18,7 +18,7 @@ fn state_written_by_redis_cell_goes_on_to_the_nanosecond_whatever_its_ttl() {
     let server = Server::start();
     let mut connection = server.connect();
     for spent in 1..5 {
-        // As it does there, in whole milliseconds, rounded down; and whatever else another program has made of it.
+        // The key expires as redis-cell's does, in whole milliseconds, rounded down; or as another program has set it.
         let left = spent * 60_000;
         for given in [format!("PX {left}"), format!("PX {}", 2 * left), String::new()] {
             let tat = now() + spent * MINUTE + 123;
@@ -34,7 +34,7 @@ fn state_written_by_redis_cell_goes_on_to_the_nanosecond_whatever_its_ttl() {
     }
 }
 
-/// It parses the string as an `i64`, and takes it for the TAT in nanoseconds.
+/// redis-cell parses the string as an `i64`, the TAT in nanoseconds.
 #[test]
 fn redis_cell_could_read_the_state_that_is_written_here() {
     let server = Server::start();
@@ -58,7 +58,7 @@ fn redis_cell_could_read_the_state_that_is_written_here() {
     }
 }
 
-/// Its version may differ from the primary's: redis-cell sends the calls themselves, limited ones too.
+/// The replica gets the calls themselves, limited ones too: this is how redis-cell replicates.
 #[test]
 fn a_replica_of_a_redis_cell_primary_takes_its_calls() {
     let primary = Server::start_bare(&["--loadmodule", redis_cell().to_str().unwrap()]);
@@ -95,7 +95,7 @@ fn a_limiter_of_redis_rate_goes_on_where_it_was() {
     };
     assert!(!moved("rate:key"));
 
-    // 5 a minute, a burst of 10, of which 4 are taken.
+    // The limiter has 5 tokens a minute and a burst of 10; 4 are taken.
     let moment = now() as f64 / 1e9 - YEAR_2017 + 48.0;
     let mut connection = server.connect();
     run::<()>(&mut connection, &format!("SET rate:key {moment} EX 48")).unwrap();
@@ -103,10 +103,10 @@ fn a_limiter_of_redis_rate_goes_on_where_it_was() {
     assert_eq!(throttle(&mut connection, "moved 9 5 60 0"), [0, 10, 6, -1, 48]);
     let expires: i64 = run(&mut connection, "PTTL moved").unwrap();
     assert!((46_000..=48_001).contains(&expires), "{expires}");
-    // The old key is none of ours, and is left to those who still use it.
+    // The old key stays: other programs may still use it.
     let old: String = run(&mut connection, "GET rate:key").unwrap();
     assert_eq!(old, moment.to_string());
-    // Carried a second time, it brings nothing back that was taken here.
+    // A second carry gives back no tokens that were taken here.
     throttle(&mut connection, "moved 9 5 60 2");
     assert!(!moved("rate:key"));
     assert_eq!(throttle(&mut connection, "moved 9 5 60 0")[2], 4);
@@ -146,7 +146,8 @@ fn unloads_under_load_are_refused_and_no_call_is_miscounted() {
     assert_eq!(let_through.into_inner(), limit);
 }
 
-/// As `install` and `mv` do it. `cp` over the file would change the code that the server is running.
+/// `install` and `mv` replace the file in this way. `cp` over the file would change the code that the server is
+/// running.
 #[test]
 fn a_library_is_put_in_the_place_of_the_one_in_use_and_a_restart_takes_it() {
     let folder = Server::start_bare(&[]).folder.clone();
@@ -160,7 +161,7 @@ fn a_library_is_put_in_the_place_of_the_one_in_use_and_a_restart_takes_it() {
     let new = folder.join("new");
     fs::copy(module(), &new).unwrap();
     fs::rename(&new, &library).unwrap();
-    // Also code that has not run before.
+    // Some of these calls run code that has not run before.
     for call in
         ["CL.PTHROTTLE key 4 1 3600000", "CL.MTHROTTLE key 4 1 3600 1 other 4 1 3600 1", "CL.THROTTLE key 4 1 3600 9"]
     {
