@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use ::redis_cell_rs::Policy;
 
 use crate::support::examples::{
-    Example, Http, TIMEOUT, at_once, express, fastapi, flask, hiredis, http_server, php_server, redigo, redis_rb,
+    Example, Http, at_once, debian_node, express, fastapi, flask, hiredis, http_server, npm_node, php_server, redigo,
+    redis_rb,
 };
 use crate::support::programs::redis_rs::{Fail, Pool};
 use crate::support::programs::{redis_cell_rs, redis_rs, signal};
@@ -21,6 +22,8 @@ use crate::support::{Process, Server, eventually};
 const CALLS: usize = 200;
 /// The limit of the examples: three at once, and one a minute.
 const LIMIT: usize = 3;
+/// The wait of an example for its server's reply, in seconds. A server that a busy machine stops for as long is gone.
+const TIMEOUT: f64 = 5.0;
 /// The longest time that a call to a dead server may take.
 const BOUND: Duration = Duration::from_secs(20);
 
@@ -88,9 +91,21 @@ fn hiredis_lets_through_its_limit() {
 
 #[test]
 fn redis_rb_lets_through_its_limit() {
-    if redis_rb(&[]).is_some() {
-        lets_through_its_limit(&[], in_ruby);
-        refuses_a_call_without_a_connection(20, in_ruby);
+    if let Some(example) = redis_rb(&["-r", "./redis_rb.rb", "-e", IN_RUBY]) {
+        let calls = by_lines(example);
+        lets_through_its_limit(&[], &calls);
+        refuses_a_call_without_a_connection(20, &calls);
+    }
+}
+
+#[test]
+fn node_redis_and_ioredis_let_through_their_limit() {
+    let (redis, ioredis) = ("./node_redis.js", "./ioredis.js");
+    for (node, client) in [(debian_node("-e"), redis), (npm_node("-e"), redis), (npm_node("-e"), ioredis)] {
+        let Some(example) = node else { continue };
+        let calls = by_lines(example.with_argument(IN_NODE).with("CLIENT", client));
+        lets_through_its_limit(&[], &calls);
+        refuses_a_call_without_a_connection(100, &calls);
     }
 }
 
@@ -103,8 +118,7 @@ fn redis_rs_and_redis_cell_rs_let_through_their_limit() {
 }
 
 #[test]
-fn express_and_redigo_refuse_a_call_without_a_connection() {
-    express().for_each(|example| refuses_a_call_without_a_connection(100, over_http(example)));
+fn redigo_refuses_a_call_without_a_connection() {
     redigo().for_each(|example| refuses_a_call_without_a_connection(20, over_http(example)));
 }
 
@@ -140,31 +154,45 @@ fn which(fail: &str) -> Fail {
     if fail == "open" { Fail::Open } else { Fail::Closed }
 }
 
-fn in_ruby(server: &Server, timeout: f64) -> Calls {
-    let code = "
-        pool = Pool.new
-        $stdout.sync = true
-        while line = gets
-          calls, fail = line.split
-          threads = Array.new(calls.to_i) do
-            Thread.new { Thread.stop; throttle(pool, fail, 2, 1, 60, fail: fail)[0] }
-          end
-          Thread.pass until threads.all?(&:stop?)
-          puts threads.each(&:run).map(&:value).join(' ')
-        end";
-    let example = redis_rb(&["-r", "./redis_rb.rb", "-e", code]).unwrap().with("TIMEOUT", &timeout.to_string());
-    let mut command = example.command(server.port);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut process = Process(command.spawn().unwrap());
-    let pipes = (process.0.stdin.take().unwrap(), BufReader::new(process.0.stdout.take().unwrap()));
-    let example = RefCell::new((process, pipes));
-    Box::new(move |calls, fail| {
-        let (_, (input, output)) = &mut *example.borrow_mut();
-        writeln!(input, "{calls} {fail}").unwrap();
-        let mut line = String::new();
-        output.read_line(&mut line).unwrap();
-        line.split_whitespace().map(|status| status.parse().unwrap()).collect()
-    })
+const IN_RUBY: &str = "
+    pool = Pool.new
+    $stdout.sync = true
+    while line = gets
+      calls, fail = line.split
+      threads = Array.new(calls.to_i) do
+        Thread.new { Thread.stop; throttle(pool, fail, 2, 1, 60, fail: fail)[0] }
+      end
+      Thread.pass until threads.all?(&:stop?)
+      puts threads.each(&:run).map(&:value).join(' ')
+    end";
+
+const IN_NODE: &str = "
+    const { connect, throttle } = require(process.env.CLIENT);
+    connect().then(async (client) => {
+      for await (const line of require('readline').createInterface({ input: process.stdin })) {
+        const [calls, fail] = line.split(' ');
+        const call = () => throttle(client, fail, [2, 1, 60], fail);
+        const answers = await Promise.all(Array.from({ length: calls }, call));
+        console.log(answers.map(([status]) => status).join(' '));
+      }
+    });";
+
+/// The example reads a number of calls and how they fail, and answers with their statuses, a line each.
+fn by_lines(example: Example) -> impl Fn(&Server, f64) -> Calls {
+    move |server, timeout| {
+        let mut command = example.with("TIMEOUT", &timeout.to_string()).command(server.port);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = Process(command.spawn().unwrap());
+        let pipes = (process.0.stdin.take().unwrap(), BufReader::new(process.0.stdout.take().unwrap()));
+        let example = RefCell::new((process, pipes));
+        Box::new(move |calls, fail| {
+            let (_, (input, output)) = &mut *example.borrow_mut();
+            writeln!(input, "{calls} {fail}").unwrap();
+            let mut line = String::new();
+            output.read_line(&mut line).unwrap();
+            line.split_whitespace().map(|status| status.parse().unwrap()).collect()
+        })
+    }
 }
 
 /// Checks that exactly the limit passes; the example and a server with these settings are started anew each time.
@@ -174,7 +202,7 @@ fn lets_through_its_limit(settings: &[&str], start: impl Fn(&Server, f64) -> Cal
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for others in [0, 1, 2] {
         let mut server = Server::start_with(settings);
-        let calls = start(&server, TIMEOUT.as_secs_f64());
+        let calls = start(&server, TIMEOUT);
         let let_through = || {
             let statuses = calls(CALLS, "open");
             assert!(statuses.iter().all(|status| [200, 429, 503].contains(status)), "{statuses:?}");
@@ -203,6 +231,7 @@ fn lets_through_its_limit(settings: &[&str], start: impl Fn(&Server, f64) -> Cal
 fn refuses_a_call_without_a_connection(places: usize, start: impl Fn(&Server, f64) -> Calls) {
     let server = Server::start();
     let calls = start(&server, 3.0);
+    assert_eq!(calls(1, "open"), [200]);
     signal(server.pid(), "STOP");
     let mut statuses = calls(places + 20, "open");
     statuses.sort_unstable();

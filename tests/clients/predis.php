@@ -75,7 +75,7 @@ function throttle(string $key, int $maxBurst, int $count, int $period, string $f
 
 if (PHP_SAPI !== 'cli') {
     // That many requests of a name, for each address: see "Which key" for others.
-    [$name, $fail] = strtok($_SERVER['REQUEST_URI'], '?') === '/login' ? ['login', 'closed'] : ['hello', 'open'];
+    [$name, $fail] = strtok($_SERVER['REQUEST_URI'], '?') === '/' ? ['hello', 'open'] : ['login', 'closed'];
     [$status, $headers] = throttle("$name:{$_SERVER['REMOTE_ADDR']}", 2, 1, 60, $fail);
     http_response_code($status);
     foreach ($headers as $header => $value) {
