@@ -125,7 +125,7 @@ fn a_user_without_the_command_or_the_key_is_refused() {
     }
     let mut connection = user(&server, "~key +cl.mthrottle");
     let code = refusal(&server, &mut connection, "CL.MTHROTTLE key 4 1 60 1 other 4 1 60 1");
-    assert_eq!(code.as_deref(), Some("NOPERM"), "of two keys, one");
+    assert_eq!(code.as_deref(), Some("NOPERM"), "the user lacks the second of two keys");
     for (command, call) in calls() {
         run::<Value>(&mut user(&server, &format!("~k* +{}", command.name)), &call).unwrap();
     }

@@ -237,9 +237,9 @@ fn a_call_that_fails_after_its_estimate_has_come_back_gives_it_back_again_once()
     clock.set(START + MINUTE);
     assert_eq!(all("CL.THROTTLE", "")[0], 0);
     assert_eq!(all("CL.THROTTLE", "")[0], 1);
-    assert_eq!(all("CL.CHARGE", "-")[2], 100, "the first has failed");
-    assert_eq!(all("CL.THROTTLE", "")[0], 0, "once");
-    assert_eq!(all("CL.THROTTLE", "")[0], 1, "and not twice");
+    assert_eq!(all("CL.CHARGE", "-")[2], 100, "the first call has failed, and gives its estimate back");
+    assert_eq!(all("CL.THROTTLE", "")[0], 0, "the estimate did not come back");
+    assert_eq!(all("CL.THROTTLE", "")[0], 1, "the estimate came back twice");
 }
 
 /// Both kinds of call have the same key, count and period, as docs/budgets.md says.

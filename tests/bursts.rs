@@ -220,8 +220,8 @@ fn lets_through_its_limit(settings: &[&str], start: impl Fn(&Server, f64) -> Cal
         if others == 0 {
             server.restart();
             let limits = || (calls(1, "closed") != [503]).then_some(());
-            assert!(eventually(BOUND, limits).is_some(), "back");
-            assert_eq!(let_through(), LIMIT, "back");
+            assert!(eventually(BOUND, limits).is_some(), "the example does not limit again after the restart");
+            assert_eq!(let_through(), LIMIT, "after the restart");
         }
     }
 }

@@ -151,10 +151,10 @@ fn the_key_holds_the_tat_and_is_gone_after_its_millisecond_when_the_limiter_is_f
             let expires_at = now + ttl * MILLISECOND;
             assert!((0..MILLISECOND).contains(&(expires_at - tat)), "{ttl} for {tat}");
             clock.set(tat - 1);
-            assert!(run::<bool>(&mut connection, "EXISTS key").unwrap(), "gone too early");
+            assert!(run::<bool>(&mut connection, "EXISTS key").unwrap(), "the key is gone too early");
             // A server keeps a key for the millisecond in which it expires.
             clock.set(expires_at + MILLISECOND);
-            assert!(!run::<bool>(&mut connection, "EXISTS key").unwrap(), "there too long");
+            assert!(!run::<bool>(&mut connection, "EXISTS key").unwrap(), "the key is there too long");
             assert_eq!(throttle(&mut connection, &format!("key {quota} 0")), [0, 1, 1, -1, 0]);
         }
     }

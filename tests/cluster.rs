@@ -256,7 +256,7 @@ fn move_under_load(cluster: &Cluster, change: impl FnOnce(&Cluster, usize, usize
         || {
             wait_until("load", || total() > 1_000);
             change(cluster, slot, from, to);
-            assert!(total() < all, "over before the slot had moved");
+            assert!(total() < all, "the limiters were empty before the slot had moved");
         },
     );
     for key in let_through {

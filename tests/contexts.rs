@@ -106,14 +106,17 @@ fn a_client_side_cache_is_told_of_an_allowed_call_and_only_that() {
         let _ = run::<Value>(&mut other, call);
         info(&mut other, "tracking_total_keys") == "0"
     };
-    assert!(told_of("CL.THROTTLE key 0 1 60"), "not of a new limiter");
-    assert!(!told_of("CL.THROTTLE key 0 1 60"), "of a limited call");
-    assert!(!told_of("CL.THROTTLE key 4 1 60 0"), "of a look");
-    assert!(!told_of("CL.THROTTLE key 4 1 0"), "of an error");
-    assert!(told_of("CL.THROTTLE key 4 1 60"), "not of an allowed call");
-    assert!(told_of("CL.MTHROTTLE key 4 1 60 1 another 4 1 60 1"), "not of a call of several limits");
-    assert!(told_of("CL.THROTTLE key 4 1 60 -1"), "not of giving back");
-    assert!(told_of("CL.THROTTLE key 4 1 60 -9"), "not of giving all back");
+    assert!(told_of("CL.THROTTLE key 0 1 60"), "the cache was not told of a new limiter");
+    assert!(!told_of("CL.THROTTLE key 0 1 60"), "the cache was told of a limited call");
+    assert!(!told_of("CL.THROTTLE key 4 1 60 0"), "the cache was told of a look");
+    assert!(!told_of("CL.THROTTLE key 4 1 0"), "the cache was told of an error");
+    assert!(told_of("CL.THROTTLE key 4 1 60"), "the cache was not told of an allowed call");
+    assert!(
+        told_of("CL.MTHROTTLE key 4 1 60 1 another 4 1 60 1"),
+        "the cache was not told of a call of several limiters"
+    );
+    assert!(told_of("CL.THROTTLE key 4 1 60 -1"), "the cache was not told of tokens given back");
+    assert!(told_of("CL.THROTTLE key 4 1 60 -9"), "the cache was not told of all tokens given back");
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn a_call_costs_little_more_than_a_set() {
         ("a look by two quotas", alone("CL.LOOK 2 quotas limited"), set, 0.70),
         ("a call by two quotas, with an append-only file", aof("CL.THROTTLE 2 quotas allowed"), set, 1.13),
         ("a call of two limiters", two, set, 1.88),
-        ("each further limit of such a call", further, set, 0.94),
+        ("each further limiter of a call", further, set, 0.94),
         ("an allowed call with an append-only file", aof("CL.THROTTLE allowed"), set, 1.02),
         ("a key's second call with an append-only file", aof("CL.THROTTLE second call"), set, 1.02),
         ("a call that makes a new key, with an append-only file", aof("CL.THROTTLE new key"), set, 1.11),

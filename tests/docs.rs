@@ -130,10 +130,10 @@ fn sentinel_promotes_a_replica_that_goes_on_limiting() {
     };
     assert_eq!(call(), "[0, 3, 2, -1, 60]\n");
     assert_eq!(throttle(&mut primary.connect(), "key 2 1 3600 3")[..3], [0, 3, 0]);
-    wait_until("the replica has both", || run::<u8>(&mut replica.connect(), "EXISTS key user123").unwrap() == 2);
+    wait_until("the replica holds both keys", || run::<u8>(&mut replica.connect(), "EXISTS key user123").unwrap() == 2);
     primary.kill();
     wait_until("Sentinel promotes it", || sentinel.answers("SENTINEL get-master-addr-by-name limits", &replica_port));
-    wait_until("it is a primary", || {
+    wait_until("the replica is a primary", || {
         let role: redis::Value = run(&mut replica.connect(), "ROLE").unwrap();
         format!("{role:?}").contains("master")
     });

@@ -37,7 +37,7 @@ fn a_limiter_that_is_full_again_has_no_key() {
         let call = format!("key 15 30 60 {quantity}");
         assert_eq!(throttle(&mut connection, &call), [0, 16, 16, -1, 0]);
     }
-    assert!(run::<bool>(&mut connection, "EXISTS key").unwrap(), "a look leaves it alone");
+    assert!(run::<bool>(&mut connection, "EXISTS key").unwrap(), "a call of quantity 0 deleted the key");
 }
 
 #[test]

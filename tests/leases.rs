@@ -121,7 +121,7 @@ fn what_is_left_is_given_back_when_the_time_is_over() {
     world.pass(1);
     lease.end_if_over(world.now()).unwrap();
     assert_eq!(world.taken(), 10 + 20_000 - RATE * LEASE);
-    assert!(!lease.take(world.now()).unwrap().is_zero(), "spent after its time");
+    assert!(!lease.take(world.now()).unwrap().is_zero(), "a token was spent after its lease's time");
 }
 
 #[test]

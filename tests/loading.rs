@@ -303,7 +303,7 @@ fn the_readmes_command_loads_the_module_in_the_place_of_any_other_redis_cell() {
     let library = module();
     let library = library.to_str().unwrap();
     let [block] = &blocks(|block| block.place.starts_with("README") && block.text.contains("sudo sed"))[..] else {
-        panic!("which one?")
+        panic!("expected exactly one block with `sudo sed` in README.md")
     };
     let (_, command) = block.text.split_once("sudo sed").unwrap();
     let (command, _) = command.split_once("\nsudo").unwrap();

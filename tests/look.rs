@@ -16,7 +16,7 @@ use crate::support::{Server, command, error_of, info, run, snapshot, throttle, w
 
 const LOOKS: [&str; 2] = ["CL.LOOK key 4 1 3600", "CL.PLOOK key 4 1 3600000"];
 const SECOND: i64 = 1_000_000_000;
-/// Some day in 2026, off any round second.
+/// A moment in 2026 that is not a whole second.
 const START: i64 = 1_790_000_000_123_456_789;
 
 /// Calls `CL.LOOK` with these arguments; fails unless the reply is five integers.

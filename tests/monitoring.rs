@@ -23,7 +23,7 @@ const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/monitoring");
 /// Returns the page's only block in this language with these words in it.
 fn block(language: &str, words: &str) -> String {
     let found = blocks(|block| block.language == language && block.text.contains(words));
-    let [block] = &found[..] else { panic!("which one?") };
+    let [block] = &found[..] else { panic!("expected exactly one block with {words:?}") };
     block.text.clone()
 }
 
@@ -210,7 +210,7 @@ fn the_keys_that_are_limited_most_are_counted_under_load() {
     let line = line.replace("redis-cli", &format!("redis-cli -p {}", server.port)).replace("timeout 10 ", "timeout 6 ");
     let counting = Command::new("sh").args(["-c", &line]).stdout(Stdio::piped()).spawn().unwrap();
     let mut connection = server.connect();
-    wait_until("it subscribes", || run::<u64>(&mut connection, "PUBSUB NUMPAT").unwrap() == 1);
+    wait_until("redis-cli subscribes", || run::<u64>(&mut connection, "PUBSUB NUMPAT").unwrap() == 1);
 
     // Four of every seven calls are for one key, two for another, and one for the third.
     let keys = ["most", "some", "most", "few", "most", "some", "most"];
@@ -283,5 +283,5 @@ fn the_health_check_passes_where_the_module_answers_and_fails_elsewhere() {
     let gone = server.port;
     drop(server);
     // A server under valgrind still answers while it ends.
-    wait_until("it fails without a server", || !healthy(gone));
+    wait_until("the health check fails without a server", || !healthy(gone));
 }

@@ -27,7 +27,7 @@ fn limiter_and_expired_key(connection: &mut Connection, harm: &str) {
 fn assert_same(replica: &Server, primary: &Server, key: &str) {
     catch_up(replica, primary);
     let held = |server: &Server| snapshot(&mut server.connect()).remove(key.as_bytes());
-    assert_eq!(held(replica), held(primary), "what the replica and the primary hold");
+    assert_eq!(held(replica), held(primary), "the replica and the primary hold different states");
 }
 
 #[test]

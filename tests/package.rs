@@ -27,7 +27,9 @@ fn the_archive_unpacks_into_a_folder_of_its_own_with_the_library_and_its_documen
     let archive = release.file(".tar.gz");
     let name = archive.file_name().unwrap().to_str().unwrap().strip_suffix(".tar.gz").unwrap();
     let platform = name.strip_prefix(&format!("redis-cell-v{VERSION}-")).unwrap();
-    let [block] = &blocks(|block| block.text.starts_with("sha256sum"))[..] else { panic!("which one?") };
+    let [block] = &blocks(|block| block.text.starts_with("sha256sum"))[..] else {
+        panic!("expected exactly one block that begins with `sha256sum`")
+    };
     let lines = block.text.replace("x86_64-unknown-linux-gnu", platform);
     let (shell, server) = lines.rsplit_once('\n').unwrap();
     output(Command::new("sh").args(["-e", "-c", shell]).current_dir(&release.folder));
@@ -181,9 +183,12 @@ fn the_debian_package_is_installed_used_and_removed() {
     let readme = within("/usr/share/doc/redis-cell/README.Debian");
     assert!(fs::read_to_string(readme).unwrap().contains(&line));
     assert!(within("/usr/share/doc/redis-cell/redis-cell.cdx.json").exists(), "the bill of materials is missing");
-    assert!(!settings.exists(), "a server's settings are its owner's");
+    assert!(!settings.exists(), "the package installs settings, which belong to the administrator");
     assert_eq!(dangling_links(&within("/usr/share/doc/redis-cell")), [""; 0]);
-    assert!(!within("/usr/share/doc/redis-cell/docs/development.md").exists(), "who installs it does not change it");
+    assert!(
+        !within("/usr/share/doc/redis-cell/docs/development.md").exists(),
+        "the package has the page for developers"
+    );
     let maintainer = output(Command::new("dpkg-deb").arg("--field").arg(&package).arg("Maintainer"));
     assert!(maintainer.trim().ends_with('>') && maintainer.contains('@'), "{maintainer}");
     assert_answers(&["--loadmodule", library.to_str().unwrap()]);

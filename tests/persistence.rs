@@ -82,7 +82,7 @@ fn a_rewrite_under_load_keeps_every_state_and_expiry() {
         let before = lasting(&mut server.connect());
         server.restart();
         let after = lasting(&mut server.connect());
-        assert!(after == before, "not the same after a restart");
+        assert!(after == before, "the limiters are not the same after a restart");
     }
 }
 
@@ -121,7 +121,7 @@ fn a_snapshot_restores_every_state_and_expiry() {
     run::<()>(&mut connection, "SAVE").unwrap();
     let before = lasting(&mut connection);
     server.restart();
-    assert!(lasting(&mut server.connect()) == before, "not the same after a restart");
+    assert!(lasting(&mut server.connect()) == before, "the limiters are not the same after a restart");
 }
 
 #[test]

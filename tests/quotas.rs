@@ -157,7 +157,7 @@ fn a_replica_and_the_file_hold_the_primarys_bytes() {
     }
     let state = snapshot(&mut connection);
     assert_eq!(state.len(), 2);
-    wait_until("the replica has it", || snapshot(&mut replica.connect()) == state);
+    wait_until("the replica holds the state", || snapshot(&mut replica.connect()) == state);
     let stats: String = run(&mut replica.connect(), "INFO commandstats").unwrap();
     assert!(stats.contains("cmdstat_set:calls=7") && !stats.contains("cl."), "{stats}");
     server.restart();

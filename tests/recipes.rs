@@ -118,7 +118,7 @@ for tokens in 2, 0, -1:
     let expected = "[0, 334, 667, 1000]\n".to_string() + &"a turn is for 1 to 1 tokens\n".repeat(3);
     assert_eq!(programs::output(python(&server).args(["-c", program])), expected);
     let tat: i64 = run(&mut server.connect(), "GET key").unwrap();
-    assert_eq!(tat, START + 4 * 333_333_333, "those four, and no token given back");
+    assert_eq!(tat, START + 4 * 333_333_333, "four tokens are taken, and none is given back");
 }
 
 /// The calls come at random, sometimes too few and sometimes too many; the test records each turn that the program
@@ -303,7 +303,7 @@ fn a_plan_that_changes_counts_at_once_and_keeps_what_was_taken() {
         redis::cmd("EVAL").arg(&script).arg("1").arg(key).arg(numbers.split(' ').collect::<Vec<_>>()).query(connection)
     };
     throttle(&mut connection, "alice 9 10 86400 8");
-    // Without the function, the eight tokens count as 80.
+    // The eight tokens would count as 80 without the function.
     assert_eq!(throttle(&mut connection, "alice 99 100 86400 0")[2], 20);
     assert_eq!(change(&mut connection, "alice", "9 10 86400 99 100 86400").unwrap()[..3], [0, 100, 92]);
     assert_eq!(throttle(&mut connection, "alice 99 100 86400 92")[..3], [0, 100, 0]);
@@ -964,7 +964,7 @@ fn a_tenant_within_its_limit_is_never_refused_where_the_pool_has_the_sum_of_all_
         let tenant = if now >= next { 0 } else { 1 + random.below(2) };
         let line = format!("CL.MTHROTTLE {{pool}}:tenant:{tenant} 4 1 2 1 {{pool}}:all 14 3 2 1");
         let (limited, _, whole): (i64, Row, Row) = run(&mut connection, &line).unwrap();
-        assert_eq!(whole[0], 0, "the pool refuses at {now}");
+        assert_eq!(whole[0], 0, "the pool itself refuses at {now}");
         if tenant == 0 {
             assert_eq!(limited, 0, "at {now}");
             next = now + 2 * SECOND;

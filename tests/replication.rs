@@ -109,7 +109,7 @@ fn a_failover_under_load_lets_through_what_one_server_would_have() {
             let failover = format!("FAILOVER TO 127.0.0.1 {}", servers[1].port);
             run::<()>(&mut servers[0].connect(), &failover).unwrap();
             wait_until("promotion", || role(&servers[1]) == "master");
-            assert!(let_through.load(Ordering::SeqCst) < limit, "over before the failover");
+            assert!(let_through.load(Ordering::SeqCst) < limit, "the limiter was empty before the failover");
         },
     );
     assert!(switches.iter().all(|&switches| switches > 0), "{switches:?}");

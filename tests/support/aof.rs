@@ -11,14 +11,14 @@ use super::{info, wait_until};
 /// default, a write waits while the disk is busy, and is lost if the process ends meanwhile.
 pub const AOF: [&str; 6] = ["--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"];
 
-/// Every command in the server's append-only file, or files from Redis 7 on.
+/// Returns every command in the server's append-only file, or files from Redis 7 on.
 pub fn commands(folder: &Path) -> Vec<Vec<String>> {
     let commands = files(folder).into_iter().flat_map(|path| parse(&fs::read(path).unwrap()));
     let text = |word| String::from_utf8(word).unwrap();
     commands.map(|command| command.into_iter().map(text).collect()).collect()
 }
 
-/// The server's append-only file, or files from Redis 7 on.
+/// Returns the parts of the server's append-only file, which is one file before Redis 7.
 pub fn files(folder: &Path) -> Vec<PathBuf> {
     let files = folder.join("appendonlydir");
     let mut paths = vec![folder.join("appendonly.aof")];
@@ -29,7 +29,7 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// The commands in a part of such a file.
+/// Returns the commands in one part of the file.
 pub fn parse(mut rest: &[u8]) -> Vec<Vec<Vec<u8>>> {
     let mut commands = Vec::new();
     while !rest.is_empty() {

@@ -9,7 +9,7 @@
 // CB.COUNT event       how often the event has happened since CB.CLEAR
 // CB.CLEAR             forgets the commands and the counts
 // CB.DELETE key        DEL through an open key, as modules do it
-// CB.SET key text      SET through an open key, from a string of which the module holds more than one reference
+// CB.SET key text      SET through an open key, from a string to which the module holds two references
 
 #include <stddef.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Preloaded into a server, this makes its wall clock read what a test has written at the start of the file that CLOCK
- * names: nanoseconds since the epoch, and seconds that are added. The monotonic clock, by which servers run their timers,
- * stays the machine's. */
+/* A server's clock, preloaded: the wall clock reads what a test has written at the start of the file that CLOCK names:
+ * nanoseconds since the epoch, and seconds that are added. The monotonic clock, which runs the servers' timers, stays
+ * the machine's. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -51,16 +51,16 @@ time_t time(time_t *seconds) {
     return precise.tv_sec;
 }
 
-#ifdef RTLD_DEEPBIND /* which musl has not */
-/* Valkey loads a module such that it sees libc before it sees us. It must not: it has to read the same clock. */
+#ifdef RTLD_DEEPBIND /* musl lacks it */
+/* Valkey loads modules with RTLD_DEEPBIND: they would find libc's functions before ours, and read another clock. */
 void *dlopen(const char *path, int flags) {
     void *(*original)(const char *, int) = (void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen");
     return original(path, flags & ~RTLD_DEEPBIND);
 }
 #endif
 
-/* Valkey 9 counts the processor's ticks between two looks at the wall clock, if /proc/cpuinfo says that they are even:
- * then it would go on between two of the test's moments. */
+/* Valkey 9 counts the processor's ticks between two reads of the wall clock if /proc/cpuinfo calls the ticks constant:
+ * its clock would go on between two moments of a test. So hide the file. */
 static FILE *open_unless_cpuinfo(const char *name, const char *path, const char *mode) {
     if (!strcmp(path, "/proc/cpuinfo")) return NULL;
     FILE *(*original)(const char *, const char *) = (FILE * (*)(const char *, const char *)) dlsym(RTLD_NEXT, name);
@@ -71,7 +71,7 @@ FILE *fopen(const char *restrict path, const char *restrict mode) {
     return open_unless_cpuinfo("fopen", path, mode);
 }
 
-#ifdef __GLIBC__ /* to musl, that is fopen */
+#ifdef __GLIBC__ /* musl takes this name for fopen */
 FILE *fopen64(const char *restrict path, const char *restrict mode) {
     return open_unless_cpuinfo("fopen64", path, mode);
 }

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use super::{Server, compiled, executable, module, new_folder};
 
-/// Some day in 2026, off any round second.
+/// A moment in 2026 that is not a whole second.
 pub const START: i64 = 1_790_000_000_123_456_789;
 
 pub struct Clock {
@@ -16,7 +16,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A server, with the module, that reads this clock and no other.
+    /// Starts a server, with the module, that reads this clock only.
     pub fn start(now: i64) -> (Self, Server) {
         Self::start_with(now, &[])
     }

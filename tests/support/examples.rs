@@ -114,7 +114,7 @@ pub fn predis() -> Option<Example> {
     php("php-predis", "require 'Predis/Autoloader.php';", "predis.php")
 }
 
-/// Both, as web servers of twenty processes.
+/// Returns both PHP examples, as web servers of twenty processes.
 pub fn php_server() -> impl Iterator<Item = Example> {
     [phpredis(), predis()].into_iter().flatten().map(|mut example| {
         example.arguments.splice(..0, ["-S", "127.0.0.1:PORT"].map(ToString::to_string));

@@ -115,7 +115,7 @@ impl Server {
     /// Returns the log of a server that must not start with these settings.
     pub fn refused(arguments: &[&str]) -> String {
         let mut server = Self::new(&[], &executable(), arguments);
-        assert!(!server.launch(), "it started:\n{}", server.log());
+        assert!(!server.launch(), "the server started:\n{}", server.log());
         server.log()
     }
 
@@ -398,7 +398,7 @@ fn new_folder() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    // An earlier process with the same id may have left such a folder.
+    // An earlier process with the same id may have left a folder of this name.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     folder

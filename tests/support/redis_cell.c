@@ -1,6 +1,6 @@
-// A stand-in for brandur's redis-cell 0.5.0, for tests of the way from it and back: its module's name, its command, its
-// state (the TAT as a native string, which expires in whole milliseconds), and its replication, which is the call itself,
-// limited or not. It takes valid calls alone, and aborts where a key holds no integer of 64 bits.
+// A stand-in for brandur's redis-cell 0.5.0, for tests of the moves from it and back. It has redis-cell's module name,
+// its command, its state (the TAT as a native string, which expires in whole milliseconds), and its replication (the
+// call itself, limited or not). It takes only valid calls, and aborts if a key holds no 64-bit integer.
 
 #include <stddef.h>
 #include <stdio.h>
