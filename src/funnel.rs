@@ -128,12 +128,12 @@ pub struct Verdict {
     pub change: Change,
 }
 
-/// A change of the stored state: of a TAT, or of the TATs of several quotas.
+/// A change of the stored state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change<T = Moment> {
+pub enum Change {
     Nothing,
-    /// This is the new state.
-    Store(T),
+    /// This is the new TAT.
+    Store(Moment),
     /// The limiter is full again, which needs no state.
     Delete,
 }

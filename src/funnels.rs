@@ -28,23 +28,22 @@ pub struct Funnels {
     further: [Option<Funnel>; MOST_QUOTAS - 1],
 }
 
-/// The TATs of a limiter's quotas, in order: none for a full limiter, at most `MOST_QUOTAS`.
+/// The TATs of a limiter's quotas, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tats {
-    /// Those beyond `count` are the epoch.
+    /// Those beyond `count` are not after the moment of the call, as that of a full quota.
     moments: [Moment; MOST_QUOTAS],
+    /// The TATs that the state has: none for a full limiter, at most `MOST_QUOTAS`.
     count: usize,
 }
 
 /// A call by several quotas, decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
-    /// The verdict of the quota that decides; its `change` is of that quota alone.
+    /// The verdict of the quota that decides. Its change is that of the whole state, with the last TAT.
     pub verdict: Verdict,
     /// The number of that quota: 1, 2, …
     pub quota: usize,
-    /// The change of the stored state.
-    pub change: Change<Tats>,
 }
 
 impl Funnels {
@@ -61,77 +60,98 @@ impl Funnels {
         }
     }
 
+    #[inline(always)]
     fn further(&self) -> impl Iterator<Item = &Funnel> {
-        self.further.iter().flatten()
+        self.further.iter().map_while(Option::as_ref)
     }
 
-    /// Decides a call of `quantity` tokens on the stored TATs; a quota that has none is full. A negative quantity gives
-    /// tokens back, however the call takes.
+    /// Decides a call of `quantity` tokens on the stored TATs, and turns them into those that the call leaves: they
+    /// count if the decision's change is to store them. A negative quantity gives tokens back, however the call takes.
     ///
     /// Errors: that of the first quota that cannot be decided, and its number.
     #[inline(always)]
-    pub fn decide(&self, stored: Tats, taking: Taking, quantity: i64) -> Result<Decision, (Error, usize)> {
-        match (taking, u64::try_from(quantity)) {
-            (Taking::UpTo, Ok(quantity)) => {
-                let part = self.fewest_remaining(&stored).min(quantity);
-                self.decide_each(stored, taking, |funnel, tat| Ok(funnel.take_part(tat, quantity, part)))
-            }
-            _ => self.decide_each(stored, taking, |funnel, tat| funnel.decide(tat, taking, quantity)),
-        }
-    }
+    pub fn decide(&self, tats: &mut Tats, taking: Taking, quantity: i64) -> Result<Decision, (Error, usize)> {
+        let part = if taking == Taking::UpTo { self.fewest_remaining(tats) } else { 0 };
+        let now = self.first.now();
+        let [first, further @ ..] = &mut tats.moments;
 
-    #[inline(always)]
-    fn decide_each(
-        &self,
-        stored: Tats,
-        taking: Taking,
-        decide: impl Fn(&Funnel, Option<Moment>) -> Result<Verdict, Error>,
-    ) -> Result<Decision, (Error, usize)> {
-        let tat = stored.get(0);
-        let mut verdict = decide(&self.first, tat).map_err(|error| (error, 1))?;
-        let (mut quota, mut most) = (1, strictness(taking, &verdict));
-        let mut changing = Changing::new(stored, self.first.now());
-        changing.apply(0, tat, verdict.change);
-        for (funnel, number) in self.further().zip(2..) {
-            let tat = stored.get(number - 1);
-            let other = decide(funnel, tat).map_err(|error| (error, number))?;
-            changing.apply(number - 1, tat, other.change);
+        let mut verdict = decide_one(&self.first, *first, taking, quantity, part).map_err(|error| (error, 1))?;
+        let (mut quota, mut most, mut count) = (1, strictness(taking, &verdict), 1);
+        let mut moved = change_one(first, verdict.change, now);
+        for ((funnel, tat), number) in self.further().zip(further).zip(2..) {
+            let other = decide_one(funnel, *tat, taking, quantity, part).map_err(|error| (error, number))?;
+            moved |= change_one(tat, other.change, now);
             let strictness = strictness(taking, &other);
             if strictness > most {
                 (verdict, quota, most) = (other, number, strictness);
             }
+            count = number;
         }
-        let none = taking == Taking::AllOrNone && verdict.limited;
-        Ok(Decision { verdict, quota, change: if none { Change::Nothing } else { changing.finish() } })
+        let gives_back = quantity < 0 && tats.count > 0;
+        let takes_none = taking == Taking::AllOrNone && verdict.limited;
+        tats.count = tats.count.max(count);
+        verdict.change = tats.change(moved && !takes_none, gives_back, now);
+        Ok(Decision { verdict, quota })
     }
 
-    fn fewest_remaining(&self, stored: &Tats) -> u64 {
-        let further = self.further().zip(1..).map(|(funnel, index)| funnel.remaining_now(stored.get(index)));
-        further.fold(self.first.remaining_now(stored.get(0)), u64::min)
+    fn fewest_remaining(&self, tats: &Tats) -> u64 {
+        let [first, further @ ..] = &tats.moments;
+        let further = self.further().zip(further).map(|(funnel, tat)| funnel.remaining_now(Some(*tat)));
+        further.fold(self.first.remaining_now(Some(*first)), u64::min)
     }
+}
+
+/// Decides the call for one quota. A call that takes as many as there are gets `part` at most, which all quotas have.
+#[inline(always)]
+fn decide_one(funnel: &Funnel, tat: Moment, taking: Taking, quantity: i64, part: u64) -> Result<Verdict, Error> {
+    match (taking, u64::try_from(quantity)) {
+        (Taking::UpTo, Ok(quantity)) => Ok(funnel.take_part(Some(tat), quantity, part.min(quantity))),
+        _ => funnel.decide(Some(tat), taking, quantity),
+    }
+}
+
+/// Changes a quota's TAT, and returns whether that moves it.
+#[inline(always)]
+fn change_one(tat: &mut Moment, change: Change, now: Moment) -> bool {
+    let before = *tat;
+    match change {
+        Change::Nothing => (),
+        Change::Store(new) => *tat = new,
+        Change::Delete => *tat = before.min(now),
+    }
+    *tat != before
 }
 
 /// Orders the quotas of a call: the strictest decides.
 #[inline(always)]
-fn strictness(taking: Taking, verdict: &Verdict) -> (bool, u64, u64) {
-    let wait = verdict.retry_after.map_or(u64::MAX, Span::nanos);
-    let fewest = u64::MAX - verdict.remaining;
+fn strictness(taking: Taking, verdict: &Verdict) -> u128 {
+    let wait = u128::from(verdict.retry_after.map_or(u64::MAX, Span::nanos));
+    let fewest = u128::from(u64::MAX - verdict.remaining);
     match taking {
         // The wait of a call that got all is the same for each quota.
-        Taking::UpTo => (false, fewest, wait),
-        _ if verdict.limited => (true, wait, 0),
-        _ => (false, fewest, 0),
+        Taking::UpTo => fewest << 64 | wait,
+        _ if verdict.limited => 1 << 64 | wait,
+        _ => fewest,
     }
 }
 
 impl Tats {
-    /// The TATs of a full limiter.
-    pub const NONE: Self = Self { moments: [Moment::EPOCH; MOST_QUOTAS], count: 0 };
-
-    /// The TAT of a quota: the first has index 0.
+    /// Makes the TATs of a full limiter.
     #[inline(always)]
-    pub fn get(&self, index: usize) -> Option<Moment> {
-        if index < self.count { self.moments.get(index).copied() } else { None }
+    pub fn none(now: Moment) -> Self {
+        Self { moments: [now; MOST_QUOTAS], count: 0 }
+    }
+
+    /// Returns the TAT of the first quota.
+    #[inline(always)]
+    pub fn first(&self) -> Moment {
+        let [first, ..] = self.moments;
+        first
+    }
+
+    #[inline(always)]
+    pub fn count(&self) -> usize {
+        self.count
     }
 
     #[inline(always)]
@@ -142,60 +162,27 @@ impl Tats {
     /// Puts a TAT behind the others. One more than `MOST_QUOTAS` is left out.
     #[inline(always)]
     pub fn push(&mut self, tat: Moment) {
-        self.put(self.count, tat);
-    }
-
-    #[inline(always)]
-    fn put(&mut self, index: usize, tat: Moment) {
-        if let Some(place) = self.moments.get_mut(index) {
+        if let Some(place) = self.moments.get_mut(self.count) {
             *place = tat;
-            self.count = self.count.max(index + 1);
+            self.count += 1;
         }
     }
 
-    /// The TATs after a call by one quota, the first.
-    pub fn after(&self, change: Change, now: Moment) -> Change<Self> {
-        let mut changing = Changing::new(*self, now);
-        changing.apply(0, self.get(0), change);
-        changing.finish()
-    }
-}
-
-/// The TATs of a limiter while a call changes them.
-struct Changing {
-    tats: Tats,
-    now: Moment,
-    moved: bool,
-    full: bool,
-}
-
-impl Changing {
-    #[inline(always)]
-    fn new(stored: Tats, now: Moment) -> Self {
-        Self { tats: stored, now, moved: false, full: false }
+    /// Changes the first TAT, as a call by one quota does, and returns the change of the state.
+    pub fn change_first(&mut self, change: Change, now: Moment) -> Change {
+        let [first, ..] = &mut self.moments;
+        let moved = change_one(first, change, now);
+        self.change(moved, change == Change::Delete, now)
     }
 
-    /// Changes the stored TAT at this index; all before it have been changed. A quota that does not change keeps its
-    /// TAT, or is full from now on if it has none.
+    /// Returns the change of the state. A call that gives back deletes it once all quotas have their tokens back.
     #[inline(always)]
-    fn apply(&mut self, index: usize, stored: Option<Moment>, change: Change) {
-        let tat = match change {
-            Change::Store(tat) => tat,
-            Change::Delete => stored.map_or(self.now, |stored| stored.min(self.now)),
-            Change::Nothing => stored.unwrap_or(self.now),
-        };
-        self.moved |= change != Change::Nothing && stored != Some(tat);
-        self.full |= change == Change::Delete;
-        self.tats.put(index, tat);
-    }
-
-    /// The state is deleted once a quota has all its tokens back and all others are full as well.
-    #[inline(always)]
-    fn finish(self) -> Change<Tats> {
-        if self.full && self.tats.iter().all(|tat| tat <= self.now) {
+    fn change(&self, moved: bool, gives_back: bool, now: Moment) -> Change {
+        let last = self.iter().fold(Moment::EPOCH, Moment::max);
+        if gives_back && last <= now {
             Change::Delete
-        } else if self.moved {
-            Change::Store(self.tats)
+        } else if moved {
+            Change::Store(last)
         } else {
             Change::Nothing
         }

@@ -3,7 +3,7 @@
 use crate::counts::Outcome;
 use crate::error::{CommandError, Error};
 use crate::funnel::{Taking, Unit};
-use crate::funnels::Funnels;
+use crate::funnels::{Funnels, Tats};
 use crate::redis::{Argument, Context};
 use crate::reply::{reply, reply_with_quota};
 use crate::request::{ONE_QUOTA, Request, now, parse_further, split_quotas};
@@ -28,6 +28,7 @@ pub fn look(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Out
     Ok(Outcome::of(verdict.limited))
 }
 
+#[inline(always)]
 fn look_by_several_quotas(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
     let now = now();
     let (one, further) = split_quotas(arguments)?;
@@ -35,8 +36,9 @@ fn look_by_several_quotas(context: &Context, arguments: &[Argument], unit: Unit)
     let mut quotas = Funnels::new(request.funnel);
     parse_further(&mut quotas, further, unit, now)?;
 
-    let tats = state::peek_all(context, request.key)?;
-    let decision = quotas.decide(tats, Taking::Nothing, request.quantity).map_err(CommandError::of_quota)?;
+    let mut tats = Tats::none(now);
+    state::peek_all(context, request.key, &mut tats)?;
+    let decision = quotas.decide(&mut tats, Taking::Nothing, request.quantity).map_err(CommandError::of_quota)?;
 
     reply_with_quota(context, Taking::Nothing, &decision.verdict, unit, decision.quota);
     Ok(Outcome::of(decision.verdict.limited))

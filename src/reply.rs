@@ -11,6 +11,7 @@ pub fn reply(context: &Context, taking: Taking, verdict: &Verdict, unit: Unit) {
 }
 
 /// Replies with the five integers of the quota that decides, and its number.
+#[inline(always)]
 pub fn reply_with_quota(context: &Context, taking: Taking, verdict: &Verdict, unit: Unit, quota: usize) {
     context.reply_array(6);
     reply_integers(context, taking, verdict, unit);

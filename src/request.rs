@@ -89,9 +89,9 @@ pub fn parse_further(
     now: Moment,
 ) -> Result<(), CommandError> {
     for ([max_burst, count, period], number) in further.iter().zip(2..) {
-        let quota = parse_quota([max_burst, count, period], unit);
-        let funnel = quota.and_then(|quota| Ok(quota.at(now)?));
-        funnels.put(number, funnel.map_err(|error| CommandError::Quota(error, number))?);
+        let of_quota = |error| CommandError::Quota(error, number);
+        let quota = parse_quota([max_burst, count, period], unit).map_err(of_quota)?;
+        funnels.put(number, quota.at(now).map_err(|error| of_quota(error.into()))?);
     }
     Ok(())
 }

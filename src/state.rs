@@ -22,7 +22,7 @@ impl Stored {
         match self {
             Self::Absent => None,
             Self::One(tat) => Some(*tat),
-            Self::Several(tats) => tats.get(0),
+            Self::Several(tats) => Some(tats.first()),
         }
     }
 }
@@ -58,14 +58,14 @@ pub fn read(key: &Key) -> Result<Stored, Error> {
     }
 }
 
-/// Reads the TATs of all quotas at an open key.
+/// Reads the TATs of all quotas at an open key, into those of a full limiter.
 ///
 /// Errors: as `read`.
 #[inline(always)]
-pub fn read_all(key: &Key) -> Result<Tats, Error> {
+pub fn read_all(key: &Key, tats: &mut Tats) -> Result<(), Error> {
     match key.value() {
-        Value::Absent => Ok(Tats::NONE),
-        Value::String(text) => parse_several(text).ok_or(Error::NotAState),
+        Value::Absent => Ok(()),
+        Value::String(text) => parse_all(text, tats).ok_or(Error::NotAState),
         Value::OtherType => Err(Error::WrongType),
     }
 }
@@ -74,8 +74,8 @@ pub fn read_all(key: &Key) -> Result<Tats, Error> {
 ///
 /// Errors: as `read`.
 #[inline(always)]
-pub fn peek_all(context: &Context, name: &Argument) -> Result<Tats, Error> {
-    Key::open(context, name).map_or(Ok(Tats::NONE), |key| read_all(&key))
+pub fn peek_all(context: &Context, name: &Argument, tats: &mut Tats) -> Result<(), Error> {
+    Key::open(context, name).map_or(Ok(()), |key| read_all(&key, tats))
 }
 
 #[inline(always)]
@@ -84,21 +84,23 @@ fn parse(text: &[u8]) -> Option<Moment> {
 }
 
 #[inline(always)]
-fn parse_several(text: &[u8]) -> Option<Tats> {
+fn parse_all(text: &[u8], tats: &mut Tats) -> Option<()> {
     let (texts, []) = text.as_chunks::<MOMENT_DIGITS>() else { return None };
     if !(1..=MOST_QUOTAS).contains(&texts.len()) {
         return None;
     }
-    let mut tats = Tats::NONE;
     for text in texts {
         tats.push(parse(text)?);
     }
-    Some(tats)
+    Some(())
 }
 
 #[cold]
 fn parse_rare(text: &[u8]) -> Option<Tats> {
-    parse_several(text)
+    // A call by one quota does not look at the moments of quotas that have no TAT.
+    let mut tats = Tats::none(Moment::EPOCH);
+    parse_all(text, &mut tats)?;
+    Some(tats)
 }
 
 /// Stores a change of the first quota's TAT and closes the key. The TATs of further quotas stay as they are. The key
@@ -109,7 +111,11 @@ fn parse_rare(text: &[u8]) -> Option<Tats> {
 pub fn write(key: WritableKey, stored: &Stored, change: Change, now: Moment) -> Result<(), Error> {
     match (change, stored) {
         (Change::Nothing, _) => Ok(()),
-        (_, Stored::Several(tats)) => write_all(key, tats.after(change, now)),
+        (_, Stored::Several(tats)) => {
+            let mut tats = *tats;
+            let change = tats.change_first(change, now);
+            write_all(key, &tats, change)
+        }
         (Change::Store(tat), _) => Ok(key.set(&decimal::format(tat.nanos()), expiry(tat))?),
         (Change::Delete, _) => {
             key.delete();
@@ -122,20 +128,16 @@ pub fn write(key: WritableKey, stored: &Stored, change: Change, now: Moment) -> 
 ///
 /// Errors: as `write`.
 #[inline(always)]
-pub fn write_all(key: WritableKey, change: Change<Tats>) -> Result<(), Error> {
+pub fn write_all(key: WritableKey, tats: &Tats, change: Change) -> Result<(), Error> {
     match change {
         Change::Nothing => Ok(()),
-        Change::Store(tats) => {
+        Change::Store(last) => {
             let mut texts = [[0; MOMENT_DIGITS]; MOST_QUOTAS];
-            let mut latest = Moment::EPOCH;
-            let mut count = 0_usize;
             for (text, tat) in texts.iter_mut().zip(tats.iter()) {
                 *text = decimal::format(tat.nanos());
-                latest = latest.max(tat);
-                count = count.saturating_add(1);
             }
-            let text = texts.get(..count).unwrap_or_default().as_flattened();
-            Ok(key.set(text, expiry(latest))?)
+            let text = texts.get(..tats.count()).unwrap_or_default().as_flattened();
+            Ok(key.set(text, expiry(last))?)
         }
         Change::Delete => {
             key.delete();

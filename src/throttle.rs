@@ -3,7 +3,7 @@
 use crate::counts::Outcome;
 use crate::error::{CommandError, Error};
 use crate::funnel::{Taking, Unit};
-use crate::funnels::Funnels;
+use crate::funnels::{Funnels, Tats};
 use crate::redis::{Argument, Context};
 use crate::reply::{announce, reply, reply_with_quota};
 use crate::request::{ONE_QUOTA, Request, now, parse_further, split_quotas};
@@ -46,6 +46,7 @@ pub fn throttle(
 ///
 /// Takes from each quota, or decides for none: see [`crate::funnels`]. Replies with the five integers of the quota that
 /// decides, and its number: 1, 2, …
+#[inline(always)]
 fn throttle_by_several_quotas(
     context: &Context,
     arguments: &[Argument],
@@ -59,9 +60,10 @@ fn throttle_by_several_quotas(
     parse_further(&mut quotas, further, unit, now)?;
 
     let key = state::open(context, request.key)?;
-    let tats = state::read_all(&key)?;
-    let decision = quotas.decide(tats, taking, request.quantity).map_err(CommandError::of_quota)?;
-    state::write_all(key, decision.change)?;
+    let mut tats = Tats::none(now);
+    state::read_all(&key, &mut tats)?;
+    let decision = quotas.decide(&mut tats, taking, request.quantity).map_err(CommandError::of_quota)?;
+    state::write_all(key, &tats, decision.verdict.change)?;
     announce(context, request.key, &decision.verdict);
 
     reply_with_quota(context, taking, &decision.verdict, unit, decision.quota);

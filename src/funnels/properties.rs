@@ -38,7 +38,7 @@ fn case(quotas: &[Quota], ahead: &[i64], quantity: Result<i64, i64>) -> (Funnels
     for (quota, number) in quotas.iter().zip(1..).skip(1) {
         funnels.put(number, quota.at(now()).unwrap());
     }
-    let mut tats = Tats::NONE;
+    let mut tats = Tats::none(now());
     for (index, part) in ahead.iter().enumerate() {
         let quota = quotas[index % quotas.len()];
         let all = asked(quota, NOW, Taking::AllOrNone, 0).span(i128::from(quota.limit));
@@ -54,23 +54,29 @@ fn nanos(tats: &Tats) -> Vec<i128> {
     tats.iter().map(|tat| i128::from(tat.nanos())).collect()
 }
 
-/// A decision in the second statement's words.
-fn joint(decision: Decision) -> model::Joint {
-    let change = match decision.change {
+/// A decision, and the TATs that it leaves if the call is stored, in the second statement's words.
+fn joint((decision, tats): (Decision, Tats)) -> model::Joint {
+    let change = match decision.verdict.change {
         Change::Nothing => model::Change::Nothing,
-        Change::Store(tats) => model::Change::Store(nanos(&tats)),
+        Change::Store(last) => {
+            assert_eq!(Some(last), tats.iter().max());
+            model::Change::Store(nanos(&tats))
+        }
         Change::Delete => model::Change::Delete,
     };
     model::Joint { told: told(decision.verdict), quota: decision.quota, change }
 }
 
-/// The TATs that a decision leaves.
-fn left(tats: Tats, decision: &Decision) -> Tats {
-    match decision.change {
-        Change::Nothing => tats,
-        Change::Store(tats) => tats,
-        Change::Delete => Tats::NONE,
+/// Decides a call, and makes the TATs what it leaves.
+fn call(funnels: &Funnels, tats: &mut Tats, taking: Taking, quantity: i64) -> Result<Decision, (Error, usize)> {
+    let mut changed = *tats;
+    let decision = funnels.decide(&mut changed, taking, quantity)?;
+    match decision.verdict.change {
+        Change::Nothing => (),
+        Change::Store(_) => *tats = changed,
+        Change::Delete => *tats = Tats::none(funnels.first.now()),
     }
+    Ok(decision)
 }
 
 proptest! {
@@ -80,10 +86,11 @@ proptest! {
     fn every_decision_is_that_of_the_second_statement(
         quotas in quotas(), ahead in ahead(), taking in any_taking(), quantity in quantity(),
     ) {
-        let (funnels, tats, quantity) = case(&quotas, &ahead, quantity);
+        let (funnels, mut tats, quantity) = case(&quotas, &ahead, quantity);
         let asked: Vec<_> = quotas.iter().map(|quota| asked(*quota, NOW, taking, quantity)).collect();
         let expected = told_together(&asked, &nanos(&tats)).map_err(|(error, number)| (refused(error), number));
-        let mut decided = funnels.decide(tats, taking, quantity).map(joint);
+        let decided = funnels.decide(&mut tats, taking, quantity);
+        let mut decided = decided.map(|decision| joint((decision, tats)));
         if let (Ok(decided), Ok(expected)) = (&mut decided, &expected) {
             // The change of one quota alone.
             decided.told.change = expected.told.change;
@@ -97,20 +104,18 @@ proptest! {
         quotas in quotas(), ahead in ahead(), taking in any_taking(), quantity in quantity(),
     ) {
         let alone = [quotas[0]];
-        let (one, tats, quantity) = case(&alone, &ahead[..ahead.len().min(1)], quantity);
+        let (one, mut tats, quantity) = case(&alone, &ahead[..ahead.len().min(1)], quantity);
         let (twice, _, _) = case(&[quotas[0]; 2], &[], Ok(0));
         let mut both = tats;
-        if let Some(tat) = tats.get(0) {
-            both.push(tat);
+        if tats.count() == 1 {
+            both.push(tats.first());
         }
-        let one = one.decide(tats, taking, quantity);
-        let twice = twice.decide(both, taking, quantity);
-        prop_assert_eq!(one.map(|one| one.verdict), twice.map(|twice| twice.verdict));
-        if let (Ok(one), Ok(twice)) = (one, twice) {
-            prop_assert_eq!(twice.quota, 1);
-            let [one, twice] = [left(tats, &one), left(both, &twice)];
-            prop_assert_eq!([one.get(0); 2], [twice.get(0), twice.get(1)]);
-        }
+        let one = call(&one, &mut tats, taking, quantity);
+        let twice = call(&twice, &mut both, taking, quantity);
+        prop_assert!(twice.is_err() || twice.is_ok_and(|twice| twice.quota == 1));
+        prop_assert_eq!(one, twice);
+        let tats: Vec<_> = tats.iter().collect();
+        prop_assert_eq!(both.iter().collect::<Vec<_>>(), [&tats[..], &tats[..]].concat());
     }
 
     #[test]
@@ -119,14 +124,14 @@ proptest! {
     ) {
         let part = |index| ahead.get(index).map_or(1, |part: &i64| part.abs().max(1));
         let ahead: Vec<_> = (0..quotas.len()).map(part).collect();
-        let (funnels, tats, tokens) = case(&quotas, &ahead, Err(tokens));
+        let (funnels, before, tokens) = case(&quotas, &ahead, Err(tokens));
+        let mut tats = before;
         // A TAT that has passed is not given back to.
         if tats.iter().all(|tat| tat > now())
-            && let Ok(call) = funnels.decide(tats, Taking::AllOrNone, tokens) {
-            let after = left(tats, &call);
-            let refund = if call.verdict.limited { 0 } else { -tokens };
-            let refunded = funnels.decide(after, Taking::AllOrNone, refund).unwrap();
-            prop_assert_eq!(left(after, &refunded), tats);
+            && let Ok(taken) = call(&funnels, &mut tats, Taking::AllOrNone, tokens) {
+            let refund = if taken.verdict.limited { 0 } else { -tokens };
+            call(&funnels, &mut tats, Taking::AllOrNone, refund).unwrap();
+            prop_assert_eq!(tats, before);
         }
     }
 
@@ -135,7 +140,7 @@ proptest! {
     fn no_quota_lets_through_more_beside_others_than_alone(
         quotas in quotas(), steps in prop::collection::vec((0..300_u64, 0..400_i64), 1..20),
     ) {
-        let mut tats = Tats::NONE;
+        let mut tats = Tats::none(now());
         let mut alone: Vec<Option<Moment>> = vec![None; quotas.len()];
         let mut at = NOW;
         let longest = quotas.iter().map(|quota| asked(*quota, NOW, Taking::Nothing, 0).span(quota.limit.into())).max();
@@ -149,12 +154,11 @@ proptest! {
             for (funnel, number) in funnels.iter().zip(1..).skip(1) {
                 together.put(number, *funnel);
             }
-            let call = together.decide(tats, Taking::AllOrNone, quantity).unwrap();
-            tats = left(tats, &call);
+            let together = call(&together, &mut tats, Taking::AllOrNone, quantity).unwrap();
             for (funnel, tat) in funnels.iter().zip(&mut alone) {
                 let verdict = funnel.decide(*tat, Taking::AllOrNone, quantity).unwrap();
-                prop_assert!(call.verdict.limited || !verdict.limited);
-                if let (false, Change::Store(new)) = (call.verdict.limited, verdict.change) {
+                prop_assert!(together.verdict.limited || !verdict.limited);
+                if let (false, Change::Store(new)) = (together.verdict.limited, verdict.change) {
                     *tat = Some(new);
                 }
             }
@@ -167,19 +171,22 @@ proptest! {
 fn tats_beyond_the_quotas_of_a_call_stay_as_they_are() {
     let quota = |limit| Quota { limit, ..valid(10) };
     let quotas = [quota(10), quota(20), quota(30)];
-    let (three, tats, _) = case(&quotas, &[500, 400, 300], Ok(1));
+    let (three, before, _) = case(&quotas, &[500, 400, 300], Ok(1));
     let (one, _, _) = case(&quotas[..1], &[], Ok(1));
-    let after = left(tats, &one.decide(tats, Taking::AllOrNone, 1).unwrap());
-    assert!(after.get(0) > tats.get(0));
-    assert_eq!([after.get(1), after.get(2), after.get(3)], [tats.get(1), tats.get(2), None]);
-    let single = tats.after(one.first.decide(tats.get(0), Taking::AllOrNone, 1).unwrap().change, now());
-    assert_eq!(single, Change::Store(after));
+    let mut after = before;
+    call(&one, &mut after, Taking::AllOrNone, 1).unwrap();
+    assert!(after.first() > before.first());
+    assert_eq!((&after.moments[1..], after.count()), (&before.moments[1..], 3));
+    let mut single = before;
+    let verdict = one.first.decide(Some(before.first()), Taking::AllOrNone, 1).unwrap();
+    assert_eq!(single.change_first(verdict.change, now()), Change::Store(after.iter().max().unwrap()));
+    assert_eq!(single, after);
 
-    let (_, first, _) = case(&quotas[..1], &[500], Ok(1));
-    let more = left(first, &three.decide(first, Taking::AllOrNone, 1).unwrap());
-    assert_eq!(more.iter().count(), 3);
+    let (_, mut more, _) = case(&quotas[..1], &[500], Ok(1));
+    call(&three, &mut more, Taking::AllOrNone, 1).unwrap();
+    assert_eq!(more.count(), 3);
     let second = asked(quotas[1], NOW, Taking::AllOrNone, 0).span(1);
-    assert_eq!(more.get(1).map(|tat| i128::from(tat.nanos())), Some(i128::from(NOW) + second));
+    assert_eq!(i128::from(more.moments[1].nanos()), i128::from(NOW) + second);
 }
 
 fn valid(limit: u64) -> Quota {
