@@ -84,7 +84,7 @@ fn waits_are_rounded_up_to_whole_seconds_exactly() {
 }
 
 #[test]
-fn when_the_clock_steps_back_limiters_drain_later_by_that_step_and_nothing_else_changes() {
+fn limiters_refill_later_by_the_step_when_the_clock_steps_back_and_nothing_else_changes() {
     let (clock, server) = Clock::start(START);
     let mut connection = server.connect();
     assert_eq!(throttle(&mut connection, "key 4 1 60 2"), [0, 5, 3, -1, 120]);
@@ -161,7 +161,7 @@ fn the_key_holds_the_tat_and_is_gone_after_its_millisecond_when_the_limiter_is_f
 }
 
 #[test]
-fn where_a_clock_is_not_set_the_state_has_zeros_in_front() {
+fn the_state_has_zeros_in_front_if_a_clock_is_not_set() {
     const YEAR_1990: i64 = 631_152_000_000_000_000;
     let (_clock, server) = Clock::start(YEAR_1990);
     let mut connection = server.connect();

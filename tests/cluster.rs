@@ -125,7 +125,7 @@ fn a_slot_that_the_servers_move_under_load_lets_through_what_one_server_would_ha
 }
 
 #[test]
-fn when_a_primary_is_killed_its_replica_goes_on_limiting() {
+fn a_replica_goes_on_limiting_when_its_primary_is_killed() {
     let mut cluster = Cluster::start();
     let mut connection = cluster.connect();
     let key = "user123";

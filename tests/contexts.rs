@@ -6,7 +6,7 @@ use crate::support::needs::needs;
 use crate::support::{Server, command, info, run, throttle};
 
 #[test]
-fn in_multi_each_call_sees_the_ones_before_it() {
+fn calls_of_a_transaction_see_the_ones_before_them() {
     let server = Server::start();
     let mut connection = server.connect();
     let calls: Vec<[i64; 5]> = redis::pipe()
@@ -63,7 +63,7 @@ fn lua_rounds_integers_beyond_53_bits() {
 }
 
 #[test]
-fn functions_call_it_like_lua() {
+fn functions_call_the_module_like_lua() {
     needs!("functions, Redis 7");
     let server = Server::start();
     let mut connection = server.connect();

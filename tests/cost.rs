@@ -199,7 +199,7 @@ fn the_readme_says_what_a_call_takes() {
 
 /// The page says these things in words, of servers without replica or append-only file.
 #[test]
-fn what_the_page_says_of_costs_is_what_was_measured() {
+fn costs_in_words_on_the_page_are_those_measured() {
     let allowed = column("one server", "allowed");
     for (server, ratio) in &allowed {
         assert!(

@@ -163,7 +163,7 @@ fn the_lines_of_python_admit_16_requests_and_answer_the_next_with_429_and_retry_
 }
 
 #[test]
-fn what_is_typed_in_a_shell_is_what_the_tests_run() {
+fn shell_commands_on_the_pages_are_those_that_the_tests_run() {
     for Block { place, text, .. } in blocks_in("sh") {
         // package.rs runs these lines as they are.
         if text.starts_with("sha256sum") {

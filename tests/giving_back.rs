@@ -69,7 +69,7 @@ fn files_and_replicas_get_the_effect() {
 }
 
 #[test]
-fn in_a_limited_whole_nothing_is_given_back() {
+fn a_limited_call_of_several_limiters_gives_nothing_back() {
     let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();
     throttle(&mut connection, "a 4 1 60 3");
@@ -87,7 +87,7 @@ fn in_a_limited_whole_nothing_is_given_back() {
 }
 
 #[test]
-fn in_a_limited_whole_it_is_not_the_debt_that_limits() {
+fn a_debt_that_gets_tokens_back_is_not_the_limited_group() {
     let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();
     run::<[i64; 5]>(&mut connection, "CL.CHARGE debt 4 1 60 9").unwrap();

@@ -109,7 +109,7 @@ fn a_wait_is_waited_out_without_a_call_and_to_the_millisecond() {
 }
 
 #[test]
-fn what_is_left_is_given_back_when_the_time_is_over() {
+fn the_rest_of_a_lease_is_given_back_when_its_time_is_over() {
     let mut world = World::new();
     let mut lease = world.lease();
     assert_eq!(world.spend(&mut lease, 10), 10);
@@ -125,7 +125,7 @@ fn what_is_left_is_given_back_when_the_time_is_over() {
 }
 
 #[test]
-fn what_is_left_is_given_back_when_the_client_ends() {
+fn the_rest_of_a_lease_is_given_back_when_its_client_ends() {
     let mut world = World::new();
     let mut lease = world.lease();
     assert_eq!(world.spend(&mut lease, 10), 10);
@@ -173,7 +173,7 @@ fn eight_clients_use_at_least_95_in_100_of_the_rate() {
 
 /// The price of a lease: a window may have the tokens of one more lease's time.
 #[test]
-fn what_clients_hold_comes_on_top_of_the_burst_until_it_is_given_back() {
+fn tokens_that_clients_hold_come_on_top_of_the_burst_until_they_are_given_back() {
     for (milliseconds, held) in [(LEASE - 1, 5 * (BATCH - 1)), (LEASE, 0)] {
         let mut world = World::new();
         let mut leases = [(); 5].map(|()| world.lease());

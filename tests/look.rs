@@ -247,7 +247,7 @@ fn a_replica_answers_a_look_as_its_primary_does() {
 
 /// The replica still holds the key: its primary has not sent DEL yet.
 #[test]
-fn on_a_replica_a_key_that_has_expired_is_a_full_limiter() {
+fn an_expired_key_on_a_replica_is_a_full_limiter() {
     let (primary, mut connection) = callbacks::start(&SETTINGS);
     let replica = Server::start();
     replicate(&replica, &primary);

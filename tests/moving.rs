@@ -51,7 +51,7 @@ fn a_limiter_of_dragonfly_goes_on_where_it_was() {
 }
 
 #[test]
-fn what_redis_cell_takes_and_this_refuses() {
+fn calls_that_redis_cell_takes_are_refused_with_these_errors() {
     let server = Server::start();
     let mut connection = server.connect();
     for number in ["+5", "05", "-0"] {

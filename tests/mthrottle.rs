@@ -23,7 +23,7 @@ fn error(connection: &mut Connection, arguments: &str) -> String {
 }
 
 #[test]
-fn if_every_limit_allows_each_takes_its_quantity() {
+fn each_limiter_takes_its_quantity_if_all_of_them_allow() {
     let server = Server::start();
     let mut connection = server.connect();
     assert_eq!(
@@ -35,7 +35,7 @@ fn if_every_limit_allows_each_takes_its_quantity() {
 }
 
 #[test]
-fn if_any_is_limited_none_is_touched_and_the_reply_says_which() {
+fn a_call_with_a_limited_group_changes_nothing_and_says_which_group() {
     let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();
     throttle(&mut connection, "small 1 1 60 2");
@@ -242,7 +242,7 @@ fn replicas_and_files_get_all_limits_of_a_call_as_one_transaction() {
 }
 
 #[test]
-fn in_a_cluster_the_keys_share_a_hash_tag() {
+fn the_keys_share_a_hash_tag_in_a_cluster() {
     let server = Server::start_with(&["--cluster-enabled", "yes"]);
     let mut connection = server.connect();
     add_slots(&mut connection, 0..SLOTS);

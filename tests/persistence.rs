@@ -15,7 +15,7 @@ use crate::support::{Server, command, info, run, snapshot, throttle, wait_until}
 const CLIENTS: usize = 4;
 
 #[test]
-fn with_appendfsync_always_no_acknowledged_call_is_lost_in_20_crashes() {
+fn appendfsync_always_loses_no_acknowledged_call_in_20_crashes() {
     let mut server = Server::start_with(&[&AOF[..], &["--appendfsync", "always"]].concat());
     let ledgers = Ledger::open_some(&server, CLIENTS);
     for crash in 0..20 {
@@ -39,7 +39,7 @@ fn with_appendfsync_always_no_acknowledged_call_is_lost_in_20_crashes() {
 
 /// The file may lose its last second, but holds a state that the server really had.
 #[test]
-fn with_appendfsync_everysec_a_crash_leaves_a_state_that_the_server_really_had() {
+fn appendfsync_everysec_leaves_a_state_that_the_server_really_had_after_a_crash() {
     let mut server = Server::start_with(&[&AOF[..], &["--appendfsync", "everysec"]].concat());
     let ledgers = Ledger::open_some(&server, CLIENTS);
     for crash in 0..4 {

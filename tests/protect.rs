@@ -59,7 +59,7 @@ fn is_same(shown: &str, expected: &str) -> bool {
 
 /// The limits of a log-in, a visitor and a customer, on a fresh start and after the server was gone.
 #[test]
-fn as_many_of_200_requests_at_once_are_let_through_as_its_limits_say() {
+fn the_limits_let_through_exactly_their_number_of_200_requests_at_once() {
     for example in applications() {
         let mut server = Server::start();
         let http = Http::start(&example, server.port);

@@ -204,7 +204,7 @@ fn a_caller_with_too_many_wrong_passwords_is_kept_out_and_a_right_one_counts_for
 
 /// The check of a password takes so long that all guesses have arrived before the first check ends.
 #[test]
-fn of_eighty_guesses_at_once_as_many_are_tried_as_the_limit_says() {
+fn eighty_guesses_at_once_get_no_more_attempts_than_the_limit() {
     let (_clock, server) = Clock::start(START);
     let program = "import os, threading, time, redis, ban
 def guess():
@@ -480,7 +480,7 @@ fn calls_in_flight_are_never_more_than_the_limit_and_end_with_their_lease() {
 
 /// Without these commands, the places would stay taken until their leases end.
 #[test]
-fn at_maxmemory_calls_in_flight_end_and_renew_and_none_begins() {
+fn calls_in_flight_end_and_renew_at_maxmemory_and_none_begins() {
     needs!("functions, Redis 7");
     let mut calls = InFlight::start();
     for call in ["a", "b"] {

@@ -165,7 +165,7 @@ fn a_call_on_a_key_that_cannot_be_written_is_to_be_tried_again_and_changes_nothi
 }
 
 #[test]
-fn of_several_limiters_none_is_written_if_one_cannot_be_wherever_it_stands() {
+fn a_call_of_several_limiters_writes_none_if_one_cannot_be_written() {
     let (_server, mut connection) = start_with_an_unwritable_key();
     for name in ["CL.MTHROTTLE", "CL.MPTHROTTLE"] {
         for number in 1..=4 {
@@ -189,7 +189,7 @@ fn of_several_limiters_none_is_written_if_one_cannot_be_wherever_it_stands() {
 
 /// A transaction goes on with its next command, and a script has to check the reply, as after any error.
 #[test]
-fn in_transactions_and_scripts_it_is_an_error_like_any_other() {
+fn the_refusal_is_an_error_like_any_other_in_transactions_and_scripts() {
     let (_server, mut connection) = start_with_an_unwritable_key();
     let script = "return redis.pcall('CL.THROTTLE', KEYS[1], 4, 1, 3600).err";
     let told: String = redis::cmd("EVAL").arg(script).arg(&["1", "unwritable"]).query(&mut connection).unwrap();

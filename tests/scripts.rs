@@ -64,7 +64,8 @@ fn a_server_that_lacks_a_feature_leaves_a_test_out_and_a_machine_that_lacks_a_pr
         let output = if required { test.env("REQUIRE_ALL", "yes").output() } else { test.output() }.unwrap();
         (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
     };
-    let [feature, program] = ["contexts::functions_call_it_like_lua", "docs::sessions_are_what_redis_cli_shows"];
+    let [feature, program] =
+        ["contexts::functions_call_the_module_like_lua", "docs::sessions_are_what_redis_cli_shows"];
     for required in [false, true] {
         let (passed, said) = run(feature, required);
         assert!(passed && said.contains(&format!("left out: {feature} (needs functions, Redis 7)\n")), "{said}");
@@ -262,7 +263,7 @@ fn scripts_setup_says_which_rust_is_needed_and_where_from() {
 
 /// A stand-in for `uname` tells the scripts that this machine is a Mac; they find only bash, sed and a few other tools.
 #[test]
-fn on_a_mac_scripts_run_says_what_to_install_with_brew_and_loads_a_dylib() {
+fn scripts_run_on_a_mac_says_what_to_install_with_brew_and_loads_a_dylib() {
     let system = ["bash", "sed", "dirname", "mktemp", "rm", "sleep"];
     let mac = [("uname", "echo Darwin"), ("cc", ""), ("xcode-select", "echo /nowhere"), ("cargo", "")];
     let tools = Tools::new("mac", &system, &mac);
