@@ -34,7 +34,8 @@ pub fn check(bytes: &[u8]) {
         let (taking, _) = takings()[usize::from(flags / 8 % 4)];
         rule(Quota { limit, count, period, unit }, now, tat, taking, quantity as i64);
     }
-    assert_eq!(i128::from(Span(quantity).round_up(unit)), (i128::from(quantity) + nanos - 1) / nanos);
+    let span = Moment::new(quantity >> 1).unwrap().since_epoch();
+    assert_eq!(i128::from(span.round_up(unit)), (i128::from(span.nanos()) + nanos - 1) / nanos);
     assert_eq!(decimal::format(quantity >> 1).as_slice(), format!("{:019}", quantity >> 1).as_bytes());
     assert_eq!(decimal::Trimmed::new(quantity >> 1).as_ref(), (quantity >> 1).to_string().as_bytes());
     text(input.0);
@@ -65,7 +66,8 @@ pub fn takings() -> [(Taking, Way); 4] {
 
 fn rule(quota: Quota, now: u64, tat: Option<u64>, taking: Taking, quantity: i64) {
     let expected = asked(quota, now, taking, quantity).told(tat.map(i128::from)).map_err(refused);
-    let decided = quota.at(Moment(now)).and_then(|funnel| funnel.decide(tat.map(Moment), taking, quantity));
+    let moment = |nanos| Moment::new(nanos).unwrap();
+    let decided = quota.at(moment(now)).and_then(|funnel| funnel.decide(tat.map(moment), taking, quantity));
     assert_eq!(decided.map(told), expected, "{taking:?} {quantity} of {quota:?} at {now} on {tat:?}");
 }
 
@@ -93,7 +95,7 @@ pub fn refused(refused: Refused) -> Error {
 
 /// A verdict in the second statement's words.
 pub fn told(verdict: Verdict) -> Told {
-    let span = |span: Span| i128::from(span.0);
+    let span = |span: Span| i128::from(span.nanos());
     Told {
         limited: verdict.limited,
         taken: verdict.taken.into(),
@@ -103,7 +105,7 @@ pub fn told(verdict: Verdict) -> Told {
         reset_after: span(verdict.reset_after),
         change: match verdict.change {
             funnel::Change::Nothing => Change::Nothing,
-            funnel::Change::Store(tat) => Change::Store(tat.0.into()),
+            funnel::Change::Store(tat) => Change::Store(tat.nanos().into()),
             funnel::Change::Delete => Change::Delete,
         },
     }
