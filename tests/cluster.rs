@@ -182,7 +182,7 @@ fn a_slot_that_goes_within_a_transaction_ends_no_node() {
     let ways = [
         ("", format!("CLUSTER DELSLOTS {slot}")),
         ("", format!("CLUSTER SETSLOT {slot} {migrating}")),
-        (&*migrating, "DEBUG SLEEP 0.03".to_string()),
+        (&*migrating, "DEBUG SLEEP 0.15".to_string()),
     ];
     for (beforehand, within) in &ways {
         for call in [
@@ -197,7 +197,7 @@ fn a_slot_that_goes_within_a_transaction_ends_no_node() {
             for line in ["DEL {k}1", "DEL {k}2", taken_from] {
                 run::<Value>(&mut connection, line).unwrap();
             }
-            let left = if beforehand.is_empty() { 5 } else { 20 };
+            let left = if beforehand.is_empty() { 5 } else { 120 };
             run::<()>(&mut connection, &format!("SET {{k}}1 1790000000000000000 PX {left}")).unwrap();
             if beforehand.is_empty() {
                 sleep(Duration::from_millis(10));

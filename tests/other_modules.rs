@@ -10,7 +10,7 @@ use crate::support::callbacks::{HARM, call, expire, harm_to, start};
 use crate::support::expected::{NOT_A_STATE, WRONG_TYPE, in_group, integers, limited_and_groups};
 use crate::support::needs::needs;
 use crate::support::replication::{catch_up, replicate};
-use crate::support::{Server, command, run, snapshot, throttle};
+use crate::support::{Server, command, info, run, snapshot, throttle};
 
 /// Makes a limiter and an expired key, in an empty database. When the server deletes the expired key, another module
 /// does this harm to the limiter.
@@ -181,6 +181,32 @@ fn a_key_that_has_expired_while_clients_are_paused_is_written_whole() {
             assert_same(&replica, &server, "k1");
         }
     }
+}
+
+/// Valkey makes a second key of the same name if a module says that there is none, and forgets it.
+#[test]
+fn a_key_that_the_handler_of_its_deletion_makes_anew_leaks_no_memory() {
+    let (_server, mut connection) = start(&[]);
+    let mut used = Vec::new();
+    for _ in 0..3 {
+        run::<()>(&mut connection, "CB.CLEAR").unwrap();
+        run::<()>(&mut connection, "FLUSHALL").unwrap();
+        used.push(info(&mut connection, "used_memory").parse::<i64>().unwrap());
+        let mut expired = redis::pipe();
+        let mut paused = redis::pipe();
+        paused.atomic().add_command(command("CLIENT PAUSE 60000 WRITE"));
+        for key in 0..500 {
+            expired.add_command(command(&format!("SET {key} 1 PX 1")));
+            paused.add_command(command(&format!("CL.THROTTLE {key} 4 1 60")));
+        }
+        expired.exec(&mut connection).unwrap();
+        sleep(Duration::from_millis(2));
+        run::<()>(&mut connection, "CB.DO del SET % text").unwrap();
+        // Redis 6.2 deletes such a key before the call reads it, which then finds the text.
+        let _ = paused.query::<Vec<Value>>(&mut connection);
+        run::<()>(&mut connection, "CLIENT UNPAUSE").unwrap();
+    }
+    assert!(used[2] - used[1] < 20_000, "bytes in use before each 500 calls: {used:?}");
 }
 
 /// The module deletes an expired key before it makes a new one in its place. Writes of another module's handler of that

@@ -109,7 +109,7 @@ impl<'a> WritableKey<'a> {
     ///
     /// Errors: see [`delete_expired`].
     #[inline(always)]
-    pub fn set(self, bytes: &[u8], expire_at: u64) -> Result<(), NotWritable> {
+    pub fn set(mut self, bytes: &[u8], expire_at: u64) -> Result<(), NotWritable> {
         self.store(bytes, expire_at)?;
         if self.must_replicate() {
             self.replicate_set(bytes, expire_at);
@@ -134,14 +134,21 @@ impl<'a> WritableKey<'a> {
     /// Sets the expiry before it looks at the buffer: on Valkey from 8.1 and Redis from 8.2, only that makes the handle
     /// the key's own again. Until then, it may stand for a value that another module's callback has replaced.
     #[inline(always)]
-    fn store(&self, bytes: &[u8], expire_at: u64) -> Result<(), NotWritable> {
-        let handle = self.handle.as_ptr();
+    fn store(&mut self, bytes: &[u8], expire_at: u64) -> Result<(), NotWritable> {
         let expire_at = expire_at.cast_signed();
+        // SAFETY: the handle is open for writing.
+        let mut exists = unsafe { api!(RedisModule_SetAbsExpire)(self.handle.as_ptr(), expire_at) == OK };
+        if !exists && delete_expired(self.context, self.name)? {
+            // Open the key again: another module's handler of the deletion may have made it anew.
+            *self = Self::open(self.context, self.name)?;
+            // SAFETY: the handle is open for writing.
+            exists = unsafe { api!(RedisModule_SetAbsExpire)(self.handle.as_ptr(), expire_at) == OK };
+        }
+        let handle = self.handle.as_ptr();
         // SAFETY: the handle is open for writing. The buffer is null or has `length` bytes, and nothing else holds it.
         unsafe {
-            if api!(RedisModule_SetAbsExpire)(handle, expire_at) != OK {
+            if !exists {
                 // There is no key. Make it as a string of this length, which the next call need not convert.
-                delete_expired(self.context, self.name)?;
                 api!(RedisModule_StringTruncate)(handle, bytes.len());
                 api!(RedisModule_SetAbsExpire)(handle, expire_at);
             }
@@ -214,20 +221,21 @@ impl<'a> WritableKey<'a> {
 
 /// Deletes a key that has expired and that the server keeps, as it does while writes are paused. Call this for a key
 /// that reads as absent, before a new one is made in its place: the server ends at a second key of the same name.
-/// The DEL is replicated (`!`), and so are the writes of another module's handler of the deletion. Hold no handle of a
-/// key meanwhile, as the handler may delete the key.
+/// The DEL is replicated (`!`), and so are the writes of another module's handler of the deletion. Use no handle of a key
+/// from before: the handler may delete the key, or make it anew. Tells whether it has called DEL.
 ///
 /// Errors: a cluster node refuses the DEL if the slot has gone, or has begun to move, within the transaction.
 #[inline(always)]
-pub fn delete_expired(context: &Context, name: &Argument) -> Result<(), NotWritable> {
-    if context.are_writes_paused() {
+pub fn delete_expired(context: &Context, name: &Argument) -> Result<bool, NotWritable> {
+    let paused = context.are_writes_paused();
+    if paused {
         // SAFETY: context and name are live, and the reply, if there is one, is freed.
         unsafe {
             let reply = api!(RedisModule_Call)(context.0, c"DEL".as_ptr(), c"!s".as_ptr(), name.0);
             api!(RedisModule_FreeCallReply)(NonNull::new(reply).ok_or(NotWritable)?.as_ptr());
         }
     }
-    Ok(())
+    Ok(paused)
 }
 
 /// Makes a string of the server's that no call owns.
