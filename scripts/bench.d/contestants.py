@@ -1,4 +1,4 @@
-"""What is measured: calls of the module, of the server's own commands, and of scripts."""
+"""The contestants: calls of the module, of the server's own commands, and of scripts."""
 
 import os
 import pathlib
@@ -6,26 +6,27 @@ from collections import namedtuple
 
 PEER = os.environ.get("PEER")
 
-# The name and one call of it, in which KEY is a key of 13 bytes; what each key gets before, and how often; whether a key
-# serves for one call only, as a new one does; the module that is loaded; and whether times and instructions are taken.
+# name: the contestant's row in the tables. call: one call, in which KEY stands for a key of 13 bytes. before, times:
+# the call that prepares each key, and how often it is made. once: whether a key serves for one call only, as a new one
+# does. module: the module that the server loads. timed, counted: whether times are measured, and instructions counted.
 Contestant = namedtuple(
     "Contestant", "name call before times once module timed counted", defaults=[None, 3, False, None, True, True]
 )
 
 
 def steady(name, call, before=None, **options):
-    """On keys that have had the same call before, or this one."""
+    """A contestant on keys that are called again and again, and are prepared by the same call, or by `before`."""
     return Contestant(name, call, before or call, **options)
 
 
 def once(name, call, before=None, **options):
-    """On keys that have had this call, once, or are new."""
+    """A contestant on keys that are called once, and are new, or are prepared by the call `before`."""
     return Contestant(name, call, before, times=1 if before else 0, once=True, **options)
 
 
-STATE = "1800000000000000000"  # as many digits as the module's
+STATE = "1800000000000000000"  # has as many digits as the module's state
 SET = f"SET KEY {STATE} PX 3600000"
-# Never limited, and no key expires meanwhile. Its large numbers are longer to reply than those of most limits.
+# A quota that never limits, and lets no key expire meanwhile. Its replies are longer than those of most quotas.
 MANY = "9999999 10 3600"
 ALLOWED = f"CL.THROTTLE KEY {MANY}"
 LIMITED = "CL.THROTTLE KEY 0 1 3600"
@@ -37,7 +38,7 @@ CONTESTANTS = [
     steady("PING", "PING"),
     steady("GET", "GET KEY", SET),
     steady("SET PX", SET),
-    # What the server cannot keep as an integer, in the header of its value.
+    # The server keeps an integer in the header of the value; this text needs memory of its own.
     steady("SET PX of text", "SET KEY 180000000000000000x PX 3600000", timed=False, counted=False),
     once("SET PX, new key", SET),
     once("SET PX, expired key", SET, "SET KEY 1 PX 1"),
@@ -77,5 +78,5 @@ BASE = "SET PX"
 
 
 def chosen(names=None):
-    """All of them, or those of these names, and what they are compared with."""
+    """Returns all contestants, or those with these names and the base that they are compared with."""
     return [c for c in CONTESTANTS if names is None or c.name in [BASE, *names]]

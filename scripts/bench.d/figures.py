@@ -1,4 +1,4 @@
-"""The measures: each returns figures by contestant."""
+"""The measurements: each returns its figures by contestant."""
 
 import contextlib
 import datetime
@@ -18,21 +18,22 @@ from servers import ONE_BY_ONE, PIPELINED, clock, servers, version
 
 KEYS = 10_000
 COUNTED_KEYS = 300
-# How often keys are prepared and measured anew in a round, where each serves for one call only.
+# A contestant whose keys serve for one call only prepares and measures them this often in a round.
 BATCHES = 2
-# Rounds, how many keys to grow to and to weigh, and rounds there and on one hot key. Rounds are short and many: what
-# else the machine does then meets few of them. And how often instructions are counted, of which the least is taken: into
-# the others may fall the cron's tick, of which each call has a share that is far smaller where nothing is counted.
+# How much is measured; `sizes` and `memory_keys` are numbers of keys. Rounds are many and short, so that other work on
+# the machine disturbs few of them. Instructions are counted several times, and the least count is taken: the server's
+# cron may run within the others, where callgrind slows the calls down and each call gets a larger share of the cron than
+# it has otherwise.
 Scale = namedtuple("Scale", "rounds seconds sizes memory_keys growth_rounds lease_rounds long_seconds counts")
 FULL = Scale(25, 0.12, [1, 1_000, 100_000, 1_000_000, 5_000_000], 100_000, 9, 5, 0.3, 5)
 QUICK = Scale(1, 0.2, [1, 1_000, 100_000], 5_000, 1, 1, 0.2, 1)
 
-# Where the server has no replica and no append-only file; an append-only file; a replica.
+# The server has neither a replica nor an append-only file; or an append-only file; or a replica.
 SETTINGS = {"alone": [], "aof": ["--appendonly", "yes", "--appendfsync", "no"], "replica": []}
 
 
 def measure(scale):
-    """All that tables and plots are made from."""
+    """Measures everything that the tables and plots show."""
     parts = [measure_instructions(scale.counts), measure_replication(), measure_memory(scale.memory_keys)]
     timed = [c for c in CONTESTANTS if c.timed]
     rounds = measure_time(scale.rounds, scale.seconds, timed)
@@ -61,9 +62,9 @@ SHAPES = {"pipelined": PIPELINED, "single": ONE_BY_ONE}
 
 
 def measure_time(rounds, seconds, contestants, kinds=("pipelined", "single"), executable=SERVER):
-    """CPU of the server, throughput, and latency of calls one by one: by contestant, a list of the rounds' figures.
+    """Measures the server's CPU, the throughput, and the latency of calls one by one. Returns the rounds' figures.
 
-    In each round all contestants have their turn, so that they meet the machine as it is then.
+    All contestants take their turn in each round, so that the machine is in the same state for all of them.
     """
     result = {c.name: [] for c in contestants}
     with servers(contestants, executable=executable) as by_module:
@@ -74,7 +75,7 @@ def measure_time(rounds, seconds, contestants, kinds=("pipelined", "single"), ex
                 for kind in kinds:
                     cpu, load = run_for(by_module[contestant.module], contestant, seconds, SHAPES[kind])
                     share = load.limited / load.calls
-                    # Of a take, the first integer is what was taken: 1.
+                    # The first integer of a reply to CL.TAKE is the number of tokens taken, which is 1.
                     ones = "limited" in contestant.name or "TAKE" in contestant.name
                     assert share > 0.99 if ones else share == 0, (contestant.name, share)
                     figures[f"{kind} cpu"] = cpu / load.calls * 1e9
@@ -86,7 +87,7 @@ def measure_time(rounds, seconds, contestants, kinds=("pipelined", "single"), ex
 
 
 def run_for(server, contestant, seconds, shape):
-    """CPU seconds of the server, and what the load saw, on keys that are prepared before."""
+    """Prepares keys and calls on them. Returns the server's CPU seconds and the figures of the load program."""
     if not contestant.once:
         server.prepare(contestant, KEYS)
         return cpu_of(server, lambda: server.load(contestant.call, f"{seconds}s", KEYS, shape=shape))
@@ -95,7 +96,7 @@ def run_for(server, contestant, seconds, shape):
         server.prepare(contestant, KEYS)
         batches.append(cpu_of(server, lambda: server.load(contestant.call, KEYS, KEYS, "each", shape)))
     cpus, loads = zip(*batches)
-    # Of one batch alone are the latencies.
+    # The latencies are those of the first batch.
     totals = {name: sum(getattr(load, name) for load in loads) for name in ("calls", "limited", "seconds")}
     return sum(cpus), loads[0]._replace(**totals)
 
@@ -107,7 +108,7 @@ def cpu_of(server, load):
 
 
 def medians(rounds):
-    """Of the figures, and of their ratios to the base in the same round, in which the machine was the same for both."""
+    """Returns the medians of the figures, and of their ratios to the base's figures in the same round."""
     result = {}
     for name, figures in rounds.items():
         result[name] = {key: statistics.median(round[key] for round in figures) for key in figures[0]}
@@ -120,7 +121,7 @@ def medians(rounds):
 
 
 def middle_half(values):
-    """From where to where it reaches."""
+    """Returns the first and the third quartile."""
     if len(values) == 1:
         return values * 2
     first, _, third = statistics.quantiles(values, n=4)
@@ -128,12 +129,12 @@ def middle_half(values):
 
 
 def measure_instructions(counts, names=None, executable=SERVER):
-    """In each setting. Of all, or of these."""
+    """Counts instructions in each setting, for all contestants or for those with these names."""
     return measure_instructions_on([executable], counts, names)[executable]
 
 
 def measure_instructions_on(executables, counts, names=None):
-    """By server and by contestant. As many at once as there are cores: instructions do not take longer for it."""
+    """Counts instructions by server and by contestant, on all cores at once: that changes no count."""
     contestants = [c for c in chosen(names) if c.counted]
     jobs = list(itertools.product(executables, SETTINGS))
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
@@ -148,20 +149,20 @@ def measure_instructions_on(executables, counts, names=None):
 
 
 def count_instructions(executable, setting, contestants, counts):
-    """A call's instructions inside the server's function `call`, what that calls included, by callgrind."""
+    """Counts a call's instructions by callgrind: those of the server's function `call` and of all that it calls."""
     folder = tempfile.TemporaryDirectory(prefix="bench-counts-")
     out = f"{folder.name}/counts"
-    # Each ECHO makes callgrind write a file and count from 0 again. A SERVER may be a script that runs the server.
+    # Each ECHO makes callgrind write a file and count from 0 again. SERVER may be a script: its children are traced.
     wrapper = ["valgrind", "--tool=callgrind", "--trace-children=yes", "--collect-atstart=no"]
     wrapper += ["--toggle-collect=processCommand", "--dump-before=echoCommand", f"--callgrind-out-file={out}.%p"]
-    # Under callgrind a second holds few calls, and the cron's share of each would be more than it is.
+    # The cron runs once a second: callgrind slows the calls down, and each would get a large share of the cron.
     arguments = [*SETTINGS[setting], "--hz", "1"]
     keys, files, result = COUNTED_KEYS, {}, {}
     replicas = setting == "replica"
     with servers(contestants, *arguments, executable=executable, wrapper=wrapper, replicas=replicas) as by_module:
         for server in by_module.values():
-            # So many that the server's tables neither grow nor shrink while it counts, neither that of keys nor that of
-            # their expiries, and often enough that they have been rearranged before.
+            # These keys are enough to keep the server's tables of keys and of expiries from growing or shrinking while
+            # it counts. The repeated calls finish the rehashing of both tables before that.
             for _ in range(3):
                 server.load("SET KEY 1 PX 3600000", 4500, 1, 100_000)
         for contestant in contestants:
@@ -174,7 +175,7 @@ def count_instructions(executable, setting, contestants, counts):
                     server.load(f"DEL {' '.join(own)}", keys, keys, 0)
                     for _ in range(contestant.times):
                         server.load(contestant.before, keys, keys, 0)
-                    time.sleep(0.005)  # what is to have expired has
+                    time.sleep(0.005)  # lets the keys expire that have to
                 server.client.echo("before")
                 server.load(contestant.call, keys, keys, 0)
                 server.client.echo("after")
@@ -187,13 +188,13 @@ def count_instructions(executable, setting, contestants, counts):
 
 
 def inclusive(file, caller, callee):
-    """The cost of all calls of one function by another, in a file of callgrind's."""
+    """Sums up, from a file that callgrind has written, the cost of the caller's calls of the callee."""
     names, current, called, total = {}, None, None, 0
     lines = iter(file.read_text().splitlines())
     for line in lines:
         if match := re.match(r"(c?fn)=\((\d+)\)(?: (.*))?", line):
             kind, number, name = match.groups()
-            # Named where it is first met. One that recurs, as `call` does in scripts, is numbered by depth: call'2.
+            # A name follows only its first mention. callgrind numbers a recursive function by depth, like call'2.
             name = names.setdefault(number, name)
             current, called = (name, called) if kind == "fn" else (current, name)
         elif line.startswith("calls="):
@@ -204,14 +205,14 @@ def inclusive(file, caller, callee):
 
 
 def measure_memory(keys, names=None, executable=SERVER):
-    """Bytes per key after so many calls: used_memory with the keys less used_memory without."""
+    """Measures the bytes per key after 1 and after 3 calls: used_memory with the keys, less that without them."""
     result = {}
     contestants = [c for c in chosen(names) if not c.once and c.before == c.call and "KEY" in c.call]
     with servers(contestants, executable=executable) as by_module:
         for contestant in contestants:
             say(f"memory: {contestant.name}")
             server, figures, called = by_module[contestant.module], {}, 0
-            # What a server allocates for its first keys and connections, it keeps.
+            # The server keeps some memory that it allocates for its first keys and connections: that is not counted.
             server.empty()
             server.load(contestant.call, keys, keys, 0)
             server.empty()
@@ -222,14 +223,14 @@ def measure_memory(keys, names=None, executable=SERVER):
                     server.load(contestant.call, keys, keys, 0)
                     called += 1
                 assert server.client.dbsize() >= keys, "keys have expired"
-                time.sleep(0.2)  # what the connections of the load took is given back
+                time.sleep(0.2)  # the server frees the buffers of the load's connections
                 figures[f"bytes after {calls}"] = (server.memory() - empty) / keys
             result[contestant.name] = figures
     return result
 
 
 def measure_replication():
-    """Bytes per call that are sent to a replica."""
+    """Measures the bytes per call that a replica is sent."""
     result = {}
     with servers(CONTESTANTS, replicas=True) as by_module:
         for contestant in CONTESTANTS:
@@ -242,12 +243,12 @@ def measure_replication():
     return result
 
 
-# Those that can share their keys, as each leaves them as the others want to find them.
+# The contestants of a group share their keys: each leaves them in the state that the others need.
 GROWING = [["GET", "SET PX"], ["CL.THROTTLE allowed", "CL.THROTTLE limited"]]
 
 
 def measure_growth(scale):
-    """CPU per call, pipelined, in rounds in which all have their turn, and memory, by the number of keys."""
+    """Measures the CPU per pipelined call, and the memory, by the number of keys. All take turns in each round."""
     result = {}
     by_name = {c.name: c for c in CONTESTANTS}
     groups = [[by_name[name] for name in names] for names in GROWING]
@@ -258,7 +259,7 @@ def measure_growth(scale):
             for group in groups:
                 server = stack.enter_context(servers(group))[None]
                 empty = server.memory()
-                # The second call, too: a table that has grown is rearranged by those who use it.
+                # The second pass of calls finishes the rehashing of the table, which the first has made grow.
                 for order in (0, "each"):
                     server.load(group[-1].before, size, size, order)
                 memory = (server.memory() - empty) / size
@@ -291,5 +292,5 @@ def machine(executable=SERVER):
 
 
 def name_of(executable):
-    """Redis 7.0.15"""
+    """Returns a name like "Redis 7.0.15"."""
     return machine(executable)["server"].split(",")[0]

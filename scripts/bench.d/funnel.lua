@@ -1,4 +1,4 @@
--- The textbook funnel: its water and when that was, in a hash.
+-- The textbook funnel: a hash holds its water level and the time of the last call.
 -- KEYS[1], max_burst, count, period in seconds, quantity. Replies like CL.THROTTLE.
 local capacity, rate = ARGV[1] + 1, ARGV[2] / ARGV[3]
 local time = redis.call('TIME')

@@ -1,4 +1,4 @@
--- For servers without INCREX, what INCREX KEYS[1] BYINT by UBOUND most SATURATE EX seconds ENX does: a window's count.
+-- A window's count for servers without INCREX, like INCREX KEYS[1] BYINT by UBOUND most SATURATE EX seconds ENX.
 -- KEYS[1], by, most, seconds. Replies with the count and with what was added to it.
 local count = tonumber(redis.call('GET', KEYS[1]) or 0)
 local by = math.min(tonumber(ARGV[1]), math.max(ARGV[2] - count, 0))

@@ -1,4 +1,4 @@
-"""Decisions on one hot key: each a call, or from a lease in the client's memory."""
+"""Decisions on one hot key, made by a call each, or from a lease in the client's memory."""
 
 import os
 import statistics
@@ -11,12 +11,12 @@ from servers import ONE_BY_ONE, PIPELINED, Server
 
 BASE = "one by one"
 BATCHES = [100, 1_000, 10_000]
-# The server shares its core with one of them.
+# One client thread per core; one of them shares the server's.
 THREADS = len(os.sched_getaffinity(0))
 
 
 def measure(scale):
-    """Medians of interleaved rounds; ratios are within a round."""
+    """Measures each way in interleaved rounds. Returns medians; a ratio compares two figures of one round."""
     ways = {BASE: by_calls(ONE_BY_ONE), "pipelined": by_calls(PIPELINED)}
     ways |= {f"leases of {batch:,}": by_leases(batch) for batch in BATCHES}
     rounds = {name: [] for name in ways}

@@ -4,8 +4,8 @@
 //! leases PORT THREADS SECONDS BATCH
 //! ```
 //!
-//! Prints the number of decisions, of which all allow, and the seconds they took. Each thread has a lease of its own, and
-//! reads the clock for each decision.
+//! Prints the number of decisions, all of which allow, and the seconds that they took. Each thread has a lease of its
+//! own, and reads the clock for each decision.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use lease::Lease;
 
-/// Never full: a token a nanosecond.
+/// A quota that never limits: a token a nanosecond.
 const QUOTA: (u64, u64, u64) = (9_999_999, 1_000_000, 1);
 const LEASE: Duration = Duration::from_millis(100);
 

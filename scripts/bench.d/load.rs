@@ -1,15 +1,16 @@
-//! The load for scripts/bench: calls on many connections from one thread, each connection sending its next batch when the
-//! last one is answered.
+//! The load for scripts/bench: calls on many connections, made by one thread. Each connection sends its next batch when
+//! its last one has been answered.
 //!
 //! ```text
 //! load PORT CONNECTIONS PIPELINE (SECONDSs | CALLS) KEYS (random | each | FIRST) COMMAND... [; COMMAND...]
 //! load clock
 //! ```
 //!
-//! One call is one command, or several in a row; `KEY` in their words is a key of 13 bytes: one of KEYS by chance, each of
-//! them once but not in the order in which they were made, or each in turn from the FIRST on. Prints the number of calls and
-//! of those that were limited (an array that starts with 1), the seconds they took, and the microseconds to the answer of
-//! the median batch, of 99 and of 99.9 in 100. Or prints the nanoseconds in which the clock is read once.
+//! A call is one command, or several in a row. `KEY` in its words stands for a key of 13 bytes, one of KEYS: a random
+//! one, each of them once but not in the order in which they were made, or each in turn from number FIRST on. Prints
+//! the number of calls, the number of limited ones (the reply is an array that starts with 1), the seconds that they
+//! took, and the microseconds until a batch was answered: the median and the 99th and 99.9th percentiles. `load clock`
+//! prints the nanoseconds that one reading of the clock takes.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -90,15 +91,15 @@ fn clock() -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(READINGS)
 }
 
-/// Where calls come from.
+/// The calls to send.
 struct Source {
     /// The text of a call between its keys.
     call: Vec<Vec<u8>>,
     replies: usize,
     keys: u64,
-    /// The next key, or none if they are drawn by chance.
+    /// The number of the next key; `None` if keys are drawn at random.
     next: Option<u64>,
-    /// How far it is to the one after. Beyond 1 it is a prime: it meets each key once if it does not divide their number.
+    /// The step from key to key: 1, or a prime that does not divide the number of keys, so that each key comes once.
     leap: u64,
     chance: u64,
 }
@@ -150,7 +151,7 @@ struct Connection {
     stream: TcpStream,
     output: Vec<u8>,
     input: Vec<u8>,
-    /// Calls of the batch, and replies to it that are still to come.
+    /// The calls of the batch, and the replies to it that are still to come.
     calls: u64,
     waiting: usize,
     sent: Instant,
@@ -173,7 +174,7 @@ impl Connection {
         self.stream.write_all(&self.output).unwrap();
     }
 
-    /// Reads what has come. True if the batch is complete with it.
+    /// Reads the replies that have arrived. Returns whether the batch is now complete.
     fn receive(&mut self, limited: &mut u64) -> bool {
         let mut buffer = [0; 65536];
         let length = self.stream.read(&mut buffer).unwrap();
@@ -193,7 +194,7 @@ impl Connection {
     }
 }
 
-/// The bytes of the reply at the start of the input; none if not all of it is there. An error ends the program.
+/// Returns the length of the reply at the start of the input, or `None` if it is incomplete. An error ends the program.
 fn reply_length(input: &[u8]) -> Option<usize> {
     let line = input.iter().position(|&byte| byte == b'\n')? + 1;
     let text = || std::str::from_utf8(&input[1..line - 2]).unwrap();
@@ -226,8 +227,8 @@ struct PollFd {
     happened: i16,
 }
 
-/// Waits, and says which connections have something to read. The standard library cannot; the C library, which every
-/// program is linked to, can.
+/// Waits, and tells which connections have something to read. It calls the C library, which every program is linked to:
+/// the standard library has no such function.
 fn poll(connections: &[Connection]) -> Vec<bool> {
     unsafe extern "C" {
         fn poll(fds: *mut PollFd, count: u64, timeout: i32) -> i32;
@@ -237,7 +238,7 @@ fn poll(connections: &[Connection]) -> Vec<bool> {
         .iter()
         .map(|connection| PollFd { fd: connection.stream.as_raw_fd(), events: POLLIN, happened: 0 })
         .collect();
-    // SAFETY: `fds` are live, and as many as said.
+    // SAFETY: `fds` is live, and has the length that is passed.
     let ready = unsafe { poll(fds.as_mut_ptr(), fds.len() as u64, -1) };
     assert!(ready > 0, "{}", std::io::Error::last_os_error());
     fds.iter().map(|fd| fd.happened != 0).collect()

@@ -1,4 +1,4 @@
-"""Where things are, and a line on the terminal for each step."""
+"""The paths of the benchmark's files, and `say`, which prints a line for each step."""
 
 import os
 import pathlib

@@ -5,13 +5,13 @@ import os
 from contestants import BASE
 from figures import middle_half
 
-# What a reader compares first: the server's own commands, this module's, and scripts.
+# The first plot compares these: the server's own commands, this module's, and scripts.
 FIRST = ["PING", BASE, "INCR + EXPIRE", "CL.THROTTLE allowed", "CL.THROTTLE limited", "CL.THROTTLE 2 quotas allowed"]
 FIRST += ["GCRA in Lua", "sliding window in Lua, sorted set"]
 
 
 def plots(results, folder):
-    """All of them, into the folder."""
+    """Writes all plots into the folder."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -25,14 +25,14 @@ def plots(results, folder):
             "axes.spines.right": False,
             "axes.titlelocation": "left",
             "axes.titlesize": 13,
-            "svg.fonttype": "none",  # text stays text, and the file small
-            "svg.hashsalt": "redis-cell",  # the same figures make the same file
+            "svg.fonttype": "none",  # keeps text as text, and the file small
+            "svg.hashsalt": "redis-cell",  # makes the same file from the same figures
             "savefig.bbox": "tight",
             "figure.constrained_layout.use": True,
             "figure.facecolor": "white",
         }
     )
-    # Okabe and Ito's colours, which everybody can tell apart.
+    # Okabe and Ito's colours, which colour-blind readers can tell apart.
     blue, orange, green, grey, dark = "#0072B2", "#D55E00", "#009E73", "#B0B0B0", "#303030"
     by_name, settings = results["contestants"], results["settings"]
     base, peer = settings["base"], settings["peer"]
@@ -46,7 +46,7 @@ def plots(results, folder):
         return blue if name.startswith("CL.") else "#707070" if name == base else grey
 
     def whisker(values, halves):
-        """How far down and how far up it goes."""
+        """Returns the lengths of the whisker below and above the median."""
         return [[v - low for v, (low, _) in zip(values, halves)], [high - v for v, (_, high) in zip(values, halves)]]
 
     def save(figure, name, *explained):
@@ -65,7 +65,7 @@ def plots(results, folder):
             spread = whisker(values, halves)
         whiskers = {"ecolor": "black", "elinewidth": 1, "capsize": 2}
         axes.barh(names, values, color=[colour(n) for n in names], height=0.7, xerr=spread, error_kw=whiskers)
-        # The longest whisker, and the figure behind it.
+        # The axis has room for the longest whisker, and for the figure behind it.
         axes.set_xlim(0, max(map(sum, zip(values, spread[1])) if spread else values) * 1.12)
         for y, value in enumerate(values):
             paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
@@ -107,7 +107,7 @@ def plots(results, folder):
     axes.set_xscale("log")
     least, most = min(by_name[n]["p50"] for n in names), max(by_name[n]["p99.9"] for n in names)
     ticks = [100, 200, 500, 1_000, 2_000, 5_000]
-    # Those beyond are of a machine that is far slower or faster.
+    # Times beyond these come from a far slower or faster machine.
     ticks = sorted({*ticks, *(10**power for power in range(7) if least / 10 < 10**power < most)})
     axes.set_xticks(ticks)
     axes.minorticks_off()
@@ -125,12 +125,12 @@ def plots(results, folder):
     for number, ((name, figures), line, marker) in enumerate(zip(results["growth"].items(), colours, markers)):
         values = [figures[str(size)]["cpu"] for size in sizes]
         halves = [figures[str(size)]["middle half"] for size in sizes]
-        # Side by side, so that no whisker hides another.
+        # The points stand side by side, so that no whisker hides another.
         places = [size * 1.12 ** (number - 1.5) for size in sizes]
         yerr = whisker(values, halves)
         axes.errorbar(places, values, yerr=yerr, color=line, marker=marker, linewidth=1.5, elinewidth=1.5, capsize=4)
         labels.append([values[-1], name, line])
-    # Labels at the lines' ends, moved apart where they would meet.
+    # Labels stand at the lines' ends, and are moved apart where they would overlap.
     apart, last = axes.get_ylim()[1] * 0.06, 0
     for value, name, line in sorted(labels):
         last = max(value, last + apart)

@@ -1,4 +1,4 @@
-"""Servers to measure, and the load on them."""
+"""The servers that are measured, and the load on them."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ import redis
 
 from places import MODULE, PARTS, SERVER, WORK
 
-# Connections and calls sent at once by each.
+# The number of connections, and the calls that each sends at once.
 ONE_BY_ONE, PIPELINED = (16, 1), (8, 64)
 
 CORE_OF_SERVER, CORE_OF_LOAD = (sorted(os.sched_getaffinity(0)) * 2)[:2]
@@ -26,7 +26,7 @@ def on_core(core):
 
 
 class Server:
-    """A server on a free port, with a module, on a core of its own unless it is wrapped; and a client of it."""
+    """A server on a free port with one module, and a client of it. It has a core of its own unless it is wrapped."""
 
     def __init__(self, module=None, arguments=(), wrapper=None, executable=SERVER):
         with socket.socket() as free:
@@ -34,7 +34,7 @@ class Server:
             self.port = free.getsockname()[1]
         self.module, self.executable = module, executable
         self.folder = tempfile.mkdtemp(prefix="bench-")
-        # Redis 6.2 has no such setting: there, DEBUG is for everyone.
+        # Redis 6.2 lacks this setting, and lets every client call DEBUG.
         debug = [] if is_redis_6(executable) else ["--enable-debug-command", "yes"]
         self.process = subprocess.Popen(
             [*(wrapper or on_core(CORE_OF_SERVER)), executable, "--port", str(self.port), "--bind", "127.0.0.1"]
@@ -52,7 +52,7 @@ class Server:
                 if self.process.poll() is not None:
                     sys.exit(f"bench: the server did not start:\n{pathlib.Path(self.folder, 'log').read_text()}")
                 time.sleep(0.05)
-        # A key that has expired is to be found by the call that is measured.
+        # The measured call has to find the expired key: the server must not delete it before.
         self.client.execute_command("DEBUG", "SET-ACTIVE-EXPIRE", "0")
         self.scripts = {script.name: self.client.script_load(script.read_text()) for script in PARTS.glob("*.lua")}
 
@@ -67,11 +67,11 @@ class Server:
         return self.client.info("replication")["master_repl_offset"]
 
     def empty(self):
-        """Without keys, at once: Valkey 9 would free them later, in another thread."""
+        """Deletes all keys at once: without SYNC, Valkey 9 would free them later, in another thread."""
         self.client.execute_command("FLUSHALL", "SYNC")
 
     def load(self, call, length, keys, order="random", shape=PIPELINED):
-        """Calls by the load's process: so many, or for so long ("1.5s"), on keys in an order that load.rs knows."""
+        """Runs the load program: `length` calls, or for a time like "1.5s", on keys in an order of load.rs."""
         words = [self.scripts.get(word, word) for word in call.split()]
         command = [WORK / "load", *map(str, (self.port, *shape, length, keys, order)), *words]
         command = [*on_core(CORE_OF_LOAD), *command]
@@ -79,16 +79,16 @@ class Server:
         return Load(*map(float, output.split()))
 
     def prepare(self, contestant, keys):
-        """An empty server, but for the keys as the contestant wants to find them."""
+        """Empties the server, and makes the keys in the state that the contestant's calls need."""
         self.empty()
         if contestant.times:
             self.load(contestant.before, keys, keys, 0)
         if contestant.once:
-            time.sleep(0.005)  # what is to have expired has
+            time.sleep(0.005)  # lets the keys expire that have to
 
     @contextlib.contextmanager
     def replica(self):
-        """A replica of it, connected and served."""
+        """Runs a replica of this server, and waits until it is connected."""
         replica = Server(self.module, ["--replicaof", "127.0.0.1", str(self.port)], executable=self.executable)
         try:
             while self.client.info("replication").get("slave0", {}).get("state") != "online":
@@ -108,13 +108,13 @@ Load = namedtuple("Load", "calls limited seconds p50 p99 p999")
 
 
 def clock():
-    """Nanoseconds in which the clock is read once, on the server's core."""
+    """Returns the nanoseconds that one reading of the clock takes on the server's core."""
     output = subprocess.run([*on_core(CORE_OF_SERVER), WORK / "load", "clock"], check=True, stdout=subprocess.PIPE)
     return float(output.stdout)
 
 
 def version(executable):
-    """Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 ..."""
+    """Returns a line like "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 ..."."""
     return subprocess.run([executable, "--version"], capture_output=True, text=True).stdout.strip()
 
 
@@ -124,7 +124,7 @@ def is_redis_6(executable):
 
 @contextlib.contextmanager
 def servers(contestants, *arguments, executable=SERVER, wrapper=None, replicas=False):
-    """One for each module that one of the contestants is of, each with a replica if so."""
+    """Runs a server for each module of the contestants, each with a replica if `replicas` says so."""
     with contextlib.ExitStack() as stack:
         started = {}
         for module in {contestant.module: None for contestant in contestants}:

@@ -1,4 +1,4 @@
-"""The tables, in Markdown. Each has a head of its own, by which a page's rows are found again."""
+"""The tables, in Markdown. Each has a head that no other has: `renewed` finds a page's tables by their heads."""
 
 from contestants import BASE
 
@@ -10,7 +10,7 @@ def table(heads, rows):
 
 
 def renewed(page, results):
-    """The page, where the rows of each table that is among the results too are as they are there."""
+    """Returns the page with new rows in each table that the results have as well."""
     blocks = ("\n".join(block) for block in split(results) if block[0].startswith("| "))
     known = {block.split("\n")[0]: {row.split("|")[1]: row for row in block.split("\n")} for block in blocks}
     lines = []
@@ -19,14 +19,14 @@ def renewed(page, results):
         if not rows:
             lines += block
         elif block[0].startswith("| one server"):
-            lines += rows.values()  # servers come and go
+            lines += rows.values()  # replaces all rows, because servers come and go
         else:
             lines += [rows.get(line.split("|")[1], line) for line in block]
     return "\n".join(lines) + "\n"
 
 
 def split(text):
-    """Its lines, those of a table together."""
+    """Returns the text's lines in blocks: a table is one block, and each other line is one."""
     blocks = []
     for line in text.splitlines():
         if line.startswith("| ") and blocks and blocks[-1][0].startswith("| "):
@@ -37,7 +37,7 @@ def split(text):
 
 
 def markdown(results):
-    """All tables; a figure that makes no sense for a contestant is left out."""
+    """Returns all tables, without the figures that make no sense for a contestant."""
     by_name, settings, about = results["contestants"], results["settings"], results["about"]
     connections, at_once = settings["pipelined"]
     base = by_name[BASE]["instructions"]
@@ -178,7 +178,7 @@ def speed(head, by_name):
 
 
 ALLOWED = "CL.THROTTLE allowed"
-# The columns of the tables with a line for each server.
+# The columns of the tables that have a line for each server.
 STEADY = {
     "allowed": ALLOWED,
     "second call": "CL.THROTTLE second call",
@@ -200,7 +200,7 @@ WRITES |= {"expired key": "CL.THROTTLE expired key", "two quotas": "CL.THROTTLE 
 
 
 def servers(results):
-    """A line for each server: what the base takes, and ratios to it."""
+    """Returns a table with a line for each server: the cost of the base, and the ratios to it."""
     by_server = {server: of["contestants"] for server, of in results["by server"].items()}
 
     def instructions(head, setting, columns):
@@ -231,7 +231,7 @@ def servers(results):
         for kind, name in newest.items()
     )
     about = results["about"]
-    return f"""By {about["module"]}, on {about["machine"]}, on {about["date"]}.
+    return f"""Measured with {about["module"]}, on {about["machine"]}, on {about["date"]}.
 
 Instructions of a SET PX, and ratios to them; two limiters are those of one `CL.MTHROTTLE`, quotas those of one key:
 
@@ -261,7 +261,7 @@ Speed, on the newest of each:
 
 
 def leases(results):
-    """One table, with how it came about."""
+    """Returns the table of leases, and says how it was measured."""
     rows = table(
         ["one hot key", "decisions a second", "× one by one", "calls to the server a second"],
         [

@@ -1,4 +1,4 @@
--- The sliding window: a sorted set of the moments of all that was allowed within it.
+-- The sliding window: a sorted set holds the moments of all calls that were allowed within it.
 -- KEYS[1], limit, window in microseconds. Replies with 0 or 1, the limit and what is left of it.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -7,7 +7,7 @@ local used = redis.call('ZCARD', KEYS[1])
 if used >= tonumber(ARGV[1]) then
   return {1, tonumber(ARGV[1]), 0}
 end
--- Several calls may come in one microsecond.
+-- Several calls may come in one microsecond, and each needs a member of its own.
 redis.call('ZADD', KEYS[1], now, now .. ':' .. used)
 redis.call('PEXPIRE', KEYS[1], math.ceil(ARGV[2] / 1000))
 return {0, tonumber(ARGV[1]), ARGV[1] - used - 1}
