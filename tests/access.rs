@@ -1,5 +1,6 @@
-//! The right to call: the server refuses users without permission, calls on a replica, and calls on a cluster that is
-//! down, as for its own commands, and nothing changes. The flags, categories and key positions that it needs for that.
+//! The right to call. The server refuses users without permission, calls on a replica, and calls on a cluster that is
+//! down, as it does for its own commands, and nothing changes. It knows the flags, categories and key positions of each
+//! command.
 
 use redis::{Connection, RedisResult, Value};
 

@@ -153,7 +153,7 @@ fn a_string_that_is_no_tat_is_refused_and_left_alone() {
     let server = Server::start_with(&AOF);
     let mut connection = server.connect();
     let not_a_tat: [&[u8]; 19] = [
-        // A counter; 18 digits; 20.
+        // The value of a counter, then 18 digits, then 20.
         b"5",
         b"179000000000000000",
         b"00000000000000000007",

@@ -86,7 +86,7 @@ struct Tokens {
     used: i64,
     /// The tokens that the answers in flight will have used beyond their estimates.
     overrun: i64,
-    /// The lowest excess before any call so far: tokens used less tokens come back, in tokens * ns.
+    /// The lowest excess before any call so far: tokens used minus tokens come back, in tokens * ns.
     lowest: i128,
 }
 
@@ -122,7 +122,7 @@ impl Tokens {
         self.charge(answer.used - answer.estimate)
     }
 
-    /// Returns the tokens used less the tokens come back, in tokens * ns.
+    /// Returns the tokens used minus the tokens come back, in tokens * ns.
     fn excess(&self, now: i64) -> i128 {
         i128::from(self.used) * i128::from(MINUTE) - i128::from(now - START) * i128::from(self.a_minute)
     }

@@ -22,7 +22,8 @@ use crate::support::{Process, Server, eventually};
 const CALLS: usize = 200;
 /// The limit of the examples: three at once, and one a minute.
 const LIMIT: usize = 3;
-/// The wait of an example for its server's reply, in seconds. A server that a busy machine stops for as long is gone.
+/// The seconds that an example waits for its server's reply. A server that a busy machine stops for this long counts as
+/// gone.
 const TIMEOUT: f64 = 5.0;
 /// The longest time that a call to a dead server may take.
 const BOUND: Duration = Duration::from_secs(20);
@@ -177,7 +178,7 @@ const IN_NODE: &str = "
       }
     });";
 
-/// The example reads a number of calls and how they fail, and answers with their statuses, a line each.
+/// Starts the example, which reads lines such as "200 open" and answers each with a line of statuses.
 fn by_lines(example: Example) -> impl Fn(&Server, f64) -> Calls {
     move |server, timeout| {
         let mut command = example.with("TIMEOUT", &timeout.to_string()).command(server.port);

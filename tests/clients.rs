@@ -72,8 +72,8 @@ fn redis_py() -> impl Iterator<Item = Example> {
     ["redis_py.py", "redis_asyncio.py"].into_iter().flat_map(|file| [debian_python(file), pypi_python(file)]).flatten()
 }
 
-/// Their decisions without an answer are tested below, with Express: on their own, these clients choose when to
-/// reconnect.
+/// node-redis and ioredis reconnect at times of their own choice. Their decisions without an answer are tested below,
+/// with Express.
 #[test]
 fn node_redis_and_ioredis_decide() {
     for example in [debian_node("node_redis.js"), npm_node("node_redis.js"), npm_node("ioredis.js")] {

@@ -62,7 +62,7 @@ fn limiters_with_one_hash_tag_are_on_one_node_for_scripts_and_transactions() {
     redis::Script::new(script).key(&["hour", "day"]).invoke::<Value>(&mut connection).unwrap_err();
 }
 
-/// Works even when the first node that the client knows owns none of the keys.
+/// The examples work even when the first node that the client knows owns none of the keys.
 #[test]
 fn the_examples_for_clients_find_the_node_of_a_call() {
     needs!("python3-redis");

@@ -180,7 +180,7 @@ fn column_of(first: &str, second: &str, name: &str) -> Vec<(String, f64)> {
     rows.iter().map(|row| (cells(row)[1].clone(), cells(row)[place].replace(',', "").parse().unwrap())).collect()
 }
 
-/// "an allowed call takes 0.75 of the instructions …, and a limited call 0.52"
+/// The README's sentence reads "an allowed call takes 0.75 of the instructions …, and a limited call 0.52".
 #[test]
 fn the_readme_says_what_a_call_takes() {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();

@@ -16,7 +16,7 @@ fn blocks_in(language: &str) -> impl Iterator<Item = Block> {
     blocks(|block| block.language == language).into_iter().inspect(|block| println!("{}", block.place))
 }
 
-/// The paths that stand on the pages for the place where the user has put the library.
+/// The library's paths on the pages, each of which stands for the user's own.
 fn with_real_path(text: &str) -> String {
     let module = module();
     ["/path/to/libredis_cell.so", "./target/release/libredis_cell.so"]

@@ -94,7 +94,7 @@ fn a_debt_that_gets_tokens_back_is_not_the_limited_group() {
     throttle(&mut connection, "full 0 1 60");
     let five = |integers: [i64; 5]| Value::Array(integers.map(Value::Int).to_vec());
     let reply: Value = run(&mut connection, "CL.MTHROTTLE debt 4 1 60 -2 full 0 1 60 1").unwrap();
-    // A look at the debt would be limited.
+    // A look at this limiter would be limited: it is in debt.
     let debt = five([0, 5, 0, -1, 540]);
     assert_eq!(reply, Value::Array(vec![Value::Int(1), debt, five([1, 1, 0, 60, 60])]));
 }

@@ -113,7 +113,7 @@ fn the_rest_of_a_lease_is_given_back_when_its_time_is_over() {
     let mut world = World::new();
     let mut lease = world.lease();
     assert_eq!(world.spend(&mut lease, 10), 10);
-    // More tokens than come back meanwhile.
+    // The charge is more than comes back meanwhile, so the limiter stays in debt.
     world.charge(20_000);
     world.pass(LEASE - 1);
     lease.end_if_over(world.now()).unwrap();
@@ -197,7 +197,7 @@ fn the_limit_holds_in_all_and_a_lease_longer_in_any_window() {
     let mut leases = [(); CLIENTS].map(|()| world.lease());
     let mut demands = [0; CLIENTS];
     let mut spent = 0;
-    // The tokens spent less those come back: the lowest value so far, and the largest rise from a lowest value, which
+    // The tokens spent minus those come back: the lowest value so far, and the largest rise from a lowest value, which
     // is a window's excess.
     let (mut lowest, mut highest_rise) = (i64::MAX, i64::MIN);
     for _ in 0..10_000 {

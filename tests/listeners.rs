@@ -78,8 +78,7 @@ fn keys(server: &Server) -> Snapshot {
     snapshot(&mut server.connect())
 }
 
-/// Asks for a snapshot like a replica that can read it from the network, for which the primary may wait for more
-/// replicas.
+/// Asks for a snapshot as a replica does that reads it from the network; the primary may wait for more such replicas.
 fn ask_for_a_snapshot(primary: &Server) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", primary.port)).unwrap();
     stream.write_all(b"REPLCONF capa eof capa psync2\r\n").unwrap();

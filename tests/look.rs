@@ -148,7 +148,7 @@ fn errors_are_those_of_a_call_and_leave_no_trace() {
         }
         for arguments in ["key 4 1000000001 1", "key 9223372036854775807 1 60", "key 1 1 9223372036854775807"] {
             let throttle = name.replace("LOOK", "THROTTLE");
-            // The two commands in milliseconds have other bounds, but the same as each other.
+            // CL.PLOOK has the bounds of CL.PTHROTTLE, which differ from those of the commands in seconds.
             let expected = error_of(&mut connection, &format!("{throttle} {arguments}"));
             assert_eq!(error_of(&mut connection, &format!("{name} {arguments}")), expected);
         }
@@ -215,7 +215,8 @@ fn assert_only_looks(connection: &mut Connection, code: &str) {
         assert_eq!(run::<[i64; 5]>(connection, &look.replace("key", "new")).unwrap(), [0, 5, 5, -1, 0]);
     }
     let script = redis::Script::new("return redis.call('CL.LOOK', KEYS[1], 4, 1, 3600)");
-    // A script in EVAL counts as one that may write, except on Redis 6.2, which has no EVAL_RO.
+    // A script in EVAL counts as one that may write, so call EVAL_RO. Redis 6.2 lacks it, and checks each call of a
+    // script alone.
     if !is_redis_6_2() {
         let mut eval = redis::cmd("EVAL_RO");
         eval.arg("return redis.call('CL.LOOK', KEYS[1], 4, 1, 3600)").arg(&["1", "key"]);

@@ -1,6 +1,6 @@
-//! One input of the fuzzer: the rule, and numbers as text, against a second statement of each.
+//! The check of one input of the fuzzer: the rule, and numbers as text, against a second statement of each.
 //!
-//! cargo-fuzz runs it on what it comes up with, `cargo test` on the inputs that were worth keeping.
+//! cargo-fuzz runs it on new inputs, `cargo test` on those kept in corpus/core.
 
 #![allow(
     clippy::panic,
@@ -40,7 +40,7 @@ pub fn check(bytes: &[u8]) {
     assert_eq!(decimal::Trimmed::new(quantity >> 1).as_ref(), (quantity >> 1).to_string().as_bytes());
     text(input.0);
     let same_wrong_byte = |byte| {
-        // Checked as blocks, two of the same must not cancel out.
+        // The parser checks blocks of digits: two equal wrong bytes must not cancel out.
         let mut text = *b"1111111111111111111";
         (text[0], text[8]) = (byte, byte);
         text
@@ -50,7 +50,7 @@ pub fn check(bytes: &[u8]) {
     text(&digits);
 }
 
-/// In nanoseconds.
+/// Returns the units of time, each with its nanoseconds.
 pub fn units() -> [(Unit, i128); 2] {
     [(Unit::Seconds, 1_000_000_000), (Unit::Milliseconds, 1_000_000)]
 }
@@ -71,7 +71,7 @@ fn rule(quota: Quota, now: u64, tat: Option<u64>, taking: Taking, quantity: i64)
     assert_eq!(decided.map(told), expected, "{taking:?} {quantity} of {quota:?} at {now} on {tat:?}");
 }
 
-/// A call in the second statement's words.
+/// Returns the call in the terms of the second statement.
 pub fn asked(quota: Quota, now: u64, taking: Taking, quantity: i64) -> Asked {
     let (_, way) = takings().into_iter().find(|(other, _)| *other == taking).unwrap();
     let (_, nanos) = units().into_iter().find(|(unit, _)| *unit == quota.unit).unwrap();
@@ -93,7 +93,7 @@ pub fn refused(refused: Refused) -> Error {
     }
 }
 
-/// A verdict in the second statement's words.
+/// Returns the verdict in the terms of the second statement.
 pub fn told(verdict: Verdict) -> Told {
     let span = |span: Span| i128::from(span.nanos());
     Told {
@@ -125,7 +125,7 @@ fn text(bytes: &[u8]) {
     assert_eq!(parsed, short, "{}", bytes.escape_ascii());
 }
 
-/// Takes integers off the front of the bytes, zeros when they are used up.
+/// Bytes from which integers are taken, front first; zeros follow when the bytes are used up.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {
@@ -135,7 +135,7 @@ impl Input<'_> {
         *first
     }
 
-    /// One byte tells how many follow, so that small integers are as likely as large ones.
+    /// Takes an integer. Its first byte tells how many follow, so that small integers are as likely as large ones.
     fn integer(&mut self) -> u64 {
         let length = self.byte() % 9;
         (0..length).fold(0, |integer, _| integer << 8 | u64::from(self.byte()))

@@ -1,8 +1,8 @@
 //! Real servers for the tests: started on free ports of loopback, each in a folder of its own, gone when dropped.
 //!
 //! `SERVER` names the server's executable (`redis-server` unless set), `MODULE` the library (the release build unless
-//! set), and `MODULE_CC` the compiler for what is loaded beside it (`cc` unless set): all for one platform, whichever
-//! it is.
+//! set), and `MODULE_CC` the compiler of the C files loaded beside it (`cc` unless set): all for one platform, which
+//! may be any.
 
 pub mod aof;
 pub mod callbacks;

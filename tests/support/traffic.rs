@@ -73,7 +73,7 @@ pub fn side_by_side<T: Send>(items: impl IntoIterator<Item = T>, body: impl Fn(T
 pub const MISTAKES: [&str; 4] =
     ["CL.THROTTLE new 4 1 0", "CL.THROTTLE new 4 1 x", "CL.THROTTLE list 4 1 60", "CL.THROTTLE text 4 1 60"];
 
-/// Keys of other types, and strings that no limiter has.
+/// Makes a list and a string that is no limiter's state.
 pub fn spoil(connection: &mut Connection) {
     run::<()>(connection, "RPUSH list 1").unwrap();
     run::<()>(connection, "SET text hello").unwrap();
@@ -91,7 +91,7 @@ pub fn mixed_call(connection: &mut Connection, client: usize, turn: usize) {
         2 => throttle(connection, "full 0 1 3600")[0],
         3 => throttle(connection, &format!("{shared} 99 1 60 0"))[0],
         4 => {
-            // Calls that get an error if the keys of `not_limiters` are there.
+            // Two of the mistakes need the keys that `spoil` makes.
             let _ = run::<Value>(connection, MISTAKES[turn % 4]);
             0
         }
