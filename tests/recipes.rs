@@ -254,7 +254,7 @@ fn a_ban_has_its_length_whatever_the_numbers_and_however_many_guesses() {
     assert_eq!(attempt(&mut connection, "bob", "0 1 86400"), 0);
 }
 
-/// Otherwise, a guesser with an account would get all attempts back by a right password between two guesses.
+/// A right password must not give back more: a guesser with an account would get all attempts back between two guesses.
 #[test]
 fn a_right_password_gives_back_its_own_attempt_and_no_other() {
     let (_clock, server) = Clock::start(START);
@@ -478,7 +478,7 @@ fn calls_in_flight_are_never_more_than_the_limit_and_end_with_their_lease() {
     assert_eq!(calls.one("EXISTS calls"), 0);
 }
 
-/// Without these commands, the places would stay taken until their leases end.
+/// If a server at maxmemory refused to release and to renew, the places would stay taken until their leases end.
 #[test]
 fn calls_in_flight_end_and_renew_at_maxmemory_and_none_begins() {
     needs!("functions, Redis 7");

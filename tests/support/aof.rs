@@ -1,4 +1,4 @@
-//! The append-only file of a server: what it replays when it starts, and what its replicas are sent.
+//! The append-only file of a server: its settings, and the commands that it holds.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -24,7 +24,7 @@ pub fn start(arguments: &[&str]) -> (Server, Connection) {
     (server, connection)
 }
 
-/// The path of the other module's library.
+/// Returns the path of the other module's library.
 pub fn library() -> &'static str {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| compiled("callbacks")).to_str().unwrap()

@@ -51,7 +51,7 @@ impl Drop for Clock {
     }
 }
 
-/// `clock.c`, compiled.
+/// Returns the path of `clock.c`'s library, compiled once.
 fn library() -> PathBuf {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| compiled("clock")).clone()

@@ -1,4 +1,4 @@
-//! The commands: what src/lib.rs registers, said a second time.
+//! The commands of src/lib.rs, stated a second time.
 
 /// A command, as the pages describe it.
 pub struct Command {
@@ -41,7 +41,7 @@ const fn command(name: &'static str, since: &'static str, access: Access, syntax
 }
 
 impl Command {
-    /// The required arguments.
+    /// Returns the required arguments.
     pub fn required(&self) -> impl Iterator<Item = &'static str> {
         self.syntax.split('[').next().unwrap().split_whitespace()
     }

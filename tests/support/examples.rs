@@ -15,7 +15,7 @@ use super::needs::left_out;
 use super::programs::signal_group;
 use super::{Process, eventually, free_port};
 
-/// A busy machine's server does not always answer within the examples' own tenth of a second.
+/// The examples' timeout in tests: on a busy machine, a server may take longer than their own tenth of a second.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A program, run in tests/clients or in a folder of its own.
@@ -173,7 +173,7 @@ pub fn redigo() -> impl Iterator<Item = Example> {
     example.clone().into_iter()
 }
 
-/// Build elsewhere, then move: another run of the tests may be executing the program.
+/// Builds the program elsewhere, then moves it: another run of the tests may be executing it.
 fn built(name: &str, build: impl FnOnce(&Path) -> Command) -> Example {
     let [program, new] = [target(name), target(&format!("{name}-{}", std::process::id()))];
     assert!(build(&new).status().unwrap().success(), "{name}");
@@ -185,7 +185,7 @@ pub fn debian_python(example: &str) -> Option<Example> {
     debian_python_with("python3-redis", "redis", &[example])
 }
 
-/// Debian's own Python, the only one that sees Debian's packages.
+/// Returns a program for Debian's own Python, the only one that sees Debian's packages.
 pub fn debian_python_with(packages: &str, modules: &str, arguments: &[&str]) -> Option<Example> {
     let python = "/usr/bin/python3";
     let import = format!("import {modules}");

@@ -19,7 +19,7 @@ pub fn state(tats: &[i128]) -> Vec<u8> {
     tats.iter().flat_map(|tat| format!("{tat:019}").into_bytes()).collect()
 }
 
-/// A limit's integers.
+/// The names of the integers of a call.
 pub const NAMES: [&str; 4] = ["max_burst", "count", "period", "quantity"];
 
 pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -252,7 +252,7 @@ fn five(reply: &Value) -> Option<[i128; 5]> {
     integers.collect::<Option<Vec<_>>>()?.try_into().ok()
 }
 
-/// An error as the server sent it.
+/// Returns an error's text as the server sent it.
 pub fn error_text(error: &ServerError) -> String {
     format!("{} {}", error.code(), error.details().unwrap_or_default())
 }
