@@ -1,4 +1,4 @@
-// Rate limiting with Jedis. As a program, with the jars of Jedis and of what it needs in a folder:
+// Rate limiting with Jedis. To run it, with the jars of Jedis and of what it needs in a folder:
 // [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] java -cp 'jars/*' Jedis.java
 
 import java.time.Duration;

@@ -1,4 +1,4 @@
-/* Rate limiting with hiredis. As a program: cc -o hiredis hiredis.c -lhiredis
+/* Rate limiting with hiredis. To run it: cc -o hiredis hiredis.c -lhiredis
  * [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] ./hiredis */
 
 #include <errno.h>
@@ -15,7 +15,7 @@ struct answer {
     long long limit, remaining, retry_after, reset_after;
 };
 
-/* What a call without a reply decides: allowed or refused. */
+/* The decision on a call without a reply: allowed or refused. */
 enum fail { OPEN, CLOSED };
 
 static const char *setting(const char *name, const char *otherwise) {

@@ -1,4 +1,4 @@
-// Rate limiting with ioredis. As a program, beside answer.js:
+// Rate limiting with ioredis. To run it, beside answer.js:
 // [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] node ioredis.js
 
 const { Redis } = require('ioredis');

@@ -1,4 +1,4 @@
-// Rate limiting with node-redis. As a program, beside answer.js:
+// Rate limiting with node-redis. To run it, beside answer.js:
 // [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] node node_redis.js
 
 const { createClient } = require('redis');

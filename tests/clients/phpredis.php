@@ -1,6 +1,6 @@
 <?php
-// Rate limiting with phpredis. As a program: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] php phpredis.php
-// As a web server of 20 processes: PHP_CLI_SERVER_WORKERS=20 php -S 127.0.0.1:8080 phpredis.php
+// Rate limiting with phpredis. To run it: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] php phpredis.php
+// A web server of 20 processes: PHP_CLI_SERVER_WORKERS=20 php -S 127.0.0.1:8080 phpredis.php
 
 class Full extends Exception
 {
@@ -13,7 +13,7 @@ function connect(): Redis
     $timeout = (float) (getenv('TIMEOUT') ?: 0.1);
     for ($left = 100; $left; $left--) {
         $client = new Redis();
-        // With pconnect, the connection outlives the request: the pool of PHP-FPM.
+        // pconnect makes a connection that outlives the request: the pool of PHP-FPM.
         $client->connect('127.0.0.1', (int) (getenv('REDIS_PORT') ?: 6379), 1, null, 0, $timeout);
         $start = microtime(true);
         try {

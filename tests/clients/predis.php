@@ -1,8 +1,8 @@
 <?php
-// Rate limiting with Predis. As a program: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] php predis.php
-// As a web server of 20 processes: PHP_CLI_SERVER_WORKERS=20 php -S 127.0.0.1:8080 predis.php
+// Rate limiting with Predis. To run it: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] php predis.php
+// A web server of 20 processes: PHP_CLI_SERVER_WORKERS=20 php -S 127.0.0.1:8080 predis.php
 
-// With Composer: require 'vendor/autoload.php';
+// Composer has it in another place: require 'vendor/autoload.php';
 require 'Predis/Autoloader.php';
 Predis\Autoloader::register();
 

@@ -1,4 +1,4 @@
-// Rate limiting with redigo. As a program: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] go run redigo.go
+// Rate limiting with redigo. To run it: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] go run redigo.go
 package main
 
 import (
@@ -128,7 +128,7 @@ func limit(pool *redis.Pool, name string, maxBurst, count, period int64, fail st
 
 func main() {
 	pool := connect()
-	// With HTTP_PORT, it serves requests.
+	// It serves requests if it is told a port.
 	if port := os.Getenv("HTTP_PORT"); port != "" {
 		hello := http.HandlerFunc(func(response http.ResponseWriter, _ *http.Request) { fmt.Fprintln(response, "Hello") })
 		http.Handle("/", limit(pool, "hello", 2, 1, 60, "open", hello))

@@ -3,8 +3,8 @@
 use redis::{Client, ConnectionLike, RedisResult};
 use redis_cell_rs::{Cmd, Key, Policy, Verdict};
 
-/// Makes a call, and returns the status and the headers to answer an HTTP request with. For a connection, a bound in
-/// time and a decision without a reply, see `Pool` in redis_rs.rs.
+/// Makes a call, and returns the status and the headers to answer an HTTP request with. `Pool` in redis_rs.rs has the
+/// connection, bounds the time, and decides on a call without a reply.
 pub fn throttle(
     connection: &mut impl ConnectionLike,
     key: &str,

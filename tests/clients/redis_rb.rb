@@ -1,4 +1,4 @@
-# Rate limiting with redis-rb. As a program: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] ruby redis_rb.rb
+# Rate limiting with redis-rb. To run it: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] ruby redis_rb.rb
 
 require "redis"
 
@@ -13,7 +13,7 @@ class Pool
   class Full < StandardError; end
 
   def initialize
-    # By itself, redis-rb would ask again, and take again.
+    # redis-rb by itself would ask again, and take again.
     settings = { port: ENV.fetch("REDIS_PORT", 6379).to_i, connect_timeout: 1, read_timeout: TIMEOUT,
                  write_timeout: TIMEOUT, reconnect_attempts: 0 }
     @free = Array.new(CONNECTIONS) { Redis.new(settings) }

@@ -26,7 +26,7 @@ pub fn throttle(
     Ok((if limited { 429 } else { 200 }, headers))
 }
 
-/// What a call without a reply decides: allowed or refused.
+/// The decision on a call without a reply: allowed or refused.
 #[derive(Clone, Copy, Debug)]
 pub enum Fail {
     Open,
