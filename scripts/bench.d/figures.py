@@ -22,8 +22,8 @@ COUNTED_KEYS = 300
 BATCHES = 2
 # How much is measured; `sizes` and `memory_keys` are numbers of keys. Rounds are many and short, so that other work on
 # the machine disturbs few of them. Instructions are counted several times, and the least count is taken: the server's
-# cron may run within the others, where callgrind slows the calls down and each call gets a larger share of the cron than
-# it has otherwise.
+# cron may run within the others, where callgrind slows the calls down and each call gets a larger share of the cron
+# than it has otherwise.
 Scale = namedtuple("Scale", "rounds seconds sizes memory_keys growth_rounds lease_rounds long_seconds counts")
 FULL = Scale(25, 0.12, [1, 1_000, 100_000, 1_000_000, 5_000_000], 100_000, 9, 5, 0.3, 5)
 QUICK = Scale(1, 0.2, [1, 1_000, 100_000], 5_000, 1, 1, 0.2, 1)
