@@ -4,7 +4,7 @@ use crate::decimal::{self, MOMENT_DIGITS};
 use crate::error::Error;
 use crate::funnel::{Change, Moment, Unit};
 use crate::funnels::{MOST_QUOTAS, Tats};
-use crate::redis::{Argument, Context, Key, NotWritable, Value, WritableKey, delete_expired};
+use crate::redis::{self, Argument, Context, Key, NotWritable, Value, WritableKey, delete_expired};
 
 /// The state that a key holds.
 pub enum Stored {
@@ -35,12 +35,12 @@ pub fn open<'a>(context: &'a Context, name: &'a Argument) -> Result<WritableKey<
     Ok(WritableKey::open(context, name)?)
 }
 
-/// Reads the state at a key, which is opened for reading alone.
+/// Reads the state at a key, and leaves the key as it is.
 ///
-/// Errors: as `read`.
+/// Errors: as `read`, and `NotWritable` if the key cannot be read either.
 #[inline(always)]
 pub fn peek(context: &Context, name: &Argument) -> Result<Stored, Error> {
-    Key::open(context, name).map_or(Ok(Stored::Absent), |key| read(&key))
+    redis::peek(context, name, parse_value)?
 }
 
 /// Reads the state at an open key.
@@ -48,7 +48,12 @@ pub fn peek(context: &Context, name: &Argument) -> Result<Stored, Error> {
 /// Errors: `WrongType` and `NotAState` if the key holds anything but TATs.
 #[inline(always)]
 pub fn read(key: &Key) -> Result<Stored, Error> {
-    match key.value() {
+    parse_value(key.value())
+}
+
+#[inline(always)]
+fn parse_value(value: Value) -> Result<Stored, Error> {
+    match value {
         Value::Absent => Ok(Stored::Absent),
         Value::String(text) => match parse(text) {
             Some(tat) => Ok(Stored::One(tat)),
@@ -63,19 +68,24 @@ pub fn read(key: &Key) -> Result<Stored, Error> {
 /// Errors: as `read`.
 #[inline(always)]
 pub fn read_all(key: &Key, tats: &mut Tats) -> Result<(), Error> {
-    match key.value() {
+    parse_all_of(key.value(), tats)
+}
+
+#[inline(always)]
+fn parse_all_of(value: Value, tats: &mut Tats) -> Result<(), Error> {
+    match value {
         Value::Absent => Ok(()),
         Value::String(text) => parse_all(text, tats).ok_or(Error::NotAState),
         Value::OtherType => Err(Error::WrongType),
     }
 }
 
-/// Reads the TATs of all quotas at a key, which is opened for reading alone.
+/// Reads the TATs of all quotas at a key, and leaves the key as it is.
 ///
-/// Errors: as `read`.
+/// Errors: as `peek`.
 #[inline(always)]
 pub fn peek_all(context: &Context, name: &Argument, tats: &mut Tats) -> Result<(), Error> {
-    Key::open(context, name).map_or(Ok(()), |key| read_all(&key, tats))
+    redis::peek(context, name, |value| parse_all_of(value, tats))?
 }
 
 #[inline(always)]

@@ -7,7 +7,7 @@ use redis::{Connection, Value};
 
 use crate::support::aof::AOF;
 use crate::support::callbacks::start_with_unwritable_keys;
-use crate::support::expected::in_group;
+use crate::support::expected::{NOT_A_STATE, WRONG_TYPE, in_group};
 use crate::support::{Server, Snapshot, command, error_of, info, run, snapshot, throttle, wait_until};
 
 #[test]
@@ -159,9 +159,29 @@ fn a_call_on_a_key_that_cannot_be_written_is_to_be_tried_again_and_changes_nothi
     for count in ["throttle_errors:9", "throttle_limited:0", "take_errors:2", "charge_errors:2"] {
         assert!(counts.contains(&format!("redis-cell_{count}\r\n")), "{counts}");
     }
-    // A look opens the key for reading only.
+}
+
+/// Of several quotas, too. On a server that has the option, the key is not opened: GET copies it.
+#[test]
+fn a_look_at_a_key_that_cannot_be_written_is_answered() {
+    let (_server, mut connection) = start_with_an_unwritable_key();
     let reply: [i64; 5] = run(&mut connection, "CL.LOOK unwritable 4 1 3600").unwrap();
     assert_eq!(reply[..4], [0, 5, 3, -1]);
+    run::<()>(&mut connection, "COPY key unwritable:later").unwrap();
+    for key in ["unwritable", "unwritable:later"] {
+        let reply: [i64; 6] = run(&mut connection, &format!("CL.LOOK {key} 4 1 3600 1 1 1 60")).unwrap();
+        assert_eq!(reply[..4], [0, 2, 2, -1], "{key}");
+        assert_eq!(reply[5], 2, "{key}");
+    }
+    let reply: [i64; 5] = run(&mut connection, "CL.LOOK unwritable:new 4 1 3600").unwrap();
+    assert_eq!(reply, [0, 5, 5, -1, 0]);
+    run::<()>(&mut connection, "SET unwritable:text text").unwrap();
+    run::<()>(&mut connection, "RPUSH unwritable:list text").unwrap();
+    for quotas in ["4 1 3600", "4 1 3600 1 1 1 60"] {
+        for (key, error) in [("text", NOT_A_STATE), ("list", WRONG_TYPE)] {
+            assert_eq!(error_of(&mut connection, &format!("CL.LOOK unwritable:{key} {quotas}")), error, "{quotas}");
+        }
+    }
 }
 
 #[test]

@@ -15,9 +15,15 @@ use crate::decimal;
 const READ: c_int = 1 << 0;
 const WRITE: c_int = 1 << 1;
 const KEYTYPE_EMPTY: c_int = 0;
+const REPLY_STRING: c_int = 0;
+const REPLY_NULL: c_int = 4;
 
 /// The option under which closing a key does not mark it as changed.
 pub(super) const UNCHANGED_WHEN_CLOSED: c_int = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED.cast_signed();
+
+/// The option of valkeymodule.h without which Valkey 9.2 saves by a fork alone. It promises that a key which cannot be
+/// opened for writing harms no call; the module has no types that a thread could save.
+pub(super) const HANDLE_FORKLESS: c_int = 1 << 6;
 
 /// The word `PXAT`, which every allowed call replicates: one string for as long as the module is loaded.
 static PXAT: AtomicPtr<raw::RedisModuleString> = AtomicPtr::new(ptr::null_mut());
@@ -49,15 +55,49 @@ pub enum Value<'a> {
 #[derive(Debug)]
 pub struct NotWritable;
 
-impl<'a> Key<'a> {
-    /// Opens the key `name` for reading; none if there is no such key.
-    #[inline(always)]
-    pub fn open(context: &'a Context, name: &Argument) -> Option<Self> {
-        // SAFETY: context and name are live, as their borrows show.
-        let handle = unsafe { api!(RedisModule_OpenKey)(context.0, name.0, READ) };
-        Some(Self { handle: NonNull::new(handle)?, open: PhantomData })
+/// Hands `read` the value of the key `name`, which stays as it is.
+///
+/// A handle changes the encoding of a value as it reads it. That ends a Valkey that saves the value at this moment
+/// without a fork. So where the server may do so, the key is opened for writing, which the server then refuses, and GET
+/// copies the value.
+///
+/// Errors: a cluster node refuses the GET if the slot has gone within the transaction.
+#[inline(always)]
+pub fn peek<T>(context: &Context, name: &Argument, read: impl FnOnce(Value) -> T) -> Result<T, NotWritable> {
+    let forkless = OPTIONS.load(Ordering::Relaxed) & HANDLE_FORKLESS != 0;
+    let mode = if forkless { READ | WRITE } else { READ };
+    // SAFETY: context and name are live, as their borrows show.
+    let handle = unsafe { api!(RedisModule_OpenKey)(context.0, name.0, mode) };
+    match NonNull::new(handle) {
+        Some(handle) => Ok(read(Key::<'_> { handle, open: PhantomData }.value())),
+        None if forkless => copy(context, name, read),
+        None => Ok(read(Value::Absent)),
     }
+}
 
+/// Hands `read` the reply of GET.
+#[cold]
+fn copy<T>(context: &Context, name: &Argument, read: impl FnOnce(Value) -> T) -> Result<T, NotWritable> {
+    // SAFETY: context and name are live, and the reply is freed after its bytes have been read.
+    unsafe {
+        let reply = api!(RedisModule_Call)(context.0, c"GET".as_ptr(), c"s".as_ptr(), name.0);
+        let reply = NonNull::new(reply).ok_or(NotWritable)?.as_ptr();
+        let value = match api!(RedisModule_CallReplyType)(reply) {
+            REPLY_NULL => Value::Absent,
+            REPLY_STRING => {
+                let mut length = 0;
+                let bytes = api!(RedisModule_CallReplyStringPtr)(reply, &mut length);
+                Value::String(slice::from_raw_parts(bytes.cast(), length))
+            }
+            _ => Value::OtherType,
+        };
+        let result = read(value);
+        api!(RedisModule_FreeCallReply)(reply);
+        Ok(result)
+    }
+}
+
+impl Key<'_> {
     #[inline(always)]
     pub fn value(&self) -> Value<'_> {
         let mut length = 0;

@@ -34,6 +34,8 @@ macro_rules! required {
 required! {
     RedisModule_AvoidReplicaTraffic
     RedisModule_Call
+    RedisModule_CallReplyStringPtr
+    RedisModule_CallReplyType
     RedisModule_CloseKey
     RedisModule_CreateCommand
     RedisModule_CreateString
@@ -89,6 +91,6 @@ pub use clock::now;
 pub(crate) use command::command;
 pub use command::{Access, Command, Parameter, run};
 pub use context::{Context, ErrorReply};
-pub use key::{Key, NotWritable, Value, WritableKey, delete_expired};
+pub use key::{Key, NotWritable, Value, WritableKey, delete_expired, peek};
 pub(crate) use module::module;
 pub use module::{Module, load, unload};

@@ -16,9 +16,6 @@ const API_VERSION: c_int = 1;
 const VALKEYMODULE_OPTIONS_SKIP_COMMAND_VALIDATION: c_int = 1 << 4;
 /// An option of valkeymodule.h. Without it, Valkey 9 refuses to move slots by itself (`CLUSTER MIGRATESLOTS`).
 const VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION: c_int = 1 << 5;
-/// An option of valkeymodule.h. Without it, Valkey 9.2 saves by a fork alone. It promises that a key which cannot be
-/// opened for writing harms no call; the module has no types that a thread could save.
-const VALKEYMODULE_OPTIONS_HANDLE_FORKLESS: c_int = 1 << 6;
 
 /// The module, for callbacks that are not handed it: `INFO` and a panic.
 static LOADED: OnceLock<&Module> = OnceLock::new();
@@ -160,7 +157,7 @@ impl Module {
         let options = options();
         // SAFETY: `first_missing` has seen every function.
         unsafe { key::prepare(context, options) }
-        listeners::subscribe(context, options & VALKEYMODULE_OPTIONS_HANDLE_FORKLESS != 0);
+        listeners::subscribe(context, options & key::HANDLE_FORKLESS != 0);
         if let Ok(mut loaded_by) = LOADED_BY.lock() {
             *loaded_by = command_id(context);
         }
@@ -181,7 +178,7 @@ fn options() -> c_int {
     let base = key::UNCHANGED_WHEN_CLOSED | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD.cast_signed();
     let of_valkey = VALKEYMODULE_OPTIONS_SKIP_COMMAND_VALIDATION
         | VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION
-        | VALKEYMODULE_OPTIONS_HANDLE_FORKLESS;
+        | key::HANDLE_FORKLESS;
     // SAFETY: written once, by `Export_RedisModule_Init`; none on a server that is older than the function.
     let known = unsafe { raw::RedisModule_GetModuleOptionsAll.map_or(0, |all| all()) };
     if is_valkey() { base | (of_valkey & known) } else { base }

@@ -1,5 +1,7 @@
 // Loads another module, and stands between it and the server: a key whose name begins with "unwritable" cannot be
-// opened for writing, as while Valkey 9.2 saves the key without a child process. It can still be opened for reading.
+// opened for writing, as while Valkey 9.2 saves the key without a child process. It can still be opened for reading, but
+// if the module has set the option for this, the server ends when the string is then asked for, as Valkey 9.2 may: it
+// would change the encoding of the value that is being saved.
 //
 // It tells the other module that the server knows Valkey 9.2's option for this. The log then says which options the
 // server knows, this one among them, and which the module sets.
@@ -27,14 +29,21 @@ static const char *(*text_of)(const string *, size_t *);
 static int (*all_options)(void);
 static void (*set_options)(context *, int);
 static void (*write_log)(context *, const char *, const char *, ...);
+static const char *(*bytes_of)(key *, size_t *, int);
 static int options;
+static key *unwritable;
 
 static key *open_key_unless_unwritable(context *ctx, string *name, int mode) {
     static const char prefix[] = "unwritable";
     size_t length;
     const char *text = text_of(name, &length);
-    if (mode & WRITE && length >= sizeof prefix - 1 && !memcmp(text, prefix, sizeof prefix - 1)) return NULL;
-    return open_key(ctx, name, mode);
+    if (length < sizeof prefix - 1 || memcmp(text, prefix, sizeof prefix - 1)) return open_key(ctx, name, mode);
+    return unwritable = mode & WRITE ? NULL : open_key(ctx, name, mode);
+}
+
+static const char *bytes_unless_unwritable(key *handle, size_t *length, int mode) {
+    if (handle == unwritable && options & HANDLE_FORKLESS) __builtin_trap();
+    return bytes_of(handle, length, mode);
 }
 
 static int all_options_and_forkless(void) {
@@ -52,6 +61,9 @@ static int get_another_api(const char *name, void *function) {
     if (!strcmp(name, "RedisModule_OpenKey")) {
         memcpy(&open_key, function, sizeof open_key);
         replacement = (void *)open_key_unless_unwritable;
+    } else if (!strcmp(name, "RedisModule_StringDMA")) {
+        memcpy(&bytes_of, function, sizeof bytes_of);
+        replacement = (void *)bytes_unless_unwritable;
     } else if (!strcmp(name, "RedisModule_GetModuleOptionsAll")) {
         memcpy(&all_options, function, sizeof all_options);
         replacement = (void *)all_options_and_forkless;
