@@ -1,4 +1,4 @@
-//! A server under attack, whose clock stands still during each visit, and what it has to come to.
+//! A server under attack, and the state that it must have after each visit. Its clock stands still during a visit.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,35 +21,35 @@ pub struct Attacked {
     clock: Clock,
     server: Server,
     connection: Connection,
-    /// The server's, which holds what replicas are sent.
+    /// The server's append-only file: it holds the commands that replicas are sent.
     aof: File,
     pub seen: Seen,
 }
 
-/// What a visit leaves behind.
+/// The traces of a visit, as seen on the server or as they must be.
 #[derive(Clone, Default)]
 pub struct Seen {
     pub database: Database,
-    /// The commands that replicas are sent, by their keys: a call of several may write them in any order.
+    /// The commands that replicas are sent, sorted by key: a call on several keys may write them in any order.
     effects: Vec<hostile::Command>,
-    /// Fields of INFO: changes since the last save, and calls of each command that were allowed or limited.
+    /// Fields of INFO: the changes since the last save, and how many calls of each command were allowed and limited.
     counts: BTreeMap<String, i64>,
 }
 
-/// Every key that is there.
+/// All keys and their values.
 pub type Database = BTreeMap<Bytes, Held>;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Held {
     pub value: Content,
-    /// In milliseconds since the epoch; below 0 if it does not expire.
+    /// The expiry in milliseconds since the epoch; below 0 if the key does not expire.
     pub expires_at: i64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Content {
     Text(Text),
-    /// Of another type than a string: its DUMP.
+    /// The DUMP of a value of another type than a string.
     Other(Text),
 }
 
@@ -57,11 +57,11 @@ const CHANGES: &str = "rdb_changes_since_last_save";
 
 impl Attacked {
     pub fn start() -> Self {
-        // Compression leaves some bytes to chance, and DUMPs are compared.
+        // DUMPs are compared, and compression would leave some of their bytes to chance.
         let settings = [&AOF[..], &["--hz", "1", "--rdbcompression", "no"], debug_command()].concat();
         let (clock, server) = Clock::start_with(START, &settings);
         let mut connection = server.connect();
-        // What expires between two visits would be replicated in between.
+        // Active expiry would delete keys, and replicate that, between two visits.
         run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
         let aof = File::open(&aof::files(&server.folder)[0]).unwrap();
         let mut attacked = Self { clock, server, connection, aof, seen: Seen::default() };
@@ -69,7 +69,7 @@ impl Attacked {
         attacked.visit(&nothing).map(|_| attacked).unwrap()
     }
 
-    /// Makes a visit. Returns what each call had to get, and got, or what is wrong.
+    /// Makes a visit. Returns the right answer to each call, which it got, or a description of the first mistake.
     pub fn visit(&mut self, visit: &Visit) -> Result<Vec<Result<Answer, String>>, String> {
         self.clock.set(visit.now);
         let (replies, seen) = self.send(visit).map_err(|error| format!("{error}\n{}", self.server.log()))?;
@@ -81,7 +81,7 @@ impl Attacked {
         due.expire(visit.now);
         let answered = due.calls(visit, &replies)?;
         if is_redis_6_2() && visit.place == Place::Transaction && self.seen.effects.contains(&words(&["EXEC"])) {
-            // It counts EXEC as a change.
+            // Redis 6.2 counts EXEC as a change.
             due.count(CHANGES);
         }
         for seen in [&mut self.seen, &mut due] {
@@ -94,9 +94,9 @@ impl Attacked {
         Ok(answered)
     }
 
-    /// Returns the replies, and what is there afterwards.
+    /// Sends the commands of a visit. Returns the replies, and the state of the server afterwards.
     fn send(&mut self, visit: &Visit) -> RedisResult<(Vec<Value>, Seen)> {
-        // Redis 6.2 only tells how long a key still has.
+        // Redis 6.2 only tells the time to live of a key, and not its expiry.
         let (expiry, since) = match is_redis_6_2() {
             true => ("PTTL", visit.now / MILLISECOND as i64),
             false => ("PEXPIRETIME", 0),
@@ -132,22 +132,22 @@ impl Attacked {
     }
 }
 
-/// What has to be seen is made of what was seen before.
+/// The methods turn the state before a visit into the one that must be seen after it.
 impl Seen {
-    /// What has expired goes before anything else is done to its key, and its DEL is replicated.
+    /// Deletes the keys that have expired by `now`. Each is replicated as a DEL before any other change of the key.
     fn expire(&mut self, now: i64) {
         let expired = self.database.iter().filter(|(_, held)| !held.is_there(now));
         self.effects.extend(expired.map(|(key, _)| vec!["DEL".into(), key.clone()]));
         self.database.retain(|_, held| held.is_there(now));
     }
 
-    /// Holds the replies against the answers, and changes what the calls change.
+    /// Compares the replies with the right answers, and makes the changes that the calls have to make.
     fn calls(&mut self, visit: &Visit, replies: &[Value]) -> Result<Vec<Result<Answer, String>>, String> {
         let now = visit.now.into();
         let expired = self.effects.len();
         let mut replies = &replies[visit.around().0..];
         if visit.place == Place::Transaction {
-            // Some servers know how many arguments there are to be, and do not even begin such a transaction.
+            // Some servers check the number of arguments when a call is queued, and then refuse the whole transaction.
             match &replies[visit.commands.len()] {
                 Value::Array(of_calls) => replies = of_calls,
                 exec => {
@@ -217,18 +217,18 @@ impl Seen {
 }
 
 impl Held {
-    /// A server keeps a key for the millisecond in which it expires.
+    /// Returns whether the key is there: a server keeps a key until the end of the millisecond in which it expires.
     fn is_there(&self, now: i64) -> bool {
         self.expires_at < 0 || self.expires_at >= now / MILLISECOND as i64
     }
 }
 
-/// Whether a call is refused for the number of its arguments.
+/// Returns whether a call is refused for the number of its arguments.
 fn is_arity(call: &hostile::Command, answer: &Result<Answer, String>) -> bool {
     answer.as_ref().is_err_and(|error| *error == arity(&Command::of(call).name))
 }
 
-/// Compares a reply. Returns the right one if it is wrong.
+/// Compares a reply with the right answer. Returns the answer as text if they differ.
 pub fn check(
     place: Place,
     call: &hostile::Command,
@@ -242,7 +242,7 @@ pub fn check(
         }
         Err(due) => {
             let error = if let Value::ServerError(error) = reply { error_text(error) } else { String::new() };
-            // Redis 6.2 names the command as the caller wrote it, and scripts have words of their own.
+            // Redis 6.2 names the command in the caller's spelling, and a script gets another text for this error.
             let arity = is_arity(call, answer) && error.to_lowercase().starts_with("err wrong number of arg");
             (error == *due || arity, due.clone())
         }
@@ -250,7 +250,7 @@ pub fn check(
     if right { Ok(()) } else { Err(due) }
 }
 
-/// Lua's numbers have 53 bits.
+/// Returns the reply as a script sees it: a number in Lua has 53 bits.
 fn in_lua(reply: &Value) -> Value {
     match reply {
         Value::Int(integer) => Value::Int(*integer as f64 as i64),
@@ -259,7 +259,7 @@ fn in_lua(reply: &Value) -> Value {
     }
 }
 
-/// What a call that is made now finds in this key.
+/// Returns the moments that a call at `now` finds in this key, or the error for its value.
 pub fn found(database: &Database, now: i64, key: &[u8]) -> Found {
     let Some(held) = database.get(key).filter(|held| held.is_there(now)) else { return Ok(Vec::new()) };
     let Content::Text(Text(text)) = &held.value else { return Err(WRONG_TYPE) };

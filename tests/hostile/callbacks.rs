@@ -1,5 +1,5 @@
-//! Attacks calls from within the server: on any event, another module deletes, rewrites or throttles the keys of the
-//! call that it interrupts. No reply may be out of shape.
+//! Attacks from within the server: on any event, another module deletes, rewrites or throttles the keys of the call
+//! that it interrupts. The server must survive, and each reply must have its right shape.
 
 use redis::{Connection, FromRedisValue, Value};
 
@@ -16,17 +16,17 @@ fn random_callbacks_end_no_server_and_no_reply_is_out_of_shape() {
     let mut random = Random::new(seed);
     let (clock, server) = Clock::start_with(START, &[&["--loadmodule", library()], debug_command()].concat());
     let mut connection = server.connect();
-    // Keys expire only when they are looked at.
+    // Keys expire only when a command looks at them.
     run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
     let keys = ["a", "b", "c", "d", "%"];
     let events = ["expired", "cl.throttle", "cl.limited", "set", "del", "expire"];
     for round in 0..setting("FUZZ_CALLS", 20_000) as i64 / 50 {
         let mut sent = Sent { seed, lines: Vec::new() };
         clock.set(START + round * 4_000_000);
-        // Not while the keys are made ready: the server's own commands do not survive all of this.
+        // No callback runs while the keys are prepared: the server's own commands do not survive all of them.
         sent.run::<()>(&mut connection, "CB.CLEAR");
         for key in &keys[..4] {
-            // What is no state would only be refused from now on.
+            // A value that is no state goes: all calls on it would only be refused.
             let length = run::<i64>(&mut connection, &format!("STRLEN {key}"));
             if length != Ok(19) || random.one_in(8) {
                 sent.run::<()>(&mut connection, &format!("DEL {key}"));
@@ -63,7 +63,7 @@ fn random_callbacks_end_no_server_and_no_reply_is_out_of_shape() {
     }
 }
 
-/// The commands of a round, which are printed if it fails.
+/// The commands of a round. They are printed if it fails.
 struct Sent {
     seed: u64,
     lines: Vec<String>,

@@ -1,6 +1,6 @@
-//! Attacks every command: any arguments, alone, in a script, a transaction or after WATCH, on keys that others fill,
-//! change and let expire, at the nanoseconds that matter. The replies, all keys, their expiries, the dirty counter and
-//! what is replicated have to be right.
+//! Attacks on every command: with any arguments, alone, in a script, in a transaction or after WATCH, on keys that
+//! other clients fill, change and let expire, at the nanoseconds that matter. The replies, all keys, their expiries,
+//! the dirty counter and the replicated commands must be right.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -24,15 +24,14 @@ const LIMITED: &str = "limited for now";
 const NEVER: &str = "limited for ever";
 const IN_DEBT: &str = "in debt";
 const PART: &str = "took what there was";
-/// Not an outcome of its own: the visit's first call would have gone another way a nanosecond before or after.
+/// Counted beside an outcome: the visit's first call would have had another one a nanosecond before or after.
 const ON_AN_EDGE: &str = "(on an edge)";
-
-/// Not an outcome of its own: another quota than the first decided.
+/// Counted beside an outcome: another quota than the first decided.
 const BY_ANOTHER_QUOTA: &str = "(by another quota)";
 
 const HOUR: i64 = 3_600 * SECOND as i64;
 
-/// How far the clock moves: it takes Redis 8.10 seconds to count the clients of a clock that steps back by ten years.
+/// The range of the clock. Redis 8.10 needs seconds to count its clients when the clock steps back by ten years.
 const RANGE: RangeInclusive<i128> = START as i128 - YEAR..=START as i128 + YEAR;
 const YEAR: i128 = 365 * 24 * HOUR as i128;
 
@@ -62,7 +61,7 @@ fn hostile_calls_get_the_right_answer_and_change_nothing_else() {
     }
     println!("seed {seed}, {made} calls: {outcomes:#?}");
 
-    // A run that seldom gets somewhere shows little about it.
+    // Each outcome must occur often enough for the run to show something about it.
     let mut seldom = vec![in_group(2, NOT_A_STATE.into()), in_quota(2, TOO_FAST.into()), TOO_MANY_QUOTAS.into()];
     seldom.extend([WRONG_TYPE, NOT_A_STATE].map(|error| in_group(1, error.into())));
     seldom.extend([2, 3].map(|group| in_group(group, same_key(1))));
@@ -78,7 +77,7 @@ fn hostile_calls_get_the_right_answer_and_change_nothing_else() {
     }
 }
 
-/// The shortest script that goes wrong on a fresh server, as the same commands at the same moments always do.
+/// Returns the shortest script that still fails on a fresh server. The same commands at the same moments always do.
 fn shortest(script: Vec<Visit>) -> String {
     let wrong = |script: &[Visit]| {
         let mut attacked = Attacked::start();
@@ -103,10 +102,10 @@ fn shortest(script: Vec<Visit>) -> String {
 
 impl Hostile {
     fn visit(&mut self, database: &Database) -> Visit {
-        // Mostly one that is there.
+        // Three in four visits are to a key that exists.
         let there: Vec<&Bytes> = database.keys().collect();
         let key = if there.is_empty() || self.random.one_in(4) { self.key() } else { self.random.pick(&there).clone() };
-        // Most of what others leave is refused, so they also clear it away.
+        // Calls are refused on most values of other clients, so some of these are deleted again.
         if found(database, self.now, &key).is_err() && self.random.one_in(4) {
             return Visit { now: self.now, place: Place::Other, commands: vec![vec!["DEL".into(), key]] };
         }
@@ -117,7 +116,7 @@ impl Hostile {
         let place = self.random.pick(&[Place::Plain, Place::Lua, Place::Transaction, Place::Watched]);
         let mut commands = vec![self.call(&key)];
         for _ in 0..self.random.below(6) {
-            // The same call again finds what the one before has left.
+            // The same call again meets the state that the one before has left.
             let again = commands[commands.len() - 1].clone();
             commands.push(if self.random.one_in(3) { self.call(&key) } else { again });
         }
@@ -125,7 +124,8 @@ impl Hostile {
         Visit { now: self.now, place, commands }
     }
 
-    /// A moment that matters to this call, a nanosecond from it, some of its units before it, or any other.
+    /// Returns a moment that matters to this call, a nanosecond from it, some of the call's units before it, or any
+    /// other.
     fn moment(&mut self, call: &hostile::Command, database: &Database) -> i64 {
         let edges = self.edges(call, database);
         let moment = match self.random.below(10) {
@@ -140,8 +140,8 @@ impl Hostile {
         moment.clamp(*RANGE.start(), *RANGE.end()) as i64
     }
 
-    /// Where a key of the call expires and where its limiter is full, where this call or one of another quantity is just
-    /// allowed, and where its limit just fits in.
+    /// Returns the moments at which the call's outcome changes: a key expires, a limiter is full, this call or one of
+    /// another quantity is just allowed, or the limit just fits into the range of moments.
     fn edges(&mut self, call: &hostile::Command, database: &Database) -> Vec<i128> {
         let mut edges = Vec::new();
         for key in keys(call) {
@@ -163,7 +163,7 @@ impl Hostile {
             calls.push([&name, key, max_burst, count, period, &quantity].map(Clone::clone).into());
         }
         for call in calls {
-            // To the first moment of all, a wait is the moment at which it ends.
+            // At the moment 0, the wait that a call is told is the moment at which it ends.
             let Ok(Answer { told, .. }) = answer(&call, 0, |key| found(database, 0, key)) else { continue };
             for (told, key) in told.iter().zip(keys(&call)) {
                 match found(database, 0, key) {
@@ -198,7 +198,7 @@ fn outcome(answer: &Result<Answer, String>) -> String {
     .into()
 }
 
-/// Whether a nanosecond before or after, the first call would get another reply, or find its key gone or still there.
+/// Returns whether the first call would get another reply, or find its keys otherwise, a nanosecond before or after.
 fn is_on_an_edge(visit: &Visit, database: &Database) -> bool {
     if visit.place == Place::Other {
         return false;

@@ -1,4 +1,4 @@
-//! Calls on the machine's clock, which no test moves: each is decided at one moment, between its sending and its reply.
+//! Calls by the machine's own clock: each is decided at one moment, between its sending and its reply.
 
 use redis::Value;
 
@@ -21,17 +21,17 @@ fn on_the_machines_clock_a_call_has_one_moment_between_its_sending_and_its_reply
         let key = client.key();
         let call = client.call(&key);
         let with_keys = |name: &str| words(&[name, "any"]).into_iter().chain(keys(&call).cloned()).collect();
-        // In a transaction, so that no key expires before it is read.
+        // The transaction reads the keys before they can expire.
         let commands = [with_keys("DEL"), words(&["MULTI"]), call.clone(), with_keys("MGET"), words(&["EXEC"])];
         let before = i128::from(now());
         connection.send_packed_command(&packed(commands)).unwrap();
         let mut replies: Vec<Value> = (0..5).map(|_| connection.recv_response().unwrap()).collect();
-        // A clock is set right by some microseconds now and then, also backwards.
+        // The machine now and then corrects its clock by some microseconds, also backwards.
         let span = before - MILLISECOND..=i128::from(now()) + MILLISECOND;
         let Some(Value::Array(replies)) = replies.pop() else { continue };
         let texts: Vec<Option<Bytes>> = redis::from_redis_value_ref(&replies[1]).unwrap();
 
-        // The first TAT that is stored tells the moment, for limiters that were full.
+        // All limiters were full, so the first stored TAT tells the moment of the decision.
         let at = |now| answer(&call, now, |_| Ok(Vec::new()));
         let tat = |text: &Option<Bytes>| str::from_utf8(&text.as_ref()?[..19]).unwrap().parse::<i128>().ok();
         let stores =

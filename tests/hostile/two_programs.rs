@@ -1,4 +1,4 @@
-//! Two versions of a program on one key, while a second quota is being added: each decides by its own quotas.
+//! Two versions of a program call on one key while a second quota is being added: each decides by its own quotas.
 
 use super::visit::{Text, packed};
 use crate::support::clock::{Clock, START};
@@ -42,7 +42,7 @@ fn an_old_program_with_one_quota_and_a_new_one_with_two_share_a_key() {
             let told: Vec<Told> = quotas.iter().zip(tats).map(|(quota, tat)| quota.told(tat).unwrap()).collect();
             let limited = told.iter().any(|told| told.limited);
             assert_eq!(reply[0], i128::from(limited), "seed {seed}, by {quotas:?} on {tats:?}: {reply:?}, {told:?}");
-            // The quota that decides.
+            // The index of the quota that decides.
             let by = reply.get(5).map_or(0, |number| *number as usize - 1);
             assert_eq!((reply[1], reply.len()), (told[by].limit, if new { 6 } else { 5 }), "{reply:?}");
             assert_eq!((told[by].limited, new || by == 0), (limited, true), "{reply:?}, {told:?}");

@@ -1,4 +1,4 @@
-//! A visit: the commands that one client sends at one moment. A script: visits one after the other.
+//! A visit is the commands that one client sends at one moment. A script is several visits in a row.
 
 use std::fmt;
 
@@ -6,26 +6,26 @@ use crate::support::hostile::{Bytes, Command, typed, words};
 
 #[derive(Clone)]
 pub struct Visit {
-    /// The moment at which the server's clock stands meanwhile.
+    /// The moment at which the server's clock stands during the visit.
     pub now: i64,
     pub place: Place,
     pub commands: Vec<Command>,
 }
 
-/// How the commands of a visit are sent.
+/// The way in which the commands of a visit are sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Place {
-    /// They are no calls, and do to a key what another client may do to it.
+    /// Other commands, by which another client changes the keys.
     Other,
     Plain,
     Lua,
     Transaction,
-    /// After WATCH, and before a transaction that shows whether a key was touched.
+    /// Calls between WATCH and an empty transaction, which shows whether they touched a key.
     Watched,
 }
 
 impl Visit {
-    /// All commands as the server reads them.
+    /// Returns the bytes of all commands, as the server reads them.
     pub fn packed(&self) -> Bytes {
         let each = self.commands.iter().map(|command| match self.place {
             Place::Lua => [&words(&["EVAL", "return redis.pcall(unpack(ARGV))", "0"]), command.as_slice()].concat(),
@@ -38,7 +38,7 @@ impl Visit {
         let (first, last) = match self.place {
             Place::Other | Place::Plain | Place::Lua => (vec![], vec![]),
             Place::Transaction => (vec![words(&["MULTI"])], vec![words(&["EXEC"])]),
-            // A key that has expired is to be gone before it is watched.
+            // EXISTS deletes the keys that have expired: they must be gone before WATCH.
             Place::Watched => {
                 (vec![with_keys("EXISTS"), with_keys("WATCH")], vec![words(&["MULTI"]), words(&["EXEC"])])
             }
@@ -46,7 +46,7 @@ impl Visit {
         packed(first.into_iter().chain(each).chain(last))
     }
 
-    /// How many replies come before that of the first command, and after that of the last.
+    /// Returns how many replies come before that to the first command, and after that to the last.
     pub fn around(&self) -> (usize, usize) {
         match self.place {
             Place::Other | Place::Plain | Place::Lua => (0, 0),
@@ -63,7 +63,7 @@ impl fmt::Display for Visit {
     }
 }
 
-/// Bytes that print as redis-cli takes them.
+/// Bytes that are printed in the form that redis-cli reads.
 #[derive(Clone, PartialEq)]
 pub struct Text(pub Bytes);
 
@@ -73,7 +73,7 @@ impl fmt::Debug for Text {
     }
 }
 
-/// The keys that a call names.
+/// Returns the keys that a call names.
 pub fn keys(call: &[Bytes]) -> impl Iterator<Item = &Bytes> {
     let several = call[0].to_ascii_lowercase().starts_with(b"cl.m");
     call[1..].iter().step_by(if several { 5 } else { call.len() })
@@ -83,7 +83,7 @@ pub fn packed(commands: impl IntoIterator<Item = Command>) -> Bytes {
     commands.into_iter().flat_map(|command| redis::Cmd::new().arg(command).get_packed_command()).collect()
 }
 
-/// Leaves out, by halves and then smaller parts, what is not needed for the rest to fail.
+/// Removes halves, and then smaller parts, as long as the rest still fails.
 pub fn shrink<T: Clone>(mut parts: Vec<T>, fails: impl Fn(&[T]) -> bool) -> Vec<T> {
     let mut size = parts.len() / 2;
     while size > 0 {
