@@ -161,7 +161,8 @@ fn a_call_on_a_key_that_cannot_be_written_is_to_be_tried_again_and_changes_nothi
     }
 }
 
-/// Of several quotas, too. On a server that has the option, the key is not opened: GET copies it.
+/// A look works with one quota and with several. On a server with the option, the module does not open the key, but
+/// copies its value with GET.
 #[test]
 fn a_look_at_a_key_that_cannot_be_written_is_answered() {
     let (_server, mut connection) = start_with_an_unwritable_key();
