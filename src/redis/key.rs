@@ -260,8 +260,8 @@ impl<'a> WritableKey<'a> {
 }
 
 /// Deletes a key that has expired and that the server keeps, as it does while writes are paused. Call this for a key
-/// that reads as absent, before a new one is made in its place: the server ends at a second key of the same name.
-/// The DEL is replicated (`!`), and so are the writes of another module's handler of the deletion. Use no handle of a key
+/// that reads as absent, before a new one is made in its place: the server ends at a second key of the same name. The
+/// DEL is replicated (`!`), and so are the writes of another module's handler of the deletion. Use no handle of a key
 /// from before: the handler may delete the key, or make it anew. Tells whether it has called DEL.
 ///
 /// Errors: a cluster node refuses the DEL if the slot has gone, or has begun to move, within the transaction.
