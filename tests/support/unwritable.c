@@ -1,7 +1,7 @@
 // Loads another module, and stands between it and the server: a key whose name begins with "unwritable" cannot be
 // opened for writing, as while Valkey 9.2 saves the key without a child process. The key can be opened for reading. But
-// if the module has set the option below, the server ends when the module asks for the string: Valkey 9.2 may end there,
-// since it would change the encoding of a value that is being saved.
+// if the module has set the option below, the server ends when the module asks for the string, as Valkey 9.2 may: it
+// would change the encoding of a value that is being saved.
 //
 // It tells the other module that the server knows Valkey 9.2's option for such saves. The log then says which options
 // the server knows, this one among them, and which the module sets.
