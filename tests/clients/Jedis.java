@@ -21,9 +21,10 @@ class Jedis {
         return System.getenv().getOrDefault(name, otherwise);
     }
 
-    // Connections for all threads, made now, not in the first burst. A call waits a second for one that others use.
+    // Connections for all threads, made at the start and not in the first burst. A call waits up to a second for a free
+    // one.
     static JedisPooled connect() {
-        // How long a call waits for the reply, in ms. To connect has a time of its own.
+        // The longest time that a call waits for the reply, in ms. Connecting has a limit of its own.
         int timeout = (int) (1000 * Double.parseDouble(setting("TIMEOUT", "0.1")));
         var config = DefaultJedisClientConfig.builder().connectionTimeoutMillis(1000).socketTimeoutMillis(timeout);
         var address = new HostAndPort("127.0.0.1", Integer.parseInt(setting("REDIS_PORT", "6379")));
@@ -50,7 +51,7 @@ class Jedis {
                     "" + period, "" + quantity);
         } catch (JedisException error) {
             System.err.println("no limits, failing " + fail + ": " + error.getMessage());
-            // The others were, most likely, lost with it.
+            // The other connections were most likely lost too.
             if (error instanceof JedisConnectionException) client.getPool().clear();
             boolean full = error.getCause() instanceof NoSuchElementException;
             boolean allowed = fail.equals("open") && !full;
@@ -65,14 +66,14 @@ class Jedis {
         headers.put("X-RateLimit-Limit", limit);
         headers.put("X-RateLimit-Remaining", remaining);
         headers.put("X-RateLimit-Reset", resetAfter);
-        // -1 where the call was allowed, and where it asks for more than the limit and never will be.
+        // The wait is -1 if the call was allowed, or if it asks for more than the limit and will never be allowed.
         if (retryAfter >= 0) headers.put("Retry-After", retryAfter);
         return new Answer(limited == 1 ? 429 : 200, headers);
     }
 
     public static void main(String[] arguments) {
         try (var client = connect()) {
-            // Three at once and one a minute; the last call asks for four.
+            // The limiter allows three at once and one a minute; the last call asks for four tokens.
             for (long quantity : new long[] {1, 1, 1, 1, 4}) {
                 var answer = throttle(client, "user123", 2, 1, 60, quantity, setting("FAIL", "open"));
                 var headers = answer.headers().entrySet().stream();

@@ -1,19 +1,19 @@
-"""The address by which a caller is limited: behind your own proxy, and by what an IPv6 customer has."""
+"""The address by which a caller is limited, also behind your own proxy; an IPv6 customer has many addresses."""
 
 import ipaddress
 import os
 
-# The address of your own proxy, if requests come through one; "unix", if they come from it on a Unix socket.
+# The address of your own proxy, if there is one; "unix" if requests come from it on a Unix socket.
 PROXY = os.environ.get("PROXY")
-# An IPv4 address that a NAT64 gateway has translated is in the last 32 bits.
+# A NAT64 gateway puts a caller's IPv4 address into the last 32 bits of an address in this network.
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
 def limited_address(peer, forwarded):
-    """Returns it for a connection from peer, with these headers X-Forwarded-For."""
+    """Returns that address for a connection from peer with these X-Forwarded-For headers."""
     peer = peer or "unix"
     if peer == PROXY:
-        # The last word is the proxy's; those before it, the caller may have made up.
+        # The proxy adds the last word; the caller may have invented those before it.
         peer = network(",".join(forwarded).split(",")[-1].strip()) or peer
     return network(peer) or peer
 

@@ -1,8 +1,8 @@
-// The HTTP answer to a call of node_redis.js or ioredis.js, in a time that is bounded.
+// The HTTP answer to a call of node_redis.js or ioredis.js, within a time limit.
 
-// How long a call waits for the server's reply, in ms.
+// The longest time that a call waits for the reply, in ms.
 const TIMEOUT = 1000 * (process.env.TIMEOUT ?? 0.1);
-// Calls that wait for a reply at once, and how long another waits for a place among them, in ms.
+// The most calls that wait for a reply at once, and the time that a further call waits for a place, in ms.
 const PLACES = 100;
 const WAIT = 1000;
 
@@ -34,8 +34,8 @@ function leave() {
   else taken -= 1;
 }
 
-// The reply, or an error where it takes too long: node-redis has no time limit of its own. A busy process counts the
-// time in halves, and reads what has come before it gives up: a reply is not late because the process is.
+// Resolves to the reply, or fails if it takes too long: node-redis has no time limit of its own. The time is counted in
+// two halves, and replies that have arrived are read before the call fails: a busy process makes no reply late.
 function inTime(reply) {
   return new Promise((resolve, reject) => {
     const late = () => reject(new Error(`no reply in ${TIMEOUT} ms`));
@@ -46,7 +46,7 @@ function inTime(reply) {
 }
 
 // Makes the call, and resolves to the status and the headers to answer an HTTP request with, and to a word for how the
-// call ended. `fail` is what a call without a reply decides: 'open' allows it, 'closed' refuses it. A call that finds no
+// call ended. `fail` decides on a call without a reply: 'open' allows it, 'closed' refuses it. A call that finds no
 // place is refused.
 async function answer(call, fail) {
   const refused = [503, { 'Retry-After': 1 }];
@@ -66,14 +66,14 @@ async function answer(call, fail) {
     'X-RateLimit-Remaining': remaining,
     'X-RateLimit-Reset': resetAfter,
   };
-  // -1 where the call was allowed, and where it asks for more than the limit and never will be.
+  // The wait is -1 if the call was allowed, or if it asks for more than the limit and will never be allowed.
   if (retryAfter >= 0) headers['Retry-After'] = retryAfter;
-  // The number of the quota that decides, where there are several.
+  // A call by several quotas also gets the number of the quota that decides.
   if (quota) headers['X-RateLimit-Quota'] = quota;
   return limited ? [429, headers, 'limited'] : [200, headers, 'allowed'];
 }
 
-// Three at once and one a minute; the last call asks for four.
+// The limiter allows three at once and one a minute; the last call asks for four tokens.
 async function demonstrate(throttle, client) {
   for (const quantity of [1, 1, 1, 1, 4]) {
     const [status, headers] = await throttle(client, 'user123', [2, 1, 60], process.env.FAIL ?? 'open', quantity);

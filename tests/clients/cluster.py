@@ -1,4 +1,4 @@
-"""In a cluster, of which it is told one node. As a program: [REDIS_PORT=6379] python3 cluster.py"""
+"""Calls in a cluster, by way of one known node. To run it: [REDIS_PORT=6379] python3 cluster.py"""
 
 import os
 

@@ -1,5 +1,6 @@
-// Express, and a middleware that limits what comes after it.
-// Beside answer.js and node_redis.js or ioredis.js: [HTTP_PORT=8080] [CLIENT=./ioredis.js] node express_app.js
+// Express, and a middleware that limits requests.
+// To run it, beside answer.js and node_redis.js or ioredis.js:
+// [HTTP_PORT=8080] [CLIENT=./ioredis.js] node express_app.js
 
 const express = require('express');
 const { Counter, register } = require('prom-client');
@@ -8,7 +9,7 @@ const { connect, throttle } = require(process.env.CLIENT ?? './node_redis.js');
 const CUSTOMERS = new Map([['secret-of-acme', 'acme']]);
 const calls = new Counter({ name: 'limit_calls_total', help: 'By limit and result', labelNames: ['limit', 'result'] });
 
-// That many requests of a name, for each caller: by address, see "Which key".
+// Allows each caller this many requests of a name. The caller is an address by default; see "Which key".
 function limit(client, name, quotas, fail, caller = (request) => request.ip) {
   return async (request, response, next) => {
     const [status, headers, result] = await throttle(client, `${name}:${caller(request)}`, quotas, fail);
@@ -19,14 +20,14 @@ function limit(client, name, quotas, fail, caller = (request) => request.ip) {
   };
 }
 
-// A key that is made up is refused, and makes no limiter.
+// An invented key is refused, and makes no limiter.
 function authenticate(request, response, next) {
   request.customer = CUSTOMERS.get(request.get('X-API-Key'));
   if (request.customer) next();
   else response.status(401).send('No such key\n');
 }
 
-// It serves when there is a connection: calls without one would not be limited.
+// The server starts once there is a connection: calls without one would not be limited.
 connect().then((client) => {
   const app = express();
   const hello = (request, response) => response.send('Hello\n');

@@ -1,6 +1,6 @@
 """FastAPI, and a dependency that limits a route.
 
-Beside redis_asyncio.py and addresses.py:
+To run it, beside redis_asyncio.py and addresses.py:
 [REDIS_PORT=6379] [TIMEOUT=0.1] [PROXY=192.0.2.1] uvicorn --no-proxy-headers fastapi_app:app
 """
 
@@ -9,7 +9,7 @@ from fastapi import Depends, FastAPI, Header, HTTPException, Request, Response
 from addresses import limited_address
 from redis_asyncio import Pool, throttle
 
-# In place of what knows the keys of your API.
+# A stand-in for your own table of API keys.
 CUSTOMERS = {"secret-of-acme": "acme"}
 
 pool = Pool()
@@ -17,14 +17,14 @@ app = FastAPI(on_startup=[pool.open])
 
 
 class Limit:
-    """A limit of a route for each address, with quotas and fail as throttle has them."""
+    """Returns a dependency that limits a route for each address; throttle explains quotas and fail."""
 
     def __init__(self, *quotas, fail):
         self.quotas, self.fail = quotas, fail
 
     async def __call__(self, request: Request, response: Response):
         address = limited_address(request.client and request.client.host, request.headers.getlist("X-Forwarded-For"))
-        # The route's template: by the path, each number in /items/7 would be a limiter of its own.
+        # The key has the route's template: with the path, each number in /items/7 would have its own limiter.
         await limit(response, f"{request.scope['route'].path}:{address}", *self.quotas, fail=self.fail)
 
 

@@ -1,6 +1,7 @@
 """Flask, and a decorator that limits a view.
 
-Beside redis_py.py and addresses.py: [REDIS_PORT=6379] [TIMEOUT=0.1] [PROXY=192.0.2.1] flask --app flask_app run
+To run it, beside redis_py.py and addresses.py:
+[REDIS_PORT=6379] [TIMEOUT=0.1] [PROXY=192.0.2.1] flask --app flask_app run
 """
 
 import functools
@@ -15,7 +16,7 @@ pool = Pool()
 
 
 def limited(*quotas, fail):
-    """Limits a view, for each address, by quotas and with fail as throttle has them."""
+    """Limits a view for each address; throttle explains quotas and fail."""
 
     def decorate(view):
         @functools.wraps(view)

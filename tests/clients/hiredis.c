@@ -23,10 +23,10 @@ static const char *setting(const char *name, const char *otherwise) {
     return value ? value : otherwise;
 }
 
-/* A connection, which is one thread's; one with an error where there is no server; NULL where the server has as many
- * clients as it may have, and closes it. Such a server is not gone: it is asked again for a second. */
+/* Connects, for one thread. Returns a connection with an error if there is no server, and NULL if the server has the
+ * most clients that it accepts and closes the connection for a second. */
 static redisContext *connection(void) {
-    /* How long a call waits for the reply, in seconds. To connect has a time of its own. */
+    /* The longest time that a call waits for the reply, in seconds. Connecting has a limit of its own. */
     double seconds = atof(setting("TIMEOUT", "0.1"));
     struct timeval timeout = {(time_t)seconds, (suseconds_t)((seconds - (time_t)seconds) * 1e6)};
     struct timeval to_connect = {1, 0};
@@ -70,7 +70,7 @@ static struct answer throttle(redisContext **context, const char *key, long long
     if (reply) {
         freeReplyObject(reply);
     } else {
-        /* A connection that has failed once fails for ever: the next call makes another. */
+        /* A connection that has failed once always fails: the next call makes another. */
         redisFree(*context);
         *context = NULL;
     }
@@ -79,10 +79,10 @@ static struct answer throttle(redisContext **context, const char *key, long long
 
 int main(void) {
     redisContext *context = NULL;
-    /* To write to a server that is gone is an error then, and not the end of the process. */
+    /* Writing to a lost connection then is an error, and does not end the process. */
     signal(SIGPIPE, SIG_IGN);
     enum fail fail = strcmp(setting("FAIL", "open"), "open") == 0 ? OPEN : CLOSED;
-    /* Three at once and one a minute; the last call asks for four. */
+    /* The limiter allows three at once and one a minute; the last call asks for four tokens. */
     const long long quantities[] = {1, 1, 1, 1, 4};
     for (int i = 0; i < 5; i++) {
         struct answer answer = throttle(&context, "user123", 2, 1, 60, quantities[i], fail);
@@ -91,7 +91,7 @@ int main(void) {
         if (answer.limit) {
             printf("X-RateLimit-Limit: %lld, X-RateLimit-Remaining: %lld, X-RateLimit-Reset: %lld", answer.limit,
                    answer.remaining, answer.reset_after);
-            /* -1 where the call was allowed, and where it asks for more than the limit and never will be. */
+            /* The wait is -1 if the call was allowed, or if it asks for more than the limit and will never be allowed. */
             if (answer.retry_after >= 0) printf(", Retry-After: %lld", answer.retry_after);
         }
         printf("\n");

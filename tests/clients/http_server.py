@@ -1,8 +1,8 @@
-"""An HTTP server that lets each user in ten times at once, and then ten times a minute; and callers who are not logged
-in, by address, three times at once, and then once a minute, as all of them to log in. /quota shows callers what they
-have left, and takes nothing.
+"""An HTTP server with limits. A user gets ten requests at once, and then ten a minute. An address without a login gets
+three requests at once, and then one a minute; any address gets as many attempts to log in. /quota shows callers the
+rest of their limit, and takes nothing.
 
-Beside redis_py.py and addresses.py, as a program:
+To run it, beside redis_py.py and addresses.py:
 [REDIS_PORT=6379] [REPLICA_PORT=6380] [HTTP_PORT=8080] [TIMEOUT=0.1] [PROXY=192.0.2.1] python3 http_server.py
 """
 
@@ -16,22 +16,22 @@ import redis
 from addresses import limited_address
 from redis_py import Busy, Pool
 
-# max_burst, count, period, and what a call without an answer decides: "open" allows it, "closed" refuses it.
+# max_burst, count, period, and the decision on a call without an answer: "open" allows it, "closed" refuses it.
 LIMITS = {
     "user": (9, 10, 60, "open"),
     "address": (2, 1, 60, "open"),
     "login": (2, 1, 60, "closed"),
 }
-# In place of what authenticates your users.
+# A stand-in for your own authentication.
 USERS = {"Bearer secret-of-alice": "alice"}
 
 pool = Pool()
-# A replica, if there is one, answers what takes nothing.
+# A replica, if there is one, answers the calls that take nothing.
 replica = Pool(os.environ["REPLICA_PORT"]) if "REPLICA_PORT" in os.environ else pool
 
 
 def decide(kind, name):
-    """The status and the headers of the answer to a request from this caller."""
+    """Returns the status and the headers of the answer to a request from this caller."""
     max_burst, count, period, fail = LIMITS[kind]
     try:
         limited, limit, remaining, retry_after, reset_after = pool.call(
@@ -51,21 +51,21 @@ def decide(kind, name):
         "RateLimit-Policy": f'"{kind}";q={limit};w={window}',
         "RateLimit": f'"{kind}";r={remaining};t={more_in}',
     }
-    # -1 where the call was allowed, and where it asks for more than the limit and never will be.
+    # The wait is -1 if the call was allowed, or if it asks for more than the limit and will never be allowed.
     if retry_after >= 0:
         headers["Retry-After"] = retry_after
     return 429 if limited else 200, headers
 
 
 def quota(kind, name):
-    """The status and the headers of the answer to a caller who asks what is left, and the answer."""
+    """Returns the status, the headers and the body of the answer to a caller who asks for the rest of the limit."""
     *numbers, _ = LIMITS[kind]
     try:
         _, limit, remaining, retry_after, reset_after = replica.call("CL.LOOK", f"{kind}:{name}", *numbers)
     except (Busy, redis.RedisError) as error:
         print(f"no quota to show: {error!r}", file=sys.stderr)
         return 503, {"Retry-After": 1}, {}
-    # Of a request that came now: 0 where it would be allowed.
+    # The wait of a request that came now: 0 if it would be allowed.
     wait = max(retry_after, 0)
     return 200, {}, {"limit": limit, "remaining": remaining, "retry_after": wait, "reset_after": reset_after}
 
@@ -81,7 +81,7 @@ class Handler(BaseHTTPRequestHandler):
             self.answer_as_decided(*decide(*who))
 
     def do_POST(self):
-        """A log-in, whatever the path."""
+        """Logs a user in, whatever the path."""
         self.answer_as_decided(*decide("login", self.address()))
 
     def address(self):
@@ -100,7 +100,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    # Callers whose connections wait to be accepted. More than Python's five may come at once.
+    # The most connections that wait to be accepted: more than Python's default of five may come at once.
     request_queue_size = 1024
 
 

@@ -4,16 +4,16 @@
 const { Redis } = require('ioredis');
 const { answer, demonstrate } = require('./answer.js');
 
-// A client for the whole process, with one connection, which it makes again by itself. The first has a time of its own:
-// a call without a connection fails.
+// Connects a client for the whole process. It has one connection, which it makes again if it is lost. Connecting has a
+// time limit of its own: a call without a connection fails.
 function connect() {
   const client = new Redis({
     host: '127.0.0.1',
     port: Number(process.env.REDIS_PORT ?? 6379),
     connectTimeout: 1000,
-    // Kept until there is a connection, a call would take later.
+    // A call that were kept until there is a connection would take later.
     enableOfflineQueue: false,
-    // Sent again when the server is back, a call that had no reply would take again.
+    // A call without a reply would take twice if it were sent again when the server is back.
     maxRetriesPerRequest: 0,
     retryStrategy: (attempt) => Math.min(50 * attempt, 500),
   });
@@ -24,7 +24,7 @@ function connect() {
   });
 }
 
-// A quota is max_burst, count, period; further ones stand behind it. See answer.js for `fail`.
+// Makes a call. A quota is max_burst, count, period; further quotas follow it. answer.js explains `fail`.
 function throttle(client, key, quotas, fail, quantity = 1) {
   const call = ['CL.THROTTLE', key, ...quotas.slice(0, 3), quantity, ...quotas.slice(3)];
   return answer(() => client.call(...call), fail);

@@ -1,4 +1,4 @@
-//! A lease on a hot key: takes tokens from the server a batch at a time, and spends them in its own memory.
+//! A lease on a hot key. It takes tokens from the server in batches, and spends them in its own memory.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -10,9 +10,9 @@ pub struct Lease<C: ConnectionLike> {
     pub key: String,
     /// `max_burst`, count, and the period in milliseconds.
     pub quota: (u64, u64, u64),
-    /// Tokens to ask for at once.
+    /// The tokens to ask for at once.
     pub batch: u64,
-    /// How long they may be kept.
+    /// The longest time to keep them.
     pub time: Duration,
     left: u64,
     ends: Instant,
@@ -24,7 +24,7 @@ impl<C: ConnectionLike> Lease<C> {
         Self { connection, key: key.to_string(), quota, batch, time, left: 0, ends: now, ask_again: now }
     }
 
-    /// Takes a token: returns zero if there was one, else how long to wait for it.
+    /// Takes a token. Returns zero if there was one, otherwise the time to wait for it.
     pub fn take(&mut self, now: Instant) -> RedisResult<Duration> {
         self.end_if_over(now)?;
         if self.left == 0 {
@@ -34,7 +34,7 @@ impl<C: ConnectionLike> Lease<C> {
             let (taken, retry_after) = self.call("CL.PTAKE", self.batch as i64)?;
             self.left = taken as u64;
             self.ends = now + self.time;
-            // -1 where all that was asked for was there.
+            // The wait is -1 if the server had all these tokens.
             self.ask_again = now + Duration::from_millis(retry_after.max(0) as u64);
             if taken == 0 {
                 return Ok(self.ask_again - now);
@@ -44,13 +44,13 @@ impl<C: ConnectionLike> Lease<C> {
         Ok(Duration::ZERO)
     }
 
-    /// Gives back what is left when its time is over; for a timer, where no call of `take` may come by then.
+    /// Gives back the tokens that are left when their time is over. A timer has to call it if `take` may not be called.
     pub fn end_if_over(&mut self, now: Instant) -> RedisResult<()> {
         if now >= self.ends { self.give_back() } else { Ok(()) }
     }
 
     fn give_back(&mut self) -> RedisResult<()> {
-        // Forgotten first: if the answer gets lost, they are not given back twice.
+        // Forget the tokens first: they are not given back twice if the answer is lost.
         let left = std::mem::take(&mut self.left);
         if left > 0 {
             self.call("CL.PTHROTTLE", -(left as i64))?;
@@ -73,7 +73,7 @@ impl<C: ConnectionLike> Drop for Lease<C> {
 
 pub fn main() -> RedisResult<()> {
     let connection = Client::open("redis://127.0.0.1:6379/")?.get_connection()?;
-    // A million a second, of which 10,000 may come at once; each lease is of up to 1,000 for 100 ms.
+    // The limiter allows a million a second, and 10,000 at once; a lease holds up to 1,000 tokens for 100 ms.
     let quota = (9_999, 1_000, 1);
     let mut lease = Lease::new(connection, "hot", quota, 1_000, Duration::from_millis(100), Instant::now());
     for number in 0..20_000 {

@@ -4,15 +4,15 @@
 const { createClient } = require('redis');
 const { answer, demonstrate } = require('./answer.js');
 
-// A client for the whole process, with one connection, which it makes again by itself. The first has a time of its own:
-// a call without a connection fails.
+// Connects a client for the whole process. It has one connection, which it makes again if it is lost. Connecting has a
+// time limit of its own: a call without a connection fails.
 function connect() {
   const client = createClient({
     socket: { host: '127.0.0.1', port: Number(process.env.REDIS_PORT ?? 6379), connectTimeout: 1000 },
-    // Kept until there is a connection, a call would take later.
+    // A call that were kept until there is a connection would take later.
     disableOfflineQueue: true,
   });
-  // Without a listener, an error of the connection ends the process.
+  // An error of the connection ends a process that has no listener for it.
   client.on('error', (error) => console.error(`redis: ${error.message}`));
   client.connect().catch(() => {});
   return new Promise((resolve) => {
@@ -21,9 +21,9 @@ function connect() {
   });
 }
 
-// A quota is max_burst, count, period; further ones stand behind it. See answer.js for `fail`.
+// Makes a call. A quota is max_burst, count, period; further quotas follow it. answer.js explains `fail`.
 function throttle(client, key, quotas, fail, quantity = 1) {
-  // node-redis sends nothing but strings.
+  // node-redis only sends strings.
   const call = ['CL.THROTTLE', key, ...quotas.slice(0, 3), quantity, ...quotas.slice(3)].map(String);
   return answer(() => client.sendCommand(call), fail);
 }

@@ -1,6 +1,6 @@
 """Tests of an application's limits, on a server of their own.
 
-Beside redis_py.py: RUN=/path/to/redis-cell/scripts/run python3 own_tests.py
+To run it, beside redis_py.py: RUN=/path/to/redis-cell/scripts/run python3 own_tests.py
 """
 
 import os
@@ -17,7 +17,7 @@ from redis_py import Pool, throttle
 class Login(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        # On a socket in a folder of its own: any number of tests run side by side.
+        # The server has a socket in a folder of its own: any number of tests may run side by side.
         cls.folder = tempfile.TemporaryDirectory()
         socket = f"{cls.folder.name}/redis.sock"
         command = [os.environ["RUN"], "--unixsocket", socket]
@@ -51,7 +51,7 @@ class Login(unittest.TestCase):
         self.assertEqual(throttle(self.pool, "login:alice", (2, 1, 60), fail="closed")[1]["X-RateLimit-Remaining"], "2")
 
     def test_a_token_comes_back(self):
-        # A minute of the application is 600 ms here.
+        # 600 ms stand for a minute of the application.
         call = "CL.PTHROTTLE", "login:alice", 0, 1, 600
         self.assertEqual(self.client.execute_command(*call)[0], 0)
         time.sleep(self.client.execute_command(*call)[3] / 1000)

@@ -6,10 +6,10 @@ class Full extends Exception
 {
 }
 
-/** A connection. A server with as many clients as it may have closes it: it is not gone, and asked again for a second. */
+/** Connects. A server with the most clients that it accepts closes the connection: it is asked again for a second. */
 function connect(): Redis
 {
-    // How long a call waits for the reply, in seconds. To connect has a time of its own.
+    // The longest time that a call waits for the reply, in seconds. Connecting has a limit of its own.
     $timeout = (float) (getenv('TIMEOUT') ?: 0.1);
     for ($left = 100; $left; $left--) {
         $client = new Redis();
@@ -21,7 +21,7 @@ function connect(): Redis
                 return $client;
             }
         } catch (RedisException $error) {
-            // Closed before the time is over, or silent until then.
+            // A full server closes the connection before the timeout; one that is stuck is silent until then.
             if (microtime(true) - $start >= $timeout) {
                 throw $error;
             }
@@ -57,7 +57,7 @@ function throttle(string $key, int $maxBurst, int $count, int $period, string $f
         'X-RateLimit-Remaining' => $remaining,
         'X-RateLimit-Reset' => $resetAfter,
     ];
-    // -1 where the call was allowed, and where it asks for more than the limit and never will be.
+    // The wait is -1 if the call was allowed, or if it asks for more than the limit and will never be allowed.
     if ($retryAfter >= 0) {
         $headers['Retry-After'] = $retryAfter;
     }
@@ -65,7 +65,7 @@ function throttle(string $key, int $maxBurst, int $count, int $period, string $f
 }
 
 if (PHP_SAPI !== 'cli') {
-    // That many requests of a name, for each address: see "Which key" for others.
+    // Allows each address this many requests of a name; see "Which key" for other keys.
     [$name, $fail] = strtok($_SERVER['REQUEST_URI'], '?') === '/' ? ['hello', 'open'] : ['login', 'closed'];
     [$status, $headers] = throttle("$name:{$_SERVER['REMOTE_ADDR']}", 2, 1, 60, $fail);
     http_response_code($status);
@@ -75,7 +75,7 @@ if (PHP_SAPI !== 'cli') {
     exit($status === 200 ? "Hello\n" : "Try again later\n");
 }
 
-// Three at once and one a minute; the last call asks for four.
+// The limiter allows three at once and one a minute; the last call asks for four tokens.
 foreach ([1, 1, 1, 1, 4] as $quantity) {
     [$status, $headers] = throttle('user123', 2, 1, 60, getenv('FAIL') ?: 'open', $quantity);
     $lines = array_map(fn ($name, $value) => "$name: $value", array_keys($headers), $headers);

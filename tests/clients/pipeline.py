@@ -1,4 +1,4 @@
-"""A thousand calls, sent together and answered together. As a program: [REDIS_PORT=6379] python3 pipeline.py"""
+"""A thousand calls, sent together and answered together. To run it: [REDIS_PORT=6379] python3 pipeline.py"""
 
 import os
 import time
@@ -13,7 +13,7 @@ start = time.perf_counter()
 pipeline = client.pipeline(transaction=False)
 for user in USERS:
     pipeline.execute_command("CL.THROTTLE", user, 2, 1, 60)
-# An answer that is an error is one of the list.
+# An error is an element of the list, like any other answer.
 together = pipeline.execute(raise_on_error=False)
 middle = time.perf_counter()
 alone = [client.execute_command("CL.THROTTLE", user, 2, 1, 60) for user in USERS]

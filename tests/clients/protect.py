@@ -1,6 +1,6 @@
 """A log-in form and an API, protected. docs/protect.md explains it step by step.
 
-Beside redis_asyncio.py, addresses.py and ban.lua:
+To run it, beside redis_asyncio.py, addresses.py and ban.lua:
 [REDIS_PORT=6379] [TIMEOUT=0.1] [PROXY=192.0.2.1] uvicorn --no-proxy-headers protect:app
 """
 
@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from addresses import limited_address
 from redis_asyncio import Busy, Pool
 
-# In place of what knows your users and your customers.
+# Stand-ins for your own tables of users and customers.
 PASSWORDS = {"alice": "correct horse", "bob": "battery staple"}
 CUSTOMERS = {"secret-of-acme": "acme"}
 # max_burst, count, period

@@ -24,23 +24,23 @@ func setting(name, otherwise string) string {
 	return otherwise
 }
 
-// Connections of a process, and how long a call waits for one that others use. To connect takes a time of its own.
+// The connections of a process, and how long a call waits for a free one. Connecting has a time limit of its own.
 const (
 	connections = 20
 	wait        = time.Second
 )
 
-// lost is when a connection was last lost, in ns: all connections that are older were, most likely, lost with it.
+// lost is the time, in ns, when a connection was last lost: all older connections were most likely lost too.
 var lost atomic.Int64
 
-// connect returns a pool of connections for all goroutines, made now, not in the first burst. It does not ask again by
-// itself.
+// connect returns a pool of connections for all goroutines, made at the start and not in the first burst. The pool does
+// not repeat a call.
 func connect() *redis.Pool {
 	seconds, err := strconv.ParseFloat(setting("TIMEOUT", "0.1"), 64)
 	if err != nil {
 		log.Fatal(err)
 	}
-	// How long a call waits for the reply.
+	// The longest time that a call waits for the reply.
 	timeout := time.Duration(seconds * float64(time.Second))
 	pool := &redis.Pool{
 		MaxIdle:   connections,
@@ -96,7 +96,7 @@ func throttle(pool *redis.Pool, key string, maxBurst, count, period, quantity in
 		{"X-RateLimit-Remaining", remaining},
 		{"X-RateLimit-Reset", resetAfter},
 	}
-	// -1 where the call was allowed, and where it asks for more than the limit and never will be.
+	// The wait is -1 if the call was allowed, or if it asks for more than the limit and will never be allowed.
 	if retryAfter >= 0 {
 		headers = append(headers, header{"Retry-After", retryAfter})
 	}
@@ -110,7 +110,7 @@ func refused() (int, []header) {
 	return http.StatusServiceUnavailable, []header{{"Retry-After", 1}}
 }
 
-// limit is a middleware: that many requests of a name, for each address. See "Which key" for others.
+// limit is a middleware. It allows each address this many requests of a name; see "Which key" for other keys.
 func limit(pool *redis.Pool, name string, maxBurst, count, period int64, fail string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
 		address, _, _ := net.SplitHostPort(request.RemoteAddr)
@@ -135,7 +135,7 @@ func main() {
 		http.Handle("/login", limit(pool, "login", 2, 1, 60, "closed", hello))
 		log.Fatal(http.ListenAndServe("127.0.0.1:"+port, nil))
 	}
-	// Three at once and one a minute; the last call asks for four.
+	// The limiter allows three at once and one a minute; the last call asks for four tokens.
 	for _, quantity := range []int64{1, 1, 1, 1, 4} {
 		status, headers := throttle(pool, "user123", 2, 1, 60, quantity, setting("FAIL", "open"))
 		var lines []string

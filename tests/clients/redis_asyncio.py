@@ -1,6 +1,6 @@
 """Rate limiting with redis-py and asyncio.
 
-As a program: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] python3 redis_asyncio.py
+To run it: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] python3 redis_asyncio.py
 """
 
 import asyncio
@@ -11,29 +11,29 @@ import sys
 import redis
 import redis.asyncio
 
-# How long a call waits for the server, in seconds.
+# The longest time that a call waits for the reply, in seconds.
 TIMEOUT = float(os.environ.get("TIMEOUT", 0.1))
-# The calls of a process at once, each on a connection of its own, and how long a further one waits for its turn.
+# The most calls of a process at once, each on its own connection, and how long a further call waits for its turn.
 CONNECTIONS, WAIT = 20, 1
 
 
 class Busy(Exception):
-    """Every connection stayed in use: more calls than this process can make, and no sign that the server is gone."""
+    """No connection became free: the process has more calls than it can make, and the server may be well."""
 
 
 class Pool:
-    """Connections for all tasks. redis-py's own pools raise one error, full or with no server."""
+    """Connections for all tasks. redis-py's own pools raise one error when full and without a server."""
 
     def __init__(self, port=os.environ.get("REDIS_PORT", 6379), **settings):
         self.turns = asyncio.Semaphore(CONNECTIONS)
         if redis.VERSION >= (5,):
-            # redis-py 8.1 with protocol 3 calls on connections that the server has closed.
+            # redis-py 8.1 with protocol 3 does not notice that the server has closed a connection.
             settings["protocol"] = 2
-        # redis-py itself would ask again, and take again.
+        # redis-py itself would repeat a call without a reply, and take twice.
         self.client = redis.asyncio.Redis(port=int(port), retry=None, **settings)
 
     async def open(self):
-        """Makes the connections: at the start, when no call waits for it."""
+        """Makes the connections. Call it at the start, when no request waits for it."""
         answers = await asyncio.gather(*(self.call("PING") for _ in range(CONNECTIONS)), return_exceptions=True)
         for error in {str(answer) for answer in answers if isinstance(answer, Exception)}:
             print(f"no server yet: {error}", file=sys.stderr)
@@ -47,14 +47,14 @@ class Pool:
         call = asyncio.ensure_future(self.client.execute_command(*words))
         call.add_done_callback(lambda _: self.turns.release())
         try:
-            # Small steps: an event loop that is late reads an answer that has come before the time is over.
+            # The wait has small steps: a late event loop reads an answer that has arrived before the call fails.
             for _ in range(20):
                 await asyncio.wait({call}, timeout=TIMEOUT / 20)
                 if call.done():
                     return call.result()
             raise redis.TimeoutError("no answer in time")
         finally:
-            # Closes the connection of a call that still waits.
+            # A cancelled call closes its connection, on which an answer may still come.
             call.cancel()
 
 
@@ -77,10 +77,10 @@ async def throttle(pool, key, quota, *others, quantity=1, fail):
         "X-RateLimit-Remaining": str(remaining),
         "X-RateLimit-Reset": str(reset_after),
     }
-    # -1 where the call was allowed, and where it asks for more than the limit and never will be.
+    # The wait is -1 if the call was allowed, or if it asks for more than the limit and will never be allowed.
     if retry_after >= 0:
         headers["Retry-After"] = str(retry_after)
-    # Of several quotas, the number of the one that these integers are about.
+    # A call by several quotas also gets the number of the quota that these integers are about.
     if deciding:
         headers["X-RateLimit-Quota"] = str(deciding[0])
     return 429 if limited else 200, headers
@@ -90,7 +90,7 @@ async def main():
     pool = Pool()
     await pool.open()
     fail = os.environ.get("FAIL", "open")
-    # Three at once and one a minute; the last call asks for four.
+    # The limiter allows three at once and one a minute; the last call asks for four tokens.
     for quantity in 1, 1, 1, 1, 4:
         status, headers = await throttle(pool, "user123", (2, 1, 60), quantity=quantity, fail=fail)
         print(status, ", ".join(f"{name}: {value}" for name, value in headers.items()))

@@ -31,7 +31,7 @@ pub fn throttle(
 
 pub fn main() -> RedisResult<()> {
     let mut connection = Client::open("redis://127.0.0.1:6379/")?.get_connection()?;
-    // Three at once and one a minute.
+    // The limiter allows three at once and one a minute.
     let policy = Policy::from_tokens_per_minute(1).max_burst(2);
     for _ in 0..4 {
         println!("{:?}", throttle(&mut connection, "user123", &policy)?);

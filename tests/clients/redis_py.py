@@ -1,4 +1,4 @@
-"""Rate limiting with redis-py. As a program: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] python3 redis_py.py"""
+"""Rate limiting with redis-py. To run it: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] python3 redis_py.py"""
 
 import itertools
 import os
@@ -7,21 +7,21 @@ import sys
 
 import redis
 
-# How long a call waits for the server, in seconds.
+# The longest time that a call waits for the reply, in seconds.
 TIMEOUT = float(os.environ.get("TIMEOUT", 0.1))
-# The connections of a process, each for one call at a time, and how long a call waits for one of them.
+# The connections of a process, each for one call at a time, and how long a call waits for a free one.
 CONNECTIONS, WAIT = 20, 1
 
 
 class Busy(Exception):
-    """Every connection stayed in use: more calls than this process can make, and no sign that the server is gone."""
+    """No connection became free: the process has more calls than it can make, and the server may be well."""
 
 
 class Pool:
-    """Connections for all threads, made at the start. redis-py's own pools raise one error, full or with no server."""
+    """Connections for all threads, made at the start. redis-py's pools raise one error, full or without a server."""
 
     def __init__(self, port=os.environ.get("REDIS_PORT", 6379), **settings):
-        # redis-py itself would ask again, and take again.
+        # redis-py itself would repeat a call without a reply, and take twice.
         settings = {"socket_connect_timeout": TIMEOUT, "socket_timeout": TIMEOUT, "retry": None, **settings}
         clients = [redis.Redis(port=int(port), **settings) for _ in range(CONNECTIONS)]
         try:
@@ -64,10 +64,10 @@ def throttle(pool, key, quota, *others, quantity=1, fail):
         "X-RateLimit-Remaining": str(remaining),
         "X-RateLimit-Reset": str(reset_after),
     }
-    # -1 where the call was allowed, and where it asks for more than the limit and never will be.
+    # The wait is -1 if the call was allowed, or if it asks for more than the limit and will never be allowed.
     if retry_after >= 0:
         headers["Retry-After"] = str(retry_after)
-    # Of several quotas, the number of the one that these integers are about.
+    # A call by several quotas also gets the number of the quota that these integers are about.
     if deciding:
         headers["X-RateLimit-Quota"] = str(deciding[0])
     return 429 if limited else 200, headers
@@ -76,7 +76,7 @@ def throttle(pool, key, quota, *others, quantity=1, fail):
 if __name__ == "__main__":
     pool = Pool()
     fail = os.environ.get("FAIL", "open")
-    # Three at once and one a minute; the last call asks for four.
+    # The limiter allows three at once and one a minute; the last call asks for four tokens.
     for quantity in 1, 1, 1, 1, 4:
         status, headers = throttle(pool, "user123", (2, 1, 60), quantity=quantity, fail=fail)
         print(status, ", ".join(f"{name}: {value}" for name, value in headers.items()))

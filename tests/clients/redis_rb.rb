@@ -2,13 +2,13 @@
 
 require "redis"
 
-# How long a call waits for the reply, in seconds.
+# The longest time that a call waits for the reply, in seconds.
 TIMEOUT = ENV.fetch("TIMEOUT", 0.1).to_f
-# The connections of a process, and how long a call waits for one that others use. To connect has a time of its own.
+# The connections of a process, and how long a call waits for a free one. Connecting has a time limit of its own.
 CONNECTIONS = 20
 WAIT = 1
 
-# Connections for all threads, made now, not in the first burst.
+# Connections for all threads, made at the start and not in the first burst.
 class Pool
   class Full < StandardError; end
 
@@ -28,7 +28,7 @@ class Pool
     client = borrow
     client.call(*words)
   rescue Redis::BaseConnectionError
-    # The others were, most likely, lost with it, and connect anew.
+    # The other connections were most likely lost too: each is made again.
     @mutex.synchronize { @free.each(&:close) }
     raise
   ensure
@@ -57,7 +57,7 @@ def throttle(pool, key, max_burst, count, period, quantity = 1, fail:)
     "X-RateLimit-Remaining" => remaining,
     "X-RateLimit-Reset" => reset_after,
   }
-  # -1 where the call was allowed, and where it asks for more than the limit and never will be.
+  # The wait is -1 if the call was allowed, or if it asks for more than the limit and will never be allowed.
   headers["Retry-After"] = retry_after if retry_after >= 0
   [limited == 1 ? 429 : 200, headers]
 rescue Redis::BaseError, Pool::Full => error
@@ -67,7 +67,7 @@ end
 
 if __FILE__ == $PROGRAM_NAME
   pool = Pool.new
-  # Three at once and one a minute; the last call asks for four.
+  # The limiter allows three at once and one a minute; the last call asks for four tokens.
   [1, 1, 1, 1, 4].each do |quantity|
     status, headers = throttle(pool, "user123", 2, 1, 60, quantity, fail: ENV.fetch("FAIL", "open"))
     puts "#{status} #{headers.map { |name, value| "#{name}: #{value}" }.join(", ")}"

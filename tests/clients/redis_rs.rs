@@ -19,7 +19,7 @@ pub fn throttle(
         redis::cmd("CL.THROTTLE").arg(key).arg(max_burst).arg(count).arg(period).arg(quantity).query(connection)?;
     let mut headers =
         vec![("X-RateLimit-Limit", limit), ("X-RateLimit-Remaining", remaining), ("X-RateLimit-Reset", reset_after)];
-    // -1 where the call was allowed, and where it asks for more than the limit and never will be.
+    // The wait is -1 if the call was allowed, or if it asks for more than the limit and will never be allowed.
     if let Ok(retry_after) = u64::try_from(retry_after) {
         headers.push(("Retry-After", retry_after));
     }
@@ -36,27 +36,27 @@ pub enum Fail {
 /// The connections of a process, from which each thread borrows one for a call.
 pub struct Pool {
     client: Client,
-    /// How long a call waits for the reply.
+    /// The longest time that a call waits for the reply.
     timeout: Duration,
-    /// Those that are free; one that was lost is `None`, and made again by the call that borrows it.
+    /// The free connections. One that was lost is `None`; the call that borrows it makes it again.
     free: Mutex<Vec<Option<Connection>>>,
     returned: Condvar,
 }
 
 impl Pool {
     const SIZE: usize = 20;
-    /// How long a call waits for a connection that others use; and the time to make one.
+    /// The longest time that a call waits for a free connection, and the longest time to make one.
     const WAIT: Duration = Duration::from_secs(1);
 
-    /// Connects now, not in the first burst.
+    /// Makes all connections at the start, and not in the first burst.
     pub fn new(client: Client, timeout: Duration) -> Self {
         let connections = (0..Self::SIZE).map(|_| client.get_connection_with_timeout(Self::WAIT).ok());
         let free = Mutex::new(connections.collect());
         Self { client, timeout, free, returned: Condvar::new() }
     }
 
-    /// Makes a call in time, as `|connection| throttle(connection, "user123", (2, 1, 60), 1)`. One that gets no
-    /// connection is refused, however it fails: the server is there.
+    /// Makes a call like `|connection| throttle(connection, "user123", (2, 1, 60), 1)` within the time limits. A call
+    /// that gets no free connection is refused, even if it fails open: the server is there.
     pub fn ask(&self, fail: Fail, call: impl FnOnce(&mut Connection) -> RedisResult<Answer>) -> Answer {
         let refused = (503, vec![("Retry-After", 1)]);
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,7 +69,7 @@ impl Pool {
         let result = self.ask_on(connection, call);
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         if result.as_ref().is_err_and(RedisError::is_io_error) {
-            // The others were, most likely, lost with it.
+            // The other connections were most likely lost too.
             free.fill_with(|| None);
         }
         let (answer, connection) = result.map_or_else(
@@ -98,7 +98,7 @@ impl Pool {
 
 pub fn main() -> RedisResult<()> {
     let pool = Pool::new(Client::open("redis://127.0.0.1:6379/")?, Duration::from_millis(100));
-    // Three at once and one a minute; the last call asks for four.
+    // The limiter allows three at once and one a minute; the last call asks for four tokens.
     for quantity in [1, 1, 1, 1, 4] {
         println!("{:?}", pool.ask(Fail::Open, |connection| throttle(connection, "user123", (2, 1, 60), quantity)));
     }

@@ -1,4 +1,4 @@
-"""Through Sentinel, which says where the primary is. As a program: [SENTINEL_PORT=26379] python3 sentinel.py"""
+"""A call by way of Sentinel, which knows the primary's address. To run it: [SENTINEL_PORT=26379] python3 sentinel.py"""
 
 import os
 

@@ -1,6 +1,6 @@
-"""Token budgets of an LLM gateway: requests and tokens a minute, of an organisation and of a user.
+"""Token budgets of an LLM gateway: requests and tokens a minute, for an organisation and for a user.
 
-As a program: [REDIS_PORT=6379] python3 token_budget.py
+To run it: [REDIS_PORT=6379] python3 token_budget.py
 """
 
 import os
@@ -9,7 +9,7 @@ import redis
 
 
 class OverBudget(Exception):
-    """Has the seconds to wait, or None where the estimate is more than a budget ever holds."""
+    """Has the seconds to wait, or None if the estimate is more than a budget ever holds."""
 
 
 class Budget:
@@ -17,7 +17,7 @@ class Budget:
         self.client = client
         # The hash tag in braces keeps the four on one node of a cluster.
         whole, own = f"budget:{{{organisation}}}", f"budget:{{{organisation}}}:{user}"
-        # Key, max_burst, count, period: so many a minute, all of which may come at once.
+        # Key, max_burst, count, period: this many a minute, all of which may come at once.
         self.requests = [(f"{whole}:requests", 599, 600, 60), (f"{own}:requests", 59, 60, 60)]
         self.tokens = [(f"{whole}:tokens", 99_999, 100_000, 60), (f"{own}:tokens", 19_999, 20_000, 60)]
 
@@ -32,7 +32,7 @@ class Budget:
             raise OverBudget(None if -1 in waits else max(waits))
 
     def settle(self, estimate, used):
-        """Takes what was used beyond the estimate, if need be into debt, or gives back what was not."""
+        """Takes the tokens used beyond the estimate, into debt if necessary, or gives the unused ones back."""
         pipeline = self.client.pipeline(transaction=False)
         for limit in self.tokens:
             pipeline.execute_command("CL.CHARGE", *limit, used - estimate)
@@ -40,7 +40,7 @@ class Budget:
 
 
 def ask(budget, estimate, model):
-    """The model's answer. A call that could not be made has used nothing; one that breaks off, its estimate."""
+    """Returns the model's answer. A call that cannot be made costs nothing; one that breaks off costs its estimate."""
     budget.reserve(estimate)
     used = estimate
     try:
@@ -58,7 +58,7 @@ def failing():
 
 
 if __name__ == "__main__":
-    # A call that is tried again by itself would take again.
+    # retry=None: a repeated call would take twice.
     client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1, retry=None)
     budget = Budget(client, "acme", "alice")
     for estimate, model in [
