@@ -1,6 +1,6 @@
-"""A ban after too many: five wrong passwords, and a caller is kept out for a minute, then for ten, then for an hour.
+"""A ban after too many attempts. Five wrong passwords ban a caller for a minute, then for ten, then for an hour.
 
-The program: [REDIS_PORT=6379] python3 ban.py
+To run it: [REDIS_PORT=6379] python3 ban.py
 """
 
 import os
@@ -16,7 +16,7 @@ class KeptOut(Exception):
 class Door:
     # max_burst, count, period: five attempts at once, and one a minute after that.
     ATTEMPTS = (4, 1, 60)
-    # The seconds of the first ban, of the second, of every later one; and after which one is forgiven.
+    # The seconds of the first ban, of the second, of every later one; and those after which an offence is forgiven.
     BANS, FORGIVEN = (60, 600, 3600), 86400
 
     def __init__(self, client):
@@ -44,7 +44,7 @@ def log_in(door, name, password):
 
 
 if __name__ == "__main__":
-    # A call that is tried again by itself would take again.
+    # retry=None: a repeated call would take twice.
     client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1, retry=None)
     door = Door(client)
     for password in ["correct horse", "123456", "qwerty", "secret", "dragon", "monkey", "correct horse"]:

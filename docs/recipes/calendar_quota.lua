@@ -1,11 +1,12 @@
 #!lua name=calendar_quota
 
--- Quotas by the calendar, as 100 until midnight and 1,000 until the end of the month, and a limiter: all or none.
+-- Quotas by the calendar, like 100 until midnight and 1,000 until the end of the month, and a limiter. All take, or
+-- none.
 --     FCALL calendar_throttle 3 {alice}:2026-11-22 {alice}:2026-11 {alice}:rate 1 100 1795388400 1000 1796079600 9 10 1
 --     FCALL_RO calendar_look, with the same words, takes nothing.
--- Keys: any number of counters, and then the limiter, if there is one. Arguments: the quantity, which gives back if it
--- is negative; of each counter its quota and the end of its period, in seconds since 1970; of the limiter max_burst,
--- count and period. Replies as CL.MTHROTTLE does. A counter is a number that expires at the end of its period.
+-- Keys: any number of counters, and then the limiter, if there is one. Arguments: the quantity (a negative one gives
+-- back); the quota of each counter and the end of its period, in seconds since 1970; the limiter's max_burst, count and
+-- period. The reply is like CL.MTHROTTLE's. A counter is a number that expires at the end of its period.
 
 local function whole(name, text, least, most)
     local number = text:match('^%-?%d+$') and tonumber(text)
@@ -15,19 +16,19 @@ local function whole(name, text, least, most)
     return number
 end
 
--- A sum of two is exact in a script; a moment in milliseconds is no moment in seconds.
+-- MOST: the sum of two is exact in a script. LAST: an argument in milliseconds is above it, and is refused.
 local MOST, LAST = 999999999999999, 99999999999
 
 local function read(key, quota, ends, now)
     local expires, text = redis.call('EXPIRETIME', key), '0'
-    -- In the millisecond of its expiry, a key is still there.
+    -- A key still exists in the millisecond of its expiry.
     if expires == -1 or expires > now then
         text = redis.call('GET', key)
     end
     if expires == -1 or not text:match('^%d+$') or #text > 15 then
         error({err = 'ERR the key holds no counter'})
     end
-    -- A caller that has moved to the east and back has got no shorter day.
+    -- The later end counts: a caller who changes the time zone does not shorten the day.
     return {key = key, quota = quota, used = tonumber(text), ends = math.max(ends, expires)}
 end
 

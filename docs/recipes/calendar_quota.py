@@ -1,6 +1,6 @@
 """Quotas by the calendar: when the day, the week and the month of a time zone end, and calls of calendar_quota.lua.
 
-The program: [REDIS_PORT=6379] python3 calendar_quota.py
+To run it: [REDIS_PORT=6379] python3 calendar_quota.py
 """
 
 import os
@@ -11,7 +11,7 @@ import redis
 
 
 def periods(zone, now=None):
-    """The name of the day, the week and the month that it is, and the second since 1970 at which each ends."""
+    """Returns the names of the current day, week and month, and the second since 1970 at which each ends."""
     today = datetime.fromtimestamp(now, zone).date() if now is not None else datetime.now(zone).date()
     year, week, weekday = today.isocalendar()
     next_month = (today.replace(day=1) + timedelta(days=31)).replace(day=1)
@@ -23,18 +23,18 @@ def periods(zone, now=None):
 
 
 def midnight(day, zone):
-    # Midnight is a time of the zone, and the days around it may have 23 hours or 25.
+    # Midnight depends on the time zone: a day may have 23 or 25 hours.
     return int(datetime.combine(day, time(), zone).timestamp())
 
 
 class Plan:
-    """100 a day and 1,000 a month, no more than 10 at once and 10 a second."""
+    """A plan of 100 a day and 1,000 a month, with at most 10 at once and 10 a second."""
 
     def __init__(self, client, zone):
         self.client, self.zone = client, zone
 
     def of(self, user, now=None):
-        """The keys and numbers of a call. A refund takes those of the call that has taken: its day may have ended."""
+        """Returns the keys and numbers of a call. A refund needs those of the original call: its day may have ended."""
         (day, day_ends), _, (month, month_ends) = periods(self.zone, now)
         # The hash tag in braces keeps the keys on one node of a cluster.
         keys = [f"{{{user}}}:{day}", f"{{{user}}}:{month}", f"{{{user}}}:rate"]
@@ -49,7 +49,7 @@ if __name__ == "__main__":
     for day in date(2026, 3, 29), date(2026, 10, 25), date(2026, 11, 22):
         seconds = midnight(day + timedelta(days=1), berlin) - midnight(day, berlin)
         print(day, "has", seconds // 3600, "hours")
-    # A call that is tried again by itself would take again.
+    # retry=None: a repeated call would take twice.
     client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1, retry=None)
     plan = Plan(client, berlin)
     call = plan.of("user123")

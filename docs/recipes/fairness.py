@@ -1,6 +1,6 @@
-"""Fairness and priority: a pool that tenants share, each up to a limit of its own, and background work up to a half.
+"""Fairness and priority: tenants share a pool, each up to its own limit; background work gets up to half of the pool.
 
-The program: [REDIS_PORT=6379] python3 fairness.py
+To run it: [REDIS_PORT=6379] python3 fairness.py
 """
 
 import os
@@ -9,16 +9,16 @@ import redis
 
 
 class Pool:
-    # max_burst, count, period: a hundred at once and a hundred a minute, and a tenant at most forty.
+    # max_burst, count, period: the pool allows a hundred at once and a hundred a minute, a tenant gets at most forty.
     WHOLE, TENANT = (99, 100, 60), (39, 40, 60)
-    # Count and period of the whole, and a smaller burst: limited while half of the pool is taken.
+    # Background work has a smaller burst at the pool's rate: it is limited while half of the pool is taken.
     BACKGROUND = (49, 100, 60)
 
     def __init__(self, client):
         self.client = client
 
     def admits(self, tenant, background=False):
-        """Takes a token of the tenant's and of the pool's, or none. Returns which of the two refuse."""
+        """Takes a token from the tenant and one from the pool, or none. Returns the names of those that refuse."""
         # The hash tag in braces keeps the keys on one node of a cluster.
         _, own, whole = self.client.execute_command(
             "CL.MTHROTTLE",
@@ -29,7 +29,7 @@ class Pool:
 
 
 if __name__ == "__main__":
-    # A call that is tried again by itself would take again.
+    # retry=None: a repeated call would take twice.
     client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1, retry=None)
     pool = Pool(client)
     for tenant, background in ("greedy", False), ("modest", True), ("modest", False), ("third", False):

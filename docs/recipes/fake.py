@@ -1,6 +1,6 @@
-"""CL.THROTTLE in memory, for unit tests where there is no server: a client that decides as the module does.
+"""CL.THROTTLE in memory, for unit tests without a server: a client that decides as the module does.
 
-The program: python3 fake.py
+To run it: python3 fake.py
 """
 
 import time

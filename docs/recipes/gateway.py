@@ -1,6 +1,6 @@
-"""A gateway's whole admission: by calls in flight, and by requests and tokens a minute.
+"""The admission of a gateway, by calls in flight, requests a minute and tokens a minute.
 
-The program: [REDIS_PORT=6379] python3 gateway.py
+To run it: [REDIS_PORT=6379] python3 gateway.py
 """
 
 import contextlib
@@ -11,11 +11,11 @@ import redis
 
 
 class Refused(Exception):
-    """Has the seconds after which to try again, None where that is of no use."""
+    """Has the seconds after which to try again, or None if no wait helps."""
 
 
 class Gateway:
-    # In flight, and the longest that a call to the model may take, in milliseconds.
+    # The most calls in flight, and the longest time that a call to the model may take, in milliseconds.
     IN_FLIGHT, LEASE = 2, 60_000
     # max_burst, count, period.
     REQUESTS, TOKENS = (59, 60, 60), (19_999, 20_000, 60)
@@ -25,7 +25,7 @@ class Gateway:
 
     @contextlib.contextmanager
     def admitted(self, user, estimate):
-        """Holds a place and has taken the estimate. The caller sets as `used` what the answer used, once it knows."""
+        """Holds a place, and takes the estimate. The caller sets `used` when it knows what the answer has used."""
         if estimate < 0:
             raise ValueError("an estimate below zero would give tokens back")
         # The hash tag in braces keeps the keys on one node of a cluster.
@@ -52,12 +52,12 @@ class Gateway:
 
 class Call:
     def __init__(self, estimate):
-        # A caller that hangs up has cost what was estimated.
+        # A caller that hangs up pays the estimate.
         self.used = estimate
 
 
 if __name__ == "__main__":
-    # A call that is tried again by itself would take again.
+    # retry=None: a repeated call would take twice.
     client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1, retry=None)
     gateway = Gateway(client)
     with gateway.admitted("alice", 8_000) as first, gateway.admitted("alice", 8_000) as second:

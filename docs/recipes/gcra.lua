@@ -1,11 +1,11 @@
 -- CL.THROTTLE as a script, for a server that loads no modules: the same arguments, reply and stored state.
 --     redis-cli --eval gcra.lua user123 , 15 30 60 1
--- KEYS[1]; max_burst, count, period in seconds, and the quantity, which is 1 unless given. Several quotas are an error,
--- and so is a key that holds the state of several.
+-- KEYS[1]; max_burst, count, period in seconds, and the quantity, by default 1. The script refuses several quotas, and
+-- a key that holds the state of several.
 --
--- Every number in a script is a double, which holds whole numbers up to 2^53 and no others exactly; nanoseconds since
--- 1970 are more. So a moment or a span is a pair here, whole seconds and the nanoseconds after them, and whatever would
--- not be exact is an error. The server's TIME is in microseconds, so that a decision is as well.
+-- Every number in a script is a double, which is exact for whole numbers up to 2^53; nanoseconds since 1970 are more.
+-- A moment or a span is therefore a pair of whole seconds and the nanoseconds after them, and a result that would not
+-- be exact is an error. The server's TIME is in microseconds, and so are the moments of decisions.
 
 local NANO = 1000000000
 local EXACT = 2 ^ 53
@@ -17,7 +17,7 @@ local function whole(name, text)
     error({err = 'ERR ' .. name .. ' is not an integer or out of range'})
 end
 
--- An error of the server's becomes the script's, on every server.
+-- Calls a command. Its error becomes the script's, with the same text on every server.
 local function call(...)
     local answer = redis.pcall(...)
     if type(answer) == 'table' and answer.err then
@@ -26,7 +26,7 @@ local function call(...)
     return answer
 end
 
--- Exact for 0 <= a < 2^53.
+-- Returns the quotient and the rest, exact for 0 <= a < 2^53.
 local function divide(a, b)
     local rest = math.fmod(a, b)
     return (a - rest) / b, rest
@@ -37,7 +37,7 @@ local function add(a, b)
     return {a[1] + b[1] + carry, nanos}
 end
 
--- May be below zero: then the seconds are, and the nanoseconds are not.
+-- Returns the difference. If it is below zero, its seconds are negative and its nanoseconds are not.
 local function subtract(a, b)
     local nanos = a[2] - b[2]
     if nanos < 0 then
@@ -68,11 +68,11 @@ local function throttle(key, arguments)
         error({err = 'ERR period must be 1 or more'})
     end
     local limit = max_burst + 1
-    -- A rest below count, times NANO, has to be exact as well.
+    -- The product of NANO and a rest below count must be exact too.
     if count > 9000000 or math.max(limit, -quantity) * period >= EXACT then
         error({err = 'ERR these numbers are too large for a script to be exact'})
     end
-    -- The time in which this many tokens come back, rounded down.
+    -- Returns the time in which this many tokens come back, rounded down.
     local function time(tokens)
         local seconds, rest = divide(tokens * period, count)
         return {seconds, (divide(rest * NANO, count))}
@@ -99,7 +99,7 @@ local function throttle(key, arguments)
         if free[1] < 0 then
             return 0
         end
-        -- Near it by way of a fraction, and then to it by whole numbers.
+        -- A fraction comes near the number of tokens, and whole numbers then find it.
         local tokens = math.min(math.floor((free[1] + free[2] / NANO) * count / period), limit)
         while tokens < limit and not after(time(tokens + 1), free) do
             tokens = tokens + 1

@@ -1,11 +1,11 @@
 #!lua name=in_flight
 
--- How many calls may be in flight at once, each with a lease: FUNCTION LOAD it, and then
+-- Limits how many calls may be in flight at once; each has a lease. FUNCTION LOAD the file, and then
 --     FCALL in_flight_acquire 1 model 16 30000 call-7    limit, lease in milliseconds, the call's own name
 --     FCALL in_flight_renew   1 model 30000 call-7       lease, name
 --     FCALL in_flight_release 1 model call-7             name
 --     FCALL_RO in_flight_count 1 model
--- A key is a sorted set: of each call its name, and the moment at which its lease ends, in microseconds since 1970.
+-- A key is a sorted set of the calls' names, by the moment at which each lease ends, in microseconds since 1970.
 
 local function now()
     local time = redis.call('TIME')
@@ -36,8 +36,8 @@ local function hold(key, call, ends)
     redis.call('PEXPIREAT', key, text(math.ceil(last / 1000)))
 end
 
--- Replies {limited, limit, remaining, retry_after}. A call that is limited is told, in milliseconds, when the first
--- lease ends: by then, and often before, a place is free. A call that holds one already gets a new lease.
+-- Replies {limited, limit, remaining, retry_after}. retry_after is the time, in milliseconds, until the first lease
+-- ends: a place is free by then, and often before. A call that already holds a place gets a new lease.
 local function acquire(keys, args)
     local limit, wrong = whole('limit', args[1])
     if not limit then return wrong end
@@ -57,7 +57,7 @@ local function acquire(keys, args)
     return {0, limit, math.max(limit - held - 1, 0), -1}
 end
 
--- 1 if the call still holds its place, now for so much longer; 0 if its lease has ended, and the place may be another's.
+-- Replies 1 and prolongs the lease if the call still holds its place, or 0 if its lease has ended.
 local function renew(keys, args)
     local lease, wrong = whole('lease', args[1])
     if not lease then return wrong end
@@ -68,7 +68,7 @@ local function renew(keys, args)
     return 1
 end
 
--- 1 if the call held its place until now, 0 if not. A second release changes nothing.
+-- Replies 1 if the call held its place until now, 0 if not. A second release changes nothing.
 local function release(keys, args)
     local key, call = keys[1], args[1]
     if not call then return redis.error_reply('ERR name is missing') end
@@ -82,7 +82,7 @@ local function count(keys)
 end
 
 redis.register_function('in_flight_acquire', acquire)
--- At maxmemory as well: else the places of calls that end there would stay taken.
+-- allow-oom: calls that end while the server is at maxmemory must free their places too.
 redis.register_function{function_name = 'in_flight_renew', callback = renew, flags = {'allow-oom'}}
 redis.register_function{function_name = 'in_flight_release', callback = release, flags = {'allow-oom'}}
 redis.register_function{function_name = 'in_flight_count', callback = count, flags = {'no-writes'}}

@@ -1,9 +1,9 @@
 #!lua name=policies
 
--- Limits by name. FUNCTION LOAD REPLACE of the whole file changes them, for every caller at once:
+-- Limits by name. FUNCTION LOAD REPLACE of this file changes them for all callers at once:
 --     FCALL throttle 1 user123 gold [quantity]
 
--- max_burst, count, period in seconds; and again for each further quota. Add one at the end: the order tells them apart.
+-- max_burst, count, period in seconds, and the same of each further quota. Add a quota at the end: the order counts.
 local policies = {
     free = {9, 10, 60},
     gold = {99, 100, 60, 9999, 10000, 86400},

@@ -1,6 +1,6 @@
 """Shadow mode: a limit that counts what it would refuse, and refuses nothing until it is enforced.
 
-The program: [REDIS_PORT=6379] python3 shadow.py
+To run it: [REDIS_PORT=6379] python3 shadow.py
 """
 
 import collections
@@ -12,11 +12,11 @@ import redis
 class Limit:
     def __init__(self, client, name, quota, enforced):
         self.client, self.name, self.quota, self.enforced = client, name, quota, enforced
-        # A counter of your monitoring takes its place.
+        # Put a counter of your monitoring here.
         self.counts = collections.Counter()
 
     def allows(self, caller):
-        # A key of its own: the day on which the limit is enforced begins with all tokens there.
+        # Shadow mode has a key of its own: a limiter is full when its limit is first enforced.
         key = f"{self.name}:{caller}" if self.enforced else f"shadow:{self.name}:{caller}"
         try:
             limited = self.client.execute_command("CL.THROTTLE", key, *self.quota)[0]
@@ -30,7 +30,7 @@ class Limit:
 
 
 if __name__ == "__main__":
-    # A call that is tried again by itself would take again.
+    # retry=None: a repeated call would take twice.
     client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=0.1, retry=None)
     for enforced in False, True:
         limit = Limit(client, "search", (15, 30, 60), enforced)

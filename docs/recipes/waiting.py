@@ -1,6 +1,6 @@
 """A place in the queue: a call that may wait is told how long, and holds its turn.
 
-The program: [REDIS_PORT=6379] python3 waiting.py
+To run it: [REDIS_PORT=6379] python3 waiting.py
 """
 
 import os
@@ -10,19 +10,19 @@ import redis
 
 
 class TooLong(Exception):
-    """The wait would be longer than the caller allows. Has the milliseconds after which it no longer is."""
+    """The wait would be too long. Has the milliseconds after which a new call would get a turn."""
 
 
 class Queue:
     def __init__(self, client, key, max_burst, count, period, longest):
-        """`count` calls every `period` milliseconds, `max_burst + 1` at once; no call waits longer than `longest`."""
+        """Allows `count` calls every `period` ms, `max_burst + 1` at once. No call waits longer than `longest` ms."""
         self.client, self.key = client, key
         self.max_burst, self.count, self.period, self.longest = max_burst, count, period, longest
         # The tokens that come back within the longest wait.
         self.waiting = longest * count // period
 
     def turn(self, tokens=1):
-        """Takes the next turn, for up to `max_burst + 1` tokens. Returns the milliseconds until it comes: 0 is now."""
+        """Takes the next turn, for up to `max_burst + 1` tokens. Returns the milliseconds until it: 0 means now."""
         if not 1 <= tokens <= self.max_burst + 1:
             raise ValueError(f"a turn is for 1 to {self.max_burst + 1} tokens")
         limited, _, remaining, retry_after, reset_after = self.client.execute_command(
@@ -33,7 +33,7 @@ class Queue:
         # A turn comes when no more than max_burst + 1 tokens are missing, its own among them.
         if remaining >= self.waiting:
             return 0
-        # Each rounding may add a millisecond.
+        # Rounding may add a millisecond, so the result is at most the longest wait.
         return min(reset_after - (self.max_burst + 1) * self.period // self.count, self.longest)
 
     def wait(self):
@@ -41,9 +41,9 @@ class Queue:
 
 
 if __name__ == "__main__":
-    # A call that is tried again by itself would take again.
+    # retry=None: a repeated call would take twice.
     client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1, retry=None)
-    # One every 100 ms, two at once, and no call waits longer than 300 ms.
+    # The queue allows one every 100 ms, and two at once. No call waits longer than 300 ms.
     queue = Queue(client, "printer", 1, 1, 100, 300)
     for name in "abcdef":
         try:
