@@ -11,7 +11,7 @@ function connect() {
     host: '127.0.0.1',
     port: Number(process.env.REDIS_PORT ?? 6379),
     connectTimeout: 1000,
-    // A call that were kept until there is a connection would take later.
+    // A call that waited here for a connection would take its tokens too late.
     enableOfflineQueue: false,
     // A call without a reply would take twice if it were sent again when the server is back.
     maxRetriesPerRequest: 0,

@@ -9,7 +9,7 @@ const { answer, demonstrate } = require('./answer.js');
 function connect() {
   const client = createClient({
     socket: { host: '127.0.0.1', port: Number(process.env.REDIS_PORT ?? 6379), connectTimeout: 1000 },
-    // A call that were kept until there is a connection would take later.
+    // A call that waited here for a connection would take its tokens too late.
     disableOfflineQueue: true,
   });
   // An error of the connection ends a process that has no listener for it.

@@ -18,7 +18,7 @@ CONNECTIONS, WAIT = 20, 1
 
 
 class Busy(Exception):
-    """No connection became free: the process has more calls than it can make, and the server may be well."""
+    """No connection became free: the process has more calls than it can make, while the server may be well."""
 
 
 class Pool:

@@ -15,7 +15,7 @@ pub struct Visit {
 /// The way in which the commands of a visit are sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Place {
-    /// Other commands, by which another client changes the keys.
+    /// Commands that are no calls, by which another client changes the keys.
     Other,
     Plain,
     Lua,
