@@ -217,7 +217,10 @@ fn a_slot_that_goes_within_a_transaction_ends_no_node() {
             let taken = 4 - run::<[i64; 5]>(&mut connection, "CL.LOOK {k}2 5 1 60").unwrap()[2];
             match answer {
                 Err(error) => {
-                    assert_eq!(error.code(), Some("TRYAGAIN"), "{call}, {within}: {error}\n{}", server.log());
+                    // On a slow machine, the key expires before the server's check: it then sends the call elsewhere.
+                    let late = !beforehand.is_empty() && error.to_string().contains("Ask");
+                    let refused = late || error.code() == Some("TRYAGAIN");
+                    assert!(refused, "{call}, {within}: {error}\n{}", server.log());
                     assert_eq!(taken, 0, "{call}, {within}: it was refused, and took");
                 }
                 // Redis 6.2 still finds the expired key, and writes it.
