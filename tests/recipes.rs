@@ -799,6 +799,7 @@ fn a_calendar_quota_needs_the_permissions_that_the_page_names() {
     load_function(&mut connection, &read("calendar_quota.lua")).unwrap();
     let page = fs::read_to_string(path("../recipes.md")).unwrap();
     let line = page.split("\n* ").find(|point| point.starts_with("A user needs the right")).unwrap();
+    let (line, _) = line.split_once("\n\n").unwrap();
     let commands: Vec<_> = line.split('`').skip(1).step_by(2).map(|name| format!("+{}", name.to_lowercase())).collect();
     run::<()>(&mut connection, &format!("ACL SETUSER app on nopass ~{{a}}:* {}", commands.join(" "))).unwrap();
     let mut app = server.connect();
