@@ -202,9 +202,12 @@ impl Seen {
 
     fn compare(&self, due: &Self) -> Result<(), String> {
         let both = [self, due];
+        let text = |key: &Bytes| Text(key.clone());
         let typed = |effects: &[hostile::Command]| effects.iter().map(|effect| typed(effect)).collect::<Vec<_>>();
         let [seen, due] = if self.database != due.database {
-            both.map(|seen| format!("{:?}", seen.database))
+            both.map(|seen| {
+                format!("{:?}", seen.database.iter().map(|(key, held)| (text(key), held)).collect::<Vec<_>>())
+            })
         } else if self.effects != due.effects {
             both.map(|seen| format!("replicated: {:?}", typed(&seen.effects)))
         } else if self.counts != due.counts {

@@ -360,11 +360,12 @@ pub fn redis_cell() -> &'static Path {
 fn compiled(name: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/support/{name}.c"));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let library = folder.join(format!("{name}.so"));
+    let compiler = std::env::var("MODULE_CC").unwrap_or("cc".to_string());
+    // Each compiler has a library of its own: runs on servers of several platforms share the folder.
+    let library = folder.join(format!("{name}-{}.so", compiler.replace('/', "-")));
     // Compile elsewhere, then move: another run may be using the old library at this moment.
     let new = folder.join(format!("{name}-{}.so", std::process::id()));
     let object = new.with_extension("o");
-    let compiler = std::env::var("MODULE_CC").unwrap_or("cc".to_string());
     let compile = |arguments: &[&str], from: &Path, to: &Path| {
         let status = Command::new(&compiler).args(arguments).arg("-o").args([to, from]).status();
         let status = status.unwrap_or_else(|error| panic!("{compiler}, a C compiler: {error}: see scripts/test"));
