@@ -1,14 +1,14 @@
 //! Whole numbers as decimal text, the long ones eight digits at a time: a call reads and writes some sixty digits.
 //!
-//! The code is our own: a plain loop costs a call 0.02 of the server's `SET … PX` more, and a crate of the same speed
-//! (itoa) leaves a place in the library that can panic.
+//! The code is our own. A plain loop would make a call slower, by 0.02 of the server's `SET … PX`. A crate of the same
+//! speed (itoa) would leave code in the library that can panic.
 
 use std::num::NonZero;
 
-/// The digits of a moment, as many as 2^63 - 1 has. A moment before 2001 gets zeros in front.
+/// The number of digits of a moment, which 2^63 - 1 has too. A moment before September 2001 gets zeros in front.
 pub const MOMENT_DIGITS: usize = 19;
 
-/// The numbers that eight digits can spell.
+/// The count of numbers that eight digits can spell.
 const BLOCK: NonZero<u64> = NonZero::new(100_000_000).unwrap();
 
 /// Reads the number that exactly [`MOMENT_DIGITS`] digits spell.

@@ -8,22 +8,22 @@ use crate::redis::ErrorReply;
 /// The reason why a call was refused. A refused call has changed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Error {
-    /// The server words this reply itself, so that it is the same as for its own commands.
+    /// The server words this reply itself: it is the same as for the server's own commands.
     #[error("ERR wrong number of arguments")]
     WrongArity,
     #[error("ERR {0} is not an integer or out of range")]
     NotAnInteger(&'static str),
     #[error("ERR {0} must be {1} or more")]
     TooSmall(&'static str, i64),
-    /// The rule cannot decide it.
+    /// The rule cannot decide the call.
     #[error("ERR {0}")]
     Undecidable(#[from] funnel::Error),
-    /// The text that the server's own commands reply with.
+    /// The text is that of the server's own commands.
     #[error("WRONGTYPE Operation against a key holding the wrong kind of value")]
     WrongType,
     #[error("ERR the key holds no rate limiter state")]
     NotAState,
-    /// Clients that know this code, cluster clients above all, send the call again.
+    /// Clients that know this code, mostly cluster clients, send the call again.
     #[error("TRYAGAIN the key cannot be written at this moment")]
     NotWritable,
     #[error("ERR {0} is missing")]

@@ -28,11 +28,12 @@
 //!   a call is allowed if its "allow at" is not after now; if it is, the time between them is retry_after
 //! ```
 //!
-//! Everything is whole nanoseconds, multiplied in 64 bits where the product fits, as it nearly always does, and in 128
-//! where it does not. The time in which tokens come back is rounded down, once per call, so that a call's rounding is
+//! All times are whole nanoseconds. Products are computed in 64 bits if they fit, which they nearly always do, and in
+//! 128 bits if not. The time in which tokens come back is rounded down, once per call, so that a call's rounding is
 //! under one nanosecond and in the caller's favour.
 //!
-//! The GCRA is from ITU-T I.371 (and the ATM Forum's traffic management specification), there "virtual scheduling".
+//! The GCRA is from ITU-T I.371 and the ATM Forum's traffic management specification. This form of it is called
+//! "virtual scheduling" there.
 
 #![allow(
     clippy::arithmetic_side_effects,
@@ -89,7 +90,7 @@ pub struct Funnel {
     limit: u64,
     /// Tokens that come back every `period`, at most one a nanosecond.
     count: NonZero<u64>,
-    /// The period in nanoseconds: 64 bits times 30.
+    /// The period in nanoseconds: a number of 64 bits times a unit of 30 bits.
     period: NonZero<u128>,
     /// The time in which all tokens come back; `now + tolerance` is not after `Moment::LAST`.
     tolerance: Span,
@@ -119,8 +120,8 @@ pub struct Verdict {
     pub limit: u64,
     /// Tokens that a next call would be allowed now: 0 to `limit`.
     pub remaining: u64,
-    /// The time to wait until the call is allowed, until its debt is paid, or until one more token is there. It is none
-    /// if all tokens were granted, or if they never can be.
+    /// The time to wait until the call is allowed, until its debt is paid, or until one more token is there. `None` if
+    /// the call got all its tokens without a debt, or if no wait helps.
     pub retry_after: Option<Span>,
     /// The time until the limiter is full.
     pub reset_after: Span,
@@ -154,7 +155,7 @@ impl Moment {
     /// The last moment that a key can hold.
     pub const LAST: Self = Self(i64::MAX.cast_unsigned());
 
-    /// Makes the moment this many nanoseconds after the epoch; none beyond the last moment.
+    /// Makes the moment this many nanoseconds after the epoch; `None` if it is beyond the last moment.
     #[inline(always)]
     pub fn new(nanos: u64) -> Option<Self> {
         (nanos <= Self::LAST.0).then_some(Self(nanos))
@@ -221,8 +222,8 @@ impl Funnel {
         self.now
     }
 
-    /// Decides a call of `quantity` tokens on the stored `tat`, which is none for a full limiter. A negative quantity
-    /// gives tokens back, however the call takes.
+    /// Decides a call of `quantity` tokens on the stored `tat`, which is `None` for a full limiter. A negative quantity
+    /// gives tokens back, whatever `taking` is.
     ///
     /// Errors: `DebtTooLong` if a debt could only be paid beyond the year 2262.
     #[inline(always)]
@@ -239,7 +240,7 @@ impl Funnel {
         }
     }
 
-    /// Returns the verdict for a call that would be allowed, but takes nothing as another limiter refuses.
+    /// Returns the verdict for a call that would be allowed, but takes nothing because another limiter refuses.
     pub fn untouched(&self, tat: Option<Moment>) -> Verdict {
         let until_full = self.until_full(tat);
         Verdict { limited: false, ..self.refuse(until_full, self.remaining(until_full), None) }
@@ -262,7 +263,7 @@ impl Funnel {
         let increment = self.refill_time(quantity);
         let latest = self.tolerance.0 - increment.0;
         if until_full.0 > latest {
-            // If one token is too many, none remain.
+            // If even one token is refused, none remain.
             let remaining = if quantity == 1 { 0 } else { self.remaining(until_full) };
             return self.refuse(until_full, remaining, Some(Span(until_full.0 - latest)));
         }
@@ -312,7 +313,7 @@ impl Funnel {
         Verdict { limited: part == 0, retry_after: wait, ..verdict }
     }
 
-    /// Takes no token, and tells of the limiter as it is how a call for all or none would be decided.
+    /// Takes no token. Tells how a call for all or none would be decided, and what the limiter holds now.
     #[inline(always)]
     fn look(&self, until_full: Span, quantity: u64) -> Verdict {
         let Verdict { limited, retry_after, .. } = self.throttle(until_full, quantity);
@@ -348,8 +349,8 @@ impl Funnel {
         }
     }
 
-    /// Gives tokens back. It is never limited, and never makes more than a full limiter. A call and its refund leave
-    /// the TAT as it was, as both are rounded alike.
+    /// Gives tokens back. The call is never limited, and the limiter never holds more than its limit. A call and its
+    /// refund leave the TAT as it was, because both are rounded alike.
     #[cold]
     fn give_back(self, stored: bool, until_full: Span, quantity: u64) -> Verdict {
         let decrement = self.refill_time(quantity);

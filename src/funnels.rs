@@ -1,16 +1,16 @@
 //! Several quotas of one limiter in one decision: 10 a second and 1,000 a day.
 //!
-//! Each quota is decided by the rule in `funnel.rs`, on a TAT of its own; the order of the quotas in a call tells which
-//! TAT is whose. A call that takes all or none takes from each quota, or from none. A call that takes in any case takes
-//! from each. A call that takes as many as there are takes the same number from each: what the emptiest has. A call
-//! that gives back gives to each.
+//! The rule in `funnel.rs` decides for each quota, on a TAT of its own. The first TAT is for the call's first quota,
+//! and so on. A call that takes all or none takes from each quota, or from none. A call that takes in any case takes
+//! from each. A call that takes as many as there are takes the same number from each: the tokens of the emptiest quota.
+//! A call that gives back gives to each.
 //!
-//! A call is told the verdict of one quota, the one that **decides**. The first of equals is
+//! A call is told the verdict of one quota, the one that **decides**; of equals, the first decides:
 //!
-//! * of a call that is limited, or in debt: the quota that limits it for the longest time; for ever is longest;
-//! * of a call that got fewer tokens than it asked for: the emptiest quota, and among these the one that takes longest
-//!   to have one more token;
-//! * of any other call: the quota with the fewest tokens remaining.
+//! * a call that is limited, or leaves a debt: the quota that limits it for the longest time; for ever is longest;
+//! * a call that asked for as many as there are, and got fewer than its quantity: the emptiest quota, and of several,
+//!   the one that takes longest to have one more token;
+//! * any other call: the quota with the fewest tokens remaining.
 
 #![allow(clippy::arithmetic_side_effects, reason = "counts of at most MOST_QUOTAS, and a limiter's tokens")]
 
@@ -31,16 +31,16 @@ pub struct Funnels {
 /// The TATs of a limiter's quotas, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tats {
-    /// Those beyond `count` are not after the moment of the call, as that of a full quota.
+    /// A moment beyond `count` is not after the moment of the call: its quota is full.
     moments: [Moment; MOST_QUOTAS],
-    /// The TATs that the state has: none for a full limiter, at most `MOST_QUOTAS`.
+    /// The number of TATs in the state: 0 for a full limiter, at most `MOST_QUOTAS`.
     count: usize,
 }
 
 /// A call by several quotas, decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
-    /// The verdict of the quota that decides. Its change is that of the whole state, with the last TAT.
+    /// The verdict of the quota that decides. Its change is the change of the whole state; it stores the last TAT.
     pub verdict: Verdict,
     /// The number of that quota: 1, 2, …
     pub quota: usize,
@@ -65,10 +65,11 @@ impl Funnels {
         self.further.iter().map_while(Option::as_ref)
     }
 
-    /// Decides a call of `quantity` tokens on the stored TATs, and turns them into those that the call leaves: they
-    /// count if the decision's change is to store them. A negative quantity gives tokens back, however the call takes.
+    /// Decides a call of `quantity` tokens on the stored TATs, and changes these to the TATs that the call leaves. The
+    /// caller stores them only if the decision's change says so. A negative quantity gives tokens back, whatever
+    /// `taking` is.
     ///
-    /// Errors: that of the first quota that cannot be decided, and its number.
+    /// Errors: the error of the first quota that cannot be decided, and its number.
     #[inline(always)]
     pub fn decide(&self, tats: &mut Tats, taking: Taking, quantity: i64) -> Result<Decision, (Error, usize)> {
         let part = if taking == Taking::UpTo { self.fewest_remaining(tats) } else { 0 };
@@ -101,7 +102,7 @@ impl Funnels {
     }
 }
 
-/// Decides the call for one quota. A call that takes as many as there are gets `part` at most, which all quotas have.
+/// Decides the call for one quota. A call that takes as many as there are gets at most `part`, which each quota has.
 #[inline(always)]
 fn decide_one(funnel: &Funnel, tat: Moment, taking: Taking, quantity: i64, part: u64) -> Result<Verdict, Error> {
     match (taking, u64::try_from(quantity)) {
@@ -110,7 +111,7 @@ fn decide_one(funnel: &Funnel, tat: Moment, taking: Taking, quantity: i64, part:
     }
 }
 
-/// Changes a quota's TAT, and returns whether that moves it.
+/// Changes a quota's TAT, and returns whether the TAT is another one now.
 #[inline(always)]
 fn change_one(tat: &mut Moment, change: Change, now: Moment) -> bool {
     let before = *tat;
@@ -122,13 +123,13 @@ fn change_one(tat: &mut Moment, change: Change, now: Moment) -> bool {
     *tat != before
 }
 
-/// Orders the quotas of a call: the strictest decides.
+/// Returns the rank of a quota in the call: the quota with the highest rank decides.
 #[inline(always)]
 fn strictness(taking: Taking, verdict: &Verdict) -> u128 {
     let wait = u128::from(verdict.retry_after.map_or(u64::MAX, Span::nanos));
     let fewest = u128::from(u64::MAX - verdict.remaining);
     match taking {
-        // The wait of a call that got all is the same for each quota.
+        // If the call got all, no quota has a wait, so the waits are equal.
         Taking::UpTo => fewest << 64 | wait,
         _ if verdict.limited => 1 << 64 | wait,
         _ => fewest,
@@ -159,7 +160,7 @@ impl Tats {
         self.moments.iter().take(self.count).copied()
     }
 
-    /// Puts a TAT behind the others. One more than `MOST_QUOTAS` is left out.
+    /// Adds a TAT at the end. A TAT beyond `MOST_QUOTAS` is left out.
     #[inline(always)]
     pub fn push(&mut self, tat: Moment) {
         if let Some(place) = self.moments.get_mut(self.count) {
@@ -175,7 +176,7 @@ impl Tats {
         self.change(moved, change == Change::Delete, now)
     }
 
-    /// Returns the change of the state. A call that gives back deletes it once all quotas have their tokens back.
+    /// Returns the change of the state. A call that gives back deletes the state if all quotas are full then.
     #[inline(always)]
     fn change(&self, moved: bool, gives_back: bool, now: Moment) -> Change {
         let last = self.iter().fold(Moment::EPOCH, Moment::max);

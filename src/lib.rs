@@ -3,8 +3,8 @@
 //! This is the table of contents: the module's name and its commands. One call reads from top to bottom in
 //! `throttle.rs`, in `look.rs` if it takes nothing, or in `mthrottle.rs` for several limiters at once. They share
 //! `request.rs`, a call's arguments, and `reply.rs`, its integers. A call decides by `funnel.rs`, or by `funnels.rs`
-//! for several quotas, keeps its state by `state.rs` and fails by `error.rs`. `redis/` stands between them and the
-//! server.
+//! for several quotas. `state.rs` reads and writes its state, and `error.rs` has its errors. `redis/` stands between
+//! these files and the server.
 //!
 //! The functions on a call's path are `inline(always)`: the compiler would not inline functions of this size with
 //! several callers, and each call would cost some 150 instructions more, 5% of a limited one.

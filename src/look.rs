@@ -11,9 +11,9 @@ use crate::state;
 
 /// `CL.LOOK key max_burst count period [quantity [max_burst count period ...]]`, or by its unit `CL.PLOOK`
 ///
-/// Replies as `CL.THROTTLE` of that quantity would decide now, but takes nothing: 0 if it would be allowed or 1 if
-/// limited; the limit; the tokens that remain now; the time to wait, or -1; the time until the limiter is full as it
-/// is. Several quotas reply with the integers of the one that decides, and its number.
+/// Tells how `CL.THROTTLE` of that quantity would decide now, but takes nothing. Replies with 0 if it would be allowed
+/// or 1 if limited; the limit; the tokens that remain now; the time to wait, or -1; the time until the limiter is full,
+/// with nothing taken. A call with several quotas gets the integers of the quota that decides, and its number.
 #[inline(always)]
 pub fn look(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
     if arguments.len() > ONE_QUOTA {

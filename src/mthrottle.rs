@@ -65,7 +65,7 @@ pub fn mthrottle(context: &Context, arguments: &[Argument], unit: Unit) -> Resul
     Ok(Outcome::of(limited))
 }
 
-/// Writes every limiter, or none if one cannot be written now. The last one's key is still open.
+/// Writes every limiter, or none if one cannot be written now. `last` is the key of the last limiter, still open.
 fn write_all(
     context: &Context,
     mut last: Option<WritableKey>,
@@ -79,11 +79,11 @@ fn write_all(
             _ => Ok(()),
         })?;
     }
-    // The key that is open is the first to be written.
+    // Write in reverse order: the key that may still be open is that of the last limiter.
     for (index, (request, stored, verdict)) in decisions.iter().enumerate().rev() {
         let open = last.take();
         if verdict.change != Change::Nothing {
-            // A key that could be written a moment ago can be now: servers decide that before they run a command.
+            // A later key cannot fail here: before a server runs a command, it has decided that keys can be written.
             let key = open.map_or_else(|| state::open(context, request.key), Ok);
             let written = key.and_then(|key| state::write(key, stored, verdict.change, now));
             written.map_err(|error| CommandError::Group(error, index.saturating_add(1)))?;

@@ -11,7 +11,7 @@ use crate::redis::{self, Argument};
 /// The words of a call with one quota: `CL.THROTTLE key max_burst count period quantity`.
 pub const ONE_QUOTA: usize = 6;
 
-/// A call's part that is about one limiter, with its quota at this moment.
+/// The part of a call that is about one limiter, with its quota at this moment.
 pub struct Request<'a> {
     pub key: &'a Argument,
     pub funnel: Funnel,
@@ -26,8 +26,7 @@ pub fn now() -> Moment {
 }
 
 impl Taking {
-    /// Whether the quantity may be left out, and is 1 then. It has to be given to a command that takes up to it, or
-    /// takes it in any case.
+    /// Tells whether the quantity may be left out; it is then 1. CL.CHARGE and CL.TAKE require it.
     pub const fn takes_one_unless_told(self) -> bool {
         matches!(self, Self::AllOrNone | Self::Nothing)
     }
@@ -68,7 +67,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Parts a call with several quotas into the words of a call with one, and the quotas that follow it:
+/// Splits a call with several quotas into the words of a call with one, and the quotas that follow it:
 /// `max_burst count period [max_burst count period ...]`.
 #[inline(always)]
 pub fn split_quotas(arguments: &[Argument]) -> Result<(&[Argument], &[[Argument; 3]]), Error> {
@@ -98,14 +97,14 @@ pub fn parse_further(
 
 #[inline(always)]
 fn parse_quota([max_burst, count, period]: [&Argument; 3], unit: Unit) -> Result<Quota, Error> {
-    // -1 and one more is 0.
+    // A max_burst of -1 is a limit of 0: the cast makes it 2^64 - 1, and the addition wraps.
     let limit = at_least(-1, max_burst, "max_burst")?.cast_unsigned().wrapping_add(1);
     let count = one_or_more(count, "count")?;
     let period = one_or_more(period, "period")?;
     Ok(Quota { limit, count, period, unit })
 }
 
-/// The usual argument is short, and read here for a fourth of the server's price; others by the server's own rules.
+/// Reads an integer. Most are short, and are read here for a fourth of the server's price; the server reads the others.
 #[inline(always)]
 fn integer(argument: &Argument, name: &'static str) -> Result<i64, Error> {
     let small = decimal::parse_small(argument.bytes());

@@ -37,7 +37,7 @@ pub fn open<'a>(context: &'a Context, name: &'a Argument) -> Result<WritableKey<
 
 /// Reads the state at a key, and leaves the key as it is.
 ///
-/// Errors: as `read`, and `NotWritable` if the key cannot be read either.
+/// Errors: those of `read`, and `NotWritable` if the server refuses even to read the key.
 #[inline(always)]
 pub fn peek(context: &Context, name: &Argument) -> Result<Stored, Error> {
     redis::peek(context, name, parse_value)?
@@ -63,9 +63,9 @@ fn parse_value(value: Value) -> Result<Stored, Error> {
     }
 }
 
-/// Reads the TATs of all quotas at an open key, into those of a full limiter.
+/// Reads the TATs of all quotas at an open key into `tats`, which holds those of a full limiter.
 ///
-/// Errors: as `read`.
+/// Errors: those of `read`.
 #[inline(always)]
 pub fn read_all(key: &Key, tats: &mut Tats) -> Result<(), Error> {
     parse_all_of(key.value(), tats)
@@ -80,9 +80,9 @@ fn parse_all_of(value: Value, tats: &mut Tats) -> Result<(), Error> {
     }
 }
 
-/// Reads the TATs of all quotas at a key, and leaves the key as it is.
+/// Reads the TATs of all quotas at a key, as `read_all` does, and leaves the key as it is.
 ///
-/// Errors: as `peek`.
+/// Errors: those of `peek`.
 #[inline(always)]
 pub fn peek_all(context: &Context, name: &Argument, tats: &mut Tats) -> Result<(), Error> {
     redis::peek(context, name, |value| parse_all_of(value, tats))?
@@ -107,16 +107,16 @@ fn parse_all(text: &[u8], tats: &mut Tats) -> Option<()> {
 
 #[cold]
 fn parse_rare(text: &[u8]) -> Option<Tats> {
-    // A call by one quota does not look at the moments of quotas that have no TAT.
+    // The moments beyond the TATs may be any: a call by one quota does not look at them.
     let mut tats = Tats::none(Moment::EPOCH);
     parse_all(text, &mut tats)?;
     Some(tats)
 }
 
 /// Stores a change of the first quota's TAT and closes the key. The TATs of further quotas stay as they are. The key
-/// expires when the last TAT has passed: at the first whole millisecond not before it.
+/// expires at the last TAT, rounded up to a whole millisecond.
 ///
-/// Errors: `NotWritable`, and nothing changed, if the server does not let the key be written now.
+/// Errors: `NotWritable` if the server does not let the key be written now. Nothing has changed then.
 #[inline(always)]
 pub fn write(key: WritableKey, stored: &Stored, change: Change, now: Moment) -> Result<(), Error> {
     match (change, stored) {
@@ -136,7 +136,7 @@ pub fn write(key: WritableKey, stored: &Stored, change: Change, now: Moment) -> 
 
 /// Stores the TATs of all quotas and closes the key, as `write` does.
 ///
-/// Errors: as `write`.
+/// Errors: those of `write`.
 #[inline(always)]
 pub fn write_all(key: WritableKey, tats: &Tats, change: Change) -> Result<(), Error> {
     match change {
@@ -156,16 +156,16 @@ pub fn write_all(key: WritableKey, tats: &Tats, change: Change) -> Result<(), Er
     }
 }
 
-/// In milliseconds since the epoch.
+/// Returns the expiry of a key whose last TAT this is, in milliseconds since the epoch.
 #[inline(always)]
 fn expiry(tat: Moment) -> u64 {
     tat.since_epoch().round_up(Unit::Milliseconds)
 }
 
-/// Makes sure that a key which reads as absent can be written. Hold no key open: another module's callback may run,
-/// which may delete it.
+/// Makes sure that a key which reads as absent can be written. Close every key first: this may run another module's
+/// callback, which may delete it.
 ///
-/// Errors: `NotWritable` if the server does not let it be written now.
+/// Errors: `NotWritable` if the server does not let the key be written now.
 pub fn make_writable(context: &Context, name: &Argument) -> Result<(), Error> {
     delete_expired(context, name)?;
     Ok(())

@@ -15,8 +15,8 @@ use crate::state;
 /// Takes `quantity` tokens from the limiter at `key`, which holds `max_burst + 1` and gets `count` back every `period`.
 /// The quantity of `CL.THROTTLE` is 1 if it is not given. A negative one gives tokens back.
 ///
-/// Replies with five integers: 0 if allowed or 1 if limited (of `CL.TAKE`, the tokens taken); the tokens that the
-/// limiter holds when it is full; those that remain; the time to wait, or -1 if there is nothing to wait for; the time
+/// Replies with five integers: 0 if allowed or 1 if limited (`CL.TAKE`: the tokens taken); the tokens that the limiter
+/// holds when it is full; the tokens that remain; the time to wait, or -1 if no wait is needed or none helps; the time
 /// until the limiter is full. Times are rounded up.
 #[inline(always)]
 pub fn throttle(
@@ -44,8 +44,8 @@ pub fn throttle(
 
 /// The same commands with several quotas: `… quantity max_burst count period [max_burst count period ...]`
 ///
-/// Takes from each quota, or decides for none: see [`crate::funnels`]. Replies with the five integers of the quota that
-/// decides, and its number: 1, 2, …
+/// Decides all quotas as one: see [`crate::funnels`]. Replies with the five integers of the quota that decides, and its
+/// number: 1, 2, …
 #[inline(always)]
 fn throttle_by_several_quotas(
     context: &Context,

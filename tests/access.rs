@@ -82,7 +82,7 @@ fn the_server_knows_the_keys_of_a_call() {
     let of_several = [
         ("CL.MPTHROTTLE a 4 1 60 1 b 4 1 60 1", vec!["a", "b"]),
         ("CL.MTHROTTLE a 4 1 60 1 b 4 1 60 1 c 4 1 60 1", vec!["a", "b", "c"]),
-        // An incomplete group counts as well.
+        // The key of an incomplete group counts as well.
         ("CL.MTHROTTLE a 4 1 60 1 b", vec!["a", "b"]),
     ];
     for (call, expected) in of_one_key.chain(of_several.map(|(call, keys)| (call.to_string(), keys))) {

@@ -56,8 +56,8 @@ fn redigo_lets_through_its_limit() {
     redigo().for_each(|example| lets_through_its_limit(&[], over_http(example)));
 }
 
-/// PHP answers each request in a process of its own. Their pool is the server's list of clients, which is too short for
-/// all.
+/// PHP answers each request in a process of its own. The processes' pool is the server's list of clients, which is too
+/// short for all.
 #[test]
 fn php_lets_through_its_limit() {
     php_server().for_each(|example| lets_through_its_limit(&["--maxclients", "10"], over_http(example)));

@@ -138,8 +138,8 @@ fn the_key_holds_the_tat_and_is_gone_after_its_millisecond_when_the_limiter_is_f
     let mut connection = server.connect();
     let day = 86_400 * SECOND;
     let mut now = START - START % day;
-    // One token comes back in two seconds, or in a nanosecond: then the key would be gone at once if its expiry were
-    // rounded down.
+    // One token comes back in two seconds, or in a nanosecond. In the second case, the key would be gone at once if its
+    // expiry were rounded down.
     for (quota, increment) in [("0 1 2", 2 * SECOND), ("0 1000000000 1", 1)] {
         for past_the_millisecond in [0, 1, 2, 499_999, 500_000, 999_998, 999_999] {
             now += day;

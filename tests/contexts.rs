@@ -48,7 +48,7 @@ fn lua_gets_a_table_of_integers_and_errors_as_errors() {
     assert_eq!(throttle(&mut connection, "key 4 1 60 0"), [0, 5, 3, -1, 120]);
 }
 
-/// Lua's numbers are inexact, but the decision is not.
+/// Lua's numbers are inexact beyond 53 bits, but the module's decision is exact.
 #[test]
 fn lua_rounds_integers_beyond_53_bits() {
     let server = Server::start();

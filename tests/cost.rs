@@ -148,7 +148,7 @@ fn a_key_with_two_quotas_takes_less_than_180_bytes() {
     let mut used = || info(&mut connection, "used_memory").parse::<usize>().unwrap();
     let before = used();
     let mut calls = server.connect();
-    // The first call makes the key with one quota, the next one puts the other quota behind it.
+    // The first call makes the key with one quota. The next call adds the other quota.
     for quotas in ["1", "1 999 1000 86400"] {
         for key in 0..KEYS {
             run::<Value>(&mut calls, &format!("CL.THROTTLE bytes:{key:07} 999 10 3600 {quotas}")).unwrap();
@@ -191,7 +191,7 @@ fn column(table: &str, name: &str) -> Vec<(String, f64)> {
     column_of(table, "SET PX", name)
 }
 
-/// Does the same for the table whose head begins with these two cells; the start of the second is enough.
+/// Does the same for the table whose head begins with these two cells. The start of the second cell is enough.
 fn column_of(first: &str, second: &str, name: &str) -> Vec<(String, f64)> {
     let cells = |line: &str| -> Vec<String> { line.split('|').map(|cell| cell.trim().to_string()).collect() };
     let tables = tables("scripts/bench-results/README.md");

@@ -29,8 +29,8 @@ fn the_server_lists_the_module_and_its_version() {
     assert!(info.contains(&format!("name=redis-cell,ver={number}")), "{info}");
 }
 
-/// An unneeded option may promise, on a later server, a thing that this module does not keep. Redis 6.2 lists no
-/// options.
+/// The module must not set an option that it does not need: on a later server, the option may be a promise that the
+/// module does not keep. Redis 6.2 does not list the options.
 #[test]
 fn the_module_sets_no_option_that_it_does_not_need() {
     let info: String = run(&mut Server::start().connect(), "INFO modules").unwrap();
@@ -139,8 +139,8 @@ fn the_module_stays_after_load_and_unload_in_one_transaction() {
     }
 }
 
-/// The server crashes, or keeps half a module, if the module refuses the unload with which MODULE LOADEX takes back a
-/// load.
+/// MODULE LOADEX takes a load back by an unload. If the module refused that, the server would crash, or keep half a
+/// module.
 #[test]
 fn a_load_that_is_taken_back_in_a_transaction_leaves_the_server_as_it_was() {
     needs!("MODULE LOADEX, Redis 7");

@@ -48,7 +48,7 @@ fn a_call_with_a_limited_group_changes_nothing_and_says_which_group() {
         (true, vec![[0, 10, 7, -1, 180], [1, 2, 0, 60, 120], [0, 5, 5, -1, 0]])
     );
     assert_eq!(states(&mut connection), before);
-    // A quantity above the limit has no retry_after, as in a call of one limiter.
+    // A quantity above the limit is told a retry_after of -1, as in a call of one limiter.
     assert_eq!(mthrottle(&mut connection, "new 4 1 60 6").1, [[1, 5, 5, -1, 0]]);
 }
 

@@ -183,7 +183,7 @@ fn a_key_that_has_expired_while_clients_are_paused_is_written_whole() {
     }
 }
 
-/// Valkey makes a second key of the same name if a module says that there is none, and forgets it.
+/// Valkey makes a second key of the same name if a module says that the key does not exist, and forgets the first.
 #[test]
 fn a_key_that_the_handler_of_its_deletion_makes_anew_leaks_no_memory() {
     let (_server, mut connection) = start(&[]);
@@ -202,7 +202,7 @@ fn a_key_that_the_handler_of_its_deletion_makes_anew_leaks_no_memory() {
         expired.exec(&mut connection).unwrap();
         sleep(Duration::from_millis(2));
         run::<()>(&mut connection, "CB.DO del SET % text").unwrap();
-        // Redis 6.2 deletes such a key before the call reads it, which then finds the text.
+        // Redis 6.2 deletes the expired key before the call reads it: the call then finds the text.
         let _ = paused.query::<Vec<Value>>(&mut connection);
         run::<()>(&mut connection, "CLIENT UNPAUSE").unwrap();
     }

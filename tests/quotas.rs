@@ -33,7 +33,7 @@ fn the_quota_that_limits_decides_and_nothing_is_taken() {
     assert_eq!(six(&mut connection, &call), [0, 3, 1, -1, 2, 1]);
     assert_eq!(six(&mut connection, &call), [0, 3, 0, -1, 3, 1]);
     assert_eq!(six(&mut connection, &call), [1, 3, 0, 1, 3, 1]);
-    // Two more come back at the first quota, and the second has two left: the first of equals decides.
+    // Two tokens of the first quota come back, and two of the second are left: of equals, the first decides.
     clock.set(START + 2 * SECOND);
     assert_eq!(six(&mut connection, &call), [0, 3, 1, -1, 2, 1]);
     assert_eq!(six(&mut connection, &call), [0, 3, 0, -1, 3, 1]);
@@ -55,7 +55,7 @@ fn the_state_is_the_tat_of_each_quota_and_expires_with_the_last() {
         ("CL.THROTTLE key 2 1 1 2".into(), vec![START + 3 * SECOND, START + 720 * SECOND]),
         // A further quota begins full.
         ("CL.CHARGE key 2 1 1 1 4 5 3600 9 1 60".into(), [4, 1440, 60].map(|wait| START + wait * SECOND).into()),
-        // The call gives back to each quota, to none more than was taken.
+        // The call gives back to each quota, but never more than was taken.
         ("CL.THROTTLE key 2 1 1 -2 4 5 3600 9 1 60".into(), [2, 0, 0].map(|wait| START + wait * SECOND).into()),
     ] {
         run::<Value>(&mut connection, &call).unwrap();

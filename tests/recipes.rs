@@ -895,8 +895,8 @@ fn the_program_of_calendar_quotas_prints_days_of_23_and_25_hours_and_what_remain
     assert_eq!(output("calendar_quota.py", &server), expected);
 }
 
-/// The end of a period is the first moment with another name. The program checks two years, in zones where midnight
-/// comes twice (Havana) or is skipped (Santiago, Beirut), and where a whole day was skipped (Apia).
+/// A period ends at the first moment whose period has another name. The program checks two years, in zones where
+/// midnight comes twice (Havana) or is skipped (Santiago, Beirut), and where a whole day was skipped (Apia).
 #[test]
 fn days_weeks_and_months_end_when_the_zone_says_so() {
     let program = "from datetime import datetime
@@ -926,7 +926,7 @@ fn a_shadow_refuses_nothing_and_the_day_on_which_it_counts_begins_with_all_token
         shadow: 20 of 20 pass, {'allowed': 16, 'limited': 4}\n\
         enforced: 16 of 20 pass, {'allowed': 16, 'limited': 4}\n";
     prints("shadow.py", &server, expected);
-    // Without a server, the shadow allows and counts the call, and the limit leaves the choice to its caller.
+    // If no server answers, the shadow allows and counts the call, and the limit leaves the choice to its caller.
     server.kill();
     let program = "import os, redis, shadow
 client = redis.Redis(port=int(os.environ['REDIS_PORT']), retry=None)

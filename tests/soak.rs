@@ -177,8 +177,8 @@ fn fifty_clients_get_exactly_the_burst_and_the_rate_through_a_promotion() {
     }
 }
 
-/// A limiter that all clients share. Its limit is five seconds' worth of tokens, so that it is never full, which would
-/// lose tokens, while the clients connect or the roles are swapped.
+/// A limiter that all clients share. A full limiter would lose tokens. So the limit is five seconds' worth of tokens:
+/// the limiter is never full while the clients connect or the roles are swapped.
 struct Limiter {
     rate: i64,
     limit: i64,

@@ -18,7 +18,7 @@ fn state_written_by_redis_cell_goes_on_to_the_nanosecond_whatever_its_ttl() {
     let server = Server::start();
     let mut connection = server.connect();
     for spent in 1..5 {
-        // The key expires as redis-cell's does, in whole milliseconds, rounded down; or as another program has set it.
+        // The key's expiry is redis-cell's, rounded down to whole milliseconds, or one that another program has set.
         let left = spent * 60_000;
         for given in [format!("PX {left}"), format!("PX {}", 2 * left), String::new()] {
             let tat = now() + spent * MINUTE + 123;
@@ -146,7 +146,7 @@ fn unloads_under_load_are_refused_and_no_call_is_miscounted() {
     assert_eq!(let_through.into_inner(), limit);
 }
 
-/// `install` and `mv` replace the file in this way. `cp` over the file would change the code that the server is
+/// The test replaces the file as `install` and `mv` do. `cp` over the file would change the code that the server is
 /// running.
 #[test]
 fn a_library_is_put_in_the_place_of_the_one_in_use_and_a_restart_takes_it() {

@@ -21,7 +21,7 @@ fn after(tat: Option<Moment>, verdict: &Verdict) -> Option<Moment> {
     }
 }
 
-/// Integers of every magnitude alike, from `least` to 2^63 - 1.
+/// Integers from `least` to 2^63 - 1; each number of bits is equally likely.
 pub fn magnitude(least: u64) -> impl Strategy<Value = u64> {
     (any::<u64>(), 1..64_u32).prop_map(move |(bits, shift)| (bits >> shift).max(least))
 }
@@ -57,8 +57,8 @@ fn quota_of(
     })
 }
 
-/// Quotas of limiters that there are, at a `now` that leaves time for a history. Round numbers, whose tokens come back
-/// at whole nanoseconds, are among them: there a boundary is met exactly.
+/// Valid quotas, at a `now` that leaves time for a history. Some have round numbers, whose tokens come back at whole
+/// nanoseconds, so that a history meets boundaries exactly.
 pub fn valid_quota() -> impl Strategy<Value = (Quota, u64)> {
     let usual = quota_of(0..1_000_u64, 1..100_000_u64, 1..100_000_u64);
     let power_of_ten = || (0..10_u32).prop_map(|power| 10_u64.pow(power));
@@ -69,8 +69,8 @@ pub fn valid_quota() -> impl Strategy<Value = (Quota, u64)> {
     })
 }
 
-/// One step of a history: how the time moves, and how many tokens are asked for. Both as parts of what the limiter
-/// holds, so that limiters of short and long periods alike come to be full, half full and empty.
+/// One step of a history: how the time moves, and how many tokens are asked for. Both may be parts of the limiter's own
+/// numbers, so that limiters of short and of long periods become full, half full and empty.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     pause: Pause,
@@ -84,7 +84,7 @@ enum Pause {
     Nanosecond,
     /// Thousandths of the tolerance.
     Part(u64),
-    /// As long as the last reply told, or one nanosecond less.
+    /// The wait that the last reply told, or one nanosecond less.
     RetryAfter,
     AlmostRetryAfter,
 }
@@ -167,7 +167,7 @@ fn play(quota: Quota, start: u64, steps: &[Step]) -> Vec<Call> {
     calls
 }
 
-/// A call as a user types it, and what it finds.
+/// Formats a call as a user types it, with the state that it finds.
 fn typed(quota: Quota, now: u64, tat: Option<Moment>, taking: Taking, quantity: i64) -> String {
     let prefix = if quota.unit == Unit::Milliseconds { "P" } else { "" };
     let name = match taking {
@@ -219,7 +219,7 @@ proptest! {
         }
     }
 
-    /// At the moment at which one token more is there, a nanosecond before, and one after.
+    /// The test calls at the moment at which one more token is there, a nanosecond before it, and one after it.
     #[test]
     fn a_token_remains_from_its_very_nanosecond_on(
         (quota, now) in valid_quota(), tokens in prop_oneof![0..1_000_u64, magnitude(0)], from_the_top in any::<bool>(),
@@ -316,8 +316,8 @@ proptest! {
         }
     }
 
-    /// Each call is rounded in the caller's favour by less than the nanosecond, so `calls` of them by less than that
-    /// many nanoseconds' worth of tokens.
+    /// Rounding favours the caller by less than a nanosecond a call. So `calls` of them get fewer tokens in excess than
+    /// come back in that many nanoseconds.
     #[test]
     fn no_span_lets_more_through_than_burst_and_rate((quota, start) in valid_quota(), steps in history()) {
         // Tokens that are given back may be taken once more, so these histories only take.
@@ -331,8 +331,8 @@ proptest! {
                 tokens += i128::from(taken[last].quantity);
                 let span = i128::from(taken[last].now - taken[first].now);
                 let calls = (last - first + 1) as i128;
-                // Tokens beyond the burst, at their rate, take no longer than that. A product that does not fit
-                // would be too long.
+                // The tokens beyond the burst come back within the span. A product that does not fit would be too
+                // long.
                 let beyond = (tokens - stated.limit()).max(0).checked_mul(stated.period);
                 let most = (span + calls).checked_mul(stated.count);
                 prop_assert!(beyond.unwrap() <= most.unwrap(), "{} in {} ns", tokens, span);
@@ -393,7 +393,7 @@ proptest! {
                 prop_assert!(verdict.taken == quantity.cast_unsigned() || verdict.limit == 0);
                 continue;
             };
-            // One more is there at that very nanosecond.
+            // One more token is there at exactly that nanosecond.
             let tat = after(tat, &verdict);
             let Ok(funnel) = quota.at(Moment(now + wait)) else { continue };
             prop_assert!(funnel.decide_take(tat, i64::MAX).taken > 0);

@@ -20,7 +20,7 @@ impl Limiter {
         Self { quota: quota(max_burst, count, period), tat: None }
     }
 
-    /// A call at so many nanoseconds after the start.
+    /// Makes a call this many nanoseconds after the start.
     fn take(&mut self, time: u64, quantity: i64) -> Verdict {
         let verdict = self.quota.at(Moment(START + time)).unwrap().decide_throttle(self.tat, quantity);
         self.tat = match verdict.change {
@@ -31,14 +31,14 @@ impl Limiter {
         verdict
     }
 
-    /// The same, as (allowed, remaining, retry_after, reset_after).
+    /// Makes the same call, and returns (allowed, remaining, retry_after, reset_after).
     fn answer(&mut self, time: u64, quantity: i64) -> (bool, u64, Option<u64>, u64) {
         let verdict = self.take(time, quantity);
         (!verdict.limited, verdict.remaining, verdict.retry_after.map(|wait| wait.0), verdict.reset_after.0)
     }
 }
 
-/// The period is in seconds.
+/// Makes a quota whose period is in seconds.
 fn quota(max_burst: u64, count: u64, period: u64) -> Quota {
     let (count, period) = (NonZero::new(count).unwrap(), NonZero::new(period).unwrap());
     Quota { limit: max_burst + 1, count, period, unit: Unit::Seconds }
@@ -91,7 +91,7 @@ fn a_full_limiter_lets_its_limit_through_at_once() {
         let mut limiter = Limiter::new(capacity - 1, count, period);
         let allowed = (0..calls).filter(|_| !limiter.take(0, 1).limited).count();
         assert_eq!(allowed as u64, capacity);
-        // And then at the pace at which tokens come back.
+        // The next call has to wait for a token to come back.
         assert!(limiter.take(2 * SECOND - 1, 1).limited);
         assert!(!limiter.take(2 * SECOND, 1).limited);
         assert!(limiter.take(2 * SECOND, 1).limited);
@@ -130,7 +130,7 @@ fn rates_from_one_a_year_to_one_a_nanosecond() {
 
 #[test]
 fn a_fast_rate_never_shows_more_remaining_than_its_limit() {
-    // 666,667 a second with a burst of 15: its increment of 1499.99 ns is not a whole one.
+    // 666,667 a second with a burst of 15: a token comes back in 1499.99 ns, which is not a whole number.
     let mut limiter = Limiter::new(15, 666_667, 1);
     for taken in 1..=16 {
         assert_eq!(limiter.take(0, 1).remaining, 16 - taken);
@@ -152,7 +152,7 @@ fn quantities_in_bytes() {
 
 #[test]
 fn rounding_does_not_grow_with_the_quantity() {
-    // A third of a second each is never a whole number of nanoseconds, three of them are exactly a second.
+    // A third of a second is not a whole number of nanoseconds; three thirds are exactly a second.
     let mut limiter = Limiter::new(2_999_999, 3, 1);
     assert_eq!(limiter.take(0, 3_000_000).reset_after, Span(1_000_000 * SECOND));
     let mut limiter = Limiter::new(2_999_999, 3, 1);
@@ -197,7 +197,7 @@ fn an_increment_under_a_nanosecond_does_not_exist() {
     assert_eq!(funnel(START, 0, MAX, 9_223_372_036), Err(Error::TooFast));
     assert!(funnel(START, 0, 1_000_000_000, 1).is_ok());
     assert!(funnel(START, 0, MAX, 9_223_372_037).is_ok());
-    // Rounded down to no time at all, a token must not be free: what is taken is stored.
+    // The token must not be free, as it would be if its time were rounded down to 0: the call stores a new TAT.
     let verdict = funnel(START, 0, 999_999_999, 1).unwrap().decide_throttle(None, 1);
     assert_eq!(verdict.change, Change::Store(Moment(START + 1)));
 }
@@ -316,7 +316,7 @@ fn a_charge_beyond_what_remains_is_a_debt_that_time_pays() {
     assert_eq!((debt.limited, debt.taken, debt.remaining), (true, 3, 0));
     assert_eq!((debt.retry_after, debt.reset_after), (Some(Span(3 * SECOND)), Span(8 * SECOND)));
     assert_eq!(debt.change, Change::Store(Moment(START + 8 * SECOND)));
-    // More than the limiter holds is a debt like any other.
+    // A charge above the limit is an ordinary debt.
     assert_eq!(funnel.decide_charge(None, 100).retry_after, Some(Span(95 * SECOND)));
     let look = funnel.decide_charge(Some(Moment(START + 8 * SECOND)), 0);
     assert_eq!((look.limited, look.taken, look.retry_after), (true, 0, Some(Span(3 * SECOND))));

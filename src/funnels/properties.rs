@@ -16,13 +16,13 @@ fn now() -> Moment {
     Moment::new(NOW).unwrap()
 }
 
-/// 1 to 8 quotas of limiters that there are now.
+/// 1 to 8 quotas that are valid now.
 fn quotas() -> impl Strategy<Value = Vec<Quota>> {
     let quota = valid_quota().prop_map(|(quota, _)| quota).prop_filter("now", |quota| quota.at(now()).is_ok());
     prop::collection::vec(quota, 1..=MOST_QUOTAS)
 }
 
-/// The part of the limit's time, in thousandths, for which a TAT is ahead of now, or behind it; or none.
+/// The TATs' distances from now, in thousandths of the tolerance: above 0 ahead of now, below 0 behind it.
 fn ahead() -> impl Strategy<Value = Vec<i64>> {
     prop::collection::vec(prop_oneof![-100..1_200_i64, Just(0), Just(1_000)], 0..=MOST_QUOTAS)
 }
@@ -67,7 +67,7 @@ fn joint((decision, tats): (Decision, Tats)) -> model::Joint {
     model::Joint { told: told(decision.verdict), quota: decision.quota, change }
 }
 
-/// Decides a call, and makes the TATs what it leaves.
+/// Decides a call, and changes the TATs to those that it leaves.
 fn call(funnels: &Funnels, tats: &mut Tats, taking: Taking, quantity: i64) -> Result<Decision, (Error, usize)> {
     let mut changed = *tats;
     let decision = funnels.decide(&mut changed, taking, quantity)?;
@@ -92,13 +92,13 @@ proptest! {
         let decided = funnels.decide(&mut tats, taking, quantity);
         let mut decided = decided.map(|decision| joint((decision, tats)));
         if let (Ok(decided), Ok(expected)) = (&mut decided, &expected) {
-            // The change of one quota alone.
+            // Ignore this field: the second statement leaves the change of one quota in it.
             decided.told.change = expected.told.change;
         }
         prop_assert_eq!(decided, expected);
     }
 
-    /// The verdict, and the state after it.
+    /// The verdict and the state after it are the same.
     #[test]
     fn a_quota_given_twice_decides_as_it_does_alone(
         quotas in quotas(), ahead in ahead(), taking in any_taking(), quantity in quantity(),
@@ -126,7 +126,7 @@ proptest! {
         let ahead: Vec<_> = (0..quotas.len()).map(part).collect();
         let (funnels, before, tokens) = case(&quotas, &ahead, Err(tokens));
         let mut tats = before;
-        // A TAT that has passed is not given back to.
+        // Skip TATs that have passed: a refund would not restore them.
         if tats.iter().all(|tat| tat > now())
             && let Ok(taken) = call(&funnels, &mut tats, Taking::AllOrNone, tokens) {
             let refund = if taken.verdict.limited { 0 } else { -tokens };
@@ -135,7 +135,7 @@ proptest! {
         }
     }
 
-    /// Each quota alone would have let the same calls through, whatever the others are.
+    /// Whatever the other quotas are, each quota alone would have let the same calls through.
     #[test]
     fn no_quota_lets_through_more_beside_others_than_alone(
         quotas in quotas(), steps in prop::collection::vec((0..300_u64, 0..400_i64), 1..20),

@@ -22,7 +22,7 @@ impl Argument {
         }
     }
 
-    /// Reads the integer that it spells, by the server's own rules: none if it is no integer, or beyond 64 bits.
+    /// Reads the integer that it spells, by the server's own rules: `None` if it is not an integer of 64 bits.
     pub fn integer(&self) -> Option<i64> {
         let mut integer: c_longlong = 0;
         // SAFETY: the string is live, and `integer` is written before this returns.

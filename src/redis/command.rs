@@ -138,7 +138,7 @@ impl Command {
         if created != OK {
             return false;
         }
-        // SAFETY: written once, by `Export_RedisModule_Init`; none on a server that is older than the function.
+        // SAFETY: written once, by `Export_RedisModule_Init`; `None` on a server that lacks the function.
         let (get, set_info, set_categories) = unsafe {
             (raw::RedisModule_GetCommand, raw::RedisModule_SetCommandInfo, raw::RedisModule_SetCommandACLCategories)
         };
@@ -151,7 +151,7 @@ impl Command {
             && set_categories.is_none_or(|set| unsafe { set(command, self.categories().as_ptr()) } == OK)
     }
 
-    /// Returns the flags. A command on any number of keys is not fast, as MSET is not: each key takes its time.
+    /// Returns the flags. A command on any number of keys is not "fast", like MSET: each key takes some time.
     fn flags(&self) -> &'static CStr {
         match (self.access, self.key_group()) {
             (Access::Read, _) => c"readonly fast",
@@ -182,7 +182,7 @@ impl Command {
         self.key_group().map_or((1, 1), |group| (-1, length(group.len())))
     }
 
-    /// Returns the fewest words of a call, as a negative number: more are allowed.
+    /// Returns the fewest words of a call, as a negative number: that sign tells the server that more are allowed.
     fn arity(&self) -> c_int {
         let needed = self.key_group().unwrap_or(self.parameters);
         let needed = needed.iter().take_while(|parameter| !parameter.optional).count();
@@ -206,7 +206,7 @@ impl Command {
             sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
         };
         let (last_key, step) = self.last_key_and_step();
-        // A key spec counts from the first key, unless it counts from the end.
+        // A key spec counts the last key from the first key on or, below 0, from the end.
         let last_key = if last_key < 0 { last_key } else { last_key.saturating_sub(1) };
         let mut keys = [
             key_spec(raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX, self.access, last_key, step),
@@ -233,7 +233,8 @@ fn length(length: usize) -> c_int {
     length.try_into().unwrap_or(c_int::MAX)
 }
 
-/// Makes a key spec. The new value depends on the old, so the key is accessed and updated. `INVALID` ends a list.
+/// Makes a key spec. A write depends on the old value, so it accesses the key and updates it. A spec that begins with
+/// `INVALID` ends a list.
 fn key_spec(
     begin: raw::RedisModuleKeySpecBeginSearchType,
     access: Access,
@@ -264,8 +265,8 @@ fn key_spec(
     }
 }
 
-/// Puts the parameters into the server's form, and after them one without a name, which marks the end. The list is
-/// valid for as long as `lists`, which keeps it and the lists that it points to.
+/// Converts the parameters to the server's form: a list that ends with a parameter without a name. The list is valid
+/// for as long as `lists`, which keeps it and the lists that it points to.
 fn list(parameters: &[Parameter], lists: &mut Vec<Vec<raw::RedisModuleCommandArg>>) -> *mut raw::RedisModuleCommandArg {
     let mut described = Vec::new();
     let mut rest = parameters;
@@ -273,7 +274,7 @@ fn list(parameters: &[Parameter], lists: &mut Vec<Vec<raw::RedisModuleCommandArg
         let optional =
             if parameter.optional { raw::REDISMODULE_CMD_ARG_OPTIONAL } else { raw::REDISMODULE_CMD_ARG_NONE };
         if parameter.optional && !following.is_empty() {
-            // A block that is left out as a whole: `[quantity [max_burst count period ...]]`.
+            // This block may be left out as a whole: `[quantity [max_burst count period ...]]`.
             let together: Vec<_> = [&[parameter.optional_if(false)], following].concat();
             let block = list(&together, lists);
             described.push(argument(parameter.name.as_ptr(), ptr::null(), BLOCK, optional, block));
@@ -292,7 +293,7 @@ fn list(parameters: &[Parameter], lists: &mut Vec<Vec<raw::RedisModuleCommandArg
         rest = following;
     }
     described.push(argument(ptr::null(), ptr::null(), INTEGER, 0, ptr::null_mut()));
-    // A list stays where it is when the list of lists grows.
+    // The pointer stays valid: an inner list does not move when `lists` grows.
     let first = described.as_mut_ptr();
     lists.push(described);
     first

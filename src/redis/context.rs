@@ -46,7 +46,7 @@ impl Context {
     pub fn notify(&self, event: &CStr, key: &Argument) {
         // SAFETY: context and key are live, and the server copies the event's name.
         unsafe {
-            // The setting is usually off, and reading it costs less than a notification that goes nowhere.
+            // Read the setting first: it is usually off, and reading it costs less than a notification in vain.
             if api!(RedisModule_GetNotifyKeyspaceEvents)() & raw::REDISMODULE_NOTIFY_MODULE != 0 {
                 api!(RedisModule_NotifyKeyspaceEvent)(self.0, raw::REDISMODULE_NOTIFY_MODULE, event.as_ptr(), key.0);
             }
@@ -60,7 +60,7 @@ impl Context {
         unsafe { api!(RedisModule_AvoidReplicaTraffic)() != 0 }
     }
 
-    /// Reads numbers from a section of `INFO`; none for a field that is missing or no number.
+    /// Reads numbers from a section of `INFO`; `None` for a field that is missing or is not a number.
     pub(super) fn server_info<const N: usize>(&self, section: &CStr, fields: [&CStr; N]) -> [Option<u64>; N] {
         // SAFETY: the context is live, and so is the information until it is freed.
         unsafe {

@@ -25,7 +25,7 @@ pub(super) const UNCHANGED_WHEN_CLOSED: c_int = raw::REDISMODULE_OPTION_NO_IMPLI
 /// opened for writing harms no call; the module has no types that a thread could save.
 pub(super) const HANDLE_FORKLESS: c_int = 1 << 6;
 
-/// The word `PXAT`, which every allowed call replicates: one string for as long as the module is loaded.
+/// The word `PXAT` of each replicated SET: one string, made when the module is loaded.
 static PXAT: AtomicPtr<raw::RedisModuleString> = AtomicPtr::new(ptr::null_mut());
 
 /// The module's options, with `UNCHANGED_WHEN_CLOSED`.
@@ -57,9 +57,9 @@ pub struct NotWritable;
 
 /// Hands `read` the value of the key `name`, which stays as it is.
 ///
-/// A handle changes the encoding of a value as it reads it. That ends a Valkey that saves the value at this moment
-/// without a fork. So where the server may do so, the key is opened for writing, which the server then refuses, and GET
-/// copies the value.
+/// Reading through a handle may change the value's encoding, which crashes a Valkey that is saving the value without a
+/// fork. On a server that may save in this way, `peek` opens the key for writing: the server refuses that during the
+/// save, and GET then copies the value.
 ///
 /// Errors: a cluster node refuses the GET if the slot has gone within the transaction.
 #[inline(always)]
@@ -101,7 +101,7 @@ impl Key<'_> {
     #[inline(always)]
     pub fn value(&self) -> Value<'_> {
         let mut length = 0;
-        // SAFETY: the handle is open. The bytes stay as they are until the key is written, which takes the key.
+        // SAFETY: the handle is open. The bytes stay as they are until a write, which consumes the borrowed key.
         unsafe {
             let bytes = api!(RedisModule_StringDMA)(self.handle.as_ptr(), &mut length, READ);
             if bytes.is_null() {
@@ -144,10 +144,10 @@ impl<'a> WritableKey<'a> {
         Ok(Self { key, context, name })
     }
 
-    /// Makes the key a string of these bytes that expires at `expire_at` ms since the epoch: stores it here, replicates
-    /// exactly that to the AOF and to replicas, and closes the key.
+    /// Makes the key a string of these bytes that expires at `expire_at` ms since the epoch, replicates exactly that to
+    /// the AOF and to replicas, and closes the key.
     ///
-    /// Errors: see [`delete_expired`].
+    /// Errors: see [`open`](Self::open) and [`delete_expired`].
     #[inline(always)]
     pub fn set(mut self, bytes: &[u8], expire_at: u64) -> Result<(), NotWritable> {
         self.store(bytes, expire_at)?;
@@ -171,15 +171,15 @@ impl<'a> WritableKey<'a> {
         self.close_changed();
     }
 
-    /// Sets the expiry before it looks at the buffer: on Valkey from 8.1 and Redis from 8.2, only that makes the handle
-    /// the key's own again. Until then, it may stand for a value that another module's callback has replaced.
+    /// Stores the bytes and the expiry. The expiry is first: another module's callback may have replaced the value,
+    /// and on Valkey from 8.1 and Redis from 8.2, only setting the expiry makes the handle point to the new value.
     #[inline(always)]
     fn store(&mut self, bytes: &[u8], expire_at: u64) -> Result<(), NotWritable> {
         let expire_at = expire_at.cast_signed();
         // SAFETY: the handle is open for writing.
         let mut exists = unsafe { api!(RedisModule_SetAbsExpire)(self.handle.as_ptr(), expire_at) == OK };
         if !exists && delete_expired(self.context, self.name)? {
-            // Open the key again: another module's handler of the deletion may have made it anew.
+            // Open the key again: another module's handler of the deletion may have made a new one.
             *self = Self::open(self.context, self.name)?;
             // SAFETY: the handle is open for writing.
             exists = unsafe { api!(RedisModule_SetAbsExpire)(self.handle.as_ptr(), expire_at) == OK };
@@ -188,15 +188,15 @@ impl<'a> WritableKey<'a> {
         // SAFETY: the handle is open for writing. The buffer is null or has `length` bytes, and nothing else holds it.
         unsafe {
             if !exists {
-                // There is no key. Make it as a string of this length, which the next call need not convert.
+                // The key does not exist. Make a string of this length, which the next call need not convert.
                 api!(RedisModule_StringTruncate)(handle, bytes.len());
                 api!(RedisModule_SetAbsExpire)(handle, expire_at);
             }
             let mut length = 0;
             let mut buffer = api!(RedisModule_StringDMA)(handle, &mut length, WRITE);
             if !buffer.is_null() && length != bytes.len() {
-                // The string has another length: the call has more quotas than the key had.
-                // Growing doubles the space of a string. Cutting it by a byte gives back the half that it does not use.
+                // The string usually has another length because the call has more quotas than the key had.
+                // A string that grows gets twice the space. Cutting it by a byte frees the half that it does not use.
                 api!(RedisModule_StringTruncate)(handle, bytes.len().wrapping_add(1));
                 api!(RedisModule_StringTruncate)(handle, bytes.len());
                 buffer = api!(RedisModule_StringDMA)(handle, &mut length, WRITE);
@@ -204,7 +204,7 @@ impl<'a> WritableKey<'a> {
             if !buffer.is_null() && length == bytes.len() {
                 ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), length);
             } else {
-                // The key has another type, by another module's callback since the key was read.
+                // Another module's callback has changed the key's type since the key was read.
                 let string = new_string(bytes);
                 api!(RedisModule_StringSet)(handle, string);
                 free_string(string);
@@ -214,7 +214,7 @@ impl<'a> WritableKey<'a> {
         Ok(())
     }
 
-    /// Tells whether this write has to be replicated as its effect. If not, it counts the write for the server's save
+    /// Tells whether this write's effect has to be replicated. If not, it only counts the write, for the server's save
     /// points.
     #[inline(always)]
     fn must_replicate(&self) -> bool {
@@ -261,10 +261,11 @@ impl<'a> WritableKey<'a> {
     }
 }
 
-/// Deletes a key that has expired and that the server keeps, as it does while writes are paused. Call this for a key
-/// that reads as absent, before a new one is made in its place: the server ends at a second key of the same name. The
-/// DEL is replicated (`!`), and so are the writes of another module's handler of the deletion. Use no handle of a key
-/// from before: the handler may delete the key, or make it anew. Tells whether it has called DEL.
+/// Deletes an expired key that the server keeps because writes are paused. Tells whether it has called DEL.
+///
+/// Call this for a key that reads as absent, before a new one is made in its place: a second key of the same name
+/// crashes the server. The DEL is replicated (`!`), and so are the writes of another module's handler of the deletion.
+/// Do not use an older handle of any key afterwards: that handler may have deleted or replaced the key.
 ///
 /// Errors: a cluster node refuses the DEL if the slot has gone, or has begun to move, within the transaction.
 #[inline(always)]
@@ -280,7 +281,7 @@ pub fn delete_expired(context: &Context, name: &Argument) -> Result<bool, NotWri
     Ok(paused)
 }
 
-/// Makes a string of the server's that no call owns.
+/// Makes a string in the server's own form that outlives the call.
 ///
 /// # Safety
 /// The module has loaded.
@@ -312,8 +313,8 @@ pub(super) unsafe fn prepare(context: &Context, options: c_int) {
 /// Frees the string that `prepare` has made.
 ///
 /// # Safety
-/// `prepare` has been called, and no call comes any more.
+/// `prepare` has been called, and the server calls no command of the module after this.
 pub(super) unsafe fn clean_up() {
-    // SAFETY: the string is from `new_string`, and no call uses it any more.
+    // SAFETY: the string is from `new_string`, and no later call uses it.
     unsafe { free_string(PXAT.swap(ptr::null_mut(), Ordering::Relaxed)) }
 }

@@ -1,31 +1,32 @@
 //! Whether anything listens to writes: an append-only file, a replica, or a replica that may come back for the writes
 //! that it missed.
 //!
-//! Usually nothing listens, and a server from Redis 7 on then drops at once a command that it is asked to replicate.
-//! Building the SET all the same would cost 40% of a call. Redis 6.2 keeps the command to the end of the call, when a
-//! replica may have come: there, every write is replicated.
+//! Usually nothing listens. Servers from Redis 7 on then drop a command at once if they are asked to replicate it, and
+//! building that SET would cost 40% of a call in vain. Redis 6.2 keeps the command until the end of the call, and a
+//! replica may have come by then: there, every write is replicated.
 //!
-//! Each call asks for the append-only file, cluster mode, in which slots may move, and child processes. Replicas and
-//! the backlog that is kept for them are asked for once, and again after each event by which they may have come. That
-//! is soon enough:
+//! Each call asks whether there is an append-only file, a child process, or cluster mode, in which slots may move. The
+//! module asks once for replicas and for the backlog that the server keeps for them. It asks again after each event by
+//! which they may have come. That is soon enough:
 //!
 //! * SYNC makes a backlog under a new replication ID, so that no replica can ask for an earlier write. A snapshot
 //!   follows, in the same command or later. It holds each write before it, and the stream has to hold each write after
-//!   it. Its beginning is an event: the fork of the process that makes it, or the start of persistence in the server's
-//!   own process, as Valkey's synchronisation without a fork (valkey 2878, not released yet) has it. That one goes on
-//!   beside calls: what the stream says of keys that it has passed, the server puts into the snapshot.
-//! * Another module's handler of that event may call before this module's handler, and the server sends the call after
-//!   the snapshot has begun. After a fork, the server already tells of the child process. On a server that may do
-//!   without a fork, each call that another module, a script or a transaction makes is replicated.
-//! * The backlog of a server that follows another one goes on under the old replication ID when the server is promoted.
-//!   The backlog of a server that has saved it goes on when the file is loaded. Both are events.
-//! * A client may ask to go on with a replication ID and an offset that it has from INFO alone. When it is online, that
-//!   is an event.
-//! * The cron's tick, some ten times a second, is for the day on which the last backlog is given up, and for a case
-//!   that this list lacks.
+//!   it. The snapshot's beginning is an event: a process is forked to make it, or the server begins to make it in its
+//!   own process, as Valkey will (valkey 2878, not released yet). Calls go on while a snapshot is made in that way, and
+//!   the server adds to it the stream's writes to keys that it has already passed.
+//! * Another module's handler of that event may run before this module's, and may call. The server sends the effect of
+//!   that call after the snapshot, so it must be replicated. After a fork, the server's flag for child processes is
+//!   already set. On a server that may do without a fork, each call by another module, a script or a transaction is
+//!   replicated.
+//! * A replica that is promoted keeps its backlog under the old replication ID. A server that loads a file in which its
+//!   backlog was saved continues that backlog. Both are events.
+//! * A client may ask to continue a stream with a replication ID and an offset that it knows only from INFO. The moment
+//!   at which it is online is an event.
+//! * The cron's tick, about ten times a second, notices that the server has given up its last backlog. It also covers
+//!   any case that this list lacks.
 //!
-//! The kind of an event does not matter, so a kind that a later server adds (redis 15327 added two to the fork's, and
-//! 15432 took them back) has one more call ask, and does nothing else.
+//! The kind of an event does not matter. If a later server adds a kind (redis 15327 added two to the fork's, and 15432
+//! removed them), one more call asks, and nothing else changes.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 
@@ -38,8 +39,8 @@ const UNKNOWN: u8 = 0;
 const NO_LISTENER: u8 = 1;
 const LISTENER: u8 = 2;
 
-/// Whether the server sends every event that matters, and drops at once what nothing listens to. If not, every write is
-/// replicated.
+/// Whether the server sends every event that matters, and drops a command at once if nothing listens. If not, every
+/// write is replicated.
 static SUBSCRIBED: AtomicBool = AtomicBool::new(false);
 
 /// The events by which a listener may have come, whatever their kind.
@@ -52,14 +53,14 @@ const EVENTS: [u64; 6] = [
     raw::REDISMODULE_EVENT_CRON_LOOP,
 ];
 
-/// The context's flags each of which means that something listens, or may begin to within the call.
+/// The context's flags, any one of which means that something listens, or may begin to listen during the call.
 static FLAGS: AtomicU32 = AtomicU32::new(LISTENING);
 const LISTENING: u32 =
     raw::REDISMODULE_CTX_FLAGS_AOF | raw::REDISMODULE_CTX_FLAGS_CLUSTER | raw::REDISMODULE_CTX_FLAGS_ACTIVE_CHILD;
 /// The flags of a call that another module, a transaction or a script makes.
 const NESTED: u32 = raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING | raw::REDISMODULE_CTX_FLAGS_LUA;
 
-/// Tells whether a write has to be replicated. If not, it may only be counted.
+/// Tells whether a write has to be replicated. If not, counting it is enough.
 #[inline(always)]
 pub fn any(context: &Context) -> bool {
     // SAFETY: the context is live.

@@ -1,4 +1,4 @@
-//! A thin safe face on the module API: the only folder with `unsafe`, and no more of the API than the others use.
+//! A thin safe layer over the module API. Only this folder has `unsafe`, and it covers only the functions in use.
 //!
 //! The server runs one command at a time on one thread, and calls into the module only through `RedisModule_OnLoad`,
 //! what is registered there, and `RedisModule_OnUnload`. Every SAFETY line here rests on that.

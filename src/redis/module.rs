@@ -11,8 +11,8 @@ use super::context::c_string;
 use super::{Argument, Command, Context, ERR, OK, first_missing, key, listeners};
 
 const API_VERSION: c_int = 1;
-/// An option of valkeymodule.h, under which Valkey 8.1 and newer replicate SET and DEL without looking them up: this
-/// module has looked them up when it was loaded.
+/// An option of valkeymodule.h. Under it, Valkey 8.1 and newer replicate SET and DEL without checking that they exist:
+/// this module has checked that when it was loaded.
 const VALKEYMODULE_OPTIONS_SKIP_COMMAND_VALIDATION: c_int = 1 << 4;
 /// An option of valkeymodule.h. Without it, Valkey 9 refuses to move slots by itself (`CLUSTER MIGRATESLOTS`).
 const VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION: c_int = 1 << 5;
@@ -51,7 +51,7 @@ macro_rules! module {
             unsafe { $crate::redis::load(&$module, context, arguments, count) }
         }
 
-        /// Called by the server before it unloads the module, which an error keeps loaded.
+        /// Called by the server before it unloads the module. An error keeps the module loaded.
         ///
         /// # Safety
         /// The module has loaded, and `context` is live.
@@ -78,10 +78,10 @@ pub unsafe fn load(
     count: c_int,
 ) -> c_int {
     let (name, version) = (module.name.as_ptr(), module.version_number);
-    // SAFETY: the context is live, and this is the first that is called of the API: it looks up all the others.
+    // SAFETY: the context is live. This is the first call into the API, and looks up all its other functions.
     let initialized = unsafe { raw::Export_RedisModule_Init(context, name, version, API_VERSION) };
     let context = Context(context);
-    // Only a name that is taken is refused there, after all functions have been looked up.
+    // The call fails only if the module's name is taken. All functions have been looked up by then: `log` works.
     if initialized != OK {
         let reason = "is loaded already, or another redis-cell is. Remove this load or the other: a loadmodule line in \
                       the server's settings or in a file that they include, a --loadmodule on its command line \
@@ -99,10 +99,11 @@ pub unsafe fn load(
     OK
 }
 
-/// Every server keeps a pointer to the last command of each client, and follows it after an unload has freed the
-/// command: on `CLIENT LIST`, on Redis 8 at the client's next call. So the module stays, unless the server takes a load
-/// back, as `MODULE LOADEX` does for settings that the module does not know: no client has called yet, and Redis 8 ends
-/// if that is refused. The server takes a load back before the command that loads has ended.
+/// Refuses an unload, because servers keep a pointer to each client's last command and follow it after an unload has
+/// freed the command: on `CLIENT LIST`, and on Redis 8 at the client's next call.
+///
+/// It allows one unload: the server takes a load back, as `MODULE LOADEX` does for settings that the module does not
+/// know. The loading command is then still running, so no client has called yet; and Redis 8 crashes if it is refused.
 ///
 /// # Safety
 /// The module has loaded, and `context` is live.
@@ -173,18 +174,18 @@ impl std::fmt::Display for Module {
 
 /// Returns the module's options, if the server knows them.
 fn options() -> c_int {
-    // A limited call must not look like a write to WATCH and client-side caches; and no state outside the keyspace
-    // could be torn by a replica's asynchronous loading or by the move of a slot.
+    // A limited call must not look like a write to WATCH and client-side caches. The module keeps no state outside the
+    // keyspace, so a replica's asynchronous loading and the move of a slot cannot harm it.
     let base = key::UNCHANGED_WHEN_CLOSED | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD.cast_signed();
     let of_valkey = VALKEYMODULE_OPTIONS_SKIP_COMMAND_VALIDATION
         | VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION
         | key::HANDLE_FORKLESS;
-    // SAFETY: written once, by `Export_RedisModule_Init`; none on a server that is older than the function.
+    // SAFETY: written once, by `Export_RedisModule_Init`; `None` on a server that lacks the function.
     let known = unsafe { raw::RedisModule_GetModuleOptionsAll.map_or(0, |all| all()) };
     if is_valkey() { base | (of_valkey & known) } else { base }
 }
 
-/// Tells whether the server is a Valkey: only a Valkey also has the API under that name.
+/// Tells whether the server is a Valkey: only Valkey has functions whose names begin with `ValkeyModule_`.
 fn is_valkey() -> bool {
     let mut function: *mut c_void = ptr::null_mut();
     // SAFETY: written by `Export_RedisModule_Init`, before this is called; it writes one pointer where it is told to.
@@ -198,15 +199,15 @@ fn is_valkey() -> bool {
 
 /// Tells whether the server has a command of this name: the operator may have renamed or disabled it.
 fn has_command(context: &Context, name: &CStr) -> bool {
-    // SAFETY: the context is live. The command takes arguments, so that without any it is looked up and not run, and
-    // there is no reply to be freed.
+    // SAFETY: the context is live. The command needs arguments: without any, the server looks it up but does not run
+    // it, and there is no reply to be freed.
     unsafe { api!(RedisModule_Call)(context.0, name.as_ptr(), c"".as_ptr()) };
     std::io::Error::last_os_error().raw_os_error() != Some(libc::ENOENT)
 }
 
-/// Tells the command that runs from those before and after it: the server's time, which stands still for all commands
-/// of an EXEC, and the number of commands that have ended, which CONFIG RESETSTAT sets back. It is none if the
-/// server lacks either.
+/// Returns two numbers that together identify the running command: the server's time, which is the same for all
+/// commands of an EXEC, and the number of ended commands, which CONFIG RESETSTAT sets back. `None` if the server lacks
+/// either.
 fn command_id(context: &Context) -> Option<[u64; 2]> {
     let [time] = context.server_info(c"server", [c"server_time_usec"]);
     let [commands] = context.server_info(c"stats", [c"total_commands_processed"]);

@@ -57,11 +57,11 @@ const CHANGES: &str = "rdb_changes_since_last_save";
 
 impl Attacked {
     pub fn start() -> Self {
-        // DUMPs are compared, and compression would leave some of their bytes to chance.
+        // The visits compare DUMPs. Compression would leave some of their bytes to chance.
         let settings = [&AOF[..], &["--hz", "1", "--rdbcompression", "no"], debug_command()].concat();
         let (clock, server) = Clock::start_with(START, &settings);
         let mut connection = server.connect();
-        // Active expiry would delete keys, and replicate that, between two visits.
+        // Active expiry would delete keys between two visits, and replicate the deletions.
         run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
         let aof = File::open(&aof::files(&server.folder)[0]).unwrap();
         let mut attacked = Self { clock, server, connection, aof, seen: Seen::default() };

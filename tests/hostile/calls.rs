@@ -24,9 +24,9 @@ const LIMITED: &str = "limited for now";
 const NEVER: &str = "limited for ever";
 const IN_DEBT: &str = "in debt";
 const PART: &str = "took what there was";
-/// Counted beside an outcome: the visit's first call would have had another one a nanosecond before or after.
+/// Counted besides the outcome: the visit's first call would have had another outcome a nanosecond before or after.
 const ON_AN_EDGE: &str = "(on an edge)";
-/// Counted beside an outcome: another quota than the first decided.
+/// Counted besides the outcome: a quota other than the first decided.
 const BY_ANOTHER_QUOTA: &str = "(by another quota)";
 
 const HOUR: i64 = 3_600 * SECOND as i64;
@@ -77,7 +77,7 @@ fn hostile_calls_get_the_right_answer_and_change_nothing_else() {
     }
 }
 
-/// Returns the shortest script that still fails on a fresh server. The same commands at the same moments always do.
+/// Returns the shortest script that still fails on a fresh server. The same commands at the same moments always fail.
 fn shortest(script: Vec<Visit>) -> String {
     let wrong = |script: &[Visit]| {
         let mut attacked = Attacked::start();
@@ -116,7 +116,7 @@ impl Hostile {
         let place = self.random.pick(&[Place::Plain, Place::Lua, Place::Transaction, Place::Watched]);
         let mut commands = vec![self.call(&key)];
         for _ in 0..self.random.below(6) {
-            // The same call again meets the state that the one before has left.
+            // Repeat the call: it then meets the state that the first one has left.
             let again = commands[commands.len() - 1].clone();
             commands.push(if self.random.one_in(3) { self.call(&key) } else { again });
         }
@@ -124,8 +124,8 @@ impl Hostile {
         Visit { now: self.now, place, commands }
     }
 
-    /// Returns a moment that matters to this call, a nanosecond from it, some of the call's units before it, or any
-    /// other.
+    /// Returns a moment at which this call's outcome changes, a nanosecond from it, some of the call's units before it,
+    /// or any other moment.
     fn moment(&mut self, call: &hostile::Command, database: &Database) -> i64 {
         let edges = self.edges(call, database);
         let moment = match self.random.below(10) {
@@ -163,7 +163,7 @@ impl Hostile {
             calls.push([&name, key, max_burst, count, period, &quantity].map(Clone::clone).into());
         }
         for call in calls {
-            // At the moment 0, the wait that a call is told is the moment at which it ends.
+            // A call at moment 0 is told a wait that equals the moment at which the wait ends.
             let Ok(Answer { told, .. }) = answer(&call, 0, |key| found(database, 0, key)) else { continue };
             for (told, key) in told.iter().zip(keys(&call)) {
                 match found(database, 0, key) {

@@ -1,4 +1,4 @@
-//! Two versions of a program call on one key while a second quota is being added: each decides by its own quotas.
+//! Two versions of a program call on one key, and one has a second quota: each is decided by its own quotas.
 
 use super::visit::{Text, packed};
 use crate::support::clock::{Clock, START};

@@ -15,7 +15,7 @@ pub struct Visit {
 /// The way in which the commands of a visit are sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Place {
-    /// Commands that are no calls, by which another client changes the keys.
+    /// Commands other than calls, by which another client changes the keys.
     Other,
     Plain,
     Lua,
@@ -46,7 +46,7 @@ impl Visit {
         packed(first.into_iter().chain(each).chain(last))
     }
 
-    /// Returns how many replies come before that to the first command, and after that to the last.
+    /// Returns how many replies come before the first command's reply, and how many after the last command's.
     pub fn around(&self) -> (usize, usize) {
         match self.place {
             Place::Other | Place::Plain | Place::Lua => (0, 0),

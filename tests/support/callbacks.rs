@@ -11,7 +11,7 @@ use super::expected::error_text;
 use super::needs::debug_command;
 use super::{Server, command, compiled, module, run};
 
-/// Starts a server with this other module and redis-cell. Keys expire only when they are accessed.
+/// Starts a server with the other module and redis-cell. Keys expire only when they are accessed.
 pub fn start(arguments: &[&str]) -> (Server, Connection) {
     let mut all = vec!["--loadmodule", library()];
     let module = module();

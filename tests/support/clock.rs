@@ -39,7 +39,7 @@ impl Clock {
         self.file.write_all_at(&now.to_ne_bytes(), 0).unwrap();
     }
 
-    /// Moves the clock by this many seconds from there, even to moments whose nanoseconds do not fit in 64 bits.
+    /// Moves the clock this many seconds further, even to moments whose nanoseconds do not fit in 64 bits.
     pub fn shift(&self, seconds: i64) {
         self.file.write_all_at(&seconds.to_ne_bytes(), 8).unwrap();
     }

@@ -56,7 +56,7 @@ impl Command {
         self.required().any(|argument| argument == "period")
     }
 
-    /// Returns the same command in seconds, if this one counts milliseconds: its name has no P.
+    /// Returns the same command in seconds, whose name lacks the P, if this one counts milliseconds.
     pub fn in_seconds(&self) -> Option<&'static Command> {
         let in_seconds = self.name.replacen('p', "", 1);
         COMMANDS.iter().find(|command| command.name == in_seconds && command.name != self.name)

@@ -211,7 +211,7 @@ pub fn pypi_python_with(arguments: &[&str]) -> Option<Example> {
     Some(Example::new("python3", arguments).with("PYTHONDONTWRITEBYTECODE", "1").with("PYTHONPATH", folder))
 }
 
-/// Returns the example with Debian's packages; `NODE_PATH` names their folder to a Node.js that is not Debian's.
+/// Returns the example with Debian's packages. `NODE_PATH` tells their folder to a Node.js that is not Debian's.
 pub fn debian_node(example: &str) -> Option<Example> {
     let folder = "/usr/share/nodejs";
     installed("nodejs and node-redis", Command::new("node").args(["-e", "require('redis')"]).env("NODE_PATH", folder))
@@ -257,7 +257,7 @@ fn fetched(registry: &str, list: &str, fetch: impl Fn(&Path) -> Command) -> Opti
     there.then_some(folder)
 }
 
-/// Returns the statuses of this many calls, each in its own thread: all prepare, and then all call.
+/// Makes this many calls, each in its own thread: all prepare, and then all call. Returns their statuses.
 pub fn at_once<T>(calls: usize, prepare: impl Fn() -> T + Sync, call: impl Fn(T) -> u16 + Sync) -> Vec<u16> {
     let barrier = Barrier::new(calls);
     let thread = || {

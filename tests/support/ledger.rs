@@ -7,7 +7,7 @@ use redis::{ConnectionLike, RedisResult};
 use super::expected::expiry;
 use super::{Server, Snapshot, run, throttle};
 
-/// The limiter's quota: a token takes so long to come back that none does during a test.
+/// The limiter's quota. A token takes a minute to come back: during a test, the limiter is never full again.
 const FUNNEL: &str = "1000000 1 60";
 const INCREMENT: i64 = 60_000_000_000;
 
@@ -45,13 +45,13 @@ impl Ledger {
         self.acknowledged.load(Ordering::SeqCst)
     }
 
-    /// Counts from now on also the tokens that were taken without an answer because the server was gone.
+    /// Counts the tokens that were taken without an answer, because the server was gone, as acknowledged.
     pub fn settle(&self, taken: i64) {
         self.acknowledged.store(taken, Ordering::SeqCst);
     }
 
-    /// Returns how many tokens are taken in this state, which must be exactly one that the limiter once had, its expiry
-    /// included.
+    /// Returns how many tokens are taken in this state. Fails unless the limiter can have had exactly this state and
+    /// expiry.
     pub fn taken(&self, snapshot: &Snapshot) -> i64 {
         let (text, expires_at) = snapshot.get(self.key.as_bytes()).unwrap_or_else(|| panic!("{} is gone", self.key));
         let tat: i64 = str::from_utf8(text).unwrap().parse().unwrap();

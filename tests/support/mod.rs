@@ -327,13 +327,12 @@ pub fn executable() -> PathBuf {
     std::env::var_os("SERVER").map_or_else(|| "redis-server".into(), PathBuf::from)
 }
 
-/// Returns the cargo that runs the tests; if none does, the cargo of the toolchain in use here.
+/// Returns the cargo that runs the tests. If they run without cargo, returns that of the toolchain in use here.
 pub fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
 }
 
-/// Returns the release build of the module, or `MODULE`. The first test that asks builds it, so that it is never an old
-/// one.
+/// Returns the release build of the module, or `MODULE`. The first test that asks builds it, so that it is up to date.
 pub fn module() -> PathBuf {
     if let Some(module) = std::env::var_os("MODULE") {
         return fs::canonicalize(&module).unwrap_or_else(|error| panic!("MODULE: {}: {error}", module.display()));
@@ -372,7 +371,7 @@ fn compiled(name: &str) -> PathBuf {
         assert!(status.success(), "{name}.c does not compile");
     };
     compile(&["-c", "-fPIC", "-O1", "-Wall", "-Werror"], &source, &object);
-    // Link no C library: the server has one, and a shell that starts the server may have another.
+    // Do not link a C library: the server has one, and a shell that starts the server may have another.
     compile(&["-shared", "-nostdlib"], &object, &new);
     fs::remove_file(object).unwrap();
     fs::rename(&new, &library).unwrap();

@@ -1,8 +1,8 @@
 //! A second statement of the rule, which the module is compared with: written as the README states it, in 128 bits. It
 //! searches where the module computes. Spans and moments are nanoseconds.
 
-/// The way in which tokens are taken: by CL.THROTTLE and its variants, by CL.CHARGE, by CL.TAKE, or not at all, by
-/// CL.LOOK.
+/// The way in which tokens are taken: that of CL.THROTTLE and its variants, of CL.CHARGE, or of CL.TAKE. CL.LOOK takes
+/// none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     Throttle,
@@ -154,8 +154,7 @@ pub struct Joint {
     pub change: Change<Vec<i128>>,
 }
 
-/// Decides a call of these quotas on these TATs, by asking each quota alone. An error comes with the number of its
-/// quota.
+/// Decides a call with these quotas on these TATs, by asking each quota alone. An error comes with its quota's number.
 pub fn told_together(asked: &[Asked], tats: &[i128]) -> Result<Joint, (Refused, usize)> {
     let Asked { way, now, quantity, .. } = asked[0];
     let stored = |index: usize| tats.get(index).copied();

@@ -100,8 +100,8 @@ fn server() -> &'static Server {
 }
 
 impl Server {
-    /// Reads the answer to `--version`: "Redis server v=7.0.15 sha=00000000:0 malloc=...", and of Valkey 7.2, which
-    /// does not name itself, "Server v=7.2.7 ...".
+    /// Reads the answer to `--version`: "Redis server v=7.0.15 sha=00000000:0 malloc=...". Valkey 7.2 does not name
+    /// itself: "Server v=7.2.7 ...".
     fn of(answer: &str) -> Self {
         let (kind, rest) = answer.split_once("erver v=").unwrap_or_else(|| panic!("no server's version: {answer}"));
         let mut numbers = rest.split(['.', ' ']).map(|number| number.parse().unwrap());

@@ -27,7 +27,7 @@ impl Random {
         from[self.below(from.len())]
     }
 
-    /// Returns a number of any length: one bit is as likely as 63.
+    /// Returns a number of any length: 1 bit is as likely as 63 bits.
     pub fn of_any_length(&mut self) -> i64 {
         let bits = self.bits() >> 1;
         (bits >> self.below(63)) as i64
