@@ -7,26 +7,27 @@ from collections import namedtuple
 PEER = os.environ.get("PEER")
 
 # name: the contestant's row in the tables. call: one call, in which KEY stands for a key of 13 bytes. before, times:
-# the call that prepares each key, and how often it is made. once: whether a key serves for one call only, as a new one
-# does. module: the module that the server loads. timed, counted: whether times are measured, and instructions counted.
+# the call that prepares each key, and how often it is made. once: whether each key serves for one call only, like a new
+# key. module: the module that the server loads, if it is not ours. timed: whether times are measured. counted: whether
+# instructions are counted.
 Contestant = namedtuple(
     "Contestant", "name call before times once module timed counted", defaults=[None, 3, False, None, True, True]
 )
 
 
 def steady(name, call, before=None, **options):
-    """A contestant on keys that are called again and again, and are prepared by the same call, or by `before`."""
+    """Returns a contestant that calls each key again and again. `before`, or the same call, prepares the keys."""
     return Contestant(name, call, before or call, **options)
 
 
 def once(name, call, before=None, **options):
-    """A contestant on keys that are called once, and are new, or are prepared by the call `before`."""
+    """Returns a contestant that calls each key once. The key is new, or the call `before` has prepared it."""
     return Contestant(name, call, before, times=1 if before else 0, once=True, **options)
 
 
 STATE = "1800000000000000000"  # has as many digits as the module's state
 SET = f"SET KEY {STATE} PX 3600000"
-# A quota that never limits, and lets no key expire meanwhile. Its replies are longer than those of most quotas.
+# A quota that never limits. Its keys do not expire during a measurement. Its replies are longer than those of most.
 MANY = "9999999 10 3600"
 ALLOWED = f"CL.THROTTLE KEY {MANY}"
 LIMITED = "CL.THROTTLE KEY 0 1 3600"
@@ -38,7 +39,7 @@ CONTESTANTS = [
     steady("PING", "PING"),
     steady("GET", "GET KEY", SET),
     steady("SET PX", SET),
-    # The server keeps an integer in the header of the value; this text needs memory of its own.
+    # The server stores an integer in the value's header; this text needs memory of its own, as the module's state does.
     steady("SET PX of text", "SET KEY 180000000000000000x PX 3600000", timed=False, counted=False),
     once("SET PX, new key", SET),
     once("SET PX, expired key", SET, "SET KEY 1 PX 1"),

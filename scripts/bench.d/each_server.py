@@ -1,4 +1,4 @@
-"""The cost of calls on each server: instructions, CPU and memory, and on the newest servers also the speed."""
+"""Measures the cost of calls on each server: instructions, CPU and memory, and on the newest servers also speed."""
 
 from contestants import chosen
 from figures import machine, measure_instructions_on, measure_memory, measure_time, medians, name_of
@@ -16,7 +16,7 @@ SECONDS = 0.08
 
 
 def measure(executables, scale):
-    """Measures on each executable. The servers of one kind have to come in the order of their versions."""
+    """Measures each server. The executables of one kind, Redis or Valkey, must come in the order of their versions."""
     names = {executable: name_of(executable) for executable in executables}
     counted = measure_instructions_on(executables, scale.counts, COUNTED)
     result = {}

@@ -18,17 +18,17 @@ from servers import ONE_BY_ONE, PIPELINED, clock, servers, version
 
 KEYS = 10_000
 COUNTED_KEYS = 300
-# A contestant whose keys serve for one call only prepares and measures them this often in a round.
+# Keys that serve for one call only are prepared and called this often in a pipelined round.
 BATCHES = 2
-# How much is measured; `sizes` and `memory_keys` are numbers of keys. Rounds are many and short, so that other work on
-# the machine disturbs few of them. Instructions are counted several times, and the least count is taken: the server's
-# cron may run within the others, where callgrind slows the calls down and each call gets a larger share of the cron
-# than it has otherwise.
+# The amount of measuring; `sizes` and `memory_keys` are numbers of keys. Rounds are many and short, so that other work
+# on the machine disturbs few of them. Instructions are counted `counts` times, and the least count is taken, because
+# the server's cron may run during the others. callgrind slows the calls down, so the cron would weigh more than it does
+# without callgrind.
 Scale = namedtuple("Scale", "rounds seconds sizes memory_keys growth_rounds lease_rounds long_seconds counts")
 FULL = Scale(25, 0.12, [1, 1_000, 100_000, 1_000_000, 5_000_000], 100_000, 9, 5, 0.3, 5)
 QUICK = Scale(1, 0.2, [1, 1_000, 100_000], 5_000, 1, 1, 0.2, 1)
 
-# The server has neither a replica nor an append-only file; or an append-only file; or a replica.
+# The settings of a server with neither a replica nor an append-only file, with an append-only file, with a replica.
 SETTINGS = {"alone": [], "aof": ["--appendonly", "yes", "--appendfsync", "no"], "replica": []}
 
 
@@ -87,7 +87,7 @@ def measure_time(rounds, seconds, contestants, kinds=("pipelined", "single"), ex
 
 
 def run_for(server, contestant, seconds, shape):
-    """Prepares keys and calls on them. Returns the server's CPU seconds and the figures of the load program."""
+    """Prepares keys, and runs the load on them. Returns the server's CPU seconds and the load program's figures."""
     if not contestant.once:
         server.prepare(contestant, KEYS)
         return cpu_of(server, lambda: server.load(contestant.call, f"{seconds}s", KEYS, shape=shape))
@@ -134,7 +134,7 @@ def measure_instructions(counts, names=None, executable=SERVER):
 
 
 def measure_instructions_on(executables, counts, names=None):
-    """Counts instructions by server and by contestant, on all cores at once: that changes no count."""
+    """Counts instructions of each contestant on each server. Counts on all cores at once, which changes no count."""
     contestants = [c for c in chosen(names) if c.counted]
     jobs = list(itertools.product(executables, SETTINGS))
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
@@ -149,20 +149,21 @@ def measure_instructions_on(executables, counts, names=None):
 
 
 def count_instructions(executable, setting, contestants, counts):
-    """Counts a call's instructions by callgrind: those of the server's function `call` and of all that it calls."""
+    """Counts a call's instructions by callgrind: those of the server's function `call`, and of the functions below."""
     folder = tempfile.TemporaryDirectory(prefix="bench-counts-")
     out = f"{folder.name}/counts"
-    # Each ECHO makes callgrind write a file and count from 0 again. SERVER may be a script: its children are traced.
+    # Each ECHO makes callgrind write a file and count from 0 again. SERVER may be a shell script, so callgrind traces
+    # its children as well.
     wrapper = ["valgrind", "--tool=callgrind", "--trace-children=yes", "--collect-atstart=no"]
     wrapper += ["--toggle-collect=processCommand", "--dump-before=echoCommand", f"--callgrind-out-file={out}.%p"]
-    # The cron runs once a second: callgrind slows the calls down, and each would get a large share of the cron.
+    # Let the cron run only once a second: callgrind slows the calls down, and each would get a large share of the cron.
     arguments = [*SETTINGS[setting], "--hz", "1"]
     keys, files, result = COUNTED_KEYS, {}, {}
     replicas = setting == "replica"
     with servers(contestants, *arguments, executable=executable, wrapper=wrapper, replicas=replicas) as by_module:
         for server in by_module.values():
-            # These keys are enough to keep the server's tables of keys and of expiries from growing or shrinking while
-            # it counts. The repeated calls finish the rehashing of both tables before that.
+            # These keys are enough to keep the server's tables of keys and of expiries from growing or shrinking during
+            # the count. The repeated calls finish the rehashing of both tables.
             for _ in range(3):
                 server.load("SET KEY 1 PX 3600000", 4500, 1, 100_000)
         for contestant in contestants:
@@ -175,7 +176,7 @@ def count_instructions(executable, setting, contestants, counts):
                     server.load(f"DEL {' '.join(own)}", keys, keys, 0)
                     for _ in range(contestant.times):
                         server.load(contestant.before, keys, keys, 0)
-                    time.sleep(0.005)  # lets the keys expire that have to
+                    time.sleep(0.005)  # lets the short-lived keys expire
                 server.client.echo("before")
                 server.load(contestant.call, keys, keys, 0)
                 server.client.echo("after")
@@ -205,14 +206,15 @@ def inclusive(file, caller, callee):
 
 
 def measure_memory(keys, names=None, executable=SERVER):
-    """Measures the bytes per key after 1 and after 3 calls: used_memory with the keys, less that without them."""
+    """Measures the bytes per key after 1 and after 3 calls: used_memory with the keys, minus used_memory without."""
     result = {}
     contestants = [c for c in chosen(names) if not c.once and c.before == c.call and "KEY" in c.call]
     with servers(contestants, executable=executable) as by_module:
         for contestant in contestants:
             say(f"memory: {contestant.name}")
             server, figures, called = by_module[contestant.module], {}, 0
-            # The server keeps some memory that it allocates for its first keys and connections: that is not counted.
+            # The server keeps some memory that it allocated for its first keys and connections. Allocate it before the
+            # first figure, so that it is not counted.
             server.empty()
             server.load(contestant.call, keys, keys, 0)
             server.empty()
@@ -230,7 +232,7 @@ def measure_memory(keys, names=None, executable=SERVER):
 
 
 def measure_replication():
-    """Measures the bytes per call that a replica is sent."""
+    """Measures the bytes per call that the server sends to a replica."""
     result = {}
     with servers(CONTESTANTS, replicas=True) as by_module:
         for contestant in CONTESTANTS:
@@ -248,7 +250,7 @@ GROWING = [["GET", "SET PX"], ["CL.THROTTLE allowed", "CL.THROTTLE limited"]]
 
 
 def measure_growth(scale):
-    """Measures the CPU per pipelined call, and the memory, by the number of keys. All take turns in each round."""
+    """Measures the CPU per pipelined call, and the memory, for each number of keys. All take turns in each round."""
     result = {}
     by_name = {c.name: c for c in CONTESTANTS}
     groups = [[by_name[name] for name in names] for names in GROWING]

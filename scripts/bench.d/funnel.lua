@@ -1,5 +1,5 @@
 -- The textbook funnel: a hash holds its water level and the time of the last call.
--- KEYS[1], max_burst, count, period in seconds, quantity. Replies like CL.THROTTLE.
+-- Takes KEYS[1], max_burst, count, period in seconds, quantity. Replies like CL.THROTTLE.
 local capacity, rate = ARGV[1] + 1, ARGV[2] / ARGV[3]
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000

@@ -1,4 +1,4 @@
-"""Decisions on one hot key, made by a call each, or from a lease in the client's memory."""
+"""Measures decisions on one hot key: by a call each, or from a lease in the client's memory."""
 
 import os
 import statistics
@@ -16,7 +16,7 @@ THREADS = len(os.sched_getaffinity(0))
 
 
 def measure(scale):
-    """Measures each way in interleaved rounds. Returns medians; a ratio compares two figures of one round."""
+    """Measures all ways in each round. Returns medians; a ratio compares two figures of the same round."""
     ways = {BASE: by_calls(ONE_BY_ONE), "pipelined": by_calls(PIPELINED)}
     ways |= {f"leases of {batch:,}": by_leases(batch) for batch in BATCHES}
     rounds = {name: [] for name in ways}

@@ -4,8 +4,8 @@
 //! leases PORT THREADS SECONDS BATCH
 //! ```
 //!
-//! Prints the number of decisions, all of which allow, and the seconds that they took. Each thread has a lease of its
-//! own, and reads the clock for each decision.
+//! Prints the number of decisions, all of which allow, and the seconds that they took. A lease takes BATCH tokens from
+//! the server with one call. Each thread has its own lease, and reads the clock for each decision.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,16 +1,18 @@
-//! The load for scripts/bench: calls on many connections, made by one thread. Each connection sends its next batch when
-//! its last one has been answered.
+//! The load for scripts/bench: one thread makes calls on many connections. Each connection sends its next batch when
+//! its last batch has been answered.
 //!
 //! ```text
 //! load PORT CONNECTIONS PIPELINE (SECONDSs | CALLS) KEYS (random | each | FIRST) COMMAND... [; COMMAND...]
 //! load clock
 //! ```
 //!
-//! A call is one command, or several in a row. `KEY` in its words stands for a key of 13 bytes, one of KEYS: a random
-//! one, each of them once but not in the order in which they were made, or each in turn from number FIRST on. Prints
-//! the number of calls, the number of limited ones (the reply is an array that starts with 1), the seconds that they
-//! took, and the microseconds until a batch was answered: the median and the 99th and 99.9th percentiles. `load clock`
-//! prints the nanoseconds that one reading of the clock takes.
+//! A call is one command, or several in a row. `KEY` in its words stands for a key of 13 bytes. There are KEYS keys. A
+//! call takes a `random` one of them; or calls take `each` of them once, in another order than that of their numbers;
+//! or calls take one key after the other, from number FIRST on.
+//!
+//! Prints the number of calls, the number of limited calls (their reply is an array that starts with 1), the seconds
+//! that they took, and the microseconds until a batch was answered: the median and the 99th and 99.9th percentiles.
+//! `load clock` prints the nanoseconds that one reading of the clock takes.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -81,7 +83,7 @@ fn main() {
     );
 }
 
-/// The time that one reading of the clock takes, in nanoseconds.
+/// Returns the nanoseconds that one reading of the clock takes.
 fn clock() -> f64 {
     const READINGS: u32 = 200_000;
     let start = Instant::now();
@@ -101,6 +103,7 @@ struct Source {
     next: Option<u64>,
     /// The step from key to key: 1, or a prime that does not divide the number of keys, so that each key comes once.
     leap: u64,
+    /// The state of the random numbers.
     chance: u64,
 }
 
@@ -134,7 +137,7 @@ impl Source {
     }
 }
 
-/// A call as the server reads it, cut at its keys.
+/// Returns a call as the server reads it, cut at its keys.
 fn encode(words: &[String]) -> Vec<Vec<u8>> {
     let mut text = String::new();
     for command in words.split(|word| word == ";") {
@@ -227,8 +230,8 @@ struct PollFd {
     happened: i16,
 }
 
-/// Waits, and tells which connections have something to read. It calls the C library, which every program is linked to:
-/// the standard library has no such function.
+/// Waits until a connection has something to read. Returns for each connection whether it has. The standard library
+/// lacks such a function, so this calls the C library, to which every program is linked.
 fn poll(connections: &[Connection]) -> Vec<bool> {
     unsafe extern "C" {
         fn poll(fds: *mut PollFd, count: u64, timeout: i32) -> i32;

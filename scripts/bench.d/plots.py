@@ -65,7 +65,7 @@ def plots(results, folder):
             spread = whisker(values, halves)
         whiskers = {"ecolor": "black", "elinewidth": 1, "capsize": 2}
         axes.barh(names, values, color=[colour(n) for n in names], height=0.7, xerr=spread, error_kw=whiskers)
-        # The axis has room for the longest whisker, and for the figure behind it.
+        # Leave room for the longest whisker, and for the number to its right.
         axes.set_xlim(0, max(map(sum, zip(values, spread[1])) if spread else values) * 1.12)
         for y, value in enumerate(values):
             paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
@@ -107,7 +107,7 @@ def plots(results, folder):
     axes.set_xscale("log")
     least, most = min(by_name[n]["p50"] for n in names), max(by_name[n]["p99.9"] for n in names)
     ticks = [100, 200, 500, 1_000, 2_000, 5_000]
-    # Times beyond these come from a far slower or faster machine.
+    # A far slower or faster machine needs further ticks.
     ticks = sorted({*ticks, *(10**power for power in range(7) if least / 10 < 10**power < most)})
     axes.set_xticks(ticks)
     axes.minorticks_off()
@@ -125,12 +125,12 @@ def plots(results, folder):
     for number, ((name, figures), line, marker) in enumerate(zip(results["growth"].items(), colours, markers)):
         values = [figures[str(size)]["cpu"] for size in sizes]
         halves = [figures[str(size)]["middle half"] for size in sizes]
-        # The points stand side by side, so that no whisker hides another.
+        # Draw the points side by side, so that no whisker hides another.
         places = [size * 1.12 ** (number - 1.5) for size in sizes]
         yerr = whisker(values, halves)
         axes.errorbar(places, values, yerr=yerr, color=line, marker=marker, linewidth=1.5, elinewidth=1.5, capsize=4)
         labels.append([values[-1], name, line])
-    # Labels stand at the lines' ends, and are moved apart where they would overlap.
+    # Write a label at the end of each line, and move labels apart that would overlap.
     apart, last = axes.get_ylim()[1] * 0.06, 0
     for value, name, line in sorted(labels):
         last = max(value, last + apart)

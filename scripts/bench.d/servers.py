@@ -26,7 +26,7 @@ def on_core(core):
 
 
 class Server:
-    """A server on a free port with one module, and a client of it. It has a core of its own unless it is wrapped."""
+    """A server with one module on a free port, and its client. The server has a core of its own, or a `wrapper`."""
 
     def __init__(self, module=None, arguments=(), wrapper=None, executable=SERVER):
         with socket.socket() as free:
@@ -34,7 +34,7 @@ class Server:
             self.port = free.getsockname()[1]
         self.module, self.executable = module, executable
         self.folder = tempfile.mkdtemp(prefix="bench-")
-        # Redis 6.2 lacks this setting, and lets every client call DEBUG.
+        # Redis 6.2 lacks this setting: it lets every client call DEBUG.
         debug = [] if is_redis_6(executable) else ["--enable-debug-command", "yes"]
         self.process = subprocess.Popen(
             [*(wrapper or on_core(CORE_OF_SERVER)), executable, "--port", str(self.port), "--bind", "127.0.0.1"]
@@ -52,7 +52,7 @@ class Server:
                 if self.process.poll() is not None:
                     sys.exit(f"bench: the server did not start:\n{pathlib.Path(self.folder, 'log').read_text()}")
                 time.sleep(0.05)
-        # The measured call has to find the expired key: the server must not delete it before.
+        # The server must not delete an expired key before the measured call finds it.
         self.client.execute_command("DEBUG", "SET-ACTIVE-EXPIRE", "0")
         self.scripts = {script.name: self.client.script_load(script.read_text()) for script in PARTS.glob("*.lua")}
 
@@ -71,7 +71,7 @@ class Server:
         self.client.execute_command("FLUSHALL", "SYNC")
 
     def load(self, call, length, keys, order="random", shape=PIPELINED):
-        """Runs the load program: `length` calls, or for a time like "1.5s", on keys in an order of load.rs."""
+        """Runs the load program for `length` calls, or for a time like "1.5s", with the keys in an order of load.rs."""
         words = [self.scripts.get(word, word) for word in call.split()]
         command = [WORK / "load", *map(str, (self.port, *shape, length, keys, order)), *words]
         command = [*on_core(CORE_OF_LOAD), *command]
@@ -79,12 +79,12 @@ class Server:
         return Load(*map(float, output.split()))
 
     def prepare(self, contestant, keys):
-        """Empties the server, and makes the keys in the state that the contestant's calls need."""
+        """Empties the server, and makes the keys that the contestant's calls need."""
         self.empty()
         if contestant.times:
             self.load(contestant.before, keys, keys, 0)
         if contestant.once:
-            time.sleep(0.005)  # lets the keys expire that have to
+            time.sleep(0.005)  # lets the short-lived keys expire
 
     @contextlib.contextmanager
     def replica(self):
@@ -124,7 +124,7 @@ def is_redis_6(executable):
 
 @contextlib.contextmanager
 def servers(contestants, *arguments, executable=SERVER, wrapper=None, replicas=False):
-    """Runs a server for each module of the contestants, each with a replica if `replicas` says so."""
+    """Runs a server for each module of the contestants, and for each server a replica if `replicas` is true."""
     with contextlib.ExitStack() as stack:
         started = {}
         for module in {contestant.module: None for contestant in contestants}:

@@ -1,5 +1,7 @@
 """The tables, in Markdown. Each has a head that no other has: `renewed` finds a page's tables by their heads."""
 
+import textwrap
+
 from contestants import BASE
 
 
@@ -10,7 +12,7 @@ def table(heads, rows):
 
 
 def renewed(page, results):
-    """Returns the page with new rows in each table that the results have as well."""
+    """Returns the page with the rows of the results in each table that both have."""
     blocks = ("\n".join(block) for block in split(results) if block[0].startswith("| "))
     known = {block.split("\n")[0]: {row.split("|")[1]: row for row in block.split("\n")} for block in blocks}
     lines = []
@@ -36,8 +38,14 @@ def split(text):
     return blocks
 
 
+def wrapped(page):
+    """Returns the page with paragraphs of 120 letters a line. Headings, lists, tables and pictures stay as they are."""
+    blocks = page.split("\n\n")
+    return "\n\n".join(b if b[0] in "#*|!" else textwrap.fill(b, 120, break_on_hyphens=False) for b in blocks)
+
+
 def markdown(results):
-    """Returns all tables, without the figures that make no sense for a contestant."""
+    """Returns the page of results, with all tables. A cell is empty if its figure makes no sense for a contestant."""
     by_name, settings, about = results["contestants"], results["settings"], results["about"]
     connections, at_once = settings["pipelined"]
     base = by_name[BASE]["instructions"]
@@ -98,27 +106,31 @@ def markdown(results):
         grown("one key among many, bytes", lambda of: f"{of['bytes']:,.0f}" if of["bytes"] < 1000 else ""),
     ]
     lines = "\n".join(f"* {key}: {value}" for key, value in about.items())
-    rough = "Rough, of one short round. " if settings["rounds"] == 1 else ""
-    return f"""# What a check costs
+    rough = "These figures are rough: they are of one short round. " if settings["rounds"] == 1 else ""
+    return wrapped(f"""# What a check costs
 
 {rough}Made by `{about["command"]}`:
 
 {lines}
 
-The server has a core of its own, and so has the load. Medians of {settings["rounds"]} rounds of {settings["seconds"]} s, in each of which all have their
-turn, on {settings["keys"]:,} keys of 13 bytes; ratios are to `SET key value PX ms` in the same round.
+The server has a core of its own, and so has the load. Times and speeds are medians of {settings["rounds"]} rounds. In
+each round, each check runs for {settings["seconds"]} s on {settings["keys"]:,} keys of 13 bytes; a check that needs
+another key for each call calls all keys once. A column "× SET PX" divides a figure by that of `SET key value PX ms` in
+the same round.
 
 ## Instructions
 
-Those inside the server's function `call`, by callgrind, on {settings["counted keys"]} keys: alone is a server without a replica and
-without an append-only file (AOF). "Funnel in Lua, hash" is a token bucket that a script keeps in a hash.
+The instructions within the server's function `call`, counted by callgrind on {settings["counted keys"]} keys. A server
+that is "alone" has neither a replica nor an append-only file (AOF). "Funnel in Lua, hash" is a token bucket that a
+script keeps in a hash.
 
 {instructions}
 
 ## CPU
 
-The server's, per call, the network included, on a server that is alone: pipelined, with {at_once} calls at once on each of
-{connections} connections, and one by one on {settings["one by one"][0]} connections.
+The CPU time that the server takes for a call, including the network. The server is alone. Pipelined calls are sent
+{at_once} at once, on each of {connections} connections. Calls one by one are sent on {settings["one by one"][0]}
+connections, each of which waits for its answer.
 
 {cpu}
 
@@ -128,8 +140,8 @@ The server's, per call, the network included, on a server that is alone: pipelin
 
 ## Speed
 
-Pipelined as above; one by one on {settings["one by one"][0]} connections, each of which waits for its answer. Latencies are those one by
-one, as the client sees them, the server being busy all the time.
+The calls that one server answers in a second, sent as above. The latencies p50, p99 and p99.9 are those of calls one by
+one, as the client sees them while the server is busy all the time.
 
 {speed("one check", by_name)}
 
@@ -143,7 +155,8 @@ one, as the client sees them, the server being busy all the time.
 
 ## Growth
 
-Pipelined as above: the median and the middle half of {settings["growth rounds"]} rounds.
+The CPU time of pipelined calls, and the memory of a key, for each number of keys. The brackets hold the middle half of
+{settings["growth rounds"]} rounds.
 
 {growth[0]}
 
@@ -160,7 +173,7 @@ Pipelined as above: the median and the middle half of {settings["growth rounds"]
 ## One hot key
 
 {leases(results["leases"])}
-"""
+""")
 
 
 def figure(key, form="{:,.0f}"):
@@ -200,11 +213,11 @@ WRITES |= {"expired key": "CL.THROTTLE expired key", "two quotas": "CL.THROTTLE 
 
 
 def servers(results):
-    """Returns a table with a line for each server: the cost of the base, and the ratios to it."""
+    """Returns the tables with a line for each server: the cost of the base, and the ratios to it."""
     by_server = {server: of["contestants"] for server, of in results["by server"].items()}
 
     def instructions(head, setting, columns):
-        # Results from before a check was added lack it.
+        # Older results lack the checks that were added later.
         columns = {column: name for column, name in columns.items() if all(name in of for of in by_server.values())}
 
         def row(of):
@@ -236,7 +249,7 @@ def servers(results):
     about = results["about"]
     return f"""Measured with {about["module"]}, on {about["machine"]}, on {about["date"]}.
 
-Instructions of a SET PX, and ratios to them; two limiters are those of one `CL.MTHROTTLE`:
+The instructions of a SET PX, and those of each call divided by them. "Two limiters" is one `CL.MTHROTTLE` on two keys:
 
 {instructions("one server", "alone", STEADY | QUOTAS | TWO)}
 
@@ -246,17 +259,18 @@ Instructions of a SET PX, and ratios to them; two limiters are those of one `CL.
 
 {instructions("one server with a replica", "replica", WRITES)}
 
-CPU, pipelined, on servers that are alone, in {results["rounds"]} rounds of {results["seconds"]} s; and the middle half of the ratios:
+The CPU time of a pipelined SET PX, and that of each call divided by it, on servers that are alone. The figures are
+medians of {results["rounds"]} rounds of {results["seconds"]} s; the second table has the middle half of the ratios:
 
 {cpu}
 
 {spread}
 
-Memory:
+The memory of a key:
 
 {weight}
 
-Speed, on the newest of each:
+The speed of the newest Redis and of the newest Valkey:
 
 {speeds}"""
 
@@ -271,8 +285,10 @@ def leases(results):
         ],
     )
     about, settings = results["about"], results["settings"]
-    return f"""Decisions that allow: by calls of CL.THROTTLE as above, and by [a client](../../tests/clients/lease.rs) that takes leases of so
-many tokens, on {settings["threads"]} threads that share {settings["threads"]} cores with the server. Medians of {settings["rounds"]} interleaved rounds of {settings["seconds"]} s, on
-{about["machine"]}, with {about["server"]}, on {about["date"]}.
+    return f"""Decisions that allow, on one key. "One by one" and "pipelined" are calls of CL.THROTTLE, sent as above.
+"Leases of 100" are those of [a client](../../tests/clients/lease.rs) that takes 100 tokens with one call, on
+{settings["threads"]} threads that share {settings["threads"]} cores with the server. The figures are medians of
+{settings["rounds"]} rounds of {settings["seconds"]} s, on {about["machine"]}, with {about["server"]}, on
+{about["date"]}.
 
 {rows}"""

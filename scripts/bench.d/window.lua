@@ -1,5 +1,5 @@
 -- The sliding window: a sorted set holds the moments of all calls that were allowed within it.
--- KEYS[1], limit, window in microseconds. Replies with 0 or 1, the limit and what is left of it.
+-- Takes KEYS[1], limit, window in microseconds. Replies with 0 (allowed) or 1 (limited), the limit, and the calls left.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 redis.call('ZREMRANGEBYSCORE', KEYS[1], 0, now - ARGV[2])
