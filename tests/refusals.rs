@@ -1,5 +1,5 @@
-//! Servers that refuse calls for a time: they cannot save, have no memory left, or cannot write a key. A refused call
-//! changes nothing. Other servers evict keys instead, and may forget a limiter.
+//! Servers that refuse calls for a time, because they cannot save, have no memory left, or cannot write a key. A
+//! refused call changes nothing. A server that may evict keys refuses no call, but may forget a limiter.
 
 use std::fs;
 
@@ -108,13 +108,13 @@ fn every_policy_but_noeviction_may_forget_a_limiter() {
     }
 }
 
-/// The error for a key that cannot be opened for writing. Valkey 9.2 refuses that while it saves the key without a
-/// child process. A library between the module and the server refuses it here: see unwritable.c.
+/// The error for a key that cannot be opened for writing. Valkey 9.2 does not open a key for writing while it saves the
+/// key without a child process. Here, a library between the module and the server refuses to open it: see unwritable.c.
 const TRY_AGAIN: &str = "TRYAGAIN the key cannot be written at this moment";
 
-/// Returns everything that a call may change.
+/// Returns everything that a call may change: the keys, the count of changes, and the size of the append-only file.
 fn state(connection: &mut Connection) -> (Snapshot, [String; 2]) {
-    // Read the keys first: Redis 6.2 writes the first script to the file.
+    // Read the keys first: `snapshot` runs a script, and Redis 6.2 writes the first script to the append-only file.
     let keys = snapshot(connection);
     (keys, ["rdb_changes_since_last_save", "aof_current_size"].map(|field| info(connection, field)))
 }
@@ -124,7 +124,7 @@ fn start_with_an_unwritable_key() -> (Server, Connection) {
     let server = start_with_unwritable_keys(&[&AOF[..], &["--notify-keyspace-events", "KEAd"]].concat());
     let mut connection = server.connect();
     run::<Value>(&mut connection, "CL.THROTTLE key 4 1 3600 2").unwrap();
-    // SET works on the unwritable key: the library is between the server and the module only.
+    // SET works on the unwritable key, because the library refuses it only to the module.
     let [text, expiry]: [String; 2] =
         [run(&mut connection, "GET key").unwrap(), run::<i64>(&mut connection, "PTTL key").unwrap().to_string()];
     run::<()>(&mut connection, &format!("SET unwritable {text} PX {expiry}")).unwrap();
@@ -135,7 +135,7 @@ fn start_with_an_unwritable_key() -> (Server, Connection) {
 fn a_call_on_a_key_that_cannot_be_written_is_to_be_tried_again_and_changes_nothing() {
     let (_server, mut connection) = start_with_an_unwritable_key();
     let before = state(&mut connection);
-    // The key may exist or not: the module cannot open it to see.
+    // The reply is the same whether the key exists or not: the module cannot open the key to see.
     for key in ["unwritable", "unwritable:new"] {
         for call in [
             "CL.THROTTLE % 4 1 3600",
@@ -161,8 +161,8 @@ fn a_call_on_a_key_that_cannot_be_written_is_to_be_tried_again_and_changes_nothi
     }
 }
 
-/// A look works with one quota and with several. On a server with the option, the module does not open the key, but
-/// copies its value with GET.
+/// A look works with one quota and with several. On a server that knows `HANDLE_FORKLESS`, like this one, the module
+/// does not open the key, but gets a copy of its value from GET.
 #[test]
 fn a_look_at_a_key_that_cannot_be_written_is_answered() {
     let (_server, mut connection) = start_with_an_unwritable_key();
@@ -208,7 +208,7 @@ fn a_call_of_several_limiters_writes_none_if_one_cannot_be_written() {
     assert_eq!(error_of(&mut connection, call), in_group(1, TRY_AGAIN.into()));
 }
 
-/// A transaction goes on with its next command, and a script has to check the reply, as after any error.
+/// After a refusal, a transaction goes on with its next command, and a script has to check the reply.
 #[test]
 fn the_refusal_is_an_error_like_any_other_in_transactions_and_scripts() {
     let (_server, mut connection) = start_with_an_unwritable_key();

@@ -25,7 +25,7 @@ fn under_mixed_load_replicas_equal_the_primary_and_need_no_module() {
             }
         },
         || {
-            // The first synchronisation is under load as well.
+            // The replicas connect under load, so that their first synchronisation is tested as well.
             for replica in &replicas {
                 replicate(replica, &primary);
             }
@@ -43,7 +43,7 @@ fn under_mixed_load_replicas_equal_the_primary_and_need_no_module() {
             let key = str::from_utf8(key);
             assert_eq!(found, Some(state), "the replica does not hold what the primary holds of {key:?}");
         }
-        assert_eq!(actual.len(), expected.len(), "the replica has keys that the primary has not");
+        assert_eq!(actual.len(), expected.len(), "the replica has keys that the primary does not have");
     }
 }
 
@@ -75,7 +75,7 @@ fn calls_that_take_nothing_are_not_replicated() {
     assert_ne!(info(&mut connection, "master_repl_offset"), offset);
 }
 
-/// No token is lost or taken twice when the roles are swapped while clients call.
+/// The two servers swap their roles while clients call. No token is lost, and none is taken twice.
 #[test]
 fn a_failover_under_load_lets_through_what_one_server_would_have() {
     let servers = [Server::start_with(&SETTINGS), Server::start_with(&SETTINGS)];

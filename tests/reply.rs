@@ -1,4 +1,4 @@
-//! The five integers, on the system's clock.
+//! The five integers of a reply, on a server with the system's clock.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -68,7 +68,7 @@ fn keys_are_independent() {
 fn a_million_a_second_keeps_its_key_and_limits() {
     let server = Server::start();
     let mut connection = server.connect();
-    // The limiter is full again after 16 us, so a burst only shows within one transaction.
+    // The limiter is full again after 16 µs: only calls of one transaction come fast enough to be limited.
     let mut pipeline = redis::pipe();
     pipeline.atomic();
     for _ in 0..100 {
@@ -134,6 +134,6 @@ fn over_time_a_limiter_lets_its_rate_through() {
     };
     let least = 100 + (before_last - after_first).as_millis() / 10;
     let most = 100 + before_first.elapsed().as_millis() / 10;
-    // The count may be one more or less: the two clocks may drift apart.
+    // The count may be one more or less, because the clock of `Instant` and the server's wall clock may drift apart.
     assert!((least - 1..=most + 1).contains(&allowed), "{allowed} of {least} to {most}");
 }
