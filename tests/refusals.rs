@@ -161,8 +161,8 @@ fn a_call_on_a_key_that_cannot_be_written_is_to_be_tried_again_and_changes_nothi
     }
 }
 
-/// A look works with one quota and with several. On a server that knows `HANDLE_FORKLESS`, like this one, the module
-/// does not open the key, but gets a copy of its value from GET.
+/// A look works with one quota and with several. The module reads the key's value with GET, because this server knows
+/// `HANDLE_FORKLESS` and does not open the key for writing.
 #[test]
 fn a_look_at_a_key_that_cannot_be_written_is_answered() {
     let (_server, mut connection) = start_with_an_unwritable_key();
