@@ -89,8 +89,8 @@ def plots(results, folder):
     stored = [n for n in by_name if "bytes after 3" in by_name[n] and "MTHROTTLE" not in n and "limited" not in n]
     stored = [n for n in stored if not n.startswith(("CL.P", "CL.C", "CL.TA"))]
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 0.42 * 9 + 1))
-    bars(left, "bytes after 3", "What one key weighs after 3 calls", "bytes of memory", stored)
-    bars(right, "replicated", "What one check replicates", "bytes to each replica", names)
+    bars(left, "bytes after 3", "Memory of one key after 3 calls", "bytes of memory", stored)
+    bars(right, "replicated", "Replication traffic of one check", "bytes to each replica", names)
     save(figure, "weight")
 
     figure, axes = pyplot.subplots(figsize=(9, 0.36 * len(timed) + 1.2))
@@ -115,7 +115,7 @@ def plots(results, folder):
     axes.set_xlim(min(least * 0.9, 100 * 0.95), max(most * 1.1, 5_000 * 1.05))
     axes.grid(axis="x", color="#F0F0F0", zorder=0)
     axes.set_xlabel("µs to the answer, log scale")
-    axes.set_title(f"How long {settings['one by one'][0]} busy clients wait")
+    axes.set_title(f"Latency of one check, with {settings['one by one'][0]} busy clients")
     axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, frameon=False, handletextpad=0.1, columnspacing=1)
     save(figure, "latency", f"Medians of {settings['rounds']} rounds.")
 
@@ -142,5 +142,5 @@ def plots(results, folder):
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.set_xlabel("keys, log scale: from one hot key to many cold ones")
     axes.set_ylabel("ns of CPU per call, pipelined")
-    axes.set_title("What a check costs as keys grow in number")
+    axes.set_title("CPU time of the server for one check, by the number of keys")
     save(figure, "growth", f"A whisker is the middle half of {settings['growth rounds']} rounds.")
