@@ -6,8 +6,9 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::support::clock::{Clock, START};
 use crate::support::needs::needs;
-use crate::support::pages::{Block, ROOT, blocks};
+use crate::support::pages::{Block, ROOT, blocks, pages, prose};
 use crate::support::programs::{output, python};
 use crate::support::sentinel::Sentinel;
 use crate::support::{Server, module, module_command, run, throttle, wait_until};
@@ -97,6 +98,57 @@ fn commands_are_known_and_calls_are_explained_where_they_stand() {
         let arguments: Vec<_> = columns.zip(["key", "max_burst", "count", "period", "quantity"]).collect();
         assert_eq!(explained, arguments, "{place}: an arrow does not begin below its argument");
     }
+}
+
+/// A call in a sentence or a table: a command, a key, and numbers to the end.
+#[test]
+fn calls_in_sentences_and_tables_are_answered() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let mut calls = 0;
+    for page in pages(Path::new(ROOT)) {
+        let text = fs::read_to_string(&page).unwrap();
+        let lines: Vec<_> = prose(&text).into_iter().map(|(line, _)| line.trim()).collect();
+        for call in lines.join(" ").split('`').skip(1).step_by(2).filter(|code| code.starts_with("CL.")) {
+            let words: Vec<_> = call.split(' ').collect();
+            if words.len() < 5 || words[words.len() - 3..].iter().any(|word| word.parse::<i64>().is_err()) {
+                continue;
+            }
+            calls += 1;
+            run::<()>(&mut connection, "FLUSHALL").unwrap();
+            let reply = run::<redis::Value>(&mut connection, call);
+            assert!(reply.is_ok(), "{}: {call}: {reply:?}", page.display());
+        }
+    }
+    assert!(calls >= 13, "{calls}");
+}
+
+/// A caller who always takes what there is gets the calls that docs/choosing.md counts, and no more.
+#[test]
+fn a_burst_and_a_rate_let_through_the_calls_that_the_page_counts() {
+    let page = fs::read_to_string(Path::new(ROOT).join("docs/choosing.md")).unwrap();
+    let row = |first: &str| -> Vec<i64> {
+        let row = page.lines().find_map(|line| line.strip_prefix(first)).unwrap();
+        row.split(['|', ' ']).filter_map(|word| word.parse().ok()).collect()
+    };
+    let (seconds, calls) = (row("| after |"), row("| calls at most, in all |"));
+    assert_eq!(seconds, [0, 12, 30, 60, 120]);
+    let (clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    let mut all = |quota: &str| -> Vec<i64> {
+        let mut taken = 0;
+        let counts = (0..=120).map(|second| {
+            clock.set(START + second * 1_000_000_000);
+            taken += run::<[i64; 5]>(&mut connection, &format!("CL.TAKE {quota} 1000")).unwrap()[0];
+            taken
+        });
+        let counts: Vec<_> = counts.collect();
+        seconds.iter().map(|second| counts[*second as usize]).collect()
+    };
+    assert!(page.contains("The quota `19 100 60`"));
+    assert_eq!(all("key 19 100 60"), calls);
+    assert!(page.contains("at most 100 in any minute") && page.contains("`19 80 60`"));
+    assert_eq!(all("other 19 80 60")[3], 100);
 }
 
 #[test]

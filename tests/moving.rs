@@ -13,7 +13,7 @@ use redis::{Connection, RedisResult, Value};
 use crate::support::aof::{AOF, wait_for_the_file};
 use crate::support::clock::{Clock, START};
 use crate::support::needs::needs;
-use crate::support::pages::blocks;
+use crate::support::pages::{blocks, shows};
 use crate::support::sentinel::Sentinel;
 use crate::support::traffic::under_load;
 use crate::support::{Server, error_of, eventually, module, now, redis_cell, run, throttle, wait_until};
@@ -21,7 +21,7 @@ use crate::support::{Server, error_of, eventually, module, now, redis_cell, run,
 /// The module's number on the page, as `MODULE LIST` shows it.
 const VERSION: &str = "10100";
 
-/// The command line is the script's own; two of our servers stand in for Dragonfly and for its successor.
+/// The command line is the page's and the script's; two of our servers stand in for Dragonfly and for its successor.
 #[test]
 fn a_limiter_of_dragonfly_goes_on_where_it_was() {
     let (there, here) = (Server::start(), Server::start());
@@ -29,6 +29,7 @@ fn a_limiter_of_dragonfly_goes_on_where_it_was() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/moving/from_dragonfly.lua");
     let text = std::fs::read_to_string(file).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("--     ")).unwrap();
+    assert!(shows("docs/moving.md", line));
     let line = line.replace("-p 6380", &format!("-p {}", there.port)).replace("from_dragonfly.lua", file);
     let line = line.replacen("redis-cli", &format!("redis-cli -p {}", here.port), 1);
     let carry = || {

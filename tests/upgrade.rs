@@ -1,12 +1,16 @@
 //! Moves from another limiter to this module, back from it, and from one library of it to the next.
 
 use std::fs;
+use std::process::Command;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
 use crate::support::aof::AOF;
 use crate::support::expected::expiry;
+use crate::support::needs::needs;
+use crate::support::pages::shows;
+use crate::support::programs::output;
 use crate::support::replication::{catch_up, replicate};
 use crate::support::traffic::under_load;
 use crate::support::{Server, module, module_command, now, redis_cell, run, snapshot, throttle};
@@ -86,30 +90,33 @@ fn a_replica_of_a_redis_cell_primary_takes_its_calls() {
 #[test]
 fn a_limiter_of_redis_rate_goes_on_where_it_was() {
     const YEAR_2017: f64 = 1_483_228_800.0;
+    needs!("redis-tools");
     let server = Server::start();
     let mut connection = server.connect();
-    let script = redis::Script::new(include_str!("moving/from_redis_rate.lua"));
-    let mut moved = |from: &str| -> bool {
-        let mut keys = script.key(from);
-        keys.key("moved").invoke(&mut connection).unwrap()
-    };
-    assert!(!moved("rate:key"));
+    // The command line is the page's and the script's.
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/moving/from_redis_rate.lua");
+    let text = fs::read_to_string(file).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("--     ")).unwrap();
+    assert!(shows("docs/moving.md", line));
+    let line =
+        line.replace("from_redis_rate.lua", file).replacen("redis-cli", &format!("redis-cli -p {}", server.port), 1);
+    let carry = || output(Command::new("sh").args(["-c", &line]));
+    assert_eq!(carry(), "0\n", "no limiter");
 
     // The limiter has 5 tokens a minute and a burst of 10; 4 are taken.
     let moment = now() as f64 / 1e9 - YEAR_2017 + 48.0;
-    let mut connection = server.connect();
-    run::<()>(&mut connection, &format!("SET rate:key {moment} EX 48")).unwrap();
-    assert!(moved("rate:key"));
-    assert_eq!(throttle(&mut connection, "moved 9 5 60 0"), [0, 10, 6, -1, 48]);
-    let expires: i64 = run(&mut connection, "PTTL moved").unwrap();
+    run::<()>(&mut connection, &format!("SET rate:user123 {moment} EX 48")).unwrap();
+    assert_eq!(carry(), "1\n");
+    assert_eq!(throttle(&mut connection, "user123 9 5 60 0"), [0, 10, 6, -1, 48]);
+    let expires: i64 = run(&mut connection, "PTTL user123").unwrap();
     assert!((46_000..=48_001).contains(&expires), "{expires}");
     // The old key stays: other programs may still use it.
-    let old: String = run(&mut connection, "GET rate:key").unwrap();
+    let old: String = run(&mut connection, "GET rate:user123").unwrap();
     assert_eq!(old, moment.to_string());
     // A second carry gives back no tokens that were taken here.
-    throttle(&mut connection, "moved 9 5 60 2");
-    assert!(!moved("rate:key"));
-    assert_eq!(throttle(&mut connection, "moved 9 5 60 0")[2], 4);
+    throttle(&mut connection, "user123 9 5 60 2");
+    assert_eq!(carry(), "0\n");
+    assert_eq!(throttle(&mut connection, "user123 9 5 60 0")[2], 4);
 }
 
 #[test]
