@@ -11,6 +11,7 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
+use crate::support::examples::{self, Http};
 use crate::support::needs::{SCRIPTS_TEST, needs};
 use crate::support::pages::blocks;
 use crate::support::programs::output;
@@ -70,8 +71,11 @@ fn the_exporters_user_reads_every_count_with_the_script() {
 fn prometheus_gathers_the_counts_alerts_and_answers_the_dashboard() {
     needs!("Redis 7.0 alone");
     needs!(SCRIPTS_TEST);
+    let Some(application) = examples::protect().next() else { return };
     let mut server = Server::start();
     create_exporter(&server);
+    // The application counts its calls by limit.
+    let application = Http::start(&application, server.port);
     let executables = executables();
     let path = format!("{}:{}", executables.display(), std::env::var("PATH").unwrap());
 
@@ -83,7 +87,9 @@ fn prometheus_gathers_the_counts_alerts_and_answers_the_dashboard() {
         Process::start(Command::new("sh").arg("-c").arg(format!("exec {line}")).current_dir(FILES).env("PATH", &path));
     let rules = Path::new(FILES).join("limits.rules.yml");
     let settings = fs::read_to_string(Path::new(FILES).join("prometheus.yml")).unwrap();
-    let settings = settings.replace("15s", "1s").replace("9121", &port);
+    let [of_exporter, of_application] = [&port, &application.port.to_string()].map(|port| format!("127.0.0.1:{port}"));
+    let settings = settings.replace("15s", "1s");
+    let settings = settings.replace("127.0.0.1:9121", &of_exporter).replace("127.0.0.1:8000", &of_application);
     let folder = server.folder.join("prometheus");
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("prometheus.yml"), settings).unwrap();
@@ -160,29 +166,18 @@ fn prometheus_gathers_the_counts_alerts_and_answers_the_dashboard() {
     limited_and_wrong(0, 50);
     wait_until("CallsWithErrors", || fires("CallsWithErrors"));
 
-    // Print the expressions of each panel, one a line, for all exporters and for this one; then the expression that
-    // lists the exporters.
-    let address_of_exporter = format!("127.0.0.1:{port}");
-    let print = format!(
-        "import json; dashboard = json.load(open('dashboard.json'))
-for panel in dashboard['panels']:
-    assert panel['title'] and panel['description']
-    for target in panel['targets']:
-        assert \"instance=~'$instance'\" in target['expr']
-        for instance in '.+', '{address_of_exporter}': print(target['expr'].replace('$instance', instance))
-names = [variable['name'] for variable in dashboard['templating']['list']]
-assert names == ['datasource', 'instance'], names
-print('redis_up{{instance=\"{address_of_exporter}\"}}')"
-    );
-    let print = print.as_str();
-    let expressions = output(Command::new("python3").args(["-c", print]).current_dir(FILES));
-    assert!(expressions.lines().count() >= 9, "{expressions}");
-    for expression in expressions.lines() {
-        let answer = query(expression);
-        // The time of a command without recent calls is 0 / 0.
-        let figures = answer.lines().filter(|line| line.contains("} => ") && !line.contains("NaN"));
-        assert!(figures.count() > 0, "{expression}: {answer}");
+    // Five visitors are allowed, and the others limited.
+    let visit = || application.ask_once("GET /items/7 HTTP/1.0\r\n\r\n");
+    assert_eq!([(); 6].map(|()| visit()), [200, 200, 200, 200, 200, 429]);
+    for (result, count) in [("allowed", 5), ("limited", 1)] {
+        let expression = format!("limit_calls_total{{limit='visitor', result='{result}'}} == {count}");
+        wait_until(&expression, || !query(&expression).is_empty());
     }
+    let more = "rate(limit_calls_total{limit='visitor', result='limited'}[5m]) > 0";
+    wait_until(more, || {
+        visit();
+        !query(more).is_empty()
+    });
 
     // The exporter also tries the commands that the page names; the server refuses them, and the exporter goes on.
     let log: Vec<BTreeMap<String, Value>> = run(&mut connection, "ACL LOG 100").unwrap();
@@ -193,9 +188,41 @@ print('redis_up{{instance=\"{address_of_exporter}\"}}')"
         assert!(page.contains(&format!("`{command}`")), "{command}");
     }
 
-    assert!(!fires("CountsMissing"));
+    for alert in ["CountsMissing", "LimitFailsOpen"] {
+        assert!(!fires(alert), "{alert}");
+    }
     server.kill();
     wait_until("CountsMissing", || fires("CountsMissing"));
+    wait_until("LimitFailsOpen", || {
+        assert_eq!(visit(), 200);
+        fires("LimitFailsOpen")
+    });
+
+    // Print the expressions that list the exporters and the applications; then those of each panel, one a line, for all
+    // of them and for this one.
+    let print = format!(
+        "import json; dashboard = json.load(open('dashboard.json'))
+addresses = {{'instance': '{of_exporter}', 'application': '{of_application}'}}
+datasource, *variables = dashboard['templating']['list']
+assert [variable['name'] for variable in variables] == list(addresses), variables
+for variable in variables:
+    metric = variable['query']['query'].removeprefix('label_values(').removesuffix(', instance)')
+    print(metric + '{{instance=\"' + addresses[variable['name']] + '\"}}')
+for panel in dashboard['panels']:
+    assert panel['title'] and panel['description']
+    for target in panel['targets']:
+        [name] = [name for name in addresses if f\"instance=~'${{name}}'\" in target['expr']]
+        for address in '.+', addresses[name]: print(target['expr'].replace(f'${{name}}', address))"
+    );
+    let expressions = output(Command::new("python3").args(["-c", &print]).current_dir(FILES));
+    assert!(expressions.lines().count() >= 14, "{expressions}");
+    for expression in expressions.lines() {
+        let answer = query(expression);
+        // The time of a command without recent calls is 0 / 0.
+        let figures = answer.lines().filter(|line| line.contains("} => ") && !line.contains("NaN"));
+        assert!(figures.count() > 0, "{expression}: {answer}");
+    }
+
     assert!(!fires("ExporterGone"));
     drop(exporter);
     wait_until("ExporterGone", || fires("ExporterGone"));

@@ -1,16 +1,16 @@
 //! The page "Protect a log-in form and an API": its application, attacked, and every command that its reader types.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::ops::Range;
+use std::path::Path;
 use std::process::Command;
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::support::examples::{self, Example, Http, target};
+use crate::support::examples::{self, Http};
 use crate::support::needs::needs;
-use crate::support::pages::{ROOT, blocks, prose};
+use crate::support::pages::{ROOT, prose};
 use crate::support::programs::output;
-use crate::support::{Server, eventually};
+use crate::support::{Server, eventually, run};
 
 const REQUESTS: usize = 200;
 /// The longest time that an answer may take while the server is gone.
@@ -22,7 +22,7 @@ const BOUND: Duration = Duration::from_secs(20);
 fn a_reader_sees_what_the_page_shows() {
     needs!("curl");
     needs!("redis-tools");
-    let Some(example) = applications().next() else { return };
+    let Some(example) = examples::protect().next() else { return };
     let server = Server::start();
     let http = Http::start(&example, server.port);
     let page = fs::read_to_string(Path::new(ROOT).join("docs/protect.md")).unwrap();
@@ -60,7 +60,7 @@ fn is_same(shown: &str, expected: &str) -> bool {
 /// The limits of a log-in, a visitor and a customer, on a fresh start and after the server was gone.
 #[test]
 fn the_limits_let_through_exactly_their_number_of_200_requests_at_once() {
-    for example in applications() {
+    for example in examples::protect() {
         let mut server = Server::start();
         let http = Http::start(&example, server.port);
         attack(&http, &format!("{example:?}"));
@@ -74,6 +74,24 @@ fn the_limits_let_through_exactly_their_number_of_200_requests_at_once() {
         assert!(eventually(BOUND, back).is_some(), "{example:?}");
         attack(&http, &format!("{example:?}, back"));
     }
+}
+
+/// A guesser makes up names, and a visitor makes up API keys.
+#[test]
+fn a_limited_address_and_an_unknown_api_key_make_no_limiter() {
+    let Some(example) = examples::protect().next() else { return };
+    let server = Server::start();
+    let http = Http::start(&example, server.port);
+    let mut connection = server.connect();
+    let mut keys = || run::<u64>(&mut connection, "DBSIZE").unwrap();
+    let guess = |names: Range<u8>| names.map(|name| http.ask_once(&log_in(&format!("name{name}"), "guess")));
+    assert!(guess(0..20).all(|status| status == 401));
+    let before = keys();
+    assert!(guess(20..25).all(|status| status == 429));
+    assert_eq!(keys(), before);
+    let visit = |key: u8| http.ask_once(&VISIT.replace("\r\n\r\n", &format!("\r\nX-API-Key: unknown{key}\r\n\r\n")));
+    assert_eq!([0, 1, 2, 3, 4, 5].map(visit), [200, 200, 200, 200, 200, 429]);
+    assert_eq!(keys(), before + 1, "the visitors are one limiter");
 }
 
 const VISIT: &str = "GET /items/7 HTTP/1.0\r\n\r\n";
@@ -98,22 +116,4 @@ fn attack(http: &Http, what: &str) {
     // Ten tokens come back every second.
     let most = 11 + start.elapsed().as_millis() as usize / 100;
     assert!((10..=most).contains(&answered), "{what}: {answered} of {most}");
-}
-
-/// Returns the page's application in a folder that the page's own lines make.
-fn applications() -> impl Iterator<Item = Example> {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    let folder = FOLDER.get_or_init(application);
-    examples::protect().map(|example| example.within(folder))
-}
-
-fn application() -> PathBuf {
-    let block = blocks(|block| block.place.starts_with("docs/protect.md") && block.language == "sh").remove(0);
-    let lines: Vec<_> = block.text.lines().map(ToString::to_string).collect();
-    assert!(lines[2].starts_with("cd /tmp/protect && python3 -m uvicorn "), "{lines:?}");
-    let folder = target(&format!("protect-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
-    let make = lines[..2].join("\n").replace("/tmp/protect", folder.to_str().unwrap());
-    output(Command::new("bash").args(["-ec", &make]).current_dir(ROOT));
-    folder
 }

@@ -12,7 +12,8 @@ use std::thread::scope;
 use std::time::Duration;
 
 use super::needs::left_out;
-use super::programs::signal_group;
+use super::pages::{ROOT, blocks};
+use super::programs::{output, signal_group};
 use super::{Process, eventually, free_port};
 
 /// The examples' timeout in tests: on a busy machine, a server may take longer than their own tenth of a second.
@@ -35,7 +36,7 @@ impl Example {
         Self { program: program.into(), arguments, environment, folder: path("") }
     }
 
-    pub fn within(self, folder: &Path) -> Self {
+    fn within(self, folder: &Path) -> Self {
         Self { folder: folder.to_path_buf(), ..self }
     }
 
@@ -92,12 +93,23 @@ pub fn fastapi() -> impl Iterator<Item = Example> {
     [debian, pypi_python_with(&uvicorn)].into_iter().flatten()
 }
 
-/// Returns the application of docs/protect.md, in a folder with its files.
+/// Returns the application of docs/protect.md, in a folder that the page's own lines make.
 pub fn protect() -> impl Iterator<Item = Example> {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let block = blocks(|block| block.place.starts_with("docs/protect.md") && block.language == "sh").remove(0);
+        let lines: Vec<_> = block.text.lines().collect();
+        assert!(lines[2].starts_with("cd /tmp/protect && python3 -m uvicorn "), "{lines:?}");
+        let folder = target(&format!("protect-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        let make = lines[..2].join("\n").replace("/tmp/protect", folder.to_str().unwrap());
+        output(Command::new("bash").args(["-ec", &make]).current_dir(ROOT));
+        folder
+    });
     let uvicorn = ["-m", "uvicorn", "--no-proxy-headers", "protect:app", "--port", "PORT"];
     let packages = "python3-fastapi, python3-uvicorn and python3-prometheus-client";
     let debian = debian_python_with(packages, "fastapi, uvicorn, prometheus_client", &uvicorn);
-    [debian, pypi_python_with(&uvicorn)].into_iter().flatten()
+    [debian, pypi_python_with(&uvicorn)].into_iter().flatten().map(|example| example.within(folder))
 }
 
 /// Returns the Express example, once with node-redis and once with ioredis.
