@@ -28,7 +28,7 @@ Scale = namedtuple("Scale", "rounds seconds sizes memory_keys growth_rounds leas
 FULL = Scale(25, 0.12, [1, 1_000, 100_000, 1_000_000, 5_000_000], 100_000, 9, 5, 0.3, 5)
 QUICK = Scale(1, 0.2, [1, 1_000, 100_000], 5_000, 1, 1, 0.2, 1)
 
-# The settings of a server with neither a replica nor an append-only file, with an append-only file, with a replica.
+# The settings of a server alone, without replica and append-only file; with an append-only file; and with a replica.
 SETTINGS = {"alone": [], "aof": ["--appendonly", "yes", "--appendfsync", "no"], "replica": []}
 
 
@@ -149,7 +149,7 @@ def measure_instructions_on(executables, counts, names=None):
 
 
 def count_instructions(executable, setting, contestants, counts):
-    """Counts a call's instructions by callgrind: those of the server's function `call`, and of the functions below."""
+    """Counts a call's instructions by callgrind, in the server's function `call` and in all functions that it calls."""
     folder = tempfile.TemporaryDirectory(prefix="bench-counts-")
     out = f"{folder.name}/counts"
     # Each ECHO makes callgrind write a file and count from 0 again. SERVER may be a shell script, so callgrind traces
