@@ -243,6 +243,12 @@ fn each_script_reads_its_arguments_before_it_does_anything() {
         let (code, _, errors) = tools.call("memcheck", &[name]);
         assert_eq!((code, errors), (Some(2), format!("memcheck: no test has {name} in its name\n")));
     }
+    // A server of another processor, and one that is too old, cannot load the library.
+    for name in ["frob", "arm64-redis-7.0", "redis-6.0"] {
+        let (code, _, errors) = tools.call("guest", &[name]);
+        let names = "redis-7.0 redis-8.0 redis-8 valkey-8.0 valkey-8.1 valkey-9";
+        assert_eq!((code, errors), (Some(2), format!("guest: {name} is not one of these: {names}\n")));
+    }
     let (code, _, errors) = tools.call("memcheck", &["giving_back::", "--skip", "soak::"]);
     assert!(code != Some(2) && !errors.contains("no test"), "a filter that has tests was refused: {errors}");
     // The example in the help works as it stands.
