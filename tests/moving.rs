@@ -77,7 +77,7 @@ fn calls_that_redis_cell_takes_are_refused_with_these_errors() {
     assert_eq!(throttle(&mut connection, "key 15 30 60"), [0, 16, 15, -1, 2]);
 }
 
-/// The time of the second limiter's tokens is less than a millisecond.
+/// The second limiter gets a token back that takes less than 2 ms to come back.
 #[test]
 fn remaining_is_never_more_than_the_limit_where_redis_cells_is() {
     let server = Server::start();
