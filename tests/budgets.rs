@@ -39,13 +39,10 @@ fn the_example_charges_what_was_used_and_says_how_long_to_wait() {
         over budget, wait None\n";
     assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
     assert!(shows("docs/budgets.md", expected), "the page does not show what the program prints");
-    for (key, a_minute, taken) in [
-        ("acme}:requests", 600, 3),
-        ("acme}:alice:requests", 60, 3),
-        ("acme}:tokens", 100_000, 26_000),
-        ("acme}:alice:tokens", 20_000, 26_000),
-    ] {
-        let tat: i64 = run(&mut connection, &format!("GET budget:{{{key}")).unwrap();
+    for (key, a_minute, taken) in
+        [("requests", 600, 3), ("alice:requests", 60, 3), ("tokens", 100_000, 26_000), ("alice:tokens", 20_000, 26_000)]
+    {
+        let tat: i64 = run(&mut connection, &format!("GET {{budget:acme}}:{key}")).unwrap();
         assert_eq!(tat, START + taken * MINUTE / a_minute, "{key}");
     }
 }
@@ -57,17 +54,17 @@ fn a_call_that_breaks_off_is_charged_its_estimate_and_a_negative_estimate_is_an_
     let program = "import os, redis, token_budget
 budget = token_budget.Budget(redis.Redis(port=int(os.environ['REDIS_PORT'])), 'acme', 'alice')
 def hangs_up():
-    raise GeneratorExit
-for estimate in 8_000, -8_000:
+    raise error
+for estimate, error in (4_000, GeneratorExit()), (2_000, BrokenPipeError()), (2_000, TimeoutError()), (-8_000, None):
     try:
         token_budget.ask(budget, estimate, hangs_up)
-    except (GeneratorExit, ValueError) as error:
+    except (GeneratorExit, OSError, ValueError) as error:
         print(type(error).__name__)";
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients");
     let mut python = Command::new("/usr/bin/python3");
     python.args(["-B", "-c", program]).env("PYTHONPATH", folder).env("REDIS_PORT", server.port.to_string());
-    assert_eq!(output(&mut python), "GeneratorExit\nValueError\n");
-    let tokens: i64 = run(&mut server.connect(), "GET budget:{acme}:alice:tokens").unwrap();
+    assert_eq!(output(&mut python), "GeneratorExit\nBrokenPipeError\nTimeoutError\nValueError\n");
+    let tokens: i64 = run(&mut server.connect(), "GET {budget:acme}:alice:tokens").unwrap();
     assert_eq!(tokens, START + 8_000 * MINUTE / 20_000);
 }
 

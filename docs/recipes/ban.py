@@ -1,6 +1,6 @@
 """A ban after too many attempts. Five wrong passwords ban a caller for a minute, then for ten, then for an hour.
 
-To run it: [REDIS_PORT=6379] python3 ban.py
+To run this file: [REDIS_PORT=6379] python3 ban.py
 """
 
 import os
@@ -10,29 +10,34 @@ import redis
 
 
 class KeptOut(Exception):
-    """Has the seconds until the next attempt may be made."""
+    """No attempt may be made now. Has the seconds until the next one."""
 
 
 class Door:
     # max_burst, count, period: five attempts at once, and one a minute after that.
     ATTEMPTS = (4, 1, 60)
-    # The seconds of the first ban, of the second, of every later one; and those after which an offence is forgiven.
+    # The seconds of the first ban, of the second, and of every later one; the seconds after which one is forgiven.
     BANS, FORGIVEN = (60, 600, 3600), 86400
 
-    def __init__(self, client):
-        self.client = client
+    def __init__(self, client, kind):
+        """`kind` says what is kept out, such as "account" or "address": an account may have the name of an address."""
+        self.client, self.kind = client, kind
         self.script = client.register_script(Path(__file__).with_name("ban.lua").read_text())
 
     def attempt(self, who):
         """Charges an attempt, before the password is checked."""
-        keys = [f"{name}:{{{who}}}" for name in ("attempts", "banned", "offences")]
+        keys = [self.key(name, who) for name in ("attempts", "banned", "offences")]
         wait = self.script(keys, [*self.ATTEMPTS, self.FORGIVEN, *self.BANS])
         if wait:
             raise KeptOut(-(-wait // 1000))
 
     def succeeded(self, who):
         """Gives the attempt back, after a right password."""
-        self.client.execute_command("CL.THROTTLE", f"attempts:{{{who}}}", *self.ATTEMPTS, -1)
+        self.client.execute_command("CL.THROTTLE", self.key("attempts", who), *self.ATTEMPTS, -1)
+
+    def key(self, name, who):
+        # The hash tag in braces keeps the keys on one node of a cluster. A tag that began with a brace would be none.
+        return f"{name}:{{{self.kind}:{who}}}"
 
 
 def log_in(door, name, password):
@@ -46,7 +51,7 @@ def log_in(door, name, password):
 if __name__ == "__main__":
     # retry=None: a repeated call would take twice.
     client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1, retry=None)
-    door = Door(client)
+    door = Door(client, "account")
     for password in ["correct horse", "123456", "qwerty", "secret", "dragon", "monkey", "correct horse"]:
         try:
             print(password, "is", "right" if log_in(door, "alice", password) else "wrong")

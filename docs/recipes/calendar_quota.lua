@@ -3,7 +3,7 @@
 -- Quotas by the calendar, like 100 until midnight and 1,000 until the end of the month, and a limiter. All take, or
 -- none.
 --     FCALL calendar_throttle 3 {alice}:2026-11-22 {alice}:2026-11 {alice}:rate 1 100 1795388400 1000 1796079600 9 10 1
---     FCALL_RO calendar_look, with the same words, takes nothing.
+--     FCALL_RO calendar_look with the same words takes nothing.
 -- Keys: any number of counters, and then the limiter, if there is one. Arguments: the quantity (a negative one gives
 -- back); the quota of each counter and the end of its period, in seconds since 1970; the limiter's max_burst, count and
 -- period. The reply is like CL.MTHROTTLE's. A counter is a number that expires at the end of its period.
@@ -16,7 +16,7 @@ local function whole(name, text, least, most)
     return number
 end
 
--- MOST: the sum of two is exact in a script. LAST: an argument in milliseconds is above it, and is refused.
+-- MOST: the sum of two such numbers is exact in a script. LAST: an end in milliseconds is larger, and is refused.
 local MOST, LAST = 999999999999999, 99999999999
 
 local function read(key, quota, ends, now)

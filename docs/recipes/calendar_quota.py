@@ -1,6 +1,6 @@
 """Quotas by the calendar: when the day, the week and the month of a time zone end, and calls of calendar_quota.lua.
 
-To run it: [REDIS_PORT=6379] python3 calendar_quota.py
+To run this file: [REDIS_PORT=6379] python3 calendar_quota.py
 """
 
 import os
@@ -36,8 +36,8 @@ class Plan:
     def of(self, user, now=None):
         """Returns the keys and numbers of a call. A refund needs those of the original call: its day may have ended."""
         (day, day_ends), _, (month, month_ends) = periods(self.zone, now)
-        # The hash tag in braces keeps the keys on one node of a cluster.
-        keys = [f"{{{user}}}:{day}", f"{{{user}}}:{month}", f"{{{user}}}:rate"]
+        # The hash tag in braces keeps the keys on one node of a cluster. A tag that began with a brace would be none.
+        keys = [f"{{plan:{user}}}:{end}" for end in (day, month, "rate")]
         return keys, [100, day_ends, 1000, month_ends, 9, 10, 1]
 
     def throttle(self, keys, numbers, quantity=1):

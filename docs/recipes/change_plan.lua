@@ -1,16 +1,16 @@
--- Moves a limiter to new numbers at once: as many tokens are taken by the new numbers as were by the old.
+-- Moves a limiter to new numbers at once: as many tokens count as taken by the new numbers as by the old ones.
 --     redis-cli --eval change_plan.lua user123 , 9 10 86400 99 100 86400
--- KEYS[1]; max_burst, count and period in seconds, the old ones, then the new ones. Replies as CL.CHARGE does.
+-- KEYS: the limiter. ARGV: its old max_burst, count and period in seconds; the new ones. Replies as CL.CHARGE does.
 local old, new = {ARGV[1], ARGV[2], ARGV[3]}, {ARGV[4], ARGV[5], ARGV[6]}
 local function call(command, numbers, quantity)
     return redis.call(command, KEYS[1], numbers[1], numbers[2], numbers[3], quantity)
 end
--- This burst is large enough for a debt too: a look by it tells how many tokens are missing in all.
+-- A look with a burst that is large enough for a debt, too, shows how many tokens are missing in all.
 local reset_after = call('CL.LOOK', old, 0)[5]
 local burst = math.ceil(reset_after * old[2] / old[3])
 local look = call('CL.LOOK', {burst, old[2], old[3]}, 0)
 local taken = look[2] - look[3]
--- These looks fail, before anything changes, if the new numbers are wrong or cannot hold these tokens.
+-- Look before the first change: a look fails if the new numbers are wrong, or cannot hold these tokens.
 call('CL.LOOK', new, 0)
 call('CL.LOOK', {taken, new[2], new[3]}, 0)
 -- One token more is given back, because rounding may leave a nanosecond.

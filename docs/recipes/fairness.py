@@ -1,6 +1,6 @@
 """Fairness and priority: tenants share a pool, each up to its own limit; background work gets up to half of the pool.
 
-To run it: [REDIS_PORT=6379] python3 fairness.py
+To run this file: [REDIS_PORT=6379] python3 fairness.py
 """
 
 import os

@@ -1,6 +1,6 @@
 """CL.THROTTLE in memory, for unit tests without a server: a client that decides as the module does.
 
-To run it: python3 fake.py
+To run this file: python3 fake.py
 """
 
 import time

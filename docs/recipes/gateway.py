@@ -1,6 +1,6 @@
 """The admission of a gateway, by calls in flight, requests a minute and tokens a minute.
 
-To run it: [REDIS_PORT=6379] python3 gateway.py
+To run this file: [REDIS_PORT=6379] python3 gateway.py
 """
 
 import contextlib
@@ -11,11 +11,11 @@ import redis
 
 
 class Refused(Exception):
-    """Has the seconds after which to try again, or None if no wait helps."""
+    """The gateway does not admit the call. Has the seconds after which to try again, or None if no wait helps."""
 
 
 class Gateway:
-    # The most calls in flight, and the longest time that a call to the model may take, in milliseconds.
+    # The most calls in flight, and the milliseconds after which a call no longer counts: end each call before that.
     IN_FLIGHT, LEASE = 2, 60_000
     # max_burst, count, period.
     REQUESTS, TOKENS = (59, 60, 60), (19_999, 20_000, 60)
@@ -25,11 +25,11 @@ class Gateway:
 
     @contextlib.contextmanager
     def admitted(self, user, estimate):
-        """Holds a place, and takes the estimate. The caller sets `used` when it knows what the answer has used."""
+        """Holds a place, and takes the estimate. The caller sets `used` of the result to what the answer has used."""
         if estimate < 0:
             raise ValueError("an estimate below zero would give tokens back")
-        # The hash tag in braces keeps the keys on one node of a cluster.
-        key, name = f"gate:{{{user}}}", secrets.token_hex(8)
+        # The hash tag in braces keeps the keys on one node of a cluster. A tag that began with a brace would be none.
+        key, name = f"{{gate:{user}}}", secrets.token_hex(8)
         no_place, _, _, retry_after = self.client.fcall(
             "in_flight_acquire", 1, f"{key}:calls", self.IN_FLIGHT, self.LEASE, name
         )

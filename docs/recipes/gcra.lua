@@ -1,7 +1,7 @@
 -- CL.THROTTLE as a script, for a server that loads no modules: the same arguments, reply and stored state.
 --     redis-cli --eval gcra.lua user123 , 15 30 60 1
--- KEYS[1]; max_burst, count, period in seconds, and the quantity, by default 1. The script refuses several quotas, and
--- a key that holds the state of several.
+-- KEYS: the limiter. ARGV: max_burst, count, the period in seconds; the quantity, by default 1. The script refuses
+-- several quotas, and a key that holds the state of several.
 --
 -- Every number in a script is a double, which is exact for whole numbers up to 2^53; nanoseconds since 1970 are more.
 -- A moment or a span is therefore a pair of whole seconds and the nanoseconds after them, and a result that would not
@@ -82,7 +82,7 @@ local function throttle(key, arguments)
     local now = {tonumber(clock[1]), clock[2] * 1000}
     local tolerance = time(limit)
     if after(add(now, tolerance), {9223372036, 854775807}) then
-        error({err = 'ERR these numbers make a limiter that is full again beyond the year 2262 only'})
+        error({err = 'ERR max_burst, count and period: the tokens would be back only after the year 2262'})
     end
     local tat = now
     local stored = call('GET', key)
@@ -99,7 +99,7 @@ local function throttle(key, arguments)
         if free[1] < 0 then
             return 0
         end
-        -- A fraction comes near the number of tokens, and whole numbers then find it.
+        -- The division of fractions comes near the number of tokens; whole numbers then find it exactly.
         local tokens = math.min(math.floor((free[1] + free[2] / NANO) * count / period), limit)
         while tokens < limit and not after(time(tokens + 1), free) do
             tokens = tokens + 1

@@ -1,6 +1,6 @@
 """Shadow mode: a limit that counts what it would refuse, and refuses nothing until it is enforced.
 
-To run it: [REDIS_PORT=6379] python3 shadow.py
+To run this file: [REDIS_PORT=6379] python3 shadow.py
 """
 
 import collections

@@ -1,6 +1,6 @@
-"""A place in the queue: a call that may wait is told how long, and holds its turn.
+"""A queue: a call that comes too early is told how long to wait, and keeps its turn.
 
-To run it: [REDIS_PORT=6379] python3 waiting.py
+To run this file: [REDIS_PORT=6379] python3 waiting.py
 """
 
 import os
@@ -30,7 +30,7 @@ class Queue:
         )
         if limited:
             raise TooLong(retry_after)
-        # A turn comes when no more than max_burst + 1 tokens are missing, its own among them.
+        # A turn comes when at most max_burst + 1 tokens are missing, those of the turn included.
         if remaining >= self.waiting:
             return 0
         # Rounding may add a millisecond, so the result is at most the longest wait.

@@ -1,23 +1,26 @@
 """Token budgets of an LLM gateway: requests and tokens a minute, for an organisation and for a user.
 
-To run it: [REDIS_PORT=6379] python3 token_budget.py
+To run this file: [REDIS_PORT=6379] python3 token_budget.py
 """
 
 import os
+from urllib.parse import quote
 
 import redis
 
 
 class OverBudget(Exception):
-    """Has the seconds to wait, or None if the estimate is more than a budget ever holds."""
+    """A budget has too few tokens. Has the seconds to wait, or None if a budget never holds as many."""
 
 
 class Budget:
     def __init__(self, client, organisation, user):
         self.client = client
-        # The hash tag in braces keeps the four on one node of a cluster.
-        whole, own = f"budget:{{{organisation}}}", f"budget:{{{organisation}}}:{user}"
-        # Key, max_burst, count, period: this many a minute, all of which may come at once.
+        # The hash tag in braces keeps the four on one node of a cluster. A quoted name has no brace, which would end
+        # the tag, and no colon, which would make it two names.
+        whole = f"{{budget:{quote(organisation, safe='')}}}"
+        own = f"{whole}:{quote(user, safe='')}"
+        # Key, max_burst, count, period: this many a minute, and as many at once.
         self.requests = [(f"{whole}:requests", 599, 600, 60), (f"{own}:requests", 59, 60, 60)]
         self.tokens = [(f"{whole}:tokens", 99_999, 100_000, 60), (f"{own}:tokens", 19_999, 20_000, 60)]
 
@@ -46,7 +49,8 @@ def ask(budget, estimate, model):
     try:
         answer, used = model()
         return answer
-    except ConnectionError:
+    except ConnectionRefusedError:
+        # The only ConnectionError that comes before the model has worked; a caller who hangs up is a BrokenPipeError.
         used = 0
         raise
     finally:
@@ -54,7 +58,7 @@ def ask(budget, estimate, model):
 
 
 def failing():
-    raise ConnectionError("the model is gone")
+    raise ConnectionRefusedError("the model is gone")
 
 
 if __name__ == "__main__":
@@ -72,5 +76,5 @@ if __name__ == "__main__":
             print(ask(budget, estimate, model))
         except OverBudget as error:
             print("over budget, wait", error)
-        except ConnectionError as error:
+        except ConnectionRefusedError as error:
             print("failed:", error)
