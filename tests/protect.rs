@@ -94,6 +94,28 @@ fn a_limited_address_and_an_unknown_api_key_make_no_limiter() {
     assert_eq!(keys(), before + 1, "the visitors are one limiter");
 }
 
+/// Other requests use all connections at the moment at which the attempt would be given back.
+#[test]
+fn a_right_password_is_accepted_even_if_no_connection_is_free_to_give_back() {
+    let code = "
+import asyncio, protect
+async def main():
+    await protect.pool.open()
+    call = protect.pool.call
+    async def call_and_fill(*words):
+        answer = await call(*words)
+        if words[0] == 'CL.MTHROTTLE':
+            for _ in range(20):
+                await protect.pool.turns.acquire()
+        return answer
+    protect.pool.call = call_and_fill
+    print(await protect.login(protect.Form(name='alice', password='correct horse'), '192.0.2.7'))
+asyncio.run(main())";
+    for example in examples::protect_code(code) {
+        assert_eq!(example.output(Server::start().port), "Welcome\n", "{example:?}");
+    }
+}
+
 const VISIT: &str = "GET /items/7 HTTP/1.0\r\n\r\n";
 const CALL: &str = "GET /items/7 HTTP/1.0\r\nX-API-Key: secret-of-acme\r\n\r\n";
 

@@ -95,6 +95,15 @@ pub fn fastapi() -> impl Iterator<Item = Example> {
 
 /// Returns the application of docs/protect.md, in a folder that the page's own lines make.
 pub fn protect() -> impl Iterator<Item = Example> {
+    with_protect(&["-m", "uvicorn", "--no-proxy-headers", "protect:app", "--port", "PORT"])
+}
+
+/// Returns a program that may import this application.
+pub fn protect_code(code: &str) -> impl Iterator<Item = Example> + use<> {
+    with_protect(&["-c", code])
+}
+
+fn with_protect(arguments: &[&str]) -> impl Iterator<Item = Example> + use<> {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
         let block = blocks(|block| block.place.starts_with("docs/protect.md") && block.language == "sh").remove(0);
@@ -106,10 +115,9 @@ pub fn protect() -> impl Iterator<Item = Example> {
         output(Command::new("bash").args(["-ec", &make]).current_dir(ROOT));
         folder
     });
-    let uvicorn = ["-m", "uvicorn", "--no-proxy-headers", "protect:app", "--port", "PORT"];
     let packages = "python3-fastapi, python3-uvicorn and python3-prometheus-client";
-    let debian = debian_python_with(packages, "fastapi, uvicorn, prometheus_client", &uvicorn);
-    [debian, pypi_python_with(&uvicorn)].into_iter().flatten().map(|example| example.within(folder))
+    let debian = debian_python_with(packages, "fastapi, uvicorn, prometheus_client", arguments);
+    [debian, pypi_python_with(arguments)].into_iter().flatten().map(|example| example.within(folder))
 }
 
 /// Returns the Express example, once with node-redis and once with ioredis.
@@ -166,23 +174,32 @@ pub fn hiredis(name: &str, main: &str) -> Option<Example> {
 /// Returns the Go example, compiled. scripts/test does not install Go, which is large.
 pub fn redigo() -> impl Iterator<Item = Example> {
     static BUILT: OnceLock<Option<Example>> = OnceLock::new();
-    let example = BUILT.get_or_init(|| {
-        let go = || {
-            let mut go = Command::new("go");
-            go.env("GO111MODULE", "off").env("GOPATH", "/usr/share/gocode").env("GOCACHE", target("go"));
-            go
-        };
-        if !found(go().args(["list", "github.com/gomodule/redigo/redis"])) {
-            println!("left out: golang-go and golang-github-gomodule-redigo-dev are not installed");
-            return None;
-        }
-        Some(built("redigo", |program| {
-            let mut build = go();
-            build.args(["build", "-o"]).arg(program).arg(path("redigo.go"));
-            build
-        }))
+    BUILT.get_or_init(|| redigo_with("redigo", "package main")).clone().into_iter()
+}
+
+/// Compiles the Go example together with this file of Go.
+pub fn redigo_with(name: &str, code: &str) -> Option<Example> {
+    let go = || {
+        let mut go = Command::new("go");
+        go.env("GO111MODULE", "off").env("GOPATH", "/usr/share/gocode").env("GOCACHE", target("go"));
+        go
+    };
+    if !found(go().args(["list", "github.com/gomodule/redigo/redis"])) {
+        println!("left out: golang-go and golang-github-gomodule-redigo-dev are not installed");
+        return None;
+    }
+    // Go compiles files of one folder only.
+    let folder = target(&format!("{name}-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    fs::copy(path("redigo.go"), folder.join("redigo.go")).unwrap();
+    fs::write(folder.join("more.go"), code).unwrap();
+    let built = built(&format!("{name}-program"), |program| {
+        let mut build = go();
+        build.current_dir(&folder).args(["build", "-o"]).arg(program).args(["redigo.go", "more.go"]);
+        build
     });
-    example.clone().into_iter()
+    fs::remove_dir_all(folder).unwrap();
+    Some(built)
 }
 
 /// Builds the program elsewhere, then moves it: another run of the tests may be executing it.
@@ -336,7 +353,7 @@ impl Http {
         self.ask(self.connect(), &format!("GET {target} HTTP/1.0\r\n{headers}\r\n"))
     }
 
-    /// Does the same for a request without headers: `POST /login`.
+    /// Sends a request without headers, such as `POST /login`. Returns the same.
     pub fn send(&self, request: &str) -> (u16, Vec<String>, String) {
         self.ask(self.connect(), &format!("{request} HTTP/1.0\r\nContent-Length: 0\r\n\r\n"))
     }
