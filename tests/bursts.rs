@@ -10,14 +10,16 @@ use std::thread::{available_parallelism, scope};
 use std::time::{Duration, Instant};
 
 use ::redis_cell_rs::Policy;
+use redis::Client;
 
+use crate::support::endpoint::Endpoint;
 use crate::support::examples::{
     Example, Http, at_once, debian_node, express, fastapi, flask, hiredis, http_server, npm_node, php_server, redigo,
     redis_rb,
 };
 use crate::support::programs::redis_rs::{Fail, Pool};
 use crate::support::programs::{redis_cell_rs, redis_rs, signal};
-use crate::support::{Process, Server, eventually};
+use crate::support::{Process, Server, eventually, run};
 
 const CALLS: usize = 200;
 /// The limit of the examples: three at once, and one a minute.
@@ -73,9 +75,8 @@ fn hiredis_lets_through_its_limit() {
         printf("%d", throttle(&context, words[count - 1], 2, 1, 60, 1, fail).status);
     }"#;
     let Some(example) = hiredis("hiredis-burst", main) else { return };
-    lets_through_its_limit(&["--maxclients", "50"], |server, timeout| {
+    lets_through_its_limit(&["--maxclients", "50"], |port, timeout| {
         let example = example.with("TIMEOUT", &timeout.to_string());
-        let port = server.port;
         Box::new(move |calls, fail| {
             let start = |_| {
                 let mut command = example.command(port);
@@ -123,9 +124,46 @@ fn redigo_refuses_a_call_without_a_connection() {
     redigo().for_each(|example| refuses_a_call_without_a_connection(20, over_http(example)));
 }
 
-fn over_http(example: Example) -> impl Fn(&Server, f64) -> Calls {
-    move |server, timeout| {
-        let http = Http::start(&example.with("TIMEOUT", &timeout.to_string()), server.port);
+#[test]
+fn http_server_flask_and_fastapi_find_their_server_again() {
+    for example in http_server().chain(flask()).chain(fastapi()) {
+        finds_its_server_again(&format!("{example:?}"), over_http(example));
+    }
+}
+
+#[test]
+fn express_finds_its_server_again() {
+    express().for_each(|example| finds_its_server_again(&format!("{example:?}"), over_http(example)));
+}
+
+#[test]
+fn redigo_finds_its_server_again() {
+    redigo().for_each(|example| finds_its_server_again("redigo", over_http(example)));
+}
+
+#[test]
+fn redis_rb_finds_its_server_again() {
+    redis_rb(&["-r", "./redis_rb.rb", "-e", IN_RUBY]).into_iter().for_each(|example| {
+        finds_its_server_again("redis-rb", by_lines(example));
+    });
+}
+
+#[test]
+fn node_redis_of_debian_finds_its_server_again() {
+    debian_node("-e").into_iter().for_each(|example| {
+        let example = example.with_argument(IN_NODE).with("CLIENT", "./node_redis.js");
+        finds_its_server_again("node-redis", by_lines(example));
+    });
+}
+
+#[test]
+fn redis_rs_finds_its_server_again() {
+    finds_its_server_again("redis-rs", in_rust);
+}
+
+fn over_http(example: Example) -> impl Fn(u16, f64) -> Calls {
+    move |port, timeout| {
+        let http = Http::start(&example.with("TIMEOUT", &timeout.to_string()), port);
         Box::new(move |calls, fail| {
             let line = if fail == "open" { "GET /" } else { "POST /login" };
             let request = format!("{line} HTTP/1.0\r\nContent-Length: 0\r\n\r\n");
@@ -134,16 +172,21 @@ fn over_http(example: Example) -> impl Fn(&Server, f64) -> Calls {
     }
 }
 
-fn in_rust(server: &Server, timeout: f64) -> Calls {
-    let pool = Pool::new(server.client(), Duration::from_secs_f64(timeout));
+fn pool(port: u16, timeout: f64) -> Pool {
+    let client = Client::open(format!("redis://127.0.0.1:{port}/")).unwrap();
+    Pool::new(client, Duration::from_secs_f64(timeout))
+}
+
+fn in_rust(port: u16, timeout: f64) -> Calls {
+    let pool = pool(port, timeout);
     Box::new(move |calls, fail| {
         let call = |()| pool.ask(which(fail), |connection| redis_rs::throttle(connection, fail, (2, 1, 60), 1)).0;
         at_once(calls, || (), call)
     })
 }
 
-fn in_rust_with_types(server: &Server, timeout: f64) -> Calls {
-    let pool = Pool::new(server.client(), Duration::from_secs_f64(timeout));
+fn in_rust_with_types(port: u16, timeout: f64) -> Calls {
+    let pool = pool(port, timeout);
     let policy = Policy::from_tokens_per_minute(1).max_burst(2);
     Box::new(move |calls, fail| {
         let call = |()| pool.ask(which(fail), |connection| redis_cell_rs::throttle(connection, fail, &policy)).0;
@@ -179,9 +222,9 @@ const IN_NODE: &str = "
     });";
 
 /// Starts the example, which reads lines such as "200 open" and answers each with a line of statuses.
-fn by_lines(example: Example) -> impl Fn(&Server, f64) -> Calls {
-    move |server, timeout| {
-        let mut command = example.with("TIMEOUT", &timeout.to_string()).command(server.port);
+fn by_lines(example: Example) -> impl Fn(u16, f64) -> Calls {
+    move |port, timeout| {
+        let mut command = example.with("TIMEOUT", &timeout.to_string()).command(port);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = Process(command.spawn().unwrap());
         let pipes = (process.0.stdin.take().unwrap(), BufReader::new(process.0.stdout.take().unwrap()));
@@ -197,13 +240,13 @@ fn by_lines(example: Example) -> impl Fn(&Server, f64) -> Calls {
 }
 
 /// Checks that exactly the limit passes; the example and a server with these settings are started anew each time.
-fn lets_through_its_limit(settings: &[&str], start: impl Fn(&Server, f64) -> Calls) {
+fn lets_through_its_limit(settings: &[&str], start: impl Fn(u16, f64) -> Calls) {
     // One test runs at a time: the machine has to be as busy as the test makes it.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for others in [0, 1, 2] {
         let mut server = Server::start_with(settings);
-        let calls = start(&server, TIMEOUT);
+        let calls = start(server.port, TIMEOUT);
         let let_through = || {
             let statuses = calls(CALLS, "open");
             assert!(statuses.iter().all(|status| [200, 429, 503].contains(status)), "{statuses:?}");
@@ -229,14 +272,36 @@ fn lets_through_its_limit(settings: &[&str], start: impl Fn(&Server, f64) -> Cal
 
 /// Checks that a call without a free connection is refused. The calls that have one wait longer for the server than the
 /// others wait for a connection.
-fn refuses_a_call_without_a_connection(places: usize, start: impl Fn(&Server, f64) -> Calls) {
+fn refuses_a_call_without_a_connection(places: usize, start: impl Fn(u16, f64) -> Calls) {
     let server = Server::start();
-    let calls = start(&server, 3.0);
+    let calls = start(server.port, 3.0);
     assert_eq!(calls(1, "open"), [200]);
     signal(server.pid(), "STOP");
     let mut statuses = calls(places + 20, "open");
     statuses.sort_unstable();
     assert_eq!(statuses, [vec![200; places], vec![503; 20]].concat());
+}
+
+/// Checks that the example's calls are limited again after its connections have fallen silent, and after they have come
+/// to lead to a replica: a failover behind one address moves only new connections. No call but those before the first
+/// decision passes the limit.
+fn finds_its_server_again(what: &str, start: impl Fn(u16, f64) -> Calls) {
+    let [first, second] = [Server::start(), Server::start()];
+    let endpoint = Endpoint::to(first.port);
+    let calls = start(endpoint.port, 1.0);
+    let limits_again = |server: &Server, after: &str| {
+        let limits = || (calls(1, "closed") != [503]).then_some(());
+        assert!(eventually(BOUND, limits).is_some(), "{what} does not limit again after {after}");
+        run::<()>(&mut server.connect(), "FLUSHALL").unwrap();
+        let passed = calls(CALLS, "open").iter().filter(|status| **status == 200).count();
+        assert_eq!(passed, LIMIT, "{what}, after {after}");
+    };
+    limits_again(&first, "its start");
+    endpoint.silence();
+    limits_again(&first, "a silence");
+    endpoint.lead_to(second.port);
+    run::<()>(&mut first.connect(), &format!("REPLICAOF 127.0.0.1 {}", second.port)).unwrap();
+    limits_again(&second, "a failover");
 }
 
 /// Does the work beside busy threads, this many for each processor.

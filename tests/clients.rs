@@ -14,15 +14,17 @@ use std::thread::spawn;
 use std::time::{Duration, Instant};
 
 use ::redis_cell_rs::{AllowedDetails, BlockedDetails, Cmd, Key, Policy, Verdict};
-use redis::RedisResult;
+use redis::{Client, RedisResult};
 
+use crate::support::cluster::{SLOTS, add_slots};
 use crate::support::examples::{
     Example, Http, TIMEOUT, debian_node, debian_python, debian_python_with, express, fastapi, flask, found, hiredis,
-    http_server, npm_node, path, php_server, phpredis, predis, pypi_python, pypi_python_with, redigo, redis_rb,
+    http_server, npm_node, path, php_server, phpredis, predis, pypi_python, pypi_python_with, redigo, redigo_with,
+    redis_rb,
 };
 use crate::support::programs::redis_rs::Fail;
 use crate::support::programs::{redis_cell_rs, redis_rs, signal};
-use crate::support::{Process, Server, eventually, info, run, wait_until};
+use crate::support::{Process, Server, eventually, free_port, info, run, wait_until};
 
 /// The output of the examples: three at once and one a minute, and a last call that asks for four.
 const ANSWERS: &str = "\
@@ -127,7 +129,7 @@ fn redis_rs_decides_and_decides_in_time_without_an_answer() {
     assert_eq!(answers(Server::start().port, Fail::Open), ANSWERS);
     for (fail, without_an_answer) in [(Fail::Open, "200"), (Fail::Closed, "503 Retry-After: 1")] {
         let server = Server::start();
-        assert_two_were_lost(&answers(losing(server.port), fail), without_an_answer);
+        assert_two_were_lost(&answers(losing(server.port, 1, 2), fail), without_an_answer);
     }
     let mut server = Server::start();
     let pool = redis_rs::Pool::new(server.client(), Duration::from_millis(100));
@@ -155,9 +157,22 @@ fn redis_cell_rs() {
     for expected in ANSWERS.lines().take(4) {
         assert_eq!(line(throttle(policy).unwrap()), expected);
     }
-    // The crate cannot express a call that will never be allowed; it is the same with brandur's redis-cell.
-    let error = throttle(policy.apply_tokens(4)).unwrap_err();
+    // The crate cannot parse the reply to a call that will never be allowed; it is the same with brandur's redis-cell.
+    let key = Key::from("user123");
+    let policy = policy.apply_tokens(4);
+    let error = redis::Cmd::from(Cmd::new(&key, &policy)).query::<Verdict>(&mut server.connect()).unwrap_err();
     assert!(error.to_string().contains("retry_after"), "{error}");
+}
+
+#[test]
+fn redis_cell_rs_refuses_a_call_for_more_than_the_limit_even_if_it_fails_open() {
+    let server = Server::start();
+    let pool = redis_rs::Pool::new(server.client(), TIMEOUT);
+    for (apply, status) in [(4, 429), (3, 200), (usize::MAX, 429)] {
+        let policy = Policy::from_tokens_per_minute(1).max_burst(2).apply_tokens(apply);
+        let answer = pool.ask(Fail::Open, |connection| redis_cell_rs::throttle(connection, "user123", &policy));
+        assert_eq!(answer.0, status, "{apply}: {answer:?}");
+    }
 }
 
 #[test]
@@ -210,6 +225,41 @@ fn calls_in_a_pipeline_take_less_than_half_of_the_time() {
             (2 * times[0] < times[1]).then_some(())
         });
         assert!(faster.is_some());
+    }
+}
+
+#[test]
+fn an_error_in_a_pipeline_is_no_allowed_call() {
+    for example in [debian_python("pipeline.py"), pypi_python("pipeline.py")].into_iter().flatten() {
+        let server = Server::start();
+        run::<()>(&mut server.connect(), "RPUSH user:7 x").unwrap();
+        // The calls one by one, afterwards, fail at this key.
+        let output = example.command(server.port).output().unwrap();
+        assert!(output.stdout.starts_with(b"allowed: 999 of 1000\n"), "{example:?}: {output:?}");
+    }
+}
+
+/// The node announces a proxy's port as its own, and the proxy loses the answer to the first call. No setting keeps
+/// redis-py 4.3.4 from repeating such a call in a cluster: its example only ends in time.
+#[test]
+fn a_call_in_a_cluster_that_gets_no_answer_takes_once_and_fails_in_time() {
+    for (example, takes_once) in [(debian_python("cluster.py"), false), (pypi_python("cluster.py"), true)] {
+        let Some(example) = example else { continue };
+        let node = free_port();
+        let proxy = losing(node, 0, usize::MAX);
+        let announced = proxy.to_string();
+        let settings = ["--cluster-enabled", "yes", "--cluster-announce-port", &announced];
+        let _server = Server::start_with(&[&settings[..], &["--port", &node.to_string()]].concat());
+        add_slots(&mut Client::open(("127.0.0.1", node)).unwrap().get_connection().unwrap(), 0..SLOTS);
+        let mut connection = Client::open(("127.0.0.1", node)).unwrap().get_connection().unwrap();
+        wait_until("the cluster is up", || {
+            run::<String>(&mut connection, "CLUSTER INFO").unwrap().contains("state:ok")
+        });
+        let mut process = Process::start(&mut example.command(proxy));
+        let ended = eventually(BOUND, || process.0.try_wait().unwrap());
+        let success = ended.unwrap_or_else(|| panic!("{example:?} does not end")).success();
+        let remaining = run::<[i64; 5]>(&mut connection, "CL.LOOK {user123}:minute 2 1 60").unwrap()[2];
+        assert!(!takes_once || (remaining, success) == (2, false), "{example:?}: {remaining} remain, {success}");
     }
 }
 
@@ -323,7 +373,8 @@ fn an_http_server_limits_a_user_by_name() {
 #[test]
 fn an_http_server_flask_and_fastapi_limit_an_address_behind_their_own_proxy() {
     let server = Server::start();
-    for (example, prefix) in [(http_server().next(), "address"), (flask().next(), "hello"), (fastapi().next(), "/")] {
+    for (example, prefix) in [(http_server().next(), "address"), (flask().next(), "hello"), (fastapi().next(), "GET /")]
+    {
         for proxy in ["127.0.0.1", "192.0.2.1"] {
             let Some(example) = &example else { return };
             let http = Http::start(&example.with("PROXY", proxy), server.port);
@@ -363,6 +414,69 @@ print(limited_address(None, ['10.0.0.1, 192.0.2.7']), limited_address('', []))";
     }
 }
 
+/// A server on IPv6 that also accepts IPv4 sees a proxy of IPv4 by an address of IPv6.
+#[test]
+fn a_proxy_of_ipv4_is_known_by_its_mapped_address() {
+    let code = "
+from addresses import limited_address
+print(limited_address('::ffff:192.0.2.1', ['192.0.2.7']), limited_address('::ffff:192.0.2.2', ['192.0.2.7']))";
+    for example in python_code(code) {
+        assert_eq!(example.with("PROXY", "192.0.2.1").output(0), "192.0.2.7 192.0.2.2\n");
+    }
+}
+
+/// Addresses of callers, and the part of each that the examples in other languages than Python limit.
+const ADDRESSES: [(&str, &str); 5] = [
+    ("192.0.2.7", "192.0.2.7"),
+    ("::ffff:192.0.2.7", "192.0.2.7"),
+    ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
+    ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+    ("2001:db8::4", "2001:db8::/64"),
+];
+
+#[test]
+fn express_limits_the_network_of_an_ipv6_caller() {
+    for example in express() {
+        let server = Server::start();
+        let http = Http::start(&example.with("PROXY", "127.0.0.1"), server.port);
+        for (address, limited) in ADDRESSES {
+            assert_eq!(http.get("/", &format!("X-Forwarded-For: 10.0.0.1, {address}\r\n")).0, 200, "{address}");
+            let key = format!("hello:{}", limited.replace("db8::/64", "db8:0:0::/64"));
+            assert_eq!(run::<Vec<String>>(&mut server.connect(), "KEYS *").unwrap(), [key], "{address}");
+            run::<()>(&mut server.connect(), "FLUSHALL").unwrap();
+        }
+    }
+}
+
+#[test]
+fn phpredis_and_predis_limit_the_network_of_an_ipv6_caller() {
+    for (example, file) in [(phpredis(), "phpredis.php"), (predis(), "predis.php")] {
+        let Some(_) = example else { continue };
+        let words = ADDRESSES.map(|(address, _)| address).join("', '");
+        let code =
+            format!("require '{file}'; foreach (['{words}'] as $address) {{ echo network($address), \"\\n\"; }}");
+        let output = Example::new("php", &["-r", &code]).output(Server::start().port);
+        let limited = ADDRESSES.map(|(_, limited)| format!("{limited}\n")).concat();
+        assert_eq!(output, ANSWERS.to_string() + &limited);
+    }
+}
+
+#[test]
+fn redigo_limits_the_network_of_an_ipv6_caller() {
+    let words =
+        ADDRESSES.map(|(address, _)| format!("[{address}]:80")).join("\", \"").replace("[192.0.2.7]", "192.0.2.7");
+    let code = format!(
+        "package main
+import (\"fmt\"; \"net/http\"; \"os\")
+func init() {{
+    for _, peer := range []string{{\"{words}\"}} {{ fmt.Println(address(&http.Request{{RemoteAddr: peer}})) }}
+    os.Exit(0)
+}}"
+    );
+    let Some(example) = redigo_with("redigo-addresses", &code) else { return };
+    assert_eq!(example.output(0), ADDRESSES.map(|(_, limited)| format!("{limited}\n")).concat());
+}
+
 #[test]
 fn fastapi_limits_a_route_whatever_the_numbers_in_its_path() {
     fastapi().for_each(|example| {
@@ -371,7 +485,7 @@ fn fastapi_limits_a_route_whatever_the_numbers_in_its_path() {
         let statuses = [1, 2, 3, 4].map(|number| http.send(&format!("GET /items/{number}")).0);
         assert_eq!(statuses, [200, 200, 200, 429]);
         let keys = run::<Vec<String>>(&mut server.connect(), "KEYS *").unwrap();
-        assert_eq!(keys, ["/items/{number}:127.0.0.1"]);
+        assert_eq!(keys, ["GET /items/{number}:127.0.0.1"]);
     });
 }
 
@@ -544,7 +658,7 @@ fn decides_without_an_answer(example: &Example) {
     for (fail, without_an_answer) in [("open", "200"), ("closed", "503 Retry-After: 1")] {
         let example = example.with("FAIL", fail);
         let mut server = Server::start();
-        assert_two_were_lost(&example.output(losing(server.port)), without_an_answer);
+        assert_two_were_lost(&example.output(losing(server.port, 1, 2)), without_an_answer);
         if fail == "open" {
             signal(server.pid(), "STOP")
         } else {
@@ -576,9 +690,9 @@ fn assert_two_were_lost(printed: &str, without_an_answer: &str) {
     }
 }
 
-/// Returns the port of a proxy to this server that loses the answer to the second call, and closes the connection at
-/// the third.
-fn losing(server: u16) -> u16 {
+/// Returns the port of a proxy to this server. The proxy counts the calls from 0. It loses the answer to one, and closes
+/// the connection at another.
+fn losing(server: u16, lost: usize, closed: usize) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     let calls = Arc::new(AtomicUsize::new(0));
@@ -586,13 +700,13 @@ fn losing(server: u16) -> u16 {
     spawn(move || {
         for client in listener.incoming().flatten() {
             let calls = calls.clone();
-            spawn(move || pass_on(client, server, &calls));
+            spawn(move || pass_on(client, server, &calls, (lost, closed)));
         }
     });
     port
 }
 
-fn pass_on(mut client: TcpStream, server: u16, calls: &AtomicUsize) {
+fn pass_on(mut client: TcpStream, server: u16, calls: &AtomicUsize, (answer, closed): (usize, usize)) {
     let mut server = TcpStream::connect(("127.0.0.1", server)).unwrap();
     let lost = Arc::new(AtomicBool::new(false));
     let (mut from, mut to, losing) = (server.try_clone().unwrap(), client.try_clone().unwrap(), lost.clone());
@@ -608,11 +722,11 @@ fn pass_on(mut client: TcpStream, server: u16, calls: &AtomicUsize) {
     let mut bytes = [0; 4096];
     while let Ok(length @ 1..) = client.read(&mut bytes) {
         if bytes[..length].windows(11).any(|word| word == b"CL.THROTTLE") {
-            match calls.fetch_add(1, Ordering::Relaxed) {
-                1 => lost.store(true, Ordering::Relaxed),
-                2 => break,
-                _ => {}
+            let call = calls.fetch_add(1, Ordering::Relaxed);
+            if call == closed {
+                break;
             }
+            lost.fetch_or(call == answer, Ordering::Relaxed);
         }
         if server.write_all(&bytes[..length]).is_err() {
             break;

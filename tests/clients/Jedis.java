@@ -1,4 +1,4 @@
-// Rate limiting with Jedis. To run it, with the jars of Jedis and of what it needs in a folder:
+// Rate limiting with Jedis. To run this file, with the jars of Jedis and its dependencies in a folder:
 // [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] java -cp 'jars/*' Jedis.java
 
 import java.time.Duration;
@@ -21,10 +21,10 @@ class Jedis {
         return System.getenv().getOrDefault(name, otherwise);
     }
 
-    // Connections for all threads, made at the start and not in the first burst. A call waits up to a second for a free
-    // one.
+    // Makes the connections for all threads, at the start and not in the first burst. A call waits up to a second for a
+    // free connection.
     static JedisPooled connect() {
-        // The longest time that a call waits for the reply, in ms. Connecting has a limit of its own.
+        // The longest time that a call waits for the reply, in ms. Connecting may take a second.
         int timeout = (int) (1000 * Double.parseDouble(setting("TIMEOUT", "0.1")));
         var config = DefaultJedisClientConfig.builder().connectionTimeoutMillis(1000).socketTimeoutMillis(timeout);
         var address = new HostAndPort("127.0.0.1", Integer.parseInt(setting("REDIS_PORT", "6379")));
@@ -42,7 +42,7 @@ class Jedis {
     }
 
     // Makes a call, and returns the status and the headers to answer an HTTP request with. A call without a reply is
-    // allowed if it fails "open", and refused if it fails "closed". A call without a connection is refused.
+    // allowed if `fail` is "open", and refused if it is "closed". A call that gets no free connection is refused.
     static Answer throttle(JedisPooled client, String key, long maxBurst, long count, long period, long quantity,
             String fail) {
         List<?> answer;
@@ -51,8 +51,9 @@ class Jedis {
                     "" + period, "" + quantity);
         } catch (JedisException error) {
             System.err.println("no limits, failing " + fail + ": " + error.getMessage());
-            // The other connections were most likely lost too.
-            if (error instanceof JedisConnectionException) client.getPool().clear();
+            // The other connections were most likely lost too, or lead to a server that has become a replica.
+            boolean readOnly = ("" + error.getMessage()).startsWith("READONLY");
+            if (readOnly || error instanceof JedisConnectionException) client.getPool().clear();
             boolean full = error.getCause() instanceof NoSuchElementException;
             boolean allowed = fail.equals("open") && !full;
             return allowed ? new Answer(200, Map.of()) : new Answer(503, Map.of("Retry-After", 1L));

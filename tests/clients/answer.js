@@ -5,11 +5,13 @@ const TIMEOUT = 1000 * (process.env.TIMEOUT ?? 0.1);
 // The most calls that wait for a reply at once, and the time that a further call waits for a place, in ms.
 const PLACES = 100;
 const WAIT = 1000;
+// The time without any reply after which the client is replaced, in ms.
+const SILENCE = 1000;
 
 let taken = 0;
 const queue = [];
 
-// Resolves to true when the call has a place, to false if none comes free in time.
+// Resolves to true once the call has a place, or to false if no place becomes free in time.
 function place() {
   if (taken < PLACES) {
     taken += 1;
@@ -34,8 +36,9 @@ function leave() {
   else taken -= 1;
 }
 
-// Resolves to the reply, or fails if it takes too long: node-redis has no time limit of its own. The time is counted in
-// two halves, and replies that have arrived are read before the call fails: a busy process makes no reply late.
+// Resolves to the reply, or fails if the reply takes too long: node-redis has no time limit of its own. The time is
+// counted in two halves, and replies that have arrived are read once more before the call fails. So a process that is
+// busy for a while loses no reply.
 function inTime(reply) {
   return new Promise((resolve, reject) => {
     const late = () => reject(new Error(`no reply in ${TIMEOUT} ms`));
@@ -45,17 +48,50 @@ function inTime(reply) {
   });
 }
 
-// Makes the call, and resolves to the status and the headers to answer an HTTP request with, and to a word for how the
-// call ended. `fail` decides on a call without a reply: 'open' allows it, 'closed' refuses it. A call that finds no
-// place is refused.
-async function answer(call, fail) {
+// A client for the whole process. It has one connection. The libraries make a lost connection again, but keep one that
+// is silent, for many minutes, and one to a server that a failover has made a replica.
+class Connection {
+  // `open` returns a client that connects.
+  constructor(open) {
+    this.open = open;
+    this.client = open();
+    this.heard = Date.now();
+  }
+
+  // Resolves to the connection when it is ready, or after five seconds.
+  ready() {
+    return new Promise((resolve) => {
+      this.client.once('ready', () => resolve(this));
+      setTimeout(() => resolve(this), 5000).unref();
+    });
+  }
+
+  // Replaces the client if no call has got a reply for a second.
+  replace() {
+    if (Date.now() - this.heard < SILENCE) return;
+    this.heard = Date.now();
+    this.close();
+    this.client = this.open();
+  }
+
+  close() {
+    Promise.resolve(this.client.disconnect()).catch(() => {});
+  }
+}
+
+// Makes a call, `send(client)`. Resolves to the status and the headers to answer an HTTP request with, and a word for
+// how the call ended. `fail` decides on a call without a reply: 'open' allows it, 'closed' refuses it. A call that
+// finds no place is refused.
+async function answer(connection, send, fail) {
   const refused = [503, { 'Retry-After': 1 }];
   if (!await place()) return [...refused, 'busy'];
   let reply;
   try {
-    reply = await inTime(call());
+    reply = await inTime(send(connection.client));
+    connection.heard = Date.now();
   } catch (error) {
     console.error(`no limits, failing ${fail}: ${error.message}`);
+    connection.replace();
     return [...(fail === 'open' ? [200, {}] : refused), `failed ${fail}`];
   } finally {
     leave();
@@ -74,11 +110,11 @@ async function answer(call, fail) {
 }
 
 // The limiter allows three at once and one a minute; the last call asks for four tokens.
-async function demonstrate(throttle, client) {
+async function demonstrate(throttle, connection) {
   for (const quantity of [1, 1, 1, 1, 4]) {
-    const [status, headers] = await throttle(client, 'user123', [2, 1, 60], process.env.FAIL ?? 'open', quantity);
+    const [status, headers] = await throttle(connection, 'user123', [2, 1, 60], process.env.FAIL ?? 'open', quantity);
     console.log(status, Object.entries(headers).map(([name, value]) => `${name}: ${value}`).join(', '));
   }
 }
 
-module.exports = { answer, demonstrate };
+module.exports = { Connection, answer, demonstrate };

@@ -1,6 +1,6 @@
 """FastAPI, and a dependency that limits a route.
 
-To run it, beside redis_asyncio.py and addresses.py:
+To run this file, beside redis_asyncio.py and addresses.py:
 [REDIS_PORT=6379] [TIMEOUT=0.1] [PROXY=192.0.2.1] uvicorn --no-proxy-headers fastapi_app:app
 """
 
@@ -17,7 +17,7 @@ app = FastAPI(on_startup=[pool.open])
 
 
 class Limit:
-    """Returns a dependency that limits a route for each address; throttle explains quotas and fail."""
+    """A dependency that limits a route, each address by itself. `throttle` explains quotas and fail."""
 
     def __init__(self, *quotas, fail):
         self.quotas, self.fail = quotas, fail
@@ -25,7 +25,8 @@ class Limit:
     async def __call__(self, request: Request, response: Response):
         address = limited_address(request.client and request.client.host, request.headers.getlist("X-Forwarded-For"))
         # The key has the route's template: with the path, each number in /items/7 would have its own limiter.
-        await limit(response, f"{request.scope['route'].path}:{address}", *self.quotas, fail=self.fail)
+        route = f"{request.method} {request.scope['route'].path}"
+        await limit(response, f"{route}:{address}", *self.quotas, fail=self.fail)
 
 
 async def customer(response: Response, x_api_key: str = Header("")):

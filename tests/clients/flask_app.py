@@ -1,6 +1,6 @@
 """Flask, and a decorator that limits a view.
 
-To run it, beside redis_py.py and addresses.py:
+To run this file, beside redis_py.py and addresses.py:
 [REDIS_PORT=6379] [TIMEOUT=0.1] [PROXY=192.0.2.1] flask --app flask_app run
 """
 
@@ -16,13 +16,13 @@ pool = Pool()
 
 
 def limited(*quotas, fail):
-    """Limits a view for each address; throttle explains quotas and fail."""
+    """Limits a view, each address by itself. `throttle` explains quotas and fail."""
 
     def decorate(view):
         @functools.wraps(view)
         def limited_view(*arguments, **named):
             address = limited_address(request.remote_addr, request.headers.getlist("X-Forwarded-For"))
-            status, headers = throttle(pool, f"{view.__name__}:{address}", *quotas, fail=fail)
+            status, headers = throttle(pool, f"{request.endpoint}:{address}", *quotas, fail=fail)
             answer = view(*arguments, **named) if status == 200 else ("Try again later\n", status)
             response = make_response(answer)
             response.headers.update(headers)

@@ -1,4 +1,4 @@
-/* Rate limiting with hiredis. To run it: cc -o hiredis hiredis.c -lhiredis
+/* Rate limiting with hiredis. To run this file: cc -o hiredis hiredis.c -lhiredis
  * [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] ./hiredis */
 
 #include <errno.h>
@@ -23,10 +23,10 @@ static const char *setting(const char *name, const char *otherwise) {
     return value ? value : otherwise;
 }
 
-/* Connects, for one thread. Returns a connection with an error if there is no server, and NULL if the server has the
- * most clients that it accepts and closes the connection for a second. */
+/* Connects, for one thread. Returns a connection with an error if there is no server. Returns NULL if the server, which
+ * has the most clients that it accepts, has closed all new connections for a second. */
 static redisContext *connection(void) {
-    /* The longest time that a call waits for the reply, in seconds. Connecting has a limit of its own. */
+    /* The longest time that a call waits for the reply, in seconds. Connecting may take a second. */
     double seconds = atof(setting("TIMEOUT", "0.1"));
     struct timeval timeout = {(time_t)seconds, (suseconds_t)((seconds - (time_t)seconds) * 1e6)};
     struct timeval to_connect = {1, 0};
@@ -63,7 +63,7 @@ static struct answer throttle(redisContext **context, const char *key, long long
         answer.retry_after = integers[3]->integer;
         answer.reset_after = integers[4]->integer;
     } else {
-        const char *error = reply ? reply->str : *context ? (*context)->errstr : "the server has no place";
+        const char *error = reply ? reply->str : *context ? (*context)->errstr : "the server accepts no more clients";
         fprintf(stderr, "no limits: %s\n", error);
         answer.status = *context && fail == OPEN ? 200 : 503;
     }
@@ -79,7 +79,7 @@ static struct answer throttle(redisContext **context, const char *key, long long
 
 int main(void) {
     redisContext *context = NULL;
-    /* Writing to a lost connection then is an error, and does not end the process. */
+    /* A write to a lost connection is an error then; otherwise it would end the process. */
     signal(SIGPIPE, SIG_IGN);
     enum fail fail = strcmp(setting("FAIL", "open"), "open") == 0 ? OPEN : CLOSED;
     /* The limiter allows three at once and one a minute; the last call asks for four tokens. */
@@ -91,7 +91,8 @@ int main(void) {
         if (answer.limit) {
             printf("X-RateLimit-Limit: %lld, X-RateLimit-Remaining: %lld, X-RateLimit-Reset: %lld", answer.limit,
                    answer.remaining, answer.reset_after);
-            /* The wait is -1 if the call was allowed, or if it asks for more than the limit and will never be allowed. */
+            /* The wait is -1 if the call was allowed, or if it asks for more than the limit and will never be
+             * allowed. */
             if (answer.retry_after >= 0) printf(", Retry-After: %lld", answer.retry_after);
         }
         printf("\n");

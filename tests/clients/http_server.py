@@ -1,8 +1,8 @@
 """An HTTP server with limits. A user gets ten requests at once, and then ten a minute. An address without a login gets
-three requests at once, and then one a minute; any address gets as many attempts to log in. /quota shows callers the
-rest of their limit, and takes nothing.
+three requests at once, and then one a minute. Any address gets three attempts to log in at once, and then one a minute.
+/quota shows callers how many requests they have left, and takes nothing.
 
-To run it, beside redis_py.py and addresses.py:
+To run this file, beside redis_py.py and addresses.py:
 [REDIS_PORT=6379] [REPLICA_PORT=6380] [HTTP_PORT=8080] [TIMEOUT=0.1] [PROXY=192.0.2.1] python3 http_server.py
 """
 
@@ -58,14 +58,14 @@ def decide(kind, name):
 
 
 def quota(kind, name):
-    """Returns the status, the headers and the body of the answer to a caller who asks for the rest of the limit."""
+    """Returns the status, the headers and the body of the answer to a caller who asks what is left of the limit."""
     *numbers, _ = LIMITS[kind]
     try:
         _, limit, remaining, retry_after, reset_after = replica.call("CL.LOOK", f"{kind}:{name}", *numbers)
     except (Busy, redis.RedisError) as error:
         print(f"no quota to show: {error!r}", file=sys.stderr)
         return 503, {"Retry-After": 1}, {}
-    # The wait of a request that came now: 0 if it would be allowed.
+    # The wait before the next request: 0 if it would be allowed now.
     wait = max(retry_after, 0)
     return 200, {}, {"limit": limit, "remaining": remaining, "retry_after": wait, "reset_after": reset_after}
 
@@ -81,7 +81,7 @@ class Handler(BaseHTTPRequestHandler):
             self.answer_as_decided(*decide(*who))
 
     def do_POST(self):
-        """Logs a user in, whatever the path."""
+        """Answers an attempt to log in, whatever the path."""
         self.answer_as_decided(*decide("login", self.address()))
 
     def address(self):
@@ -100,7 +100,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    # The most connections that wait to be accepted: more than Python's default of five may come at once.
+    # The most connections that wait to be accepted. Python's default is five, and more requests may come at once.
     request_queue_size = 1024
 
 

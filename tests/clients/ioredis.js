@@ -1,12 +1,11 @@
-// Rate limiting with ioredis. To run it, beside answer.js:
+// Rate limiting with ioredis. To run this file, beside answer.js:
 // [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] node ioredis.js
 
 const { Redis } = require('ioredis');
-const { answer, demonstrate } = require('./answer.js');
+const { Connection, answer, demonstrate } = require('./answer.js');
 
-// Connects a client for the whole process. It has one connection, which it makes again if it is lost. Connecting has a
-// time limit of its own: a call without a connection fails.
-function connect() {
+// Connecting has a time limit of its own: a call without a connection fails.
+function open() {
   const client = new Redis({
     host: '127.0.0.1',
     port: Number(process.env.REDIS_PORT ?? 6379),
@@ -18,22 +17,23 @@ function connect() {
     retryStrategy: (attempt) => Math.min(50 * attempt, 500),
   });
   client.on('error', (error) => console.error(`redis: ${error.message}`));
-  return new Promise((resolve) => {
-    client.once('ready', () => resolve(client));
-    setTimeout(() => resolve(client), 5000).unref();
-  });
+  return client;
+}
+
+function connect() {
+  return new Connection(open).ready();
 }
 
 // Makes a call. A quota is max_burst, count, period; further quotas follow it. answer.js explains `fail`.
-function throttle(client, key, quotas, fail, quantity = 1) {
+function throttle(connection, key, quotas, fail, quantity = 1) {
   const call = ['CL.THROTTLE', key, ...quotas.slice(0, 3), quantity, ...quotas.slice(3)];
-  return answer(() => client.call(...call), fail);
+  return answer(connection, (client) => client.call(...call), fail);
 }
 
 async function main() {
-  const client = await connect();
-  await demonstrate(throttle, client);
-  client.disconnect();
+  const connection = await connect();
+  await demonstrate(throttle, connection);
+  connection.close();
 }
 
 if (require.main === module) main();

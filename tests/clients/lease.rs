@@ -1,4 +1,4 @@
-//! A lease on a hot key. It takes tokens from the server in batches, and spends them in its own memory.
+//! A lease on a hot key. A client takes tokens from the server in batches, and spends them without further calls.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ pub struct Lease<C: ConnectionLike> {
     pub quota: (u64, u64, u64),
     /// The tokens to ask for at once.
     pub batch: u64,
-    /// The longest time to keep them.
+    /// The longest time to keep the tokens of a batch.
     pub time: Duration,
     left: u64,
     ends: Instant,
@@ -24,7 +24,7 @@ impl<C: ConnectionLike> Lease<C> {
         Self { connection, key: key.to_string(), quota, batch, time, left: 0, ends: now, ask_again: now }
     }
 
-    /// Takes a token. Returns zero if there was one, otherwise the time to wait for it.
+    /// Takes a token. Returns zero if there was one, otherwise the time until there is one.
     pub fn take(&mut self, now: Instant) -> RedisResult<Duration> {
         self.end_if_over(now)?;
         if self.left == 0 {
@@ -44,13 +44,13 @@ impl<C: ConnectionLike> Lease<C> {
         Ok(Duration::ZERO)
     }
 
-    /// Gives back the tokens that are left when their time is over. A timer has to call it if `take` may not be called.
+    /// Gives back the tokens that are left, once their time is over. If requests may pause, a timer has to call this.
     pub fn end_if_over(&mut self, now: Instant) -> RedisResult<()> {
         if now >= self.ends { self.give_back() } else { Ok(()) }
     }
 
     fn give_back(&mut self) -> RedisResult<()> {
-        // Forget the tokens first: they are not given back twice if the answer is lost.
+        // Forget the tokens first: if the answer is lost, they must not be given back twice.
         let left = std::mem::take(&mut self.left);
         if left > 0 {
             self.call("CL.PTHROTTLE", -(left as i64))?;
@@ -72,7 +72,10 @@ impl<C: ConnectionLike> Drop for Lease<C> {
 }
 
 pub fn main() -> RedisResult<()> {
-    let connection = Client::open("redis://127.0.0.1:6379/")?.get_connection()?;
+    let client = Client::open("redis://127.0.0.1:6379/")?;
+    let connection = client.get_connection_with_timeout(Duration::from_secs(1))?;
+    connection.set_read_timeout(Some(Duration::from_millis(100)))?;
+    connection.set_write_timeout(Some(Duration::from_millis(100)))?;
     // The limiter allows a million a second, and 10,000 at once; a lease holds up to 1,000 tokens for 100 ms.
     let quota = (9_999, 1_000, 1);
     let mut lease = Lease::new(connection, "hot", quota, 1_000, Duration::from_millis(100), Instant::now());

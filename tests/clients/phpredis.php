@@ -1,15 +1,15 @@
 <?php
-// Rate limiting with phpredis. To run it: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] php phpredis.php
-// A web server of 20 processes: PHP_CLI_SERVER_WORKERS=20 php -S 127.0.0.1:8080 phpredis.php
+// Rate limiting with phpredis. To run this file: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] php phpredis.php
+// To serve it by 20 processes: PHP_CLI_SERVER_WORKERS=20 php -S 127.0.0.1:8080 phpredis.php
 
 class Full extends Exception
 {
 }
 
-/** Connects. A server with the most clients that it accepts closes the connection: it is asked again for a second. */
+/** Connects. If the server has the most clients that it accepts, it closes new connections; try again for a second. */
 function connect(): Redis
 {
-    // The longest time that a call waits for the reply, in seconds. Connecting has a limit of its own.
+    // The longest time that a call waits for the reply, in seconds. Connecting may take a second.
     $timeout = (float) (getenv('TIMEOUT') ?: 0.1);
     for ($left = 100; $left; $left--) {
         $client = new Redis();
@@ -21,19 +21,20 @@ function connect(): Redis
                 return $client;
             }
         } catch (RedisException $error) {
-            // A full server closes the connection before the timeout; one that is stuck is silent until then.
+            // A server with too many clients closes the connection at once; one that is stuck is silent until the
+            // timeout.
             if (microtime(true) - $start >= $timeout) {
                 throw $error;
             }
         }
         usleep(10000);
     }
-    throw new Full('the server has as many clients as it may have');
+    throw new Full('the server accepts no more clients');
 }
 
 /**
  * Makes a call, and returns the status and the headers to answer an HTTP request with. A call without a reply is
- * allowed if $fail is 'open', and refused if it is 'closed'. A call without a place at the server is refused.
+ * allowed if $fail is 'open', and refused if it is 'closed'. A call is refused if the server accepts no more clients.
  */
 function throttle(string $key, int $maxBurst, int $count, int $period, string $fail, int $quantity = 1): array
 {
@@ -64,10 +65,24 @@ function throttle(string $key, int $maxBurst, int $count, int $period, string $f
     return [$limited ? 429 : 200, $headers];
 }
 
+/** Returns an IPv4 address, or the 2^64 addresses around one of IPv6: a customer has all of them. */
+function network(string $address): string
+{
+    $bytes = @inet_pton($address);
+    $mapped = "\0\0\0\0\0\0\0\0\0\0\xff\xff";
+    if ($bytes === false || strlen($bytes) === 4) {
+        return $address;
+    }
+    if (str_starts_with($bytes, $mapped)) {
+        return inet_ntop(substr($bytes, 12));
+    }
+    return inet_ntop(str_pad(substr($bytes, 0, 8), 16, "\0")) . '/64';
+}
+
 if (PHP_SAPI !== 'cli') {
-    // Allows each address this many requests of a name; see "Which key" for other keys.
+    // The key is a name and an address; docs/clients.md has other keys, under "Which key".
     [$name, $fail] = strtok($_SERVER['REQUEST_URI'], '?') === '/' ? ['hello', 'open'] : ['login', 'closed'];
-    [$status, $headers] = throttle("$name:{$_SERVER['REMOTE_ADDR']}", 2, 1, 60, $fail);
+    [$status, $headers] = throttle("$name:" . network($_SERVER['REMOTE_ADDR']), 2, 1, 60, $fail);
     http_response_code($status);
     foreach ($headers as $header => $value) {
         header("$header: $value");

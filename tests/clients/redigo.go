@@ -1,4 +1,4 @@
-// Rate limiting with redigo. To run it: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] go run redigo.go
+// Rate limiting with redigo. To run this file: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] go run redigo.go
 package main
 
 import (
@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -30,7 +30,8 @@ const (
 	wait        = time.Second
 )
 
-// lost is the time, in ns, when a connection was last lost: all older connections were most likely lost too.
+// lost is the time, in ns, when a connection was last lost, or led to a server that had become a replica. Older
+// connections most likely do so too.
 var lost atomic.Int64
 
 // connect returns a pool of connections for all goroutines, made at the start and not in the first burst. The pool does
@@ -69,7 +70,7 @@ type header struct {
 }
 
 // throttle makes a call, and returns the status and the headers to answer an HTTP request with. A call without a reply
-// is allowed if fail is "open", and refused if it is "closed". A call without a connection is refused.
+// is allowed if fail is "open", and refused if it is "closed". A call that gets no free connection is refused.
 func throttle(pool *redis.Pool, key string, maxBurst, count, period, quantity int64, fail string) (int, []header) {
 	waiting, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
@@ -78,13 +79,14 @@ func throttle(pool *redis.Pool, key string, maxBurst, count, period, quantity in
 		log.Print("no connection is free")
 		return refused()
 	}
-	defer connection.Close()
 	answer, err := redis.Int64s(connection.Do("CL.THROTTLE", key, maxBurst, count, period, quantity))
+	isLost := connection.Err() != nil || err != nil && strings.HasPrefix(err.Error(), "READONLY")
+	connection.Close()
+	if isLost {
+		lost.Store(time.Now().UnixNano())
+	}
 	if err != nil {
 		log.Printf("no limits, failing %s: %v", fail, err)
-		if connection.Err() != nil {
-			lost.Store(time.Now().UnixNano())
-		}
 		if fail == "open" {
 			return http.StatusOK, nil
 		}
@@ -110,11 +112,11 @@ func refused() (int, []header) {
 	return http.StatusServiceUnavailable, []header{{"Retry-After", 1}}
 }
 
-// limit is a middleware. It allows each address this many requests of a name; see "Which key" for other keys.
+// limit returns a middleware that limits each address. The key is the name and the address; docs/clients.md has other
+// keys, under "Which key".
 func limit(pool *redis.Pool, name string, maxBurst, count, period int64, fail string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
-		address, _, _ := net.SplitHostPort(request.RemoteAddr)
-		status, headers := throttle(pool, name+":"+address, maxBurst, count, period, 1, fail)
+		status, headers := throttle(pool, name+":"+address(request), maxBurst, count, period, 1, fail)
 		for _, header := range headers {
 			response.Header().Set(header.name, strconv.FormatInt(header.value, 10))
 		}
@@ -126,9 +128,22 @@ func limit(pool *redis.Pool, name string, maxBurst, count, period int64, fail st
 	})
 }
 
+// address returns the caller's IPv4 address, or the 2^64 addresses around one of IPv6: a customer has all of them.
+func address(request *http.Request) string {
+	peer, err := netip.ParseAddrPort(request.RemoteAddr)
+	if err != nil {
+		return request.RemoteAddr
+	}
+	ip := peer.Addr().Unmap()
+	if ip.Is4() {
+		return ip.String()
+	}
+	return netip.PrefixFrom(ip, 64).Masked().String()
+}
+
 func main() {
 	pool := connect()
-	// It serves requests if it is told a port.
+	// Serve HTTP if HTTP_PORT is set.
 	if port := os.Getenv("HTTP_PORT"); port != "" {
 		hello := http.HandlerFunc(func(response http.ResponseWriter, _ *http.Request) { fmt.Fprintln(response, "Hello") })
 		http.Handle("/", limit(pool, "hello", 2, 1, 60, "open", hello))

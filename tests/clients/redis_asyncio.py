@@ -1,6 +1,6 @@
 """Rate limiting with redis-py and asyncio.
 
-To run it: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] python3 redis_asyncio.py
+To run this file: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] python3 redis_asyncio.py
 """
 
 import asyncio
@@ -18,11 +18,11 @@ CONNECTIONS, WAIT = 20, 1
 
 
 class Busy(Exception):
-    """No connection became free: the process has more calls than it can make, while the server may be well."""
+    """No connection became free in time: the process makes too many calls at once, while the server may be well."""
 
 
 class Pool:
-    """Connections for all tasks. redis-py's own pools raise one error when full and without a server."""
+    """Connections for all tasks. redis-py's own pools raise the same error if they are full or there is no server."""
 
     def __init__(self, port=os.environ.get("REDIS_PORT", 6379), **settings):
         self.turns = asyncio.Semaphore(CONNECTIONS)
@@ -33,7 +33,7 @@ class Pool:
         self.client = redis.asyncio.Redis(port=int(port), retry=None, **settings)
 
     async def open(self):
-        """Makes the connections. Call it at the start, when no request waits for it."""
+        """Makes all connections. Await this at the start, before there are requests."""
         answers = await asyncio.gather(*(self.call("PING") for _ in range(CONNECTIONS)), return_exceptions=True)
         for error in {str(answer) for answer in answers if isinstance(answer, Exception)}:
             print(f"no server yet: {error}", file=sys.stderr)
@@ -47,14 +47,18 @@ class Pool:
         call = asyncio.ensure_future(self.client.execute_command(*words))
         call.add_done_callback(lambda _: self.turns.release())
         try:
-            # The wait has small steps: a late event loop reads an answer that has arrived before the call fails.
+            # Wait in small steps: a late event loop then reads an answer that has arrived, before the steps end.
             for _ in range(20):
                 await asyncio.wait({call}, timeout=TIMEOUT / 20)
                 if call.done():
                     return call.result()
             raise redis.TimeoutError("no answer in time")
+        except (redis.ConnectionError, redis.TimeoutError, redis.ReadOnlyError):
+            # The other connections were most likely lost too, or lead to a server that has become a replica.
+            await self.client.connection_pool.disconnect(inuse_connections=False)
+            raise
         finally:
-            # A cancelled call closes its connection, on which an answer may still come.
+            # Cancelling the call closes its connection, on which a late answer may still come.
             call.cancel()
 
 

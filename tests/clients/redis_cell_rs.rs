@@ -10,6 +10,10 @@ pub fn throttle(
     key: &str,
     policy: &Policy,
 ) -> RedisResult<(u16, Vec<(&'static str, u64)>)> {
+    if policy.apply > policy.burst.saturating_add(1) {
+        // The crate fails on the reply to a call for more than the limit, and `Pool` would let a failed call through.
+        return Ok((429, vec![("X-RateLimit-Limit", policy.burst as u64 + 1)]));
+    }
     let key = Key::from(key);
     let verdict: Verdict = redis::Cmd::from(Cmd::new(&key, policy)).query(connection)?;
     let headers = |total: usize, remaining: usize, reset_after: u64| {

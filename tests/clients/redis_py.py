@@ -1,4 +1,4 @@
-"""Rate limiting with redis-py. To run it: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] python3 redis_py.py"""
+"""Rate limiting with redis-py. To run this: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] python3 redis_py.py"""
 
 import itertools
 import os
@@ -14,35 +14,40 @@ CONNECTIONS, WAIT = 20, 1
 
 
 class Busy(Exception):
-    """No connection became free: the process has more calls than it can make, while the server may be well."""
+    """No connection became free in time: the process makes too many calls at once, while the server may be well."""
 
 
 class Pool:
-    """Connections for all threads, made at the start. redis-py's pools raise one error, full or without a server."""
+    """Connections for all threads. redis-py's own pools raise the same error if they are full or there is no server."""
 
     def __init__(self, port=os.environ.get("REDIS_PORT", 6379), **settings):
         # redis-py itself would repeat a call without a reply, and take twice.
         settings = {"socket_connect_timeout": TIMEOUT, "socket_timeout": TIMEOUT, "retry": None, **settings}
-        clients = [redis.Redis(port=int(port), **settings) for _ in range(CONNECTIONS)]
+        self.clients = [redis.Redis(port=int(port), **settings) for _ in range(CONNECTIONS)]
         try:
-            for client in clients:
+            for client in self.clients:
                 client.ping()
         except redis.RedisError as error:
             print(f"no server yet: {error}", file=sys.stderr)
-        self.clients = queue.SimpleQueue()
-        for client in clients:
-            self.clients.put(client)
+        self.free = queue.SimpleQueue()
+        for client in self.clients:
+            self.free.put(client)
 
     def call(self, *words):
         """Returns the server's answer."""
         try:
-            client = self.clients.get(timeout=WAIT)
+            client = self.free.get(timeout=WAIT)
         except queue.Empty:
             raise Busy from None
         try:
             return client.execute_command(*words)
+        except (redis.ConnectionError, redis.TimeoutError, redis.ReadOnlyError):
+            # The other connections were most likely lost too, or lead to a server that has become a replica.
+            for other in self.clients:
+                other.connection_pool.disconnect(inuse_connections=False)
+            raise
         finally:
-            self.clients.put(client)
+            self.free.put(client)
 
 
 def throttle(pool, key, quota, *others, quantity=1, fail):

@@ -1,4 +1,4 @@
-# Rate limiting with redis-rb. To run it: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] ruby redis_rb.rb
+# Rate limiting with redis-rb. To run this: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] ruby redis_rb.rb
 
 require "redis"
 
@@ -13,7 +13,7 @@ class Pool
   class Full < StandardError; end
 
   def initialize
-    # redis-rb by itself would ask again, and take again.
+    # redis-rb itself would repeat a call without a reply, and take twice.
     settings = { port: ENV.fetch("REDIS_PORT", 6379).to_i, connect_timeout: 1, read_timeout: TIMEOUT,
                  write_timeout: TIMEOUT, reconnect_attempts: 0 }
     @free = Array.new(CONNECTIONS) { Redis.new(settings) }
@@ -27,9 +27,13 @@ class Pool
   def call(*words)
     client = borrow
     client.call(*words)
-  rescue Redis::BaseConnectionError
-    # The other connections were most likely lost too: each is made again.
-    @mutex.synchronize { @free.each(&:close) }
+  rescue Redis::BaseError => error
+    # The other connections were most likely lost too, or lead to a server that has become a replica: each is made
+    # again.
+    if error.is_a?(Redis::BaseConnectionError) || error.message.start_with?("READONLY")
+      client.close
+      @mutex.synchronize { @free.each(&:close) }
+    end
     raise
   ensure
     @mutex.synchronize { @free.push(client) && @returned.signal } if client
@@ -48,7 +52,7 @@ class Pool
 end
 
 # Makes a call, and returns the status and the headers to answer an HTTP request with. A call without a reply is
-# allowed if it fails "open", and refused if it fails "closed". A call without a connection is refused.
+# allowed if `fail` is "open", and refused if it is "closed". A call that gets no free connection is refused.
 def throttle(pool, key, max_burst, count, period, quantity = 1, fail:)
   limited, limit, remaining, retry_after, reset_after =
     pool.call("CL.THROTTLE", key, max_burst, count, period, quantity)

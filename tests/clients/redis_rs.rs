@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use redis::{Client, Connection, ConnectionLike, RedisError, RedisResult};
+use redis::{Client, Connection, ConnectionLike, RedisResult};
 
 /// The status and the headers to answer an HTTP request with.
 pub type Answer = (u16, Vec<(&'static str, u64)>);
@@ -38,7 +38,7 @@ pub struct Pool {
     client: Client,
     /// The longest time that a call waits for the reply.
     timeout: Duration,
-    /// The free connections. One that was lost is `None`; the call that borrows it makes it again.
+    /// The free connections. `None` stands for a lost one; the call that borrows it connects again.
     free: Mutex<Vec<Option<Connection>>>,
     returned: Condvar,
 }
@@ -56,7 +56,7 @@ impl Pool {
     }
 
     /// Makes a call like `|connection| throttle(connection, "user123", (2, 1, 60), 1)` within the time limits. A call
-    /// that gets no free connection is refused, even if it fails open: the server is there.
+    /// that gets no free connection is refused, even if it fails open: it does not show that the server is gone.
     pub fn ask(&self, fail: Fail, call: impl FnOnce(&mut Connection) -> RedisResult<Answer>) -> Answer {
         let refused = (503, vec![("Retry-After", 1)]);
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,8 +68,8 @@ impl Pool {
         drop(free);
         let result = self.ask_on(connection, call);
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if result.as_ref().is_err_and(RedisError::is_io_error) {
-            // The other connections were most likely lost too.
+        if result.as_ref().is_err_and(|error| error.is_io_error() || error.code() == Some("READONLY")) {
+            // The other connections were most likely lost too, or lead to a server that has become a replica.
             free.fill_with(|| None);
         }
         let (answer, connection) = result.map_or_else(

@@ -1,4 +1,4 @@
-"""A call by way of Sentinel, which knows the primary's address. To run it: [SENTINEL_PORT=26379] python3 sentinel.py"""
+"""A call through Sentinel, which knows the primary. To run this file: [SENTINEL_PORT=26379] python3 sentinel.py"""
 
 import os
 

@@ -9,6 +9,7 @@ pub mod callbacks;
 pub mod clock;
 pub mod cluster;
 pub mod commands;
+pub mod endpoint;
 pub mod examples;
 pub mod expected;
 pub mod hostile;
