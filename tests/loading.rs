@@ -1,6 +1,7 @@
 //! Loads and unloads of the module, and the server's messages about them.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +12,7 @@ use crate::support::callbacks::start_with_unwritable_keys;
 use crate::support::needs::{SCRIPTS_TEST, is_redis_6_2, is_valkey, needs};
 use crate::support::pages::blocks;
 use crate::support::programs::output;
-use crate::support::{Server, command, module, module_command, redis_cell, run, throttle};
+use crate::support::{Server, command, error_of, module, module_command, redis_cell, run, throttle};
 
 #[test]
 fn one_line_in_the_log_names_the_version() {
@@ -206,6 +207,19 @@ fn a_load_with_settings_or_arguments_is_refused_and_a_later_one_works() {
     }
     run::<()>(&mut connection, &format!("MODULE LOAD {library}")).unwrap();
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
+}
+
+#[test]
+fn a_library_that_is_not_executable_is_refused() {
+    let server = Server::start_bare(module_command());
+    let mut connection = server.connect();
+    let library = server.folder.join("libredis_cell.so");
+    fs::copy(module(), &library).unwrap();
+    let load = format!("MODULE LOAD {}", library.display());
+    fs::set_permissions(&library, Permissions::from_mode(0o644)).unwrap();
+    assert!(error_of(&mut connection, &load).starts_with("ERR Error loading the extension"));
+    fs::set_permissions(&library, Permissions::from_mode(0o755)).unwrap();
+    run::<()>(&mut connection, &load).unwrap();
 }
 
 #[test]

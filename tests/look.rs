@@ -12,7 +12,7 @@ use crate::support::clock::Clock;
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
 use crate::support::needs::{has_acl_categories, is_redis_6_2, needs};
 use crate::support::replication::{SETTINGS, catch_up, replicate};
-use crate::support::{Server, command, error_of, info, run, snapshot, throttle, wait_until};
+use crate::support::{Server, command, error_of, info, now, run, snapshot, throttle, wait_until};
 
 const LOOKS: [&str; 2] = ["CL.LOOK key 4 1 3600", "CL.PLOOK key 4 1 3600000"];
 const SECOND: i64 = 1_000_000_000;
@@ -298,6 +298,24 @@ fn a_look_is_answered_when_memory_is_short() {
     let mut queued =
         |line: &str| redis::pipe().atomic().add_command(command(line)).query::<Value>(&mut connection).is_ok();
     assert_eq!(queued(LOOKS[0]), queued("GET key"));
+}
+
+/// A file or a primary brings the digits as a number, which takes less memory than a text.
+#[test]
+fn the_first_look_at_a_key_takes_at_most_32_bytes_even_at_maxmemory() {
+    let server = Server::start_with(&["--maxmemory-policy", "noeviction"]);
+    let mut connection = server.connect();
+    let tat = now() + 60_000_000_000;
+    run::<()>(&mut connection, &format!("SET key {tat} PXAT {}", tat / 1_000_000 + 1)).unwrap();
+    run::<()>(&mut connection, "CONFIG SET maxmemory 1").unwrap();
+    let mut sizes = [(); 3].map(|()| {
+        let size: i64 = run(&mut connection, "MEMORY USAGE key").unwrap();
+        run::<[i64; 5]>(&mut connection, "CL.LOOK key 4 1 60").unwrap();
+        size
+    });
+    sizes[1] -= sizes[0];
+    sizes[2] -= sizes[0];
+    assert!((1..=32).contains(&sizes[1]) && sizes[2] == sizes[1], "{sizes:?}");
 }
 
 #[test]

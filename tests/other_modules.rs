@@ -8,7 +8,7 @@ use redis::{Connection, Value};
 
 use crate::support::callbacks::{HARM, call, expire, harm_to, start};
 use crate::support::expected::{NOT_A_STATE, WRONG_TYPE, in_group, integers, limited_and_groups};
-use crate::support::needs::needs;
+use crate::support::needs::{is_redis_6_2, needs};
 use crate::support::replication::{catch_up, replicate};
 use crate::support::{Server, command, info, run, snapshot, throttle};
 
@@ -282,6 +282,20 @@ fn a_callback_on_a_new_key_may_set_its_expiry() {
     let reply = call(&server, &mut connection, line).unwrap();
     let expected = (false, vec![[0, 5, 4, -1, 60]; 2]);
     assert_eq!(limited_and_groups(&reply), Some(expected));
+}
+
+#[test]
+fn a_new_key_holds_19_nul_bytes_for_each_quota_until_the_call_has_written_it() {
+    let (server, mut connection) = start(&[]);
+    run::<()>(&mut connection, "SET log >").unwrap();
+    run::<()>(&mut connection, "CB.DO new EVAL redis.call('APPEND','log',redis.call('GET',KEYS[1])) 1 %").unwrap();
+    for line in ["CL.THROTTLE one 4 1 60", "CL.THROTTLE two 4 1 60 1 9 1 3600"] {
+        call(&server, &mut connection, line).unwrap();
+    }
+    // Redis 6.2 has no event for a new key.
+    let quotas = if is_redis_6_2() { 0 } else { 3 };
+    let log: Vec<u8> = run(&mut connection, "GET log").unwrap();
+    assert_eq!(log, [vec![b'>'], vec![0; quotas * 19]].concat());
 }
 
 #[test]

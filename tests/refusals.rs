@@ -1,14 +1,18 @@
 //! Servers that refuse calls for a time, because they cannot save, have no memory left, or cannot write a key. A
 //! refused call changes nothing. A server that may evict keys refuses no call, but may forget a limiter.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
-use redis::{Connection, Value};
+use redis::{Connection, ErrorKind, Value};
 
 use crate::support::aof::AOF;
 use crate::support::callbacks::start_with_unwritable_keys;
 use crate::support::expected::{NOT_A_STATE, WRONG_TYPE, in_group};
-use crate::support::{Server, Snapshot, command, error_of, info, run, snapshot, throttle, wait_until};
+use crate::support::{
+    Server, Snapshot, command, error_of, executable, free_port, info, module, run, snapshot, throttle, wait_until,
+};
 
 #[test]
 fn a_failed_snapshot_refuses_calls_but_no_looks_until_a_snapshot_succeeds() {
@@ -35,6 +39,47 @@ fn a_failed_snapshot_refuses_calls_but_no_looks_until_a_snapshot_succeeds() {
     run::<()>(&mut connection, "BGSAVE").unwrap();
     wait_until("a snapshot succeeds", || info(&mut server.connect(), "rdb_last_bgsave_status") == "ok");
     assert_eq!(throttle(&mut connection, "key 4 1 60")[..3], [0, 5, 3]);
+}
+
+/// A limit on the size of files stands in for a full disk.
+#[test]
+fn a_file_that_cannot_be_written_refuses_calls_but_no_looks_or_ends_the_server() {
+    let script = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("full-{}", std::process::id()));
+    let limited = format!("#!/bin/sh\ntrap '' XFSZ\nulimit -f 64\nexec '{}' \"$@\"\n", executable().display());
+    fs::write(&script, limited).unwrap();
+    fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
+    for (policy, ends) in [("everysec", false), ("always", true)] {
+        let arguments = ["--appendonly", "yes", "--appendfsync", policy, "--auto-aof-rewrite-percentage", "0"];
+        let module = module();
+        let load = ["--loadmodule", module.to_str().unwrap()];
+        let server = Server::start_executable(&script, &[&load[..], &arguments[..]].concat());
+        let mut connection = server.connect();
+        let refused = (0..2_000).find_map(|_| run::<Value>(&mut connection, "CL.THROTTLE key 9999 1 60").err());
+        let refused = refused.expect("the file is never full");
+        assert_eq!(refused.kind() == ErrorKind::Io, ends, "{policy}: {refused}");
+        if ends {
+            assert!(server.log().contains("Exiting"), "{}", server.log());
+            continue;
+        }
+        assert_eq!(refused.code(), Some("MISCONF"), "{refused}");
+        let looked: [i64; 5] = run(&mut connection, "CL.LOOK key 9999 1 60").unwrap();
+        assert_eq!(looked[..2], [0, 10_000]);
+    }
+    fs::remove_file(script).unwrap();
+}
+
+/// The table of errors in docs/commands.md says who refuses.
+#[test]
+fn a_replica_without_its_primary_answers_no_look_if_it_may_not_serve_old_data() {
+    let nobody = free_port().to_string();
+    let server = Server::start_with(&["--replicaof", "127.0.0.1", &nobody, "--replica-serve-stale-data", "no"]);
+    let mut connection = server.connect();
+    for (call, code) in
+        [("CL.LOOK key 4 1 60", "MASTERDOWN "), ("GET key", "MASTERDOWN "), ("CL.THROTTLE key 4 1 60", "READONLY ")]
+    {
+        let error = error_of(&mut connection, call);
+        assert!(error.starts_with(code), "{call}: {error}");
+    }
 }
 
 #[test]
