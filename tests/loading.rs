@@ -12,7 +12,7 @@ use crate::support::callbacks::start_with_unwritable_keys;
 use crate::support::needs::{SCRIPTS_TEST, is_redis_6_2, is_valkey, needs};
 use crate::support::pages::blocks;
 use crate::support::programs::output;
-use crate::support::{Server, command, error_of, module, module_command, redis_cell, run, throttle};
+use crate::support::{Server, command, error_of, module, module_command, redis_cell, run, throttle, wait_until};
 
 #[test]
 fn one_line_in_the_log_names_the_version() {
@@ -68,6 +68,19 @@ fn an_unload_is_refused_and_the_log_says_what_to_do_instead() {
     let line = log.lines().find(|line| line.contains("stays loaded"));
     assert!(line.is_some_and(|line| line.contains("estart")), "{log}");
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 2, -1, 180]);
+}
+
+#[test]
+fn a_shutdown_that_asks_for_the_unload_logs_that_the_module_stays_and_ends_the_server() {
+    needs!("an unload at each shutdown, Valkey 9.1");
+    let server = Server::start_with(module_command());
+    let _ = run::<Value>(&mut server.connect(), "SHUTDOWN NOSAVE");
+    wait_until("the server ends", || server.log().contains("bye bye"));
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operating.md")).unwrap();
+    for line in ["stays loaded until a restart", "Failed to unload module"] {
+        let told = page.split_whitespace().collect::<Vec<_>>().join(" ").contains(&format!("\"{line}\""));
+        assert!(told && server.log().contains(line), "{line}: {}", server.log());
+    }
 }
 
 /// Servers keep a pointer to each client's last command, and read it after an unload has freed it.

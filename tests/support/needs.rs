@@ -41,7 +41,7 @@ const fn from(major: u32, minor: u32) -> Versions {
 }
 
 /// Features that tests need of a server, and the versions of Redis and of Valkey that have them.
-const FEATURES: [(&str, Versions, Versions); 10] = [
+const FEATURES: [(&str, Versions, Versions); 11] = [
     ("CLUSTER MIGRATESLOTS, Valkey 9", NONE, from(9, 0)),
     ("COMMAND DOCS, Redis 7", from(7, 0), ALL),
     ("MODULE LOADEX, Redis 7", from(7, 0), ALL),
@@ -49,6 +49,7 @@ const FEATURES: [(&str, Versions, Versions); 10] = [
     ("Redis 7.0 alone", (7, 0)..(7, 1), NONE),
     ("a new event whose handlers may set an expiry, not Redis 6.2 or 8.2 and newer", (7, 0)..(8, 2), ALL),
     ("a primary whose handlers may write when it forks, Redis 7", from(7, 0), ALL),
+    ("an unload at each shutdown, Valkey 9.1", NONE, from(9, 1)),
     ("functions, Redis 7", from(7, 0), ALL),
     ("key permissions, Redis 7", from(7, 0), ALL),
     ("slots that servers move by themselves, Redis 8.4 or Valkey 9", from(8, 4), from(9, 0)),
