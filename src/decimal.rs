@@ -61,6 +61,11 @@ impl AsRef<[u8]> for Trimmed {
 /// Reads the number that 1 to 8 digits spell, without zeros in front: the usual argument of a call.
 #[inline(always)]
 pub fn parse_small(text: &[u8]) -> Option<u32> {
+    if let (4..=8, Some(first), Some(last)) = (text.len(), text.first_chunk(), text.last_chunk()) {
+        let digits = right_aligned(*first, *last, text.len());
+        let [zero, ..] = *first;
+        return if not_digits(digits) == 0 && zero != b'0' { u32::try_from(value(digits)).ok() } else { None };
+    }
     let (&first, rest) = text.split_first()?;
     let mut number = digit(first)?;
     if rest.is_empty() {
@@ -68,10 +73,6 @@ pub fn parse_small(text: &[u8]) -> Option<u32> {
     }
     if number == 0 || rest.len() > 7 {
         return None;
-    }
-    if let (Some(first), Some(last)) = (text.first_chunk(), text.last_chunk()) {
-        let digits = right_aligned(*first, *last, text.len());
-        return if not_digits(digits) == 0 { u32::try_from(value(digits)).ok() } else { None };
     }
     for &byte in rest {
         number = number.wrapping_mul(10).wrapping_add(digit(byte)?);
@@ -136,13 +137,15 @@ fn value_of_four(digits: u32) -> u32 {
 /// The eight digits of a number below 100,000,000, by the same lanes in the other direction.
 ///
 /// `n * 10486 >> 20` is `n / 100` for every n below 10,000, and `n * 103 >> 10` is `n / 10` for every n below 100.
+/// The rest of that division belongs into the lane above: `upper + ((n - 100 * upper) << 16)` is
+/// `(n << 16) - upper * ((100 << 16) - 1)`, in one multiplication and one subtraction.
 fn format_block(number: u64) -> [u8; 8] {
     let upper = number / 10_000;
-    let quads = upper | number.wrapping_sub(upper.wrapping_mul(10_000)) << 32;
+    let quads = (number << 32).wrapping_sub(upper.wrapping_mul((10_000 << 32) - 1));
     let upper = (quads.wrapping_mul(10_486) >> 20) & 0x0000_007f_0000_007f;
-    let pairs = upper | quads.wrapping_sub(upper.wrapping_mul(100)) << 16;
+    let pairs = (quads << 16).wrapping_sub(upper.wrapping_mul((100 << 16) - 1));
     let upper = (pairs.wrapping_mul(103) >> 10) & 0x000f_000f_000f_000f;
-    let digits = upper | pairs.wrapping_sub(upper.wrapping_mul(10)) << 8;
+    let digits = (pairs << 8).wrapping_sub(upper.wrapping_mul((10 << 8) - 1));
     (digits | 0x3030_3030_3030_3030).to_le_bytes()
 }
 

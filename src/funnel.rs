@@ -140,7 +140,11 @@ pub enum Change {
 }
 
 /// The reason why a call cannot be decided. The texts name the arguments of a command.
+///
+/// It has the size of a word: a smaller error would share a word with a part of the `Ok` value, and the compiler would
+/// take that word apart and put it together in each call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[repr(u64)]
 pub enum Error {
     #[error("count and period allow more than one token per nanosecond")]
     TooFast,

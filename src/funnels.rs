@@ -52,12 +52,10 @@ impl Funnels {
         Self { first, further: [None; MOST_QUOTAS - 1] }
     }
 
-    /// Puts a quota in its place: 2, 3, … up to `MOST_QUOTAS`.
+    /// Returns the places of the second and later quotas, which are empty at first.
     #[inline(always)]
-    pub fn put(&mut self, number: usize, funnel: Funnel) {
-        if let Some(place) = self.further.get_mut(number - 2) {
-            *place = Some(funnel);
-        }
+    pub fn further_mut(&mut self) -> impl Iterator<Item = &mut Option<Funnel>> {
+        self.further.iter_mut()
     }
 
     #[inline(always)]
@@ -91,7 +89,7 @@ impl Funnels {
         let gives_back = quantity < 0 && tats.count > 0;
         let takes_none = taking == Taking::AllOrNone && verdict.limited;
         tats.count = tats.count.max(count);
-        verdict.change = tats.change(moved && !takes_none, gives_back, now);
+        verdict.change = if takes_none { Change::Nothing } else { tats.change(moved, gives_back, now) };
         Ok(Decision { verdict, quota })
     }
 
@@ -125,14 +123,16 @@ fn change_one(tat: &mut Moment, change: Change, now: Moment) -> bool {
 
 /// Returns the rank of a quota in the call: the quota with the highest rank decides.
 #[inline(always)]
-fn strictness(taking: Taking, verdict: &Verdict) -> u128 {
-    let wait = u128::from(verdict.retry_after.map_or(u64::MAX, Span::nanos));
-    let fewest = u128::from(u64::MAX - verdict.remaining);
+fn strictness(taking: Taking, verdict: &Verdict) -> (u64, u64) {
+    // A wait and the remaining tokens are below 2^63, as all moments are.
+    const FOR_EVER: u64 = u64::MAX >> 1;
+    let wait = verdict.retry_after.map_or(FOR_EVER, Span::nanos);
+    let fewest = FOR_EVER - verdict.remaining;
     match taking {
         // If the call got all, no quota has a wait, so the waits are equal.
-        Taking::UpTo => fewest << 64 | wait,
-        _ if verdict.limited => 1 << 64 | wait,
-        _ => fewest,
+        Taking::UpTo => (fewest, wait),
+        _ if verdict.limited => (1 << 63 | wait, 0),
+        _ => (fewest, 0),
     }
 }
 
@@ -160,13 +160,17 @@ impl Tats {
         self.moments.iter().take(self.count).copied()
     }
 
-    /// Adds a TAT at the end. A TAT beyond `MOST_QUOTAS` is left out.
+    /// Takes over the TATs of a state. Returns `None` if they are not 1 to `MOST_QUOTAS`, or if one of them is `None`.
     #[inline(always)]
-    pub fn push(&mut self, tat: Moment) {
-        if let Some(place) = self.moments.get_mut(self.count) {
-            *place = tat;
-            self.count += 1;
+    pub fn fill(&mut self, tats: impl ExactSizeIterator<Item = Option<Moment>>) -> Option<()> {
+        if !(1..=MOST_QUOTAS).contains(&tats.len()) {
+            return None;
         }
+        self.count = tats.len();
+        for (tat, place) in tats.zip(&mut self.moments) {
+            *place = tat?;
+        }
+        Some(())
     }
 
     /// Changes the first TAT, as a call by one quota does, and returns the change of the state.

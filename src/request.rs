@@ -87,10 +87,10 @@ pub fn parse_further(
     unit: Unit,
     now: Moment,
 ) -> Result<(), CommandError> {
-    for ([max_burst, count, period], number) in further.iter().zip(2..) {
+    for (([max_burst, count, period], place), number) in further.iter().zip(funnels.further_mut()).zip(2..) {
         let of_quota = |error| CommandError::Quota(error, number);
         let quota = parse_quota([max_burst, count, period], unit).map_err(of_quota)?;
-        funnels.put(number, quota.at(now).map_err(|error| of_quota(error.into()))?);
+        *place = Some(quota.at(now).map_err(|error| of_quota(error.into()))?);
     }
     Ok(())
 }

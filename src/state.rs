@@ -96,13 +96,7 @@ fn parse(text: &[u8]) -> Option<Moment> {
 #[inline(always)]
 fn parse_all(text: &[u8], tats: &mut Tats) -> Option<()> {
     let (texts, []) = text.as_chunks::<MOMENT_DIGITS>() else { return None };
-    if !(1..=MOST_QUOTAS).contains(&texts.len()) {
-        return None;
-    }
-    for text in texts {
-        tats.push(parse(text)?);
-    }
-    Some(())
+    tats.fill(texts.iter().map(|text| parse(text)))
 }
 
 #[cold]

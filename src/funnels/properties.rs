@@ -35,16 +35,17 @@ fn quantity() -> impl Strategy<Value = Result<i64, i64>> {
 /// The quotas now, their TATs, and the quantity of a call.
 fn case(quotas: &[Quota], ahead: &[i64], quantity: Result<i64, i64>) -> (Funnels, Tats, i64) {
     let mut funnels = Funnels::new(quotas[0].at(now()).unwrap());
-    for (quota, number) in quotas.iter().zip(1..).skip(1) {
-        funnels.put(number, quota.at(now()).unwrap());
+    for (quota, place) in quotas[1..].iter().zip(funnels.further_mut()) {
+        *place = Some(quota.at(now()).unwrap());
     }
     let mut tats = Tats::none(now());
-    for (index, part) in ahead.iter().enumerate() {
+    let stored = ahead.iter().enumerate().map(|(index, part)| {
         let quota = quotas[index % quotas.len()];
         let all = asked(quota, NOW, Taking::AllOrNone, 0).span(i128::from(quota.limit));
         let tat = i128::from(NOW) + all / 1_000 * i128::from(*part);
-        tats.push(tat.try_into().ok().and_then(Moment::new).unwrap_or(Moment::LAST));
-    }
+        Some(tat.try_into().ok().and_then(Moment::new).unwrap_or(Moment::LAST))
+    });
+    assert_eq!(tats.fill(stored), (!ahead.is_empty()).then_some(()));
     let least = quotas.iter().map(|quota| quota.limit).min().unwrap_or_default();
     let part = |part: i64| i128::from(least) * i128::from(part) / 1_000;
     (funnels, tats, quantity.unwrap_or_else(|thousandths| part(thousandths).try_into().unwrap_or(i64::MAX)))
@@ -108,7 +109,7 @@ proptest! {
         let (twice, _, _) = case(&[quotas[0]; 2], &[], Ok(0));
         let mut both = tats;
         if tats.count() == 1 {
-            both.push(tats.first());
+            both.fill([Some(tats.first()); 2].into_iter()).unwrap();
         }
         let one = call(&one, &mut tats, taking, quantity);
         let twice = call(&twice, &mut both, taking, quantity);
@@ -151,8 +152,8 @@ proptest! {
             let Some(at) = Moment::new(at) else { break };
             let Ok(funnels) = quotas.iter().map(|quota| quota.at(at)).collect::<Result<Vec<_>, _>>() else { break };
             let mut together = Funnels::new(funnels[0]);
-            for (funnel, number) in funnels.iter().zip(1..).skip(1) {
-                together.put(number, *funnel);
+            for (funnel, place) in funnels[1..].iter().zip(together.further_mut()) {
+                *place = Some(*funnel);
             }
             let together = call(&together, &mut tats, Taking::AllOrNone, quantity).unwrap();
             for (funnel, tat) in funnels.iter().zip(&mut alone) {
