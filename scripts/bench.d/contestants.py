@@ -31,8 +31,9 @@ SET = f"SET KEY {STATE} PX 3600000"
 MANY = "9999999 10 3600"
 ALLOWED = f"CL.THROTTLE KEY {MANY}"
 LIMITED = "CL.THROTTLE KEY 0 1 3600"
-DAY = "999999 1000 86400"
-WEEK = "999999 1000 604800"
+# 1,000 a day and 1,000 a week, with room for a measurement. Their products fit in 64 bits, as those of most quotas do.
+DAY = "99999 1000 86400"
+WEEK = "9999 1000 604800"
 FOUR = " ".join(f"KEY:{letter} {MANY} 1" for letter in "abcd")
 
 CONTESTANTS = [
