@@ -161,6 +161,18 @@ fn redis_rs_finds_its_server_again() {
     finds_its_server_again("redis-rs", in_rust);
 }
 
+/// The late answer to a call that was given up must not become the answer to the next call on its connection.
+#[test]
+fn no_late_answer_becomes_that_of_another_call() {
+    for example in http_server().chain(flask()).chain(fastapi()).chain(express()).chain(php_server()).chain(redigo()) {
+        takes_no_late_answer(&format!("{example:?}"), over_http(example));
+    }
+    if let Some(example) = redis_rb(&["-r", "./redis_rb.rb", "-e", IN_RUBY]) {
+        takes_no_late_answer("redis-rb", by_lines(example));
+    }
+    takes_no_late_answer("redis-rs", in_rust);
+}
+
 fn over_http(example: Example) -> impl Fn(u16, f64) -> Calls {
     move |port, timeout| {
         let http = Http::start(&example.with("TIMEOUT", &timeout.to_string()), port);
@@ -302,6 +314,18 @@ fn finds_its_server_again(what: &str, start: impl Fn(u16, f64) -> Calls) {
     endpoint.lead_to(second.port);
     run::<()>(&mut first.connect(), &format!("REPLICAOF 127.0.0.1 {}", second.port)).unwrap();
     limits_again(&second, "a failover");
+}
+
+/// Checks that a used up limiter stays limited, even if answers that allow calls on another limiter come late.
+fn takes_no_late_answer(what: &str, start: impl Fn(u16, f64) -> Calls) {
+    let server = Server::start();
+    let calls = start(server.port, 0.3);
+    let used_up = || calls(CALLS, "closed").iter().all(|status| [429, 503].contains(status));
+    assert!(eventually(BOUND, || used_up().then_some(())).is_some(), "{what}");
+    signal(server.pid(), "STOP");
+    assert_eq!(calls(LIMIT, "open"), [200; LIMIT], "{what}: these calls fail open");
+    signal(server.pid(), "CONT");
+    assert!(used_up(), "{what}");
 }
 
 /// Does the work beside busy threads, this many for each processor.

@@ -67,7 +67,10 @@ fn redis_py_decides() {
 
 #[test]
 fn redis_py_decides_in_time_without_an_answer() {
-    redis_py().for_each(|example| decides_without_an_answer(&example));
+    redis_py().for_each(|example| {
+        decides_on_an_error(&example);
+        decides_without_an_answer(&example);
+    });
 }
 
 fn redis_py() -> impl Iterator<Item = Example> {
@@ -79,7 +82,7 @@ fn redis_py() -> impl Iterator<Item = Example> {
 #[test]
 fn node_redis_and_ioredis_decide() {
     for example in [debian_node("node_redis.js"), npm_node("node_redis.js"), npm_node("ioredis.js")] {
-        example.inspect(decides_with_a_server);
+        example.inspect(decides_with_a_server).inspect(decides_on_an_error);
     }
 }
 
@@ -236,6 +239,18 @@ fn an_error_in_a_pipeline_is_no_allowed_call() {
         // The calls one by one, afterwards, fail at this key.
         let output = example.command(server.port).output().unwrap();
         assert!(output.stdout.starts_with(b"allowed: 999 of 1000\n"), "{example:?}: {output:?}");
+    }
+}
+
+#[test]
+fn a_call_through_a_stuck_sentinel_fails_in_time() {
+    for example in [debian_python("sentinel.py"), pypi_python("sentinel.py")].into_iter().flatten() {
+        // The system accepts connections for a program that never reads them.
+        let stuck = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let example = example.with("SENTINEL_PORT", &stuck.local_addr().unwrap().port().to_string());
+        let mut process = Process::start(&mut example.command(0));
+        let ended = eventually(BOUND / 2, || process.0.try_wait().unwrap());
+        assert!(ended.is_some_and(|ended| !ended.success()), "{example:?}: {ended:?}");
     }
 }
 
@@ -646,11 +661,23 @@ fn python_code(code: &str) -> impl Iterator<Item = Example> + use<> {
 
 fn decides(example: &Example) {
     decides_with_a_server(example);
+    decides_on_an_error(example);
     decides_without_an_answer(example);
 }
 
 fn decides_with_a_server(example: &Example) {
     assert_eq!(example.output(Server::start().port), ANSWERS, "{example:?}");
+}
+
+/// Checks that an error in place of the reply is a call without a reply.
+fn decides_on_an_error(example: &Example) {
+    let server = Server::start();
+    run::<()>(&mut server.connect(), "RPUSH user123 x").unwrap();
+    for (fail, without_an_answer) in [("open", "200"), ("closed", "503 Retry-After: 1")] {
+        let printed = example.with("FAIL", fail).output(server.port);
+        let lines: Vec<_> = printed.lines().map(str::trim_end).collect();
+        assert_eq!(lines, [without_an_answer; 5], "{example:?}");
+    }
 }
 
 /// Checks the decisions on a network that loses an answer and a call, and with a server that is stopped or gone.

@@ -4,6 +4,7 @@ import os
 
 from redis.sentinel import Sentinel
 
-sentinel = Sentinel([("127.0.0.1", int(os.environ.get("SENTINEL_PORT", 26379)))], socket_timeout=1)
-client = sentinel.master_for("limits", socket_timeout=1, retry=None)
+once = {"socket_timeout": 1, "socket_connect_timeout": 1, "retry": None}
+sentinel = Sentinel([("127.0.0.1", int(os.environ.get("SENTINEL_PORT", 26379)))], sentinel_kwargs=once)
+client = sentinel.master_for("limits", **once)
 print(client.execute_command("CL.THROTTLE", "user123", 2, 1, 60))
