@@ -501,7 +501,7 @@ fn a_macs_library_is_loadable_and_has_the_same_bytes_from_another_folder() {
     };
     let damaged = [
         (good.clone(), Architecture::X86_64, "it is for Aarch64"),
-        (changed(0x10_000), apple, "page 16 is not what was signed"),
+        (changed(0x10_000), apple, "page 16 has another hash than the signature says"),
         (good[..good.len() - 100].to_vec(), apple, "Invalid Mach-O code signature offset or size"),
         (replaced("/libSystem.B", "/libSystem.C"), apple, "it needs [\"/usr/lib/libSystem.C.dylib\"]"),
         (replaced("@rpath/libredis", "/opt/x/libredis"), apple, "its name is Some(\"/opt/x/libredis_"),

@@ -1,4 +1,4 @@
-//! The check of one input of the fuzzer: the rule, and numbers as text, against a second statement of each.
+//! The check of one input of the fuzzer: it compares the rule, and numbers as text, with a second statement of each.
 //!
 //! cargo-fuzz runs it on new inputs, `cargo test` on those kept in corpus/core.
 
@@ -125,7 +125,7 @@ fn text(bytes: &[u8]) {
     assert_eq!(parsed, short, "{}", bytes.escape_ascii());
 }
 
-/// Bytes from which integers are taken, front first; zeros follow when the bytes are used up.
+/// Bytes from which integers are read, front first. Once the bytes are used up, zeros follow.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {

@@ -26,7 +26,7 @@ pub struct Attacked {
     pub seen: Seen,
 }
 
-/// The traces of a visit, as seen on the server or as they must be.
+/// The effects of a visit, as they are on the server, or as they must be.
 #[derive(Clone, Default)]
 pub struct Seen {
     pub database: Database,
@@ -69,7 +69,7 @@ impl Attacked {
         attacked.visit(&nothing).map(|_| attacked).unwrap()
     }
 
-    /// Makes a visit. Returns the right answer to each call, which it got, or a description of the first mistake.
+    /// Makes a visit. Returns the answers to its calls if all are right, otherwise a description of the first mistake.
     pub fn visit(&mut self, visit: &Visit) -> Result<Vec<Result<Answer, String>>, String> {
         self.clock.set(visit.now);
         let (replies, seen) = self.send(visit).map_err(|error| format!("{error}\n{}", self.server.log()))?;
@@ -132,7 +132,7 @@ impl Attacked {
     }
 }
 
-/// The methods turn the state before a visit into the one that must be seen after it.
+/// The methods compute the state that must be seen after a visit from the state before it.
 impl Seen {
     /// Deletes the keys that have expired by `now`. Each is replicated as a DEL before any other change of the key.
     fn expire(&mut self, now: i64) {
@@ -220,7 +220,7 @@ impl Seen {
 }
 
 impl Held {
-    /// Returns whether the key is there: a server keeps a key until the end of the millisecond in which it expires.
+    /// Returns whether the key still exists: a server keeps it until the end of the millisecond in which it expires.
     fn is_there(&self, now: i64) -> bool {
         self.expires_at < 0 || self.expires_at >= now / MILLISECOND as i64
     }

@@ -23,10 +23,10 @@ fn random_callbacks_end_no_server_and_no_reply_is_out_of_shape() {
     for round in 0..setting("FUZZ_CALLS", 20_000) as i64 / 50 {
         let mut sent = Sent { seed, lines: Vec::new() };
         clock.set(START + round * 4_000_000);
-        // Turn off the callbacks while the keys are prepared: some crash the server at its own commands.
+        // Turn off the callbacks while the keys are prepared: with some, the server's own commands crash it.
         sent.run::<()>(&mut connection, "CB.CLEAR");
         for key in &keys[..4] {
-            // Delete a value that is not a state: all calls on it would only be refused.
+            // Delete a value that is not a state: otherwise all calls on it would be refused.
             let length = run::<i64>(&mut connection, &format!("STRLEN {key}"));
             if length != Ok(19) || random.one_in(8) {
                 sent.run::<()>(&mut connection, &format!("DEL {key}"));

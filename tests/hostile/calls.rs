@@ -1,6 +1,6 @@
 //! Attacks on every command: with any arguments, alone, in a script, in a transaction or after WATCH, on keys that
-//! other clients fill, change and let expire, at the nanoseconds that matter. The replies, all keys, their expiries,
-//! the dirty counter and the replicated commands must be right.
+//! other clients fill, change and let expire, at the nanoseconds at which the decision changes. The replies, all keys,
+//! their expiries, the dirty counter and the replicated commands must be right.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -85,7 +85,7 @@ fn shortest(script: Vec<Visit>) -> String {
     };
     let fails = |script: &[Visit]| wrong(script).is_some();
     if !fails(&script) {
-        return "A fresh server does all of it right.".into();
+        return "A fresh server makes no mistake with the same visits.".into();
     }
     let mut script = shrink(script, fails);
     for at in 0..script.len() {
@@ -105,7 +105,7 @@ impl Hostile {
         // Three in four visits are to a key that exists.
         let there: Vec<&Bytes> = database.keys().collect();
         let key = if there.is_empty() || self.random.one_in(4) { self.key() } else { self.random.pick(&there).clone() };
-        // Calls are refused on most values of other clients, so some of these are deleted again.
+        // Most values of other clients are no state, and all calls on them are refused: delete some of these values.
         if found(database, self.now, &key).is_err() && self.random.one_in(4) {
             return Visit { now: self.now, place: Place::Other, commands: vec![vec!["DEL".into(), key]] };
         }
@@ -124,8 +124,8 @@ impl Hostile {
         Visit { now: self.now, place, commands }
     }
 
-    /// Returns a moment at which this call's outcome changes, a nanosecond from it, some of the call's units before it,
-    /// or any other moment.
+    /// Returns a moment at which this call's outcome changes, or one that is a nanosecond or some of the call's units
+    /// away from such a moment, or any other.
     fn moment(&mut self, call: &hostile::Command, database: &Database) -> i64 {
         let edges = self.edges(call, database);
         let moment = match self.random.below(10) {

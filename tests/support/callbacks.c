@@ -1,15 +1,15 @@
-// Another module on the same server: on a keyspace event it runs the commands that the test has given it. It also
-// counts the events, whatever notify-keyspace-events says. It does the same on `fork`, the server's event when a child
-// process is born; the commands it runs then are replicated.
+// Another module on the same server. It runs the commands of a test when keyspace events happen, and counts the events,
+// whatever notify-keyspace-events says. A further event is `fork`: the server has started a child process. The commands
+// that run on `fork` are replicated.
 //
-// Arguments at load are a command that it runs at once.
+// The arguments at load are a command, which the module runs at once.
 //
-// CB.DO event word...  runs this command on this event; % in it stands for the event's key, and a ! before the name
-//                      of the command has it replicated
-// CB.COUNT event       how often the event has happened since CB.CLEAR
+// CB.DO event word...  runs the command on each such event; the word % stands for the event's key, and a ! before the
+//                      command's name has the command replicated
+// CB.COUNT event       replies how often the event has happened since CB.CLEAR
 // CB.CLEAR             forgets the commands and the counts
-// CB.DELETE key        DEL through an open key, as modules do it
-// CB.SET key text      SET through an open key, from a string to which the module holds two references
+// CB.DELETE key        deletes the key as modules do, through an open key
+// CB.SET key text      stores the text through an open key, from a string to which the module holds two references
 
 #include <stddef.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static int (*get_api)(const char *, void *);
 static void (*set_attributes)(context *, const char *, int, int);
 static int (*create_command)(context *, const char *, int (*)(context *, string **, int), const char *, int, int, int);
 static int (*subscribe)(context *, int, int (*)(context *, int, const char *, string *));
-// RedisModuleEvent, which is handed over by its value.
+// RedisModuleEvent, which is passed by value.
 typedef struct {
     unsigned long id, version;
 } server_event;
@@ -186,7 +186,7 @@ int RedisModule_OnLoad(context *ctx, string **argv, int argc) {
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
         if (get_api(functions[i].name, functions[i].function) != OK) return ERR;
     set_attributes(ctx, "callbacks", 1, 1);
-    // Valkey 9 moves no slots unless every module has said that it may.
+    // Valkey 9 moves slots only if every module has set this option.
     void (*set_options)(context *, int);
     if (get_api("ValkeyModule_SetModuleOptions", &set_options) == OK) set_options(ctx, MOVES_SLOTS);
     if (create_command(ctx, "cb.do", cb_do, "", 0, 0, 0) != OK ||

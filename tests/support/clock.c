@@ -1,5 +1,5 @@
-/* A server's clock, preloaded: the wall clock reads what a test has written at the start of the file that CLOCK names:
- * nanoseconds since the epoch, and seconds that are added. The monotonic clock, which runs the servers' timers, stays
+/* A clock for a server, to be preloaded. The wall clock shows what a test has written to the file that CLOCK names:
+ * nanoseconds since the epoch, and then seconds to add. The monotonic clock, by which servers run their timers, stays
  * the machine's. */
 
 #define _GNU_SOURCE

@@ -16,7 +16,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Starts a server, with the module, that reads this clock only.
+    /// Starts a server with the module. The server reads no other wall clock.
     pub fn start(now: i64) -> (Self, Server) {
         Self::start_with(now, &[])
     }

@@ -3,10 +3,10 @@
 /// A command, as the pages describe it.
 pub struct Command {
     pub name: &'static str,
-    /// The version that brought it.
+    /// The version of the module that added the command.
     pub since: &'static str,
     pub access: Access,
-    /// Its arguments, as docs/commands.md writes them: brackets mark the optional ones, dots the repeated ones.
+    /// The arguments, as docs/commands.md writes them: brackets mark the optional ones, dots the repeated ones.
     pub syntax: &'static str,
 }
 

@@ -313,7 +313,7 @@ pub fn path(example: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests/clients", example].iter().collect()
 }
 
-/// Returns the path in target/ of a thing that tests compile or fetch.
+/// Returns the path in target/ of a file or folder that tests make.
 pub fn target(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }

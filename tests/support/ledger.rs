@@ -1,4 +1,4 @@
-//! A limiter whose state tells how many tokens were ever taken from it, to the token.
+//! A limiter whose state tells exactly how many tokens were ever taken.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 

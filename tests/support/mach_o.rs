@@ -1,4 +1,4 @@
-//! The checks that a Mac's loader and kernel make of a library, done here without a Mac. The loader's source is open:
+//! The checks of a library that a Mac's loader and kernel make, repeated without a Mac. The loader's source is open:
 //! <https://github.com/apple-oss-distributions/dyld>, in `mach_o/UnsafeHeader.cpp` and `mach_o/Image.cpp`.
 
 use std::error::Error;
@@ -38,7 +38,7 @@ pub fn is_loadable(library: &Path, processor: Architecture) -> Result<(), Box<dy
                 name = Some(String::from_utf8_lossy(command.string(Little, library.dylib.name)?))
             }
             LoadCommandVariant::Dylib(library) => {
-                require(command.cmd() == LC_LOAD_DYLIB, "it loads a library in a way of its own")?;
+                require(command.cmd() == LC_LOAD_DYLIB, "it loads a library otherwise than by LC_LOAD_DYLIB")?;
                 needed.push(String::from_utf8_lossy(command.string(Little, library.dylib.name)?));
             }
             LoadCommandVariant::BuildVersion(version, _) => {
@@ -54,7 +54,7 @@ pub fn is_loadable(library: &Path, processor: Architecture) -> Result<(), Box<dy
     require(name.as_deref() == Some(NAME), format!("its name is {name:?}"))?;
     require(needed == NEEDED, format!("it needs {needed:?}"))?;
     require(oldest == Some(OLDEST_MACOS), format!("it is for macOS {oldest:x?}"))?;
-    require(file.mach_uuid()?.is_some(), "it has no identity")?;
+    require(file.mach_uuid()?.is_some(), "it has no UUID")?;
 
     // A segment begins on a page boundary, in memory and in the file, after the segment before it.
     let page = if processor == Architecture::Aarch64 { 0x4000 } else { 0x1000 };
@@ -62,19 +62,25 @@ pub fn is_loadable(library: &Path, processor: Architecture) -> Result<(), Box<dy
     for segment in &segments {
         let name = String::from_utf8_lossy(segment.name());
         let (start, (from, length)) = (segment.vmaddr(Little), segment.file_range(Little));
-        require(start % page == 0 && from % page == 0, format!("{name} begins within a page"))?;
-        require(start >= address && from >= offset, format!("{name} overlaps the one before it"))?;
-        require(length <= segment.vmsize(Little), format!("{name} is larger than its memory"))?;
+        require(
+            start % page == 0 && from % page == 0,
+            format!("the segment {name} does not begin on a page boundary"),
+        )?;
+        require(start >= address && from >= offset, format!("the segment {name} overlaps the one before it"))?;
+        require(length <= segment.vmsize(Little), format!("the segment {name} is larger in the file than in memory"))?;
         (address, offset) = (start + segment.vmsize(Little), from + length);
         let rights = match segment.name() {
             b"__TEXT" => VM_PROT_READ.0 | VM_PROT_EXECUTE.0,
             b"__LINKEDIT" => VM_PROT_READ.0,
             _ => VM_PROT_READ.0 | VM_PROT_WRITE.0,
         };
-        require(segment.initprot.get(Little).0 == rights, format!("{name} has the wrong rights"))?;
+        require(segment.initprot.get(Little).0 == rights, format!("the segment {name} has the wrong rights"))?;
     }
     let [first, .., last] = segments[..] else { return Err("it has no segments".into()) };
-    require(first.name() == b"__TEXT" && first.fileoff(Little) == 0, "it does not begin with __TEXT")?;
+    require(
+        first.name() == b"__TEXT" && first.fileoff(Little) == 0,
+        "the first segment is not __TEXT, or does not begin the file",
+    )?;
     let ends = last.name() == b"__LINKEDIT" && offset == data.len() as u64;
     require(ends, "the file does not end where __LINKEDIT does")?;
 
@@ -103,8 +109,8 @@ fn is_signed(library: &Path, start: u32, signature: CodeSignature) -> Result<(),
     let directory = directory.ok_or("the signature does not begin with its code directory")?;
     let header = directory.header();
     require(header.flags.get(BigEndian).0 & CS_ADHOC.0 != 0, "the signature is not ad hoc")?;
-    require(header.hash_type == CS_HASHTYPE_SHA256, "the signature's sums are not of SHA-256")?;
-    require(directory.code_limit() == u64::from(start), "other bytes are signed than those before the signature")?;
+    require(header.hash_type == CS_HASHTYPE_SHA256, "the signature's hashes are not of SHA-256")?;
+    require(directory.code_limit() == u64::from(start), "the signature does not cover exactly the bytes before it")?;
     let pages = "head --bytes=$1 \"$0\" | split --bytes=$2 --filter=sha256sum";
     let mut pages_of = Command::new("sh");
     pages_of.args(["-c", pages]).arg(library).arg(start.to_string()).arg((1 << header.page_size).to_string());
@@ -113,7 +119,7 @@ fn is_signed(library: &Path, start: u32, signature: CodeSignature) -> Result<(),
     require(sums.len() == header.n_code_slots.get(BigEndian) as usize, "a page is not signed")?;
     for (page, sum) in (0..).zip(sums) {
         let signed: String = directory.code_hash(page)?.iter().map(|byte| format!("{byte:02x}")).collect();
-        require(signed == sum, format!("page {page} is not what was signed"))?;
+        require(signed == sum, format!("page {page} has another hash than the signature says"))?;
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! A second statement of the rule, which the module is compared with: written as the README states it, in 128 bits. It
-//! searches where the module computes. Spans and moments are nanoseconds.
+//! A second statement of the rule, with which the tests compare the module. It follows the README's words, in 128 bits,
+//! and searches where the module computes. Spans and moments are nanoseconds.
 
 /// The way in which tokens are taken: that of CL.THROTTLE and its variants, of CL.CHARGE, or of CL.TAKE. CL.LOOK takes
 /// none.
@@ -55,8 +55,8 @@ impl Asked {
         self.max_burst + 1
     }
 
-    /// Returns the time in which these tokens come back. If it overflows 128 bits, a value longer than any valid span
-    /// stands for it.
+    /// Returns the time in which these tokens come back. A time beyond 128 bits is replaced by one that is longer than
+    /// any valid span.
     pub fn span(&self, tokens: i128) -> i128 {
         tokens.checked_mul(self.period).map_or(i128::MAX / 4, |product| product / self.count)
     }

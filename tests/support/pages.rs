@@ -44,7 +44,7 @@ pub fn blocks(of_interest: impl Fn(&Block) -> bool) -> Vec<Block> {
     blocks
 }
 
-/// Returns whether the page shows these lines, which a program prints, as indented lines.
+/// Returns whether the page shows the lines that a program has printed, indented.
 pub fn shows(page: &str, printed: &str) -> bool {
     let lines: String = printed.lines().map(|line| format!("    {line}\n")).collect();
     fs::read_to_string(Path::new(ROOT).join(page)).unwrap().contains(&lines)

@@ -1,6 +1,6 @@
 // A stand-in for brandur's redis-cell 0.5.0, for tests of the moves from it and back. It has redis-cell's module name,
 // its command, its state (the TAT as a native string, which expires in whole milliseconds), and its replication (the
-// call itself, limited or not). It takes only valid calls, and aborts if a key holds no 64-bit integer.
+// call itself, limited or not). It accepts only valid calls, and aborts if a key holds more than the digits of one TAT.
 
 #include <stddef.h>
 #include <stdio.h>

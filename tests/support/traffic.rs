@@ -9,9 +9,9 @@ use redis::{Connection, Value};
 
 use super::{Snapshot, command, run, snapshot, throttle, wait_until};
 
-/// Runs `client` in threads while `body` runs, and returns what both returned. A client goes on until the function that
-/// it is given returns false. That function waits first: all clients together take 2,000 turns a second, since more
-/// would keep the machine busy and find no more.
+/// Runs `client` in threads while `body` runs, and returns what both returned. A client calls the given function before
+/// each turn, and ends when the function returns false. The function pauses first, so that all clients together take
+/// 2,000 turns a second: more turns would only keep the machine busy.
 pub fn under_load<T, R: Send>(
     clients: usize,
     client: impl Fn(usize, &dyn Fn() -> bool) -> R + Sync,
@@ -33,7 +33,7 @@ pub fn under_full_load<T, R: Send>(
     client: impl Fn(usize, &dyn Fn() -> bool) -> R + Sync,
     body: impl FnOnce() -> T,
 ) -> (T, Vec<R>) {
-    /// Set when dropped, so that a body that panics ends the threads as well.
+    /// Sets the flag when dropped, so that the threads end even if the body panics.
     struct Over<'a>(&'a AtomicBool);
     impl Drop for Over<'_> {
         fn drop(&mut self) {

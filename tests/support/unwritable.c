@@ -1,14 +1,13 @@
-// Loads another module, and stands between it and the server: a key whose name begins with "unwritable" cannot be
-// opened for writing, as while Valkey 9.2 saves the key without a child process. The key can be opened for reading. But
-// if the module has set the option below, the server ends when the module asks for the string, as Valkey 9.2 may: it
-// would change the encoding of a value that is being saved.
+// A module that loads another one, and stands between that module and the server. It imitates a server that is saving
+// keys without a child process, as Valkey 9.2 can: a key whose name begins with "unwritable" can be opened for reading,
+// but not for writing. If the other module has set the option for such saves, HANDLE_FORKLESS, the server ends as soon
+// as that module asks for the bytes of such a key: StringDMA may change the encoding of a value that is being saved.
 //
-// It tells the other module that the server knows Valkey 9.2's option for such saves. The log then says which options
-// the server knows, this one among them, and which the module sets.
+// The other module is told that the server knows this option. The log says which options the server knows, this one
+// among them, and which the other module sets.
 //
-// Arguments at load are the other module's path and its own arguments.
-//
-// MODULE LIST then shows the other module, with its name and its commands.
+// The arguments at load are the other module's path, and then its own arguments. MODULE LIST shows only the other
+// module.
 
 #include <dlfcn.h>
 #include <stddef.h>
