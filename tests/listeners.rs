@@ -20,7 +20,7 @@ use crate::support::cluster::{SLOTS, add_slots, is_ok};
 use crate::support::needs::{debug_command, is_redis_6_2, needs, snapshot_channel};
 use crate::support::programs::signal;
 use crate::support::random::Random;
-use crate::support::replication::{catch_up, replicate};
+use crate::support::replication::{catch_up, follow, replicate, wait_for_replica};
 use crate::support::traffic::{side_by_side, under_full_load, under_load};
 use crate::support::{Server, Snapshot, info, module, run, snapshot, wait_until};
 
@@ -118,23 +118,23 @@ fn wait_for_no_listener(primary: &Server) {
 fn replicas_that_join_at_any_moment_hold_what_the_primary_holds() {
     side_by_side(snapshots(), |settings| {
         let mut random = Random::new(1);
-        let primary = server(&settings);
+        // The file takes milliseconds to send, so that a call comes between the end of the snapshot's process and the
+        // replica's event.
+        let primary = server(&[&settings[..], &["--rdbcompression", "no"]].concat());
+        run::<()>(&mut primary.connect(), &format!("RPUSH large {}", "x".repeat(10 << 20))).unwrap();
         for _ in 0..2 {
             let replicas = [(); 3].map(|()| server(&settings));
-            // Full load makes a call likely between the end of the snapshot's process and the replica's event.
-            under_full_load(CLIENTS, changing(&primary), || {
+            under_changes(&primary, || {
                 pause(&mut random, 300);
                 replicate(&replicas[0], &primary);
-            });
-            under_changes(&primary, || {
                 pause(&mut random, 300);
                 // Two replicas at once share a snapshot, or one waits for the next.
                 for replica in &replicas[1..] {
-                    run::<()>(&mut replica.connect(), &format!("REPLICAOF 127.0.0.1 {}", primary.port)).unwrap();
+                    follow(replica, &primary);
                     pause(&mut random, 100);
                 }
                 for replica in &replicas[1..] {
-                    replicate(replica, &primary);
+                    wait_for_replica(replica, &primary);
                 }
                 pause(&mut random, 300);
             });
