@@ -10,7 +10,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::spawn;
+use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
 use ::redis_cell_rs::{AllowedDetails, BlockedDetails, Cmd, Key, Policy, Verdict};
@@ -251,6 +251,37 @@ fn a_call_through_a_stuck_sentinel_fails_in_time() {
         let mut process = Process::start(&mut example.command(0));
         let ended = eventually(BOUND / 2, || process.0.try_wait().unwrap());
         assert!(ended.is_some_and(|ended| !ended.success()), "{example:?}: {ended:?}");
+    }
+}
+
+/// A server with the most clients that it accepts may take its time to close a connection.
+#[test]
+fn phpredis_predis_and_hiredis_ask_a_full_server_for_a_second_however_slow_it_is() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    spawn(move || {
+        for connection in listener.incoming() {
+            sleep(Duration::from_millis(100));
+            drop(connection);
+        }
+    });
+    for example in [phpredis(), predis(), hiredis("hiredis", "")].into_iter().flatten() {
+        let start = Instant::now();
+        let printed = example.with("FAIL", "open").output(port);
+        assert!(start.elapsed() < BOUND / 2, "{example:?}: {:?} for five calls", start.elapsed());
+        let lines: Vec<_> = printed.lines().map(str::trim_end).collect();
+        assert_eq!(lines, ["503 Retry-After: 1"; 5], "{example:?}");
+    }
+}
+
+/// A caller that sends nothing must not hold a thread for ever.
+#[test]
+fn an_http_server_and_redigo_close_a_connection_without_a_request() {
+    for example in http_server().take(1).chain(redigo()) {
+        let http = Http::start(&example, Server::start().port);
+        let mut idle = http.connect();
+        idle.set_read_timeout(Some(BOUND)).unwrap();
+        assert_eq!(idle.read(&mut [0]).unwrap(), 0, "{example:?}");
     }
 }
 

@@ -116,6 +116,21 @@ asyncio.run(main())";
     }
 }
 
+#[test]
+fn a_limit_whose_choice_is_misspelt_fails_closed() {
+    let code = "
+import asyncio, protect
+async def main():
+    try:
+        print(await protect.ask('login', 'close', 'NO.SUCH.COMMAND'))
+    except protect.HTTPException as error:
+        print(error.status_code)
+asyncio.run(main())";
+    for example in examples::protect_code(code) {
+        assert_eq!(example.output(Server::start().port), "503\n", "{example:?}");
+    }
+}
+
 const VISIT: &str = "GET /items/7 HTTP/1.0\r\n\r\n";
 const CALL: &str = "GET /items/7 HTTP/1.0\r\nX-API-Key: secret-of-acme\r\n\r\n";
 

@@ -23,6 +23,12 @@ static const char *setting(const char *name, const char *otherwise) {
     return value ? value : otherwise;
 }
 
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + time.tv_nsec / 1e9;
+}
+
 /* Connects, for one thread. Returns a connection with an error if there is no server. Returns NULL if the server, which
  * has the most clients that it accepts, has closed all new connections for a second. */
 static redisContext *connection(void) {
@@ -30,7 +36,7 @@ static redisContext *connection(void) {
     double seconds = atof(setting("TIMEOUT", "0.1"));
     struct timeval timeout = {(time_t)seconds, (suseconds_t)((seconds - (time_t)seconds) * 1e6)};
     struct timeval to_connect = {1, 0};
-    for (int left = 100; left; left--) {
+    for (double ends = now() + 1; now() < ends; nanosleep(&(struct timespec){0, 10000000}, NULL)) {
         redisContext *context = redisConnectWithTimeout("127.0.0.1", atoi(setting("REDIS_PORT", "6379")), to_connect);
         if (!context) abort();
         if (context->err) return context;
@@ -42,7 +48,6 @@ static redisContext *connection(void) {
         if (reply) freeReplyObject(reply);
         if (!full) return context;
         redisFree(context);
-        nanosleep(&(struct timespec){0, 10000000}, NULL);
     }
     return NULL;
 }

@@ -71,6 +71,9 @@ def quota(kind, name):
 
 
 class Handler(BaseHTTPRequestHandler):
+    # The seconds after which a connection without a request is closed, and its thread ends.
+    timeout = 5
+
     def do_GET(self):
         user = USERS.get(self.headers.get("Authorization"))
         who = ("user", user) if user else ("address", self.address())

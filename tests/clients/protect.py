@@ -40,7 +40,7 @@ async def ask(limit, fail, *call):
     except (redis.RedisError, OSError) as error:
         print(f"{limit} fails {fail}: {error}", file=sys.stderr)
         CALLS.labels(limit, f"failed {fail}").inc()
-        if fail == "closed":
+        if fail != "open":
             raise refusal(503, 1)
         return None
     limited = answer[0] if isinstance(answer, list) else answer

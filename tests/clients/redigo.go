@@ -148,7 +148,9 @@ func main() {
 		hello := http.HandlerFunc(func(response http.ResponseWriter, _ *http.Request) { fmt.Fprintln(response, "Hello") })
 		http.Handle("/", limit(pool, "hello", 2, 1, 60, "open", hello))
 		http.Handle("/login", limit(pool, "login", 2, 1, 60, "closed", hello))
-		log.Fatal(http.ListenAndServe("127.0.0.1:"+port, nil))
+		// A connection without a request is closed after five seconds.
+		server := http.Server{Addr: "127.0.0.1:" + port, ReadHeaderTimeout: 5 * time.Second}
+		log.Fatal(server.ListenAndServe())
 	}
 	// The limiter allows three at once and one a minute; the last call asks for four tokens.
 	for _, quantity := range []int64{1, 1, 1, 1, 4} {
