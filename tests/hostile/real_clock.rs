@@ -39,7 +39,7 @@ fn on_the_machines_clock_a_call_has_one_moment_between_its_sending_and_its_reply
         let mut moment = before;
         if let Some(found) = texts[1..].iter().find_map(tat) {
             let tats = at(before).unwrap().changes.iter().find_map(|(_, change)| stores(change));
-            moment += found - tats.unwrap_or_else(|| panic!("{} wrote a key", typed(&call)))[0];
+            moment += found - tats.unwrap_or_else(|| panic!("{} wrote a key, and must not", typed(&call)))[0];
             assert!(span.contains(&moment), "{}: decided at {moment}, not in {span:?}", typed(&call));
             stored += 1;
         }

@@ -7,11 +7,11 @@ use redis::Connection;
 
 use super::{info, wait_until};
 
-/// A file that holds a write before its reply is sent, and is rewritten on request only. With `everysec`, the server's
-/// default, a write waits while the disk is busy, and is lost if the process ends meanwhile.
+/// Settings for a file that holds a write before its reply is sent, and is rewritten on request only. With `everysec`,
+/// the server's default, a write waits while the disk is busy, and is lost if the process ends meanwhile.
 pub const AOF: [&str; 6] = ["--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"];
 
-/// Returns every command in the server's append-only file, or files from Redis 7 on.
+/// Returns every command in the server's append-only file, from all of its parts.
 pub fn commands(folder: &Path) -> Vec<Vec<String>> {
     let commands = files(folder).into_iter().flat_map(|path| parse(&fs::read(path).unwrap()));
     let text = |word| String::from_utf8(word).unwrap();
@@ -54,7 +54,7 @@ pub fn wait_for_the_file(connection: &mut Connection) {
     });
 }
 
-/// Reads a line with this mark and a number.
+/// Reads a line of the protocol: this mark, and then a number.
 fn number(rest: &mut &[u8], mark: u8) -> usize {
     let end = rest.iter().position(|&byte| byte == b'\r').unwrap();
     assert_eq!(rest[0], mark);

@@ -98,7 +98,7 @@ pub fn protect() -> impl Iterator<Item = Example> {
     with_protect(&["-m", "uvicorn", "--no-proxy-headers", "protect:app", "--port", "PORT"])
 }
 
-/// Returns a program that may import this application.
+/// Returns a program that may import the application of docs/protect.md.
 pub fn protect_code(code: &str) -> impl Iterator<Item = Example> + use<> {
     with_protect(&["-c", code])
 }
@@ -278,7 +278,7 @@ fn fetched(registry: &str, list: &str, fetch: impl Fn(&Path) -> Command) -> Opti
     // Fetch elsewhere, then move: another run may be fetching the same at this moment.
     let new = target(&format!("clients-{}-{list}", std::process::id()));
     fs::create_dir_all(&new).unwrap();
-    let there = installed(&format!("what tests/clients/{list} has from {registry}"), &mut fetch(&new));
+    let there = installed(&format!("the packages of tests/clients/{list} on {registry}"), &mut fetch(&new));
     if there {
         let _ = fs::rename(&new, &folder);
     }
@@ -302,7 +302,7 @@ pub fn at_once<T>(calls: usize, prepare: impl Fn() -> T + Sync, call: impl Fn(T)
 
 /// Returns whether the check succeeds. If it fails, the test is left out, with a line that says so.
 pub fn installed(what: &str, check: &mut Command) -> bool {
-    found(check) || left_out(&format!("{what} cannot be had"))
+    found(check) || left_out(&format!("{what} not found"))
 }
 
 pub fn found(check: &mut Command) -> bool {
@@ -344,7 +344,7 @@ impl Http {
             assert_eq!(ended, None, "{example:?}: {}", fs::read_to_string(&log).unwrap());
             TcpStream::connect(("127.0.0.1", port)).ok()
         });
-        assert!(started.is_some(), "{example:?} does not serve");
+        assert!(started.is_some(), "{example:?} serves no HTTP");
         Self { process, port, log }
     }
 

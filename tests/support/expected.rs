@@ -128,7 +128,7 @@ struct Limiter {
     quotas: Vec<Asked>,
 }
 
-/// The meaning of a call's first word.
+/// The command that a call's first word names.
 pub struct Command {
     /// The name in small letters.
     pub name: String,

@@ -45,7 +45,7 @@ impl Ledger {
         self.acknowledged.load(Ordering::SeqCst)
     }
 
-    /// Counts the tokens that were taken without an answer, because the server was gone, as acknowledged.
+    /// Sets the number of acknowledged tokens: some may have been taken without an answer, because the server was gone.
     pub fn settle(&self, taken: i64) {
         self.acknowledged.store(taken, Ordering::SeqCst);
     }

@@ -1,8 +1,9 @@
-//! Real servers for the tests: started on free ports of loopback, each in a folder of its own, gone when dropped.
+//! Real servers for the tests. Each starts on a free port of this machine, in a folder of its own, and ends when it is
+//! dropped.
 //!
 //! `SERVER` names the server's executable (`redis-server` unless set), `MODULE` the library (the release build unless
-//! set), and `MODULE_CC` the compiler of the C files loaded beside it (`cc` unless set): all for one platform, which
-//! may be any.
+//! set), and `MODULE_CC` the compiler of the C files loaded beside it (`cc` unless set). All three have to be for the
+//! same platform, whichever that is.
 
 pub mod aof;
 pub mod callbacks;
@@ -181,7 +182,7 @@ impl Server {
         self.process.as_ref().unwrap().id()
     }
 
-    /// Starts the server on a free port; tries another if a process takes the port between our look and the server's.
+    /// Starts the server on a free port; tries another if a process takes the port before the server does.
     fn launch_on_a_free_port(&mut self) {
         for _ in 0..5 {
             let logged = self.log().len();
@@ -215,7 +216,7 @@ impl Server {
             .stdout(log.try_clone().unwrap())
             .stderr(log);
         let process = command.spawn().unwrap_or_else(|error| match error.kind() {
-            ErrorKind::NotFound => panic!("{} is not installed: see scripts/test", self.executable.display()),
+            ErrorKind::NotFound => panic!("{} is not installed; scripts/test installs it", self.executable.display()),
             _ => panic!("{}: {error}", self.executable.display()),
         });
         self.process = Some(process);
@@ -368,7 +369,7 @@ fn compiled(name: &str) -> PathBuf {
     let object = new.with_extension("o");
     let compile = |arguments: &[&str], from: &Path, to: &Path| {
         let status = Command::new(&compiler).args(arguments).arg("-o").args([to, from]).status();
-        let status = status.unwrap_or_else(|error| panic!("{compiler}, a C compiler: {error}: see scripts/test"));
+        let status = status.unwrap_or_else(|error| panic!("the C compiler {compiler} does not run: {error}"));
         assert!(status.success(), "{name}.c does not compile");
     };
     compile(&["-c", "-fPIC", "-O1", "-Wall", "-Werror"], &source, &object);

@@ -130,7 +130,7 @@ pub fn is_valkey() -> bool {
     server().is_valkey
 }
 
-/// Returns whether the server is the oldest one, Redis 6.2, which alone lacks the feature that a test then names.
+/// Returns whether the server is Redis 6.2, the oldest version, which lacks features that all others have.
 pub fn is_redis_6_2() -> bool {
     server().is_in(&((6, 2)..(6, 3)), &NONE)
 }

@@ -40,7 +40,7 @@ pub fn blocks(of_interest: impl Fn(&Block) -> bool) -> Vec<Block> {
         }
     }
     blocks.retain(of_interest);
-    assert!(!blocks.is_empty(), "no such block");
+    assert!(!blocks.is_empty(), "no page has such a block");
     blocks
 }
 

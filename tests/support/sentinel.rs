@@ -16,7 +16,7 @@ pub struct Sentinel {
 }
 
 impl Sentinel {
-    /// Starts a Sentinel with these settings. It checks its servers more often than usual, if its version has the
+    /// Starts a Sentinel with these settings. Sentinel checks its servers more often than usual, if its version has the
     /// setting.
     pub fn start(settings: &str) -> Self {
         let port = free_port();
@@ -44,7 +44,7 @@ impl Sentinel {
         self.ask::<Value>(question).is_ok_and(|answer| format!("{answer:?}").contains(text))
     }
 
-    /// Connects to the primary that it names, if that server can be reached.
+    /// Connects to the primary that Sentinel names, if that server can be reached.
     pub fn primary(&self) -> RedisResult<Connection> {
         let (host, port): (String, u16) = self.ask("SENTINEL get-master-addr-by-name limits")?;
         Client::open((host, port))?.get_connection()
