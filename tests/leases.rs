@@ -10,6 +10,7 @@ use lease::Lease;
 use redis::Connection;
 
 use crate::support::clock::{Clock, START};
+use crate::support::programs::signal;
 use crate::support::random::Random;
 use crate::support::{Server, info, run};
 
@@ -106,6 +107,29 @@ fn a_wait_is_waited_out_without_a_call_and_to_the_millisecond() {
         world.pass(1);
     }
     assert_eq!(world.spend(&mut lease, LIMIT), 100);
+}
+
+/// A batch computed for many clients may be rounded down to zero.
+#[test]
+fn a_lease_with_a_batch_of_zero_does_not_let_all_through() {
+    let world = World::new();
+    let mut lease = world.lease();
+    lease.batch = 0;
+    assert_eq!(world.spend(&mut lease, 2 * LIMIT), LIMIT);
+}
+
+/// The server is stopped while a client asks; then a charge leaves the limiter in debt.
+#[test]
+fn an_answer_that_comes_too_late_gives_no_token() {
+    let mut world = World::new();
+    let mut lease = world.lease();
+    lease.connection.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    assert_eq!(world.spend(&mut lease, 10), 10);
+    signal(world.server.pid(), "STOP");
+    lease.end_if_over(world.zero + Duration::from_millis(LEASE)).unwrap_err();
+    signal(world.server.pid(), "CONT");
+    world.charge(20_000);
+    assert!(!lease.take(world.now()).is_ok_and(|wait| wait.is_zero()), "a token of a limiter in debt");
 }
 
 #[test]

@@ -10,7 +10,7 @@ pub struct Lease<C: ConnectionLike> {
     pub key: String,
     /// `max_burst`, count, and the period in milliseconds.
     pub quota: (u64, u64, u64),
-    /// The tokens to ask for at once.
+    /// The tokens to ask for at once; zero counts as one.
     pub batch: u64,
     /// The longest time to keep the tokens of a batch.
     pub time: Duration,
@@ -31,7 +31,7 @@ impl<C: ConnectionLike> Lease<C> {
             if now < self.ask_again {
                 return Ok(self.ask_again - now);
             }
-            let (taken, retry_after) = self.call("CL.PTAKE", self.batch as i64)?;
+            let (taken, retry_after) = self.call("CL.PTAKE", self.batch.max(1) as i64)?;
             self.left = taken as u64;
             self.ends = now + self.time;
             // The wait is -1 if the server had all these tokens.
