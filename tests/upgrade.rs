@@ -122,7 +122,7 @@ fn a_limiter_of_redis_rate_goes_on_where_it_was() {
 #[test]
 fn unloads_under_load_are_refused_and_no_call_is_miscounted() {
     let server = Server::start_with(module_command());
-    let limit = 50_000;
+    let limit = 20_000;
     let let_through = AtomicI64::new(0);
     let attempts = under_load(
         4,
