@@ -19,6 +19,7 @@ use crate::support::examples::{
 };
 use crate::support::programs::redis_rs::{Fail, Pool};
 use crate::support::programs::{redis_cell_rs, redis_rs, signal};
+use crate::support::traffic::side_by_side;
 use crate::support::{Process, Server, eventually, run};
 
 const CALLS: usize = 200;
@@ -164,9 +165,9 @@ fn redis_rs_finds_its_server_again() {
 /// The late answer to a call that was given up must not become the answer to the next call on its connection.
 #[test]
 fn no_late_answer_becomes_that_of_another_call() {
-    for example in http_server().chain(flask()).chain(fastapi()).chain(express()).chain(php_server()).chain(redigo()) {
-        takes_no_late_answer(&format!("{example:?}"), over_http(example));
-    }
+    // Flask calls by the same library as the HTTP server.
+    let examples = http_server().chain(fastapi()).chain(express()).chain(php_server()).chain(redigo());
+    side_by_side(examples, |example| takes_no_late_answer(&format!("{example:?}"), over_http(example)));
     if let Some(example) = redis_rb(&["-r", "./redis_rb.rb", "-e", IN_RUBY]) {
         takes_no_late_answer("redis-rb", by_lines(example));
     }

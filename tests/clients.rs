@@ -24,6 +24,7 @@ use crate::support::examples::{
 };
 use crate::support::programs::redis_rs::Fail;
 use crate::support::programs::{redis_cell_rs, redis_rs, signal};
+use crate::support::traffic::side_by_side;
 use crate::support::{Process, Server, eventually, free_port, info, run, wait_until};
 
 /// The output of the examples: three at once and one a minute, and a last call that asks for four.
@@ -257,32 +258,32 @@ fn a_call_through_a_stuck_sentinel_fails_in_time() {
 /// A server with the most clients that it accepts may take its time to close a connection.
 #[test]
 fn phpredis_predis_and_hiredis_ask_a_full_server_for_a_second_however_slow_it_is() {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let port = listener.local_addr().unwrap().port();
-    spawn(move || {
-        for connection in listener.incoming() {
-            sleep(Duration::from_millis(100));
-            drop(connection);
-        }
-    });
-    for example in [phpredis(), predis(), hiredis("hiredis", "")].into_iter().flatten() {
+    side_by_side([phpredis(), predis(), hiredis("hiredis", "")].into_iter().flatten(), |example| {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        spawn(move || {
+            for connection in listener.incoming() {
+                sleep(Duration::from_millis(100));
+                drop(connection);
+            }
+        });
         let start = Instant::now();
         let printed = example.with("FAIL", "open").output(port);
         assert!(start.elapsed() < BOUND / 2, "{example:?}: {:?} for five calls", start.elapsed());
         let lines: Vec<_> = printed.lines().map(str::trim_end).collect();
         assert_eq!(lines, ["503 Retry-After: 1"; 5], "{example:?}");
-    }
+    });
 }
 
 /// A caller that sends nothing must not hold a thread for ever.
 #[test]
 fn an_http_server_and_redigo_close_a_connection_without_a_request() {
-    for example in http_server().take(1).chain(redigo()) {
+    side_by_side(http_server().take(1).chain(redigo()), |example| {
         let http = Http::start(&example, Server::start().port);
         let mut idle = http.connect();
         idle.set_read_timeout(Some(BOUND)).unwrap();
         assert_eq!(idle.read(&mut [0]).unwrap(), 0, "{example:?}");
-    }
+    });
 }
 
 /// The node announces a proxy's port as its own, and the proxy loses the answer to the first call. No setting keeps
