@@ -286,6 +286,88 @@ fn an_http_server_and_redigo_close_a_connection_without_a_request() {
     });
 }
 
+/// A request may state its own size. One that is no quantity must neither give tokens back, nor get an error from the
+/// server and be let through because the call fails open.
+#[test]
+fn a_quantity_from_outside_gives_nothing_back_and_does_not_fail_open() {
+    let python = "
+import asyncio, math, redis_asyncio, redis_py
+for throttle in redis_py.throttle, lambda *words, **named: asyncio.run(redis_asyncio.throttle(*words, **named)):
+    for quantity in -1, 2**63, 1.5, math.nan, '1':
+        try:
+            print(throttle(None, 'user123', (2, 1, 60), quantity=quantity, fail='open'))
+        except (ValueError, TypeError):
+            print('refused')";
+    for example in python_code(python) {
+        assert_eq!(example.output(0), "refused\n".repeat(10), "{example:?}");
+    }
+    let node = "
+const { throttle } = require('./node_redis.js');
+for (const quantity of [-1, 2 ** 63, 1.5, NaN, '1']) {
+  try {
+    throttle({}, 'user123', [2, 1, 60], 'open', quantity).then(console.log);
+  } catch (error) {
+    console.log('refused');
+  }
+}";
+    for example in [debian_node("-e"), npm_node("-e")].into_iter().flatten() {
+        assert_eq!(example.with_argument(node).output(0), "refused\n".repeat(5), "{example:?}");
+    }
+    let ruby = "
+[-1, 2**63, 1.5, '1'].each do |quantity|
+  puts throttle(nil, 'user123', 2, 1, 60, quantity, fail: 'open').inspect
+rescue ArgumentError
+  puts 'refused'
+end";
+    if let Some(example) = redis_rb(&["-r", "./redis_rb.rb", "-e", ruby]) {
+        assert_eq!(example.output(0), "refused\n".repeat(4));
+    }
+    for (example, file) in [(phpredis(), "phpredis.php"), (predis(), "predis.php")] {
+        let code = format!(
+            "require '{file}';
+            foreach ([-1, 2 ** 63, 'x'] as $quantity) {{
+                try {{ echo throttle('user123', 2, 1, 60, 'open', $quantity)[0]; }} catch (Error) {{ echo \"refused\\n\"; }}
+            }}"
+        );
+        let server = Server::start();
+        let refused = |_| Example::new("php", &["-r", &code]).output(server.port);
+        assert!(example.map(refused).is_none_or(|output| output.ends_with("\nrefused\nrefused\nrefused\n")), "{file}");
+    }
+    let go = "package main
+import (\"fmt\"; \"os\")
+func init() {
+    fmt.Println(throttle(nil, \"user123\", 2, 1, 60, -1, \"open\"))
+    os.Exit(0)
+}";
+    if let Some(example) = redigo_with("redigo-quantity", go) {
+        assert_eq!(example.output(0), "400 []\n");
+    }
+    let main = r#"int main(void) { printf("%d", throttle(NULL, "user123", 2, 1, 60, -1, OPEN).status); }"#;
+    if let Some(example) = hiredis("hiredis-quantity", main) {
+        assert_eq!(example.output(0), "400");
+    }
+    let server = Server::start();
+    let pool = redis_rs::Pool::new(server.client(), TIMEOUT);
+    for quantity in [4, i64::MAX as u64, u64::MAX] {
+        let call = |connection: &mut _| redis_rs::throttle(connection, "user123", (2, 1, 60), quantity);
+        assert_eq!(pool.ask(Fail::Open, call).0, 429, "{quantity}");
+    }
+}
+
+/// A call may panic in a thread that goes on, as the threads of many web servers do.
+#[test]
+fn a_panic_in_a_call_takes_no_connection_from_the_pool_of_redis_rs() {
+    let server = Server::start();
+    let pool = redis_rs::Pool::new(server.client(), TIMEOUT);
+    // This panic prints nothing.
+    let panics = || pool.ask(Fail::Open, |_| std::panic::resume_unwind(Box::new("a mistake of the caller")));
+    for _ in 0..30 {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).unwrap_err();
+    }
+    let answer = pool.ask(Fail::Closed, |connection| redis_rs::throttle(connection, "user123", (2, 1, 60), 1));
+    assert_eq!(answer.0, 200);
+}
+
 /// The node announces a proxy's port as its own, and the proxy loses the answer to the first call. No setting keeps
 /// redis-py 4.3.4 from repeating such a call in a cluster: its example only ends in time.
 #[test]

@@ -45,6 +45,7 @@ class Jedis {
     // allowed if `fail` is "open", and refused if it is "closed". A call that gets no free connection is refused.
     static Answer throttle(JedisPooled client, String key, long maxBurst, long count, long period, long quantity,
             String fail) {
+        if (quantity < 0) throw new IllegalArgumentException("a quantity below zero would give tokens back");
         List<?> answer;
         try {
             answer = (List<?>) client.sendCommand(() -> "CL.THROTTLE".getBytes(), key, "" + maxBurst, "" + count,

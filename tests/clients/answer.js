@@ -109,6 +109,12 @@ async function answer(connection, send, fail) {
   return limited ? [429, headers, 'limited'] : [200, headers, 'allowed'];
 }
 
+// Throws if the quantity is no number of tokens: a negative one would give tokens back, and the server's error for any
+// other would let the call through if it fails open.
+function check(quantity) {
+  if (!Number.isSafeInteger(quantity) || quantity < 0) throw new RangeError(`${quantity} is no quantity`);
+}
+
 // The limiter allows three at once and one a minute; the last call asks for four tokens.
 async function demonstrate(throttle, connection) {
   for (const quantity of [1, 1, 1, 1, 4]) {
@@ -117,4 +123,4 @@ async function demonstrate(throttle, connection) {
   }
 }
 
-module.exports = { Connection, answer, demonstrate };
+module.exports = { Connection, answer, check, demonstrate };

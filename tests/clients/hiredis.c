@@ -56,6 +56,11 @@ static redisContext *connection(void) {
 static struct answer throttle(redisContext **context, const char *key, long long max_burst, long long count,
                               long long period, long long quantity, enum fail fail) {
     struct answer answer = {0};
+    if (quantity < 0) {
+        fprintf(stderr, "a quantity below zero would give tokens back\n");
+        answer.status = 400;
+        return answer;
+    }
     if (!*context) *context = connection();
     redisReply *reply = NULL;
     if (*context && !(*context)->err)

@@ -2,7 +2,7 @@
 // [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] node ioredis.js
 
 const { Redis } = require('ioredis');
-const { Connection, answer, demonstrate } = require('./answer.js');
+const { Connection, answer, check, demonstrate } = require('./answer.js');
 
 // Connecting has a time limit of its own: a call without a connection fails.
 function open() {
@@ -26,6 +26,7 @@ function connect() {
 
 // Makes a call. A quota is max_burst, count, period; further quotas follow it. answer.js explains `fail`.
 function throttle(connection, key, quotas, fail, quantity = 1) {
+  check(quantity);
   const call = ['CL.THROTTLE', key, ...quotas.slice(0, 3), quantity, ...quotas.slice(3)];
   return answer(connection, (client) => client.call(...call), fail);
 }

@@ -45,6 +45,9 @@ function connect(): Predis\Client
  */
 function throttle(string $key, int $maxBurst, int $count, int $period, string $fail, int $quantity = 1): array
 {
+    if ($quantity < 0) {
+        throw new ValueError('a quantity below zero would give tokens back');
+    }
     static $client;
     try {
         $client ??= connect();

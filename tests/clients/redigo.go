@@ -72,6 +72,10 @@ type header struct {
 // throttle makes a call, and returns the status and the headers to answer an HTTP request with. A call without a reply
 // is allowed if fail is "open", and refused if it is "closed". A call that gets no free connection is refused.
 func throttle(pool *redis.Pool, key string, maxBurst, count, period, quantity int64, fail string) (int, []header) {
+	if quantity < 0 {
+		log.Print("a quantity below zero would give tokens back")
+		return http.StatusBadRequest, nil
+	}
 	waiting, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
 	connection, err := pool.GetContext(waiting)

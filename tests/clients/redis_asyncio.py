@@ -5,6 +5,7 @@ To run this file: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] python3 redis_asyn
 
 import asyncio
 import itertools
+import operator
 import os
 import sys
 
@@ -66,8 +67,10 @@ async def throttle(pool, key, quota, *others, quantity=1, fail):
     """Makes a call, and returns the status and the headers to answer an HTTP request with.
 
     A quota is max_burst, count and period. A call without an answer is allowed if fail is "open", and refused if it is
-    "closed".
+    "closed". A quantity that is no number of tokens is an error, whatever fail says.
     """
+    if not 0 <= operator.index(quantity) < 2**63:
+        raise ValueError("a quantity below zero would give tokens back, and the server rejects one of 2^63")
     try:
         answer = await pool.call("CL.THROTTLE", key, *quota, quantity, *itertools.chain(*others))
     except Busy:

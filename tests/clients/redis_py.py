@@ -1,6 +1,7 @@
 """Rate limiting with redis-py. To run this: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] python3 redis_py.py"""
 
 import itertools
+import operator
 import os
 import queue
 import sys
@@ -54,8 +55,10 @@ def throttle(pool, key, quota, *others, quantity=1, fail):
     """Makes a call, and returns the status and the headers to answer an HTTP request with.
 
     A quota is max_burst, count and period. A call without an answer is allowed if fail is "open", and refused if it is
-    "closed".
+    "closed". A quantity that is no number of tokens is an error, whatever fail says.
     """
+    if not 0 <= operator.index(quantity) < 2**63:
+        raise ValueError("a quantity below zero would give tokens back, and the server rejects one of 2^63")
     try:
         answer = pool.call("CL.THROTTLE", key, *quota, quantity, *itertools.chain(*others))
     except Busy:

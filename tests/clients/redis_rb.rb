@@ -54,6 +54,9 @@ end
 # Makes a call, and returns the status and the headers to answer an HTTP request with. A call without a reply is
 # allowed if `fail` is "open", and refused if it is "closed". A call that gets no free connection is refused.
 def throttle(pool, key, max_burst, count, period, quantity = 1, fail:)
+  # A negative quantity would give tokens back; the server's error for no integer would let the call through.
+  raise ArgumentError, "no quantity" unless quantity.is_a?(Integer) && quantity.between?(0, 2**63 - 1)
+
   limited, limit, remaining, retry_after, reset_after =
     pool.call("CL.THROTTLE", key, max_burst, count, period, quantity)
   headers = {

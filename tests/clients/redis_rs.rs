@@ -15,6 +15,8 @@ pub fn throttle(
     (max_burst, count, period): (u64, u64, u64),
     quantity: u64,
 ) -> RedisResult<Answer> {
+    // The server has an error for a larger quantity, and a call that fails open would be allowed.
+    let quantity = quantity.min(i64::MAX as u64);
     let (limited, limit, remaining, retry_after, reset_after): (bool, u64, u64, i64, u64) =
         redis::cmd("CL.THROTTLE").arg(key).arg(max_burst).arg(count).arg(period).arg(quantity).query(connection)?;
     let mut headers =
@@ -66,22 +68,21 @@ impl Pool {
             .unwrap_or_else(PoisonError::into_inner);
         let Some(connection) = free.pop() else { return refused };
         drop(free);
-        let result = self.ask_on(connection, call);
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if result.as_ref().is_err_and(|error| error.is_io_error() || error.code() == Some("READONLY")) {
-            // The other connections were most likely lost too, or lead to a server that has become a replica.
-            free.fill_with(|| None);
-        }
-        let (answer, connection) = result.map_or_else(
-            |error| {
+        let mut borrowed = Borrowed { pool: self, connection: None };
+        match self.ask_on(connection, call) {
+            Ok((answer, connection)) => {
+                borrowed.connection = Some(connection);
+                answer
+            }
+            Err(error) => {
                 eprintln!("no limits, failing {fail:?}: {error}");
-                (if matches!(fail, Fail::Open) { (200, vec![]) } else { refused }, None)
-            },
-            |(answer, connection)| (answer, Some(connection)),
-        );
-        free.push(connection);
-        self.returned.notify_one();
-        answer
+                if error.is_io_error() || error.code() == Some("READONLY") {
+                    // The other connections were most likely lost too, or lead to a server that has become a replica.
+                    self.free.lock().unwrap_or_else(PoisonError::into_inner).fill_with(|| None);
+                }
+                if matches!(fail, Fail::Open) { (200, vec![]) } else { refused }
+            }
+        }
     }
 
     fn ask_on(
@@ -93,6 +94,19 @@ impl Pool {
         connection.set_read_timeout(Some(self.timeout))?;
         connection.set_write_timeout(Some(self.timeout))?;
         Ok((call(&mut connection)?, connection))
+    }
+}
+
+/// A place in the pool, which is free again when it is dropped, even by a call that panics.
+struct Borrowed<'a> {
+    pool: &'a Pool,
+    connection: Option<Connection>,
+}
+
+impl Drop for Borrowed<'_> {
+    fn drop(&mut self) {
+        self.pool.free.lock().unwrap_or_else(PoisonError::into_inner).push(self.connection.take());
+        self.pool.returned.notify_one();
     }
 }
 
