@@ -5,7 +5,8 @@
 
 use std::num::NonZero;
 
-/// The number of digits of a moment, which 2^63 - 1 has too. A moment before September 2001 gets zeros in front.
+/// The number of digits of every moment up to the last one, 2^63 - 1. A moment before September 2001 gets zeros in
+/// front.
 pub const MOMENT_DIGITS: usize = 19;
 
 /// The count of numbers that eight digits can spell.
@@ -103,7 +104,8 @@ fn digits(block: &[u8; 8]) -> u64 {
 /// Returns a number other than 0 if a byte is no digit.
 #[inline(always)]
 fn not_digits(digits: u64) -> u64 {
-    // A byte above 9 sets a bit in its upper half, either itself or once 6 is added. Only such a byte can carry.
+    // A byte above 9 has a bit in its upper half, or gets one once 6 is added. A byte up to 9 has and gets none, and
+    // never carries into the next.
     (digits | digits.wrapping_add(0x0606_0606_0606_0606)) & 0xf0f0_f0f0_f0f0_f0f0
 }
 
@@ -137,8 +139,9 @@ fn value_of_four(digits: u32) -> u32 {
 /// The eight digits of a number below 100,000,000, by the same lanes in the other direction.
 ///
 /// `n * 10486 >> 20` is `n / 100` for every n below 10,000, and `n * 103 >> 10` is `n / 10` for every n below 100.
-/// The rest of that division belongs into the lane above: `upper + ((n - 100 * upper) << 16)` is
-/// `(n << 16) - upper * ((100 << 16) - 1)`, in one multiplication and one subtraction.
+/// The quotient stays in its lane, and the remainder goes into the lane above. Both together are
+/// `upper + ((n - 100 * upper) << 16)`, which is `(n << 16) - upper * ((100 << 16) - 1)`: one multiplication and one
+/// subtraction.
 fn format_block(number: u64) -> [u8; 8] {
     let upper = number / 10_000;
     let quads = (number << 32).wrapping_sub(upper.wrapping_mul((10_000 << 32) - 1));

@@ -46,7 +46,8 @@ pub enum CommandError {
 }
 
 impl CommandError {
-    /// Makes the error of a call with several quotas. The first quota's errors are those of a call with one.
+    /// Makes the error of a call with several quotas. An error of the first quota names no quota, like the error of a
+    /// call with only one.
     pub fn of_quota((error, quota): (funnel::Error, usize)) -> Self {
         if quota == 1 { Self::Call(error.into()) } else { Self::Quota(error.into(), quota) }
     }

@@ -380,7 +380,8 @@ impl Funnel {
         Change::Store(Moment(self.now.0 + reset_after.0))
     }
 
-    /// Returns the most tokens that come back between `until_full` and the tolerance.
+    /// Returns the most tokens that a next call would be allowed, if the limiter is full after `until_full`: the `r`
+    /// tokens that come back in the rest of the tolerance, the `span`.
     ///
     /// `floor(r * period / count) <= span` is `r * period < (span + 1) * count` in whole numbers, so the largest such
     /// `r` is `((span + 1) * count - 1) / period`, rounded down.
@@ -411,7 +412,7 @@ fn refill_time(tokens: u64, count: NonZero<u64>, period: NonZero<u128>) -> Span 
     {
         return Span(product / count);
     }
-    // A product beyond 128 bits, divided by a count of 63 bits, is a span beyond 64 bits.
+    // Both operations saturate: if the product exceeds 128 bits, the span exceeds 64 bits, because count has only 63.
     let product = u128::from(tokens).saturating_mul(period.get());
     Span(u64::try_from(product / NonZero::<u128>::from(count)).unwrap_or(u64::MAX))
 }

@@ -1,16 +1,16 @@
 //! Several quotas of one limiter in one decision: 10 a second and 1,000 a day.
 //!
 //! The rule in `funnel.rs` decides for each quota, on a TAT of its own. The first TAT is for the call's first quota,
-//! and so on. A call that takes all or none takes from each quota, or from none. A call that takes in any case takes
-//! from each. A call that takes as many as there are takes the same number from each: the tokens of the emptiest quota.
-//! A call that gives back gives to each.
+//! and so on. A call that takes all or none takes from each quota, or from none. A charge takes from each quota, into
+//! debt if necessary. A call that takes as many tokens as there are takes the same number from each quota: as many as
+//! the emptiest one has. A call that gives back gives to each.
 //!
-//! A call is told the verdict of one quota, the one that **decides**; of equals, the first decides:
+//! The reply is the verdict of one quota, the one that **decides**. If several quotas fit, the first of them decides:
 //!
-//! * a call that is limited, or leaves a debt: the quota that limits it for the longest time; for ever is longest;
-//! * a call that asked for as many as there are, and got fewer than its quantity: the emptiest quota, and of several,
-//!   the one that takes longest to have one more token;
-//! * any other call: the quota with the fewest tokens remaining.
+//! * if the call is limited, or leaves a debt: the quota whose wait is the longest; a wait without end is longest;
+//! * if a call for as many tokens as there are got fewer than its quantity: of the quotas that are now empty, the one
+//!   that takes longest to have one more token;
+//! * otherwise: the quota with the fewest tokens remaining.
 
 #![allow(clippy::arithmetic_side_effects, reason = "counts of at most MOST_QUOTAS, and a limiter's tokens")]
 

@@ -9,7 +9,7 @@ use crate::reply::{reply, reply_with_quota};
 use crate::request::{ONE_QUOTA, Request, now, parse_further, split_quotas};
 use crate::state;
 
-/// `CL.LOOK key max_burst count period [quantity [max_burst count period ...]]`, or by its unit `CL.PLOOK`
+/// `CL.LOOK key max_burst count period [quantity [max_burst count period ...]]`. `unit` makes it `CL.PLOOK`.
 ///
 /// Tells how `CL.THROTTLE` of that quantity would decide now, but takes nothing. Replies with 0 if it would be allowed
 /// or 1 if limited; the limit; the tokens that remain now; the time to wait, or -1; the time until the limiter is full,

@@ -14,7 +14,7 @@ const GROUP: [&str; 5] = ["key", "max_burst", "count", "period", "quantity"];
 /// A limiter's part of the call, the state that its key holds, and how it is decided.
 type Decision<'a> = (Request<'a>, Stored, Verdict);
 
-/// `CL.MTHROTTLE`, or by its unit `CL.MPTHROTTLE key max_burst count period quantity [key … quantity ...]`
+/// `CL.MTHROTTLE key max_burst count period quantity [key … quantity ...]`. `unit` makes it `CL.MPTHROTTLE`.
 ///
 /// Decides several limiters as one: if each allows its quantity, the call takes from each; if any is limited, it takes
 /// from none. A negative quantity gives tokens back. Keys differ from each other; in a cluster they share a hash tag.
@@ -92,7 +92,7 @@ fn write_all(
     Ok(())
 }
 
-/// Does the same for each group of arguments. An error names its group.
+/// Calls `each` for every group of arguments. An error names its group.
 fn in_groups<G, T>(
     groups: impl IntoIterator<Item = G>,
     mut each: impl FnMut(G) -> Result<T, Error>,

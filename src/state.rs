@@ -63,7 +63,8 @@ fn parse_value(value: Value) -> Result<Stored, Error> {
     }
 }
 
-/// Reads the TATs of all quotas at an open key into `tats`, which holds those of a full limiter.
+/// Reads the TATs of all quotas at an open key into `tats`. If there is no key, `tats` stays as the caller has made it:
+/// the TATs of a full limiter.
 ///
 /// Errors: those of `read`.
 #[inline(always)]
@@ -101,7 +102,7 @@ fn parse_all(text: &[u8], tats: &mut Tats) -> Option<()> {
 
 #[cold]
 fn parse_rare(text: &[u8]) -> Option<Tats> {
-    // The moments beyond the TATs may be any: a call by one quota does not look at them.
+    // The places without a TAT hold `EPOCH`, but any moment would do: a call by one quota does not read them.
     let mut tats = Tats::none(Moment::EPOCH);
     parse_all(text, &mut tats)?;
     Some(tats)

@@ -9,8 +9,8 @@ use crate::reply::{announce, reply, reply_with_quota};
 use crate::request::{ONE_QUOTA, Request, now, parse_further, split_quotas};
 use crate::state;
 
-/// `CL.THROTTLE`, `CL.CHARGE`, `CL.TAKE key max_burst count period [quantity]`, by how they take, and by their unit
-/// `CL.PTHROTTLE`, `CL.PCHARGE`, `CL.PTAKE`
+/// `CL.THROTTLE key max_burst count period [quantity]`. `taking` makes it `CL.CHARGE` or `CL.TAKE`, and `unit` makes
+/// the three `CL.PTHROTTLE`, `CL.PCHARGE` and `CL.PTAKE`.
 ///
 /// Takes `quantity` tokens from the limiter at `key`, which holds `max_burst + 1` and gets `count` back every `period`.
 /// The quantity of `CL.THROTTLE` is 1 if it is not given. A negative one gives tokens back.

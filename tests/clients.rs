@@ -554,7 +554,7 @@ print(limited_address('::ffff:192.0.2.1', ['192.0.2.7']), limited_address('::fff
     }
 }
 
-/// Addresses of callers, and the part of each that the examples in other languages than Python limit.
+/// Callers' addresses, and the part of each that an example limits. Python's examples have tests of their own.
 const ADDRESSES: [(&str, &str); 5] = [
     ("192.0.2.7", "192.0.2.7"),
     ("::ffff:192.0.2.7", "192.0.2.7"),
@@ -634,7 +634,7 @@ fn fastapi_limits_a_key_of_its_api_by_two_quotas_in_one_call() {
         };
         assert_eq!(rate(), (200, vec![10, 9, 1, 1]), "{example:?}");
         assert_eq!(run::<Vec<String>>(&mut server.connect(), "KEYS *").unwrap(), ["customer:acme"]);
-        // Take all but five of the day's tokens, with a call whose first quota is larger.
+        // Take all but five of the day's tokens. The first quota would not let 994 through, so this call enlarges it.
         let call = "CL.THROTTLE customer:acme 999999999 1000000000 1 994 999 1000 86400";
         assert_eq!(run::<Vec<i64>>(&mut server.connect(), call).unwrap()[..3], [0, 1000, 5]);
         for left in [4, 3, 2, 1, 0] {

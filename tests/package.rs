@@ -425,7 +425,8 @@ fn copy_tools(to: &Path) {
     output(Command::new("cp").args(["-a", "--no-clobber"]).arg(module().parent().unwrap()).arg(to));
 }
 
-/// Returns the command that packages these sources for the platform, with its tools compiled already.
+/// Returns the command that packages these sources for the platform. The compiled build scripts and macros are already
+/// in their folder then.
 fn package(sources: &Path, folder: &Path, platform: &str) -> Command {
     copy_tools(&sources.join("target/zigbuild").join(platform));
     let mut package = Command::new(sources.join("scripts/package"));

@@ -6,9 +6,11 @@
 //! load clock
 //! ```
 //!
-//! A call is one command, or several in a row. `KEY` in its words stands for a key of 13 bytes. There are KEYS keys. A
-//! call takes a `random` one of them; or calls take `each` of them once, in another order than that of their numbers;
-//! or calls take one key after the other, from number FIRST on.
+//! A call is one command, or several in a row. `KEY` in its words stands for a key of 13 bytes. There are KEYS keys:
+//!
+//! * `random`: each call draws one.
+//! * `each`: every key gets one call, in a mixed order.
+//! * FIRST: the calls go through the keys in order, from this number on.
 //!
 //! Prints the number of calls, the number of limited calls (their reply is an array that starts with 1), the seconds
 //! that they took, and the microseconds until a batch was answered: the median and the 99th and 99.9th percentiles.

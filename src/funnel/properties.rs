@@ -1,4 +1,4 @@
-//! The rule by property, over thousands of random histories, against a second statement of it.
+//! Properties of the rule, over thousands of random histories. A second statement of the rule gives the right answers.
 
 #![allow(
     clippy::unwrap_used,
@@ -316,8 +316,8 @@ proptest! {
         }
     }
 
-    /// Rounding favours the caller by less than a nanosecond a call. So `calls` of them get fewer tokens in excess than
-    /// come back in that many nanoseconds.
+    /// Rounding favours the caller by less than a nanosecond a call. So some calls together take more than burst and
+    /// rate allow, but by fewer tokens than come back in one nanosecond for each call.
     #[test]
     fn no_span_lets_more_through_than_burst_and_rate((quota, start) in valid_quota(), steps in history()) {
         // Tokens that are given back may be taken once more, so these histories only take.
@@ -331,8 +331,8 @@ proptest! {
                 tokens += i128::from(taken[last].quantity);
                 let span = i128::from(taken[last].now - taken[first].now);
                 let calls = (last - first + 1) as i128;
-                // The tokens beyond the burst come back within the span. A product that does not fit would be too
-                // long.
+                // The tokens beyond the burst come back within the span, plus a nanosecond for each call. The products
+                // must fit, or `unwrap` fails.
                 let beyond = (tokens - stated.limit()).max(0).checked_mul(stated.period);
                 let most = (span + calls).checked_mul(stated.count);
                 prop_assert!(beyond.unwrap() <= most.unwrap(), "{} in {} ns", tokens, span);

@@ -290,7 +290,7 @@ fn a_limiter_that_gets_all_back_is_full_and_gets_no_fuller() {
         assert_eq!((verdict.limited, verdict.remaining), (false, 16));
         assert_eq!((verdict.retry_after, verdict.reset_after), (None, Span(0)));
         assert_eq!(verdict.change, Change::Delete);
-        // redis-cell leaves such a TAT in the past.
+        // A TAT that has passed is a full limiter, too. brandur's redis-cell stores one.
         let leftover = funnel.decide_throttle(Some(Moment(START - SECOND)), quantity);
         assert_eq!(leftover, verdict);
         let fresh = funnel.decide_throttle(None, quantity);

@@ -1,4 +1,4 @@
-//! The rule for several quotas by property, against a second statement of it.
+//! Properties of the rule for several quotas. A second statement of the rule gives the right answers.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -22,12 +22,12 @@ fn quotas() -> impl Strategy<Value = Vec<Quota>> {
     prop::collection::vec(quota, 1..=MOST_QUOTAS)
 }
 
-/// The TATs' distances from now, in thousandths of the tolerance: above 0 ahead of now, below 0 behind it.
+/// The times from now to each TAT, in thousandths of the tolerance. A TAT below 0 has passed.
 fn ahead() -> impl Strategy<Value = Vec<i64>> {
     prop::collection::vec(prop_oneof![-100..1_200_i64, Just(0), Just(1_000)], 0..=MOST_QUOTAS)
 }
 
-/// Few tokens, as parts of the least limit, or any number.
+/// The quantity of a call: `Ok` is a number of tokens, `Err` a number of thousandths of the smallest limit.
 fn quantity() -> impl Strategy<Value = Result<i64, i64>> {
     prop_oneof![3 => (-4..5_i64).prop_map(Ok), 3 => (-1_100..1_200_i64).prop_map(Err), 1 => any_quantity().prop_map(Ok)]
 }

@@ -28,7 +28,8 @@ pub(super) const HANDLE_FORKLESS: c_int = 1 << 6;
 /// The word `PXAT` of each replicated SET: one string, made when the module is loaded.
 static PXAT: AtomicPtr<raw::RedisModuleString> = AtomicPtr::new(ptr::null_mut());
 
-/// The module's options, with `UNCHANGED_WHEN_CLOSED`.
+/// The options that the module sets when it loads. Closing a changed key leaves `UNCHANGED_WHEN_CLOSED` out for a
+/// moment.
 static OPTIONS: AtomicI32 = AtomicI32::new(0);
 
 /// A key, open for reading. Dropping it closes it.
@@ -220,7 +221,7 @@ impl<'a> WritableKey<'a> {
     fn must_replicate(&self) -> bool {
         let listened = listeners::any(self.context);
         if !listened {
-            // SAFETY: the context is live. Nothing listens, so the server drops the call that it is asked to replicate.
+            // SAFETY: the context is live. The server counts the write and, since nothing listens, replicates nothing.
             unsafe { api!(RedisModule_ReplicateVerbatim)(self.context.0) };
         }
         listened
@@ -252,7 +253,7 @@ impl<'a> WritableKey<'a> {
     fn close_changed(self) {
         let context = self.context.0;
         let options = OPTIONS.load(Ordering::Relaxed);
-        // SAFETY: the context is live, and only closing looks at the options meanwhile.
+        // SAFETY: the context is live. Until the options are set again, only the closing of the key reads them.
         unsafe {
             api!(RedisModule_SetModuleOptions)(context, options & !UNCHANGED_WHEN_CLOSED);
             drop(self);

@@ -1,23 +1,23 @@
 //! Whether anything listens to writes: an append-only file, a replica, or a replica that may come back for the writes
 //! that it missed.
 //!
-//! Usually nothing listens. Servers from Redis 7 on then drop a command at once if they are asked to replicate it, and
-//! building that SET would cost 40% of a call in vain. Redis 6.2 keeps the command until the end of the call, and a
-//! replica may have come by then: there, every write is replicated.
+//! Usually nothing listens. A server from Redis 7 on then drops a replicated `SET` at once, and building it would be
+//! more than a third of a call, in vain: so the module does not build it. Redis 6.2 keeps the `SET` until the end of
+//! the call, and a replica may have come by then: there, the module replicates every write.
 //!
 //! Each call asks whether there is an append-only file, a child process, or cluster mode, in which slots may move. The
-//! module asks once for replicas and for the backlog that the server keeps for them. It asks again after each event by
-//! which they may have come. That is soon enough:
+//! module asks once for replicas and for the backlog that the server keeps for them. It asks again after each event
+//! that may bring a replica or a backlog. That is soon enough:
 //!
 //! * SYNC makes a backlog under a new replication ID, so that no replica can ask for an earlier write. A snapshot
 //!   follows, in the same command or later. It holds each write before it, and the stream has to hold each write after
 //!   it. The snapshot's beginning is an event: a process is forked to make it, or the server begins to make it in its
 //!   own process, as Valkey will (valkey 2878, not released yet). Calls go on while a snapshot is made in that way, and
 //!   the server adds to it the stream's writes to keys that it has already passed.
-//! * Another module's handler of that event may run before this module's, and may call. The server sends the effect of
-//!   that call after the snapshot, so it must be replicated. After a fork, the server's flag for child processes is
-//!   already set. On a server that may do without a fork, each call by another module, a script or a transaction is
-//!   replicated.
+//! * Another module's handler of that event may run before this module's, and may itself call `CL.THROTTLE`. The
+//!   snapshot lacks the effect of that call, so the effect must be replicated. After a fork it is, because the server's
+//!   flag for child processes is already set. On a server that may make a snapshot without a fork, each call by another
+//!   module, a script or a transaction is replicated.
 //! * A replica that is promoted keeps its backlog under the old replication ID. A server that loads a file in which its
 //!   backlog was saved continues that backlog. Both are events.
 //! * A client may ask to continue a stream with a replication ID and an offset that it knows only from INFO. The moment
@@ -43,7 +43,7 @@ const LISTENER: u8 = 2;
 /// write is replicated.
 static SUBSCRIBED: AtomicBool = AtomicBool::new(false);
 
-/// The events by which a listener may have come, whatever their kind.
+/// The events that may bring a listener, whatever their kind.
 const EVENTS: [u64; 6] = [
     raw::REDISMODULE_EVENT_LOADING,
     raw::REDISMODULE_EVENT_REPLICA_CHANGE,
@@ -60,7 +60,7 @@ const LISTENING: u32 =
 /// The flags of a call that another module, a transaction or a script makes.
 const NESTED: u32 = raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING | raw::REDISMODULE_CTX_FLAGS_LUA;
 
-/// Tells whether a write has to be replicated. If not, counting it is enough.
+/// Tells whether a write has to be replicated. If not, it only has to be counted for the server's save points.
 #[inline(always)]
 pub fn any(context: &Context) -> bool {
     // SAFETY: the context is live.
