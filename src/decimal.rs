@@ -157,7 +157,7 @@ fn format_block(number: u64) -> [u8; 8] {
 mod tests {
     use super::*;
 
-    /// Every power of ten and its neighbours, and the numbers that all blocks meet.
+    /// Every power of ten with its two neighbours, and the largest numbers.
     fn numbers() -> impl Iterator<Item = u64> {
         let powers = (0..20).map(|power| 10_u64.pow(power));
         powers.flat_map(|power| [power.saturating_sub(1), power, power.saturating_add(1)]).chain([
@@ -167,8 +167,7 @@ mod tests {
         ])
     }
 
-    /// Numbers below the end, of which no two neighbours end alike. Miri gets fewer: it takes thousands of times as
-    /// long.
+    /// Every 997th number below `end`, so that all digits vary. Miri gets fewer: it takes thousands of times as long.
     fn some_below(end: u64) -> impl Iterator<Item = u64> {
         (0..end).step_by(if cfg!(miri) { 9_999_991 } else { 997 })
     }
@@ -211,7 +210,7 @@ mod tests {
         }
     }
 
-    /// The byte stands in one place, and in two places at once: one must not make up for the other.
+    /// The byte stands in one place, and then in two at once: two wrong bytes must not cancel each other out.
     #[test]
     fn a_moment_with_a_byte_that_is_no_digit_is_refused_wherever_it_stands() {
         for place in 0..MOMENT_DIGITS {

@@ -7,9 +7,9 @@
 //!   to get, and `max_burst` more at the same moment.
 //! * **rate**: `count` tokens per `period`, the pace at which they come back. 30 per 60 s is one token every 2 s, not
 //!   30 at the end of each minute.
-//! * **quantity**: the tokens that one call asks for. A call takes all of them or none, or as many as there are, or all
-//!   in any case: the limiter is then in **debt**, and calls are limited until the debt is paid. A quantity of 0 takes
-//!   nothing, and a negative one gives tokens back.
+//! * **quantity**: the tokens that one call asks for. CL.THROTTLE takes all of them or none, and CL.TAKE as many as there
+//!   are. CL.CHARGE always takes all of them: if the limiter lacks some, it is then in **debt**, and calls are limited
+//!   until the debt is paid. A quantity of 0 takes nothing, and a negative one gives tokens back.
 //! * **remaining**: the most tokens that a next call, right now, would be allowed.
 //! * **retry_after**: how long a limited caller has to wait until the same call is allowed, if no other caller takes
 //!   tokens.
@@ -42,11 +42,11 @@
 
 use std::num::NonZero;
 
-/// The rule against a second statement of it, on the inputs that the fuzzer has found.
+/// Compares the rule with the model, on the inputs that the fuzzer has found.
 #[cfg(test)]
 #[path = "../tests/fuzz/check.rs"]
 pub mod check;
-/// The second statement.
+/// The model: a second statement of the rule.
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 #[path = "../tests/support/model.rs"]
@@ -112,7 +112,7 @@ pub enum Taking {
 /// A decided call: the facts for its reply, and the change of the stored state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
-    /// There were fewer tokens than the call asked for; for a call that takes up to that many, there were none.
+    /// There were fewer tokens than the call asked for. If it takes as many as there are: there were none.
     pub limited: bool,
     /// Tokens that the call took. Looks, refunds and limited calls that take all or none have taken 0.
     pub taken: u64,
@@ -203,8 +203,8 @@ impl Unit {
 impl Quota {
     /// Fixes the quota at `now`.
     ///
-    /// Errors: `TooFast` if that is more than one token per nanosecond; `TooLarge` if a limiter that is emptied now
-    /// would not be full again by the year 2262.
+    /// Errors: `TooFast` if more than one token would come back per nanosecond; `TooLarge` if a limiter that is emptied
+    /// now would not be full again by the year 2262.
     #[inline(always)]
     pub fn at(self, now: Moment) -> Result<Funnel, Error> {
         let Self { limit, count, .. } = self;
@@ -374,7 +374,8 @@ impl Funnel {
         }
     }
 
-    /// Stores the state of a limiter that will be full after this time, which is known to end by `Moment::LAST`.
+    /// Returns the change that stores a limiter which is full after this time: a moment that is known not to be after
+    /// `Moment::LAST`.
     #[inline(always)]
     fn store(&self, reset_after: Span) -> Change {
         Change::Store(Moment(self.now.0 + reset_after.0))

@@ -198,8 +198,8 @@ fn prometheus_gathers_the_counts_alerts_and_answers_the_dashboard() {
         fires("LimitFailsOpen")
     });
 
-    // Print the expressions that list the exporters and the applications; then those of each panel, one a line, for all
-    // of them and for this one.
+    // Print the dashboard's queries, one a line: those that list the exporters and the applications, and then each
+    // panel's, once for every address and once for the address that this test has started.
     let print = format!(
         "import json; dashboard = json.load(open('dashboard.json'))
 addresses = {{'instance': '{of_exporter}', 'application': '{of_application}'}}

@@ -1236,7 +1236,8 @@ fn the_script_costs_less_than_thirty_plain_calls() {
     assert!(ratio < 30.0, "{ratio}");
 }
 
-/// Measures a call in units of CL.THROTTLE: the server's CPU time for pipelines of each call, by turns.
+/// Measures how much of the server's CPU time a call takes, as a multiple of a CL.THROTTLE. Pipelines of the two calls
+/// take turns.
 fn plain_calls(server: &Server, call: &str) -> f64 {
     let mut connection = server.connect();
     let mut cost = |call: &str| -> u64 {

@@ -26,7 +26,8 @@ def on_core(core):
 
 
 class Server:
-    """A server with one module on a free port, and its client. The server has a core of its own, or a `wrapper`."""
+    """A server with one module on a free port, and its client. The server is started by the command `wrapper`, valgrind
+    for example; without one, it gets a core of its own."""
 
     def __init__(self, module=None, arguments=(), wrapper=None, executable=SERVER):
         with socket.socket() as free:

@@ -1,4 +1,5 @@
-//! Properties of the rule, over thousands of random histories. A second statement of the rule gives the right answers.
+//! Properties of the rule, over thousands of random histories. The model, a second statement of the rule, gives the
+//! right answers.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! The rule by example, with time as an argument.
+//! Examples of the rule. Each call is told the time.
 
 #![allow(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Properties of the rule for several quotas. A second statement of the rule gives the right answers.
+//! Properties of the rule for several quotas. The model, a second statement of the rule, gives the right answers.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -55,7 +55,7 @@ fn nanos(tats: &Tats) -> Vec<i128> {
     tats.iter().map(|tat| i128::from(tat.nanos())).collect()
 }
 
-/// A decision, and the TATs that it leaves if the call is stored, in the second statement's words.
+/// A decision, and the TATs that it leaves if the call is stored, as the model gives them.
 fn joint((decision, tats): (Decision, Tats)) -> model::Joint {
     let change = match decision.verdict.change {
         Change::Nothing => model::Change::Nothing,
@@ -93,13 +93,13 @@ proptest! {
         let decided = funnels.decide(&mut tats, taking, quantity);
         let mut decided = decided.map(|decision| joint((decision, tats)));
         if let (Ok(decided), Ok(expected)) = (&mut decided, &expected) {
-            // Ignore this field: the second statement leaves the change of one quota in it.
+            // Ignore this field: the model leaves the change of one quota in it.
             decided.told.change = expected.told.change;
         }
         prop_assert_eq!(decided, expected);
     }
 
-    /// The verdict and the state after it are the same.
+    /// A call by the same quota twice gets the verdict of a call by it alone, and stores its TAT twice.
     #[test]
     fn a_quota_given_twice_decides_as_it_does_alone(
         quotas in quotas(), ahead in ahead(), taking in any_taking(), quantity in quantity(),
@@ -136,7 +136,7 @@ proptest! {
         }
     }
 
-    /// Whatever the other quotas are, each quota alone would have let the same calls through.
+    /// Each quota alone would have let through every call that all of them let through.
     #[test]
     fn no_quota_lets_through_more_beside_others_than_alone(
         quotas in quotas(), steps in prop::collection::vec((0..300_u64, 0..400_i64), 1..20),
@@ -167,7 +167,8 @@ proptest! {
     }
 }
 
-/// A call by fewer quotas leaves the others as they are; one by more starts them full.
+/// A call by fewer quotas than the key has TATs leaves the other TATs as they are. A call by more starts the new quotas
+/// full.
 #[test]
 fn tats_beyond_the_quotas_of_a_call_stay_as_they_are() {
     let quota = |limit| Quota { limit, ..valid(10) };

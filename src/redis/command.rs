@@ -151,7 +151,7 @@ impl Command {
             && set_categories.is_none_or(|set| unsafe { set(command, self.categories().as_ptr()) } == OK)
     }
 
-    /// Returns the flags. A command on any number of keys is not "fast", like MSET: each key takes some time.
+    /// Returns the flags. A command on any number of keys lacks "fast", as MSET does: each key takes some time.
     fn flags(&self) -> &'static CStr {
         match (self.access, self.key_group()) {
             (Access::Read, _) => c"readonly fast",
@@ -206,7 +206,7 @@ impl Command {
             sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
         };
         let (last_key, step) = self.last_key_and_step();
-        // A key spec counts the last key from the first key on or, below 0, from the end.
+        // A key spec counts the last key from the first key on. A negative number counts from the end.
         let last_key = if last_key < 0 { last_key } else { last_key.saturating_sub(1) };
         let mut keys = [
             key_spec(raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX, self.access, last_key, step),

@@ -21,8 +21,9 @@ const REPLY_NULL: c_int = 4;
 /// The option under which closing a key does not mark it as changed.
 pub(super) const UNCHANGED_WHEN_CLOSED: c_int = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED.cast_signed();
 
-/// The option of valkeymodule.h without which Valkey 9.2 saves by a fork alone. It promises that a key which cannot be
-/// opened for writing harms no call; the module has no types that a thread could save.
+/// The option of valkeymodule.h without which Valkey 9.2 never saves without a fork. A module that sets it promises
+/// that its calls bear a key that cannot be opened for writing. (A thread would also save the values of the module's own
+/// types, but this module has none.)
 pub(super) const HANDLE_FORKLESS: c_int = 1 << 6;
 
 /// The word `PXAT` of each replicated SET: one string, made when the module is loaded.
@@ -172,8 +173,8 @@ impl<'a> WritableKey<'a> {
         self.close_changed();
     }
 
-    /// Stores the bytes and the expiry. The expiry is first: another module's callback may have replaced the value,
-    /// and on Valkey from 8.1 and Redis from 8.2, only setting the expiry makes the handle point to the new value.
+    /// Stores the expiry, and then the bytes. Another module's callback may have replaced the value since the key was
+    /// opened, and on Valkey from 8.1 and Redis from 8.2 only setting the expiry makes the handle point to the new one.
     #[inline(always)]
     fn store(&mut self, bytes: &[u8], expire_at: u64) -> Result<(), NotWritable> {
         let expire_at = expire_at.cast_signed();

@@ -10,8 +10,8 @@ use redis_module::raw;
 const OK: c_int = 0;
 const ERR: c_int = 1;
 
-/// Names the functions of the API that the module calls: a server that lacks one is refused, and
-/// [`api!`] takes no other.
+/// Lists the functions of the API that the module calls. The module does not load on a server that lacks one, and
+/// [`api!`] takes no other function.
 macro_rules! required {
     ($($function:ident)*) => {
         #[allow(non_upper_case_globals, reason = "named as in the API")]

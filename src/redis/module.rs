@@ -102,8 +102,9 @@ pub unsafe fn load(
 /// Refuses an unload, because servers keep a pointer to each client's last command and follow it after an unload has
 /// freed the command: on `CLIENT LIST`, and on Redis 8 at the client's next call.
 ///
-/// It allows one unload: the server takes a load back, as `MODULE LOADEX` does for settings that the module does not
-/// know. The loading command is then still running, so no client has called yet; and Redis 8 crashes if it is refused.
+/// Allows one unload: that by which the server takes a load back, as `MODULE LOADEX` does for settings that the module
+/// does not know. The loading command is then still running, so no client has called yet; and Redis 8 would crash if
+/// this unload were refused.
 ///
 /// # Safety
 /// The module has loaded, and `context` is live.
@@ -143,7 +144,7 @@ impl Module {
         LOADED.get_or_init(|| self);
         // Log where a panic began: a panic is a defect of the module, and ends the server, which then reports a crash.
         panic::set_hook(Box::new(|panic| {
-            // The hook captures nothing: a failed load leaves no memory behind.
+            // The hook captures nothing, so that a failed load leaves no memory behind.
             if let Some(module) = LOADED.get() {
                 log(&Context(ptr::null_mut()), c"warning", panic_line(module, panic));
             }
@@ -172,7 +173,7 @@ impl std::fmt::Display for Module {
     }
 }
 
-/// Returns the module's options, if the server knows them.
+/// Returns the options that the module sets on this server.
 fn options() -> c_int {
     // A limited call must not look like a write to WATCH and client-side caches. The module keeps no state outside the
     // keyspace, so a replica's asynchronous loading and the move of a slot cannot harm it.

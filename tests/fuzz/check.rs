@@ -1,4 +1,5 @@
-//! The check of one input of the fuzzer: it compares the rule, and numbers as text, with a second statement of each.
+//! The check of one input of the fuzzer. It compares the rule with its second statement, `model.rs`, and the module's
+//! numbers as text with the standard library's.
 //!
 //! cargo-fuzz runs it on new inputs, `cargo test` on those kept in corpus/core.
 
@@ -71,7 +72,7 @@ fn rule(quota: Quota, now: u64, tat: Option<u64>, taking: Taking, quantity: i64)
     assert_eq!(decided.map(told), expected, "{taking:?} {quantity} of {quota:?} at {now} on {tat:?}");
 }
 
-/// Returns the call in the terms of the second statement.
+/// Returns the call as the model takes it.
 pub fn asked(quota: Quota, now: u64, taking: Taking, quantity: i64) -> Asked {
     let (_, way) = takings().into_iter().find(|(other, _)| *other == taking).unwrap();
     let (_, nanos) = units().into_iter().find(|(unit, _)| *unit == quota.unit).unwrap();
@@ -93,7 +94,7 @@ pub fn refused(refused: Refused) -> Error {
     }
 }
 
-/// Returns the verdict in the terms of the second statement.
+/// Returns the verdict as the model gives it.
 pub fn told(verdict: Verdict) -> Told {
     let span = |span: Span| i128::from(span.nanos());
     Told {
