@@ -548,9 +548,10 @@ print(limited_address(None, ['10.0.0.1, 192.0.2.7']), limited_address('', []))";
 fn a_proxy_of_ipv4_is_known_by_its_mapped_address() {
     let code = "
 from addresses import limited_address
-print(limited_address('::ffff:192.0.2.1', ['192.0.2.7']), limited_address('::ffff:192.0.2.2', ['192.0.2.7']))";
+for peer in '::ffff:192.0.2.1', '::ffff:192.0.2.2', '64:ff9b::192.0.2.1':
+    print(limited_address(peer, ['192.0.2.7']))";
     for example in python_code(code) {
-        assert_eq!(example.with("PROXY", "192.0.2.1").output(0), "192.0.2.7 192.0.2.2\n");
+        assert_eq!(example.with("PROXY", "192.0.2.1").output(0), "192.0.2.7\n192.0.2.2\n192.0.2.1\n");
     }
 }
 

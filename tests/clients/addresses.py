@@ -13,7 +13,7 @@ def limited_address(peer, forwarded):
     """Returns this address for a request that came from `peer` with these X-Forwarded-For headers."""
     peer = peer or "unix"
     # A server on IPv6 that also accepts IPv4 sees 192.0.2.1 as ::ffff:192.0.2.1.
-    if PROXY and PROXY in (peer, network(peer)):
+    if peer.removeprefix("::ffff:") == PROXY:
         # The proxy adds the last word; the caller may have invented those before it.
         peer = network(",".join(forwarded).split(",")[-1].strip()) or peer
     return network(peer) or peer

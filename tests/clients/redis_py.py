@@ -58,7 +58,7 @@ def throttle(pool, key, quota, *others, quantity=1, fail):
     "closed". A quantity that is no number of tokens is an error, whatever fail says.
     """
     if not 0 <= operator.index(quantity) < 2**63:
-        raise ValueError("a quantity below zero would give tokens back, and the server rejects one of 2^63")
+        raise ValueError("a quantity is from 0 to 2^63 - 1: a negative one would give tokens back")
     try:
         answer = pool.call("CL.THROTTLE", key, *quota, quantity, *itertools.chain(*others))
     except Busy:
