@@ -68,6 +68,21 @@ for estimate, error in (4_000, GeneratorExit()), (2_000, BrokenPipeError()), (2_
     assert_eq!(tokens, START + 8_000 * MINUTE / 20_000);
 }
 
+#[test]
+fn an_answer_is_not_lost_if_it_cannot_be_settled() {
+    let (_clock, server) = Clock::start(START);
+    let program = "import os, signal, redis, token_budget
+budget = token_budget.Budget(redis.Redis(port=int(os.environ['REDIS_PORT']), retry=None), 'acme', 'alice')
+def model():
+    os.kill(int(os.environ['SERVER_PID']), signal.SIGKILL)
+    return 'the answer', 9_000
+print(token_budget.ask(budget, 8_000, model))";
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients");
+    let mut python = Command::new("/usr/bin/python3");
+    python.args(["-B", "-c", program]).env("PYTHONPATH", folder).env("REDIS_PORT", server.port.to_string());
+    assert_eq!(output(python.env("SERVER_PID", server.pid().to_string())), "the answer\n");
+}
+
 const USERS: usize = 4;
 /// The calls of one user that may be in flight at once.
 const CALLERS: usize = 6;

@@ -216,6 +216,21 @@ for door in [accounts] * 6 + [addresses]:
     assert_eq!(programs::output(python(&server).args(["-c", program])), "account\n");
 }
 
+#[test]
+fn a_right_password_counts_even_if_its_attempt_cannot_be_given_back() {
+    let server = Server::start();
+    let program = "import os, signal, redis, ban
+class Door(ban.Door):
+    def attempt(self, who):
+        super().attempt(who)
+        os.kill(int(os.environ['SERVER_PID']), signal.SIGKILL)
+door = Door(redis.Redis(port=int(os.environ['REDIS_PORT']), retry=None), 'account')
+print(ban.log_in(door, 'alice', 'correct horse'))";
+    let mut python = python(&server);
+    python.args(["-c", program]).env("SERVER_PID", server.pid().to_string());
+    assert_eq!(programs::output(&mut python), "True\n");
+}
+
 /// A user may choose any name. A hash tag that is empty is none, and a call on the keys would get CROSSSLOT.
 #[test]
 fn names_with_braces_keep_their_keys_on_one_node_and_apart_from_those_of_other_names() {
@@ -640,6 +655,22 @@ for estimate in 8_000, -8_000:
     assert_eq!(programs::output(python(&server).args(["-c", program])), "GeneratorExit\nValueError\n");
     assert!(!run::<bool>(&mut connection, "EXISTS {gate:bob}:calls").unwrap());
     assert_eq!(throttle(&mut connection, "{gate:bob}:tokens 19999 20000 60 0")[2], 12_000);
+}
+
+#[test]
+fn a_gateway_does_not_lose_an_answer_that_it_cannot_charge() {
+    needs!("functions, Redis 7");
+    let server = Server::start();
+    load_function(&mut server.connect(), &read("in_flight.lua")).unwrap();
+    let program = "import os, signal, redis, gateway
+gate = gateway.Gateway(redis.Redis(port=int(os.environ['REDIS_PORT']), retry=None))
+with gate.admitted('bob', 8_000) as call:
+    os.kill(int(os.environ['SERVER_PID']), signal.SIGKILL)
+    call.used = 9_000
+print('the answer')";
+    let mut python = python(&server);
+    python.args(["-c", program]).env("SERVER_PID", server.pid().to_string());
+    assert_eq!(programs::output(&mut python), "the answer\n");
 }
 
 #[test]

@@ -4,6 +4,7 @@ To run this file: [REDIS_PORT=6379] python3 ban.py
 """
 
 import os
+import sys
 from pathlib import Path
 
 import redis
@@ -33,7 +34,11 @@ class Door:
 
     def succeeded(self, who):
         """Gives the attempt back, after a right password."""
-        self.client.execute_command("CL.THROTTLE", self.key("attempts", who), *self.ATTEMPTS, -1)
+        try:
+            self.client.execute_command("CL.THROTTLE", self.key("attempts", who), *self.ATTEMPTS, -1)
+        except redis.RedisError as error:
+            # The password was right all the same: the attempt stays charged.
+            print(f"not given back: {error}", file=sys.stderr)
 
     def key(self, name, who):
         # The hash tag in braces keeps the keys on one node of a cluster. A tag that began with a brace would be none.

@@ -4,6 +4,7 @@ To run this file: [REDIS_PORT=6379] python3 token_budget.py
 """
 
 import os
+import sys
 from urllib.parse import quote
 
 import redis
@@ -39,7 +40,11 @@ class Budget:
         pipeline = self.client.pipeline(transaction=False)
         for limit in self.tokens:
             pipeline.execute_command("CL.CHARGE", *limit, used - estimate)
-        pipeline.execute()
+        try:
+            pipeline.execute()
+        except redis.RedisError as error:
+            # The answer is there: do not lose it. The estimate stays charged.
+            print(f"not settled: {error}", file=sys.stderr)
 
 
 def ask(budget, estimate, model):
