@@ -7,9 +7,9 @@
 //!   to get, and `max_burst` more at the same moment.
 //! * **rate**: `count` tokens per `period`, the pace at which they come back. 30 per 60 s is one token every 2 s, not
 //!   30 at the end of each minute.
-//! * **quantity**: the tokens that one call asks for. CL.THROTTLE takes all of them or none, and CL.TAKE as many as there
-//!   are. CL.CHARGE always takes all of them: if the limiter lacks some, it is then in **debt**, and calls are limited
-//!   until the debt is paid. A quantity of 0 takes nothing, and a negative one gives tokens back.
+//! * **quantity**: the tokens that one call asks for. CL.THROTTLE takes all of them or none, and CL.TAKE as many as
+//!   there are. CL.CHARGE always takes all of them: if the limiter lacks some, it is then in **debt**, and calls are
+//!   limited until the debt is paid. A quantity of 0 takes nothing, and a negative one gives tokens back.
 //! * **remaining**: the most tokens that a next call, right now, would be allowed.
 //! * **retry_after**: how long a limited caller has to wait until the same call is allowed, if no other caller takes
 //!   tokens.

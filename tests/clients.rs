@@ -214,7 +214,8 @@ fn redis_cell_rs_verdicts_are_right_for_every_kind_of_key() {
     }
 }
 
-/// The page promises half of the time. Between two machines, a pipeline saves far more.
+/// docs/clients.md promises that a pipeline takes less than half of the time that the same calls take one by one.
+/// Between two machines, it saves far more.
 #[test]
 fn calls_in_a_pipeline_take_less_than_half_of_the_time() {
     for example in [debian_python("pipeline.py"), pypi_python("pipeline.py")].into_iter().flatten() {
@@ -237,7 +238,7 @@ fn an_error_in_a_pipeline_is_no_allowed_call() {
     for example in [debian_python("pipeline.py"), pypi_python("pipeline.py")].into_iter().flatten() {
         let server = Server::start();
         run::<()>(&mut server.connect(), "RPUSH user:7 x").unwrap();
-        // The calls one by one, afterwards, fail at this key.
+        // This key fails one call of the pipeline. Afterwards, the program makes the calls one by one, and ends at this key.
         let output = example.command(server.port).output().unwrap();
         assert!(output.stdout.starts_with(b"allowed: 999 of 1000\n"), "{example:?}: {output:?}");
     }
@@ -369,7 +370,8 @@ fn a_panic_in_a_call_takes_no_connection_from_the_pool_of_redis_rs() {
 }
 
 /// The node announces a proxy's port as its own, and the proxy loses the answer to the first call. No setting keeps
-/// redis-py 4.3.4 from repeating such a call in a cluster: its example only ends in time.
+/// redis-py 4.3.4 from repeating such a call in a cluster: for this version, the test only checks that the call ends in
+/// time.
 #[test]
 fn a_call_in_a_cluster_that_gets_no_answer_takes_once_and_fails_in_time() {
     for (example, takes_once) in [(debian_python("cluster.py"), false), (pypi_python("cluster.py"), true)] {

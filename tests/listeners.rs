@@ -266,7 +266,7 @@ fn a_replica_that_is_promoted_at_once_is_listened_to() {
 }
 
 /// A replica that restarts from its file continues its primary's stream. Its backlog begins then, without the event of
-/// a loaded snapshot. A client calls it before that: it is writable.
+/// a loaded snapshot. Before that, a client calls the replica, which is writable.
 #[test]
 fn a_restarted_replica_that_is_promoted_is_listened_to() {
     let primary = server(&["--hz", "100"]);

@@ -44,9 +44,9 @@ fn the_module_sets_no_option_that_it_does_not_need() {
     assert_eq!(set, if is_redis_6_2() { &[][..] } else { &needed }, "{line}");
 }
 
-/// INFO does not list two of Valkey's options: the one for SET and DEL, and that of Valkey 9.2 for snapshots without a
-/// fork, which the server does not make beside a module without it. A library between the module and the server logs
-/// them: see unwritable.c. Redis may give the same numbers another meaning.
+/// INFO does not list two of Valkey's options: the one for SET and DEL, and the one of Valkey 9.2, which makes no
+/// snapshot without a fork if a module lacks it. So a library between the module and the server, unwritable.c, logs the
+/// options. On Redis the same numbers may have another meaning, so the module does not set them there.
 #[test]
 fn the_options_that_valkey_alone_has_are_set_where_a_valkey_knows_them() {
     let log = start_with_unwritable_keys(&[]).log();

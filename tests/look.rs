@@ -300,7 +300,8 @@ fn a_look_is_answered_when_memory_is_short() {
     assert_eq!(queued(LOOKS[0]), queued("GET key"));
 }
 
-/// A file or a primary brings the digits as a number, which takes less memory than a text.
+/// A server that loads the digits from a file, or gets them from its primary, keeps them as a number, which takes less
+/// memory than a text.
 #[test]
 fn the_first_look_at_a_key_takes_at_most_32_bytes_even_at_maxmemory() {
     let server = Server::start_with(&["--maxmemory-policy", "noeviction"]);

@@ -199,7 +199,7 @@ fn a_production_with_sentinel_moves_step_by_step_and_back_and_no_limit_is_lost()
             let mut passed = [0; KEYS];
             let mut connection = sentinel.primary();
             for key in (0..KEYS).cycle() {
-                // Calls at a higher rate find no more, and this test runs for seconds.
+                // Pause: this test runs for seconds, and a higher rate would only keep the machine busy.
                 sleep(Duration::from_millis(8));
                 if !more() {
                     break;
@@ -243,12 +243,13 @@ impl Member {
 }
 
 /// Runs the steps of docs/moving.md. It replaces only addresses and paths in a command, and repeats the command until
-/// it prints what the page shows beside it. The version is the module's number after the steps.
+/// it prints what the page shows beside it. `version` is the module's version that INFO must show after the steps.
 fn walk(primary: &Member, replica: &Member, sentinel: u16, library: &str, version: &str) {
     let steps = blocks(|block| block.place.starts_with("docs/moving.md") && block.language == "sh");
     let steps: Vec<_> = steps.iter().map(|step| step.text.replace("\\\n", "")).collect();
     let (one, two) = (primary.port(), replica.port());
-    // The server of the last address in a command, whose settings change and which restarts.
+    // The commands without an address change the settings of this server, or restart it: the server that the last
+    // address has named.
     let mut here = primary;
     for line in steps.iter().flat_map(|step| step.lines()) {
         let (command, expected) = line.split_once("   # ").unwrap_or((line, ""));

@@ -19,7 +19,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The folder into which the package puts the library, and which its settings name.
 const MODULES: &str = "/usr/lib/redis/modules";
 
-/// The lines of the README unpack it, with this machine's platform in them.
+/// The test unpacks the archive by the README's lines, with this machine's platform in them.
 #[test]
 fn the_archive_unpacks_into_a_folder_of_its_own_with_the_library_and_its_documents() {
     needs!(SCRIPTS_TEST);
@@ -76,7 +76,8 @@ fn the_commands_of_the_containerfile_take_the_library_out_of_the_archive() {
     assert!(file.contains(&format!("CMD [\"--loadmodule\", \"{MODULES}/libredis_cell.so\"]")), "{file}");
     assert_answers(&["--loadmodule", library.to_str().unwrap()]);
 
-    // Alpine takes musl's archive; one of the same form stands in for it. An archive with another sum is refused.
+    // An image on Alpine takes the library from the archive for musl: here from a small archive of the same form. An
+    // archive whose sum is wrong is refused.
     fs::write(alpine, "").unwrap();
     let name = format!("redis-cell-v{VERSION}-{}-unknown-linux-musl", std::env::consts::ARCH);
     let make =

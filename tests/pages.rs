@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::support::COMMANDS;
 use crate::support::pages::{Block, ROOT, blocks, dangling_links, pages, prose};
 
-/// Folders whose files the tests run; blocks in the languages below are lines of these files.
+/// Folders whose files the tests run. A page's block in one of the languages below must be lines of one of these files.
 const EXAMPLES: [&str; 4] = ["tests/clients", "tests/moving", "docs/monitoring", "docs/recipes"];
 const LANGUAGES: [(&str, &str); 10] = [
     ("python", "py"),

@@ -740,7 +740,7 @@ fn calendar(connection: &mut Connection, line: &str) -> RedisResult<(i64, Vec<Ro
     Ok((limited, reply.into_iter().map(redis::from_redis_value).collect::<Result<_, _>>()?))
 }
 
-/// A counter, as a second statement of its rule.
+/// The test's model of a counter.
 struct Counter {
     key: &'static str,
     quota: i64,
@@ -756,8 +756,8 @@ impl Counter {
     }
 }
 
-/// The calls are on two counters and a limiter, whose periods end at any moment; the test compares them with a second
-/// statement of the rule.
+/// The calls are on two counters, whose periods end at any moment, and a limiter. The test compares each reply with its
+/// model's.
 #[test]
 fn calendar_quotas_and_a_limiter_are_taken_all_or_none_until_their_periods_end() {
     needs!("functions, Redis 7");
@@ -970,8 +970,9 @@ fn the_program_of_calendar_quotas_prints_days_of_23_and_25_hours_and_what_remain
     assert_eq!(output("calendar_quota.py", &server), expected);
 }
 
-/// A period ends at the first moment whose period has another name. The program checks two years, in zones where
-/// midnight comes twice (Havana) or is skipped (Santiago, Beirut), and where a whole day was skipped (Apia).
+/// A day, week or month must end at the first moment for which `periods` gives another name. The program checks two
+/// years, in zones where midnight comes twice (Havana) or is skipped (Santiago, Beirut), and where a whole day was
+/// skipped (Apia).
 #[test]
 fn days_weeks_and_months_end_when_the_zone_says_so() {
     let program = "from datetime import datetime

@@ -264,10 +264,10 @@ impl Limiter {
             most(before),
             most(after),
         );
-        // The state tells that the whole burst and the tokens of all the time were given out exactly once.
+        // The TAT counts the tokens that the limiter gave out since the start: the clients got exactly these.
         let tat: i64 = run(&mut connection, "GET key").unwrap();
         assert_eq!((tat - self.start) * self.rate / 1_000_000_000, got);
-        // The clock tells the same.
+        // Burst and rate, over the time by the server's clock, allow exactly this many tokens.
         assert!(got as f64 <= most(after), "{got} tokens");
         assert!(got as f64 > most(before) - 1.0, "{got} tokens");
     }

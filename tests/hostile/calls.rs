@@ -24,9 +24,10 @@ const LIMITED: &str = "limited for now";
 const NEVER: &str = "limited for ever";
 const IN_DEBT: &str = "in debt";
 const PART: &str = "took what there was";
-/// Counted besides the outcome: the visit's first call would have had another outcome a nanosecond before or after.
+/// A second mark of a visit, beside its outcome: a nanosecond earlier or later, its first call would have had another
+/// outcome.
 const ON_AN_EDGE: &str = "(on an edge)";
-/// Counted besides the outcome: a quota other than the first decided.
+/// Another such mark: a quota other than the first decided.
 const BY_ANOTHER_QUOTA: &str = "(by another quota)";
 
 const HOUR: i64 = 3_600 * SECOND as i64;
