@@ -621,6 +621,26 @@ fn fastapi_limits_a_route_whatever_the_numbers_in_its_path() {
     });
 }
 
+/// A blueprint's view may have the name of another view.
+#[test]
+fn flask_limits_each_view_by_itself() {
+    let code = "
+import flask, flask_app
+admin = flask.Blueprint('admin', 'admin')
+@admin.get('/admin')
+@flask_app.limited((0, 1, 60), fail='closed')
+def hello():
+    return 'Welcome'
+flask_app.app.register_blueprint(admin)
+client = flask_app.app.test_client()
+print(client.get('/').status_code, client.get('/admin').status_code)";
+    let program = ["-c", code];
+    let debian = debian_python_with("python3-flask", "flask", &program);
+    for example in [debian, pypi_python_with(&program)].into_iter().flatten() {
+        assert_eq!(example.output(Server::start().port), "200 200\n", "{example:?}");
+    }
+}
+
 /// Ten requests a second and a thousand a day: the headers are those of the quota that decides.
 #[test]
 fn fastapi_limits_a_key_of_its_api_by_two_quotas_in_one_call() {
