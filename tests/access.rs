@@ -48,7 +48,7 @@ fn the_commands_are_registered_with_their_least_arguments_flags_and_categories()
     for command in &COMMANDS {
         let name = command.name;
         let info: Vec<Vec<Value>> = run(&mut server.connect(), &format!("COMMAND INFO {name}")).unwrap();
-        // Redis 6.2 leaves the check to the module.
+        // On Redis 6.2, the module itself checks the number of arguments.
         let least = if is_redis_6_2() { -1 } else { -(command.required().count() as i64) - 1 };
         assert_eq!(info[0][1], Value::Int(least), "{name}");
         let mut flags: Vec<String> = redis::from_redis_value_ref(&info[0][2]).unwrap();

@@ -1,4 +1,4 @@
-//! CL.CHARGE takes in any case, if necessary into debt: it is for costs that are known only after the call.
+//! CL.CHARGE always takes, if necessary into debt: it is for costs that are known only after the call.
 
 use crate::support::clock::{Clock, START};
 use crate::support::{Server, error_of, run, throttle};

@@ -228,7 +228,7 @@ fn the_readme_says_what_a_call_takes() {
     }
 }
 
-/// The page says these things in words, of servers without replica or append-only file.
+/// docs/costs.md says in words how costs compare on the servers. The words are about a server that is alone.
 #[test]
 fn costs_in_words_on_the_page_are_those_measured() {
     let allowed = column("one server", "allowed");

@@ -31,7 +31,7 @@ fn a_limiter_that_is_full_again_has_no_key() {
         assert_eq!(throttle(&mut connection, &call), [0, 16, 16, -1, 0]);
         assert!(!run::<bool>(&mut connection, "EXISTS key").unwrap());
     }
-    // redis-cell leaves a TAT in the past behind, in a key without expiry.
+    // A key without an expiry, whose TAT has passed: brandur's redis-cell leaves such keys behind.
     for quantity in [-1, 0] {
         run::<()>(&mut connection, &format!("SET key {}", START - 1)).unwrap();
         let call = format!("key 15 30 60 {quantity}");

@@ -195,7 +195,7 @@ fn eight_clients_use_at_least_95_in_100_of_the_rate() {
     }
 }
 
-/// The price of a lease: a window may have the tokens of one more lease's time.
+/// Leases have a price: a window may use, beyond burst and rate, the tokens that clients held when it began.
 #[test]
 fn tokens_that_clients_hold_come_on_top_of_the_burst_until_they_are_given_back() {
     for (milliseconds, held) in [(LEASE - 1, 5 * (BATCH - 1)), (LEASE, 0)] {
@@ -221,8 +221,8 @@ fn the_limit_holds_in_all_and_a_lease_longer_in_any_window() {
     let mut leases = [(); CLIENTS].map(|()| world.lease());
     let mut demands = [0; CLIENTS];
     let mut spent = 0;
-    // The tokens spent minus those come back: the lowest value so far, and the largest rise from a lowest value, which
-    // is a window's excess.
+    // Two values of the difference between tokens spent and tokens come back: its lowest so far, and its largest rise
+    // since a lowest one. This rise is what a window used beyond the rate.
     let (mut lowest, mut highest_rise) = (i64::MAX, i64::MIN);
     for _ in 0..10_000 {
         let back = RATE * world.milliseconds;

@@ -81,7 +81,7 @@ fn each_way_of_taking_has_its_own_answer() {
         ("CL.TAKE take 9 1 1 4 2 1 60", [0, 3, 0, 60, 180, 2]),
         ("CL.TAKE none 9 1 1 4 -1 1 60", [0, 0, 0, -1, 0, 2]),
         ("CL.PTAKE ptake 9 1 1 4 8 1 60", [4, 9, 5, -1, 240, 2]),
-        // A charge takes in any case: one quota is in debt, and the other is not.
+        // A charge always takes from both quotas: here one is in debt afterwards, and the other is not.
         ("CL.CHARGE charge 9 1 1 4 2 1 60", [1, 3, 0, 60, 240, 2]),
         ("CL.CHARGE charge 9 1 1 7 2 1 60", [1, 3, 0, 480, 660, 2]),
         ("CL.PCHARGE pcharge 9 1 1 2 2 1 60", [0, 3, 1, -1, 120, 2]),

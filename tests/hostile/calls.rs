@@ -164,7 +164,7 @@ impl Hostile {
             calls.push([&name, key, max_burst, count, period, &quantity].map(Clone::clone).into());
         }
         for call in calls {
-            // A call at moment 0 is told a wait that equals the moment at which the wait ends.
+            // Decide the call at moment 0: the wait in its reply is then the moment at which the wait ends.
             let Ok(Answer { told, .. }) = answer(&call, 0, |key| found(database, 0, key)) else { continue };
             for (told, key) in told.iter().zip(keys(&call)) {
                 match found(database, 0, key) {
@@ -199,7 +199,8 @@ fn outcome(answer: &Result<Answer, String>) -> String {
     .into()
 }
 
-/// Returns whether the first call would get another reply, or find its keys otherwise, a nanosecond before or after.
+/// Returns whether the first call would get another reply, or find its keys in another state, a nanosecond earlier or
+/// later.
 fn is_on_an_edge(visit: &Visit, database: &Database) -> bool {
     if visit.place == Place::Other {
         return false;
