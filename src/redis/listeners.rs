@@ -12,8 +12,8 @@
 //! * SYNC makes a backlog under a new replication ID, so that no replica can ask for an earlier write. A snapshot
 //!   follows, in the same command or later. It holds each write before it, and the stream has to hold each write after
 //!   it. The snapshot's beginning is an event: a process is forked to make it, or the server begins to make it in its
-//!   own process, as Valkey will (valkey 2878, not released yet). Calls go on while a snapshot is made in that way, and
-//!   the server adds to it the stream's writes to keys that it has already passed.
+//!   own process, as Valkey will (valkey 2878, not released yet). The server then takes calls while it makes the
+//!   snapshot, and adds to it each replicated write to a key that it has already saved.
 //! * Another module's handler of that event may run before this module's, and may itself call `CL.THROTTLE`. The
 //!   snapshot lacks the effect of that call, so the effect must be replicated. After a fork it is, because the server's
 //!   flag for child processes is already set. On a server that may make a snapshot without a fork, each call by another

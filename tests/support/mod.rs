@@ -329,7 +329,7 @@ pub fn executable() -> PathBuf {
     std::env::var_os("SERVER").map_or_else(|| "redis-server".into(), PathBuf::from)
 }
 
-/// Returns the cargo that runs the tests. If they run without cargo, returns that of the toolchain in use here.
+/// Returns the cargo that runs the tests. If no cargo runs them, returns the one that a shell here would start.
 pub fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
 }
