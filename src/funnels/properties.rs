@@ -22,7 +22,7 @@ fn quotas() -> impl Strategy<Value = Vec<Quota>> {
     prop::collection::vec(quota, 1..=MOST_QUOTAS)
 }
 
-/// The times from now to each TAT, in thousandths of the tolerance. A TAT below 0 has passed.
+/// The times from now to each TAT, in thousandths of the tolerance: below 0 if the TAT has passed.
 fn ahead() -> impl Strategy<Value = Vec<i64>> {
     prop::collection::vec(prop_oneof![-100..1_200_i64, Just(0), Just(1_000)], 0..=MOST_QUOTAS)
 }

@@ -151,7 +151,7 @@ impl Command {
             && set_categories.is_none_or(|set| unsafe { set(command, self.categories().as_ptr()) } == OK)
     }
 
-    /// Returns the flags. A command on any number of keys lacks "fast", as MSET does: each key takes some time.
+    /// Returns the flags. Like MSET, a command on any number of keys has no flag "fast": each key takes some time.
     fn flags(&self) -> &'static CStr {
         match (self.access, self.key_group()) {
             (Access::Read, _) => c"readonly fast",

@@ -22,8 +22,8 @@ const REPLY_NULL: c_int = 4;
 pub(super) const UNCHANGED_WHEN_CLOSED: c_int = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED.cast_signed();
 
 /// The option of valkeymodule.h without which Valkey 9.2 never saves without a fork. A module that sets it promises
-/// that its calls bear a key that cannot be opened for writing. (A thread would also save the values of the module's
-/// own types, but this module has none.)
+/// that its calls cope with a key that cannot be opened for writing. (A thread would also save the values of the
+/// module's own types, but this module has none.)
 pub(super) const HANDLE_FORKLESS: c_int = 1 << 6;
 
 /// The word `PXAT` of each replicated SET: one string, made when the module is loaded.
