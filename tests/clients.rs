@@ -238,7 +238,8 @@ fn an_error_in_a_pipeline_is_no_allowed_call() {
     for example in [debian_python("pipeline.py"), pypi_python("pipeline.py")].into_iter().flatten() {
         let server = Server::start();
         run::<()>(&mut server.connect(), "RPUSH user:7 x").unwrap();
-        // This key fails one call of the pipeline. Afterwards, the program makes the calls one by one, and ends at this key.
+        // This key fails one call of the pipeline. Afterwards, the program makes the calls one by one, and ends at this
+        // key.
         let output = example.command(server.port).output().unwrap();
         assert!(output.stdout.starts_with(b"allowed: 999 of 1000\n"), "{example:?}: {output:?}");
     }
@@ -854,8 +855,8 @@ fn assert_two_were_lost(printed: &str, without_an_answer: &str) {
     }
 }
 
-/// Returns the port of a proxy to this server. The proxy counts the calls from 0. It loses the answer to one, and closes
-/// the connection at another.
+/// Returns the port of a proxy to this server. The proxy counts the calls from 0. It loses the answer to one, and
+/// closes the connection at another.
 fn losing(server: u16, lost: usize, closed: usize) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
