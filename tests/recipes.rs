@@ -202,8 +202,8 @@ fn a_caller_with_too_many_wrong_passwords_is_kept_out_and_a_right_one_counts_for
     assert!(fs::read_to_string(path("../recipes.md")).unwrap().contains(lift));
     run::<()>(&mut connection, lift).unwrap();
     assert_eq!(attempt(&mut connection, "account:alice", "4 1 60"), 0, "the ban is lifted");
-    // Guesses at an account with the name of an address do not ban the address. A server that has restarted does not know
-    // the script.
+    // Guesses at an account with the name of an address do not ban the address. A restarted server does not know the
+    // script.
     let program = "import os, redis, ban
 client = redis.Redis(port=int(os.environ['REDIS_PORT']), retry=None)
 accounts, addresses = ban.Door(client, 'account'), ban.Door(client, 'address')
