@@ -7,13 +7,12 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use redis::{Cmd, Connection};
 
 use crate::support::clock::{Clock, START};
 use crate::support::pages::shows;
-use crate::support::programs::output;
+use crate::support::programs::{output, python, python_code};
 use crate::support::random::Random;
 use crate::support::{command, run};
 
@@ -24,11 +23,7 @@ const MINUTE: i64 = 60_000 * MILLISECOND;
 fn the_example_charges_what_was_used_and_says_how_long_to_wait() {
     let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();
-    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/token_budget.py");
-    let mut python = Command::new("/usr/bin/python3");
-    python.arg("-B").arg(example).env("REDIS_PORT", server.port.to_string()).stderr(Stdio::inherit());
-    let output = python.output().unwrap();
-    assert!(output.status.success(), "{:?}", output.status);
+    let output = output(&mut python("token_budget.py", &server));
     // The user has used 26,000 of 20,000. So 6,000 have to come back, and 2,000 more for the estimate, at 20,000 a
     // minute.
     let expected = "\
@@ -37,7 +32,7 @@ fn the_example_charges_what_was_used_and_says_how_long_to_wait() {
         long\n\
         over budget, wait 24\n\
         over budget, wait None\n";
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+    assert_eq!(output, expected);
     assert!(shows("docs/budgets.md", expected), "the page does not show what the program prints");
     for (key, a_minute, taken) in
         [("requests", 600, 3), ("alice:requests", 60, 3), ("tokens", 100_000, 26_000), ("alice:tokens", 20_000, 26_000)]
@@ -60,10 +55,10 @@ for estimate, error in (4_000, GeneratorExit()), (2_000, BrokenPipeError()), (2_
         token_budget.ask(budget, estimate, hangs_up)
     except (GeneratorExit, OSError, ValueError) as error:
         print(type(error).__name__)";
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients");
-    let mut python = Command::new("/usr/bin/python3");
-    python.args(["-B", "-c", program]).env("PYTHONPATH", folder).env("REDIS_PORT", server.port.to_string());
-    assert_eq!(output(&mut python), "GeneratorExit\nBrokenPipeError\nTimeoutError\nValueError\n");
+    assert_eq!(
+        output(&mut python_code(program, &server)),
+        "GeneratorExit\nBrokenPipeError\nTimeoutError\nValueError\n"
+    );
     let tokens: i64 = run(&mut server.connect(), "GET {budget:acme}:alice:tokens").unwrap();
     assert_eq!(tokens, START + 8_000 * MINUTE / 20_000);
 }
@@ -77,9 +72,7 @@ def model():
     os.kill(int(os.environ['SERVER_PID']), signal.SIGKILL)
     return 'the answer', 9_000
 print(token_budget.ask(budget, 8_000, model))";
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients");
-    let mut python = Command::new("/usr/bin/python3");
-    python.args(["-B", "-c", program]).env("PYTHONPATH", folder).env("REDIS_PORT", server.port.to_string());
+    let mut python = python_code(program, &server);
     assert_eq!(output(python.env("SERVER_PID", server.pid().to_string())), "the answer\n");
 }
 

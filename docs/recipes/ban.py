@@ -11,7 +11,7 @@ import redis
 
 
 class KeptOut(Exception):
-    """No attempt may be made now. Has the seconds until the next one."""
+    """The caller has no attempt left. Has the seconds until the next one."""
 
 
 class Door:

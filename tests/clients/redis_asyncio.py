@@ -19,7 +19,7 @@ CONNECTIONS, WAIT = 20, 1
 
 
 class Busy(Exception):
-    """No connection became free in time: the process makes too many calls at once, while the server may be well."""
+    """All connections stayed in use: the process makes too many calls at once, while the server may be well."""
 
 
 class Pool:
