@@ -4,7 +4,7 @@ use redis::Connection;
 
 use super::{Server, info, run, wait_until};
 
-/// Settings that keep everything but writes out of the replication stream.
+/// Settings that keep PING out of the replication stream, but for a first one.
 pub const SETTINGS: [&str; 2] = ["--repl-ping-replica-period", "3600"];
 
 /// Makes the server a replica, and waits until it has loaded the primary's data.
@@ -47,7 +47,8 @@ impl Monitor {
         Self(connection)
     }
 
-    /// Returns every command up to the first one that contains this word.
+    /// Returns every command up to the first one that contains this word, except PING: a primary sends one whenever its
+    /// own timer says so.
     pub fn commands_until(mut self, last: &str) -> Vec<String> {
         let mut commands = Vec::new();
         loop {
@@ -57,7 +58,9 @@ impl Monitor {
             if command.contains(last) {
                 return commands;
             }
-            commands.push(command);
+            if !command.eq_ignore_ascii_case("PING") {
+                commands.push(command);
+            }
         }
     }
 }
