@@ -3,7 +3,7 @@
 use crate::decimal::{self, MOMENT_DIGITS};
 use crate::error::Error;
 use crate::funnel::{Change, Moment, Unit};
-use crate::funnels::{MOST_QUOTAS, Tats};
+use crate::funnels::Tats;
 use crate::redis::{self, Argument, Context, Key, NotWritable, Value, WritableKey, delete_expired};
 
 /// The state that a key holds.
@@ -121,7 +121,11 @@ pub fn write(key: WritableKey, stored: &Stored, change: Change, now: Moment) -> 
             let change = tats.change_first(change, now);
             write_all(key, &tats, change)
         }
-        (Change::Store(tat), _) => Ok(key.set(&decimal::format(tat.nanos()), expiry(tat))?),
+        (Change::Store(tat), _) => Ok(key.set(MOMENT_DIGITS, expiry(tat), |bytes| {
+            if let Some(text) = bytes.first_chunk_mut() {
+                *text = decimal::format(tat.nanos());
+            }
+        })?),
         (Change::Delete, _) => {
             key.delete();
             Ok(())
@@ -137,12 +141,13 @@ pub fn write_all(key: WritableKey, tats: &Tats, change: Change) -> Result<(), Er
     match change {
         Change::Nothing => Ok(()),
         Change::Store(last) => {
-            let mut texts = [[0; MOMENT_DIGITS]; MOST_QUOTAS];
-            for (text, tat) in texts.iter_mut().zip(tats.iter()) {
-                *text = decimal::format(tat.nanos());
-            }
-            let text = texts.get(..tats.count()).unwrap_or_default().as_flattened();
-            Ok(key.set(text, expiry(last))?)
+            let length = tats.count().wrapping_mul(MOMENT_DIGITS);
+            Ok(key.set(length, expiry(last), |bytes| {
+                let (texts, _) = bytes.as_chunks_mut();
+                for (text, tat) in texts.iter_mut().zip(tats.iter()) {
+                    *text = decimal::format(tat.nanos());
+                }
+            })?)
         }
         Change::Delete => {
             key.delete();

@@ -146,16 +146,13 @@ impl<'a> WritableKey<'a> {
         Ok(Self { key, context, name })
     }
 
-    /// Makes the key a string of these bytes that expires at `expire_at` ms since the epoch, replicates exactly that to
-    /// the AOF and to replicas, and closes the key.
+    /// Makes the key a string of `length` bytes, which `write` fills in, and which expires at `expire_at` ms since the
+    /// epoch. Replicates exactly that to the AOF and to replicas, and closes the key.
     ///
     /// Errors: see [`open`](Self::open) and [`delete_expired`].
     #[inline(always)]
-    pub fn set(mut self, bytes: &[u8], expire_at: u64) -> Result<(), NotWritable> {
-        self.store(bytes, expire_at)?;
-        if self.must_replicate() {
-            self.replicate_set(bytes, expire_at);
-        }
+    pub fn set(mut self, length: usize, expire_at: u64, write: impl FnOnce(&mut [u8])) -> Result<(), NotWritable> {
+        self.store(length, expire_at, write)?;
         self.close_changed();
         Ok(())
     }
@@ -173,44 +170,53 @@ impl<'a> WritableKey<'a> {
         self.close_changed();
     }
 
-    /// Stores the expiry, and then the bytes. Another module's callback may have replaced the value since the key was
-    /// opened, and on Valkey from 8.1 and Redis from 8.2 only setting the expiry makes the handle point to the new one.
+    /// Stores the expiry, then the bytes, and replicates both. Another module's callback may have replaced the value
+    /// since the key was opened, and on Valkey from 8.1 and Redis from 8.2 only setting the expiry makes the handle
+    /// point to the new one.
     #[inline(always)]
-    fn store(&mut self, bytes: &[u8], expire_at: u64) -> Result<(), NotWritable> {
-        let expire_at = expire_at.cast_signed();
+    fn store(&mut self, length: usize, expire_at: u64, write: impl FnOnce(&mut [u8])) -> Result<(), NotWritable> {
+        let milliseconds = expire_at.cast_signed();
         // SAFETY: the handle is open for writing.
-        let mut exists = unsafe { api!(RedisModule_SetAbsExpire)(self.handle.as_ptr(), expire_at) == OK };
+        let mut exists = unsafe { api!(RedisModule_SetAbsExpire)(self.handle.as_ptr(), milliseconds) == OK };
         if !exists && delete_expired(self.context, self.name)? {
             // Open the key again: another module's handler of the deletion may have made a new one.
             *self = Self::open(self.context, self.name)?;
             // SAFETY: the handle is open for writing.
-            exists = unsafe { api!(RedisModule_SetAbsExpire)(self.handle.as_ptr(), expire_at) == OK };
+            exists = unsafe { api!(RedisModule_SetAbsExpire)(self.handle.as_ptr(), milliseconds) == OK };
         }
         let handle = self.handle.as_ptr();
-        // SAFETY: the handle is open for writing. The buffer is null or has `length` bytes, and nothing else holds it.
+        // SAFETY: the handle is open for writing. The buffer is null or has `has` bytes, and nothing else reads or
+        // writes them before they have been replicated.
         unsafe {
             if !exists {
                 // The key does not exist. Make a string of this length, which the next call need not convert.
-                api!(RedisModule_StringTruncate)(handle, bytes.len());
-                api!(RedisModule_SetAbsExpire)(handle, expire_at);
+                api!(RedisModule_StringTruncate)(handle, length);
+                api!(RedisModule_SetAbsExpire)(handle, milliseconds);
             }
-            let mut length = 0;
-            let mut buffer = api!(RedisModule_StringDMA)(handle, &mut length, WRITE);
-            if !buffer.is_null() && length != bytes.len() {
+            let mut has = 0;
+            let mut buffer = api!(RedisModule_StringDMA)(handle, &mut has, WRITE);
+            if buffer.is_null() {
+                // Another module's callback has changed the key's type since the key was read.
+                let empty = new_string(&[]);
+                api!(RedisModule_StringSet)(handle, empty);
+                free_string(empty);
+                api!(RedisModule_SetAbsExpire)(handle, milliseconds);
+                buffer = api!(RedisModule_StringDMA)(handle, &mut has, WRITE);
+            }
+            if has != length {
                 // The string usually has another length because the call has more quotas than the key had.
                 // A string that grows gets twice the space. Cutting it by a byte frees the half that it does not use.
-                api!(RedisModule_StringTruncate)(handle, bytes.len().wrapping_add(1));
-                api!(RedisModule_StringTruncate)(handle, bytes.len());
-                buffer = api!(RedisModule_StringDMA)(handle, &mut length, WRITE);
+                api!(RedisModule_StringTruncate)(handle, length.wrapping_add(1));
+                api!(RedisModule_StringTruncate)(handle, length);
+                buffer = api!(RedisModule_StringDMA)(handle, &mut has, WRITE);
             }
-            if !buffer.is_null() && length == bytes.len() {
-                ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), length);
-            } else {
-                // Another module's callback has changed the key's type since the key was read.
-                let string = new_string(bytes);
-                api!(RedisModule_StringSet)(handle, string);
-                free_string(string);
-                api!(RedisModule_SetAbsExpire)(handle, expire_at);
+            if buffer.is_null() || has != length {
+                return Err(NotWritable);
+            }
+            let bytes = slice::from_raw_parts_mut(buffer.cast(), length);
+            write(bytes);
+            if self.must_replicate() {
+                self.replicate_set(bytes, expire_at);
             }
         }
         Ok(())
