@@ -177,6 +177,13 @@ impl Moment {
 }
 
 impl Span {
+    pub const ZERO: Self = Self(0);
+
+    #[inline(always)]
+    pub fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
     #[inline(always)]
     pub fn nanos(self) -> u64 {
         self.0
@@ -252,26 +259,34 @@ impl Funnel {
 
     /// Returns the time until the limiter is full, if nothing more is taken.
     #[inline(always)]
-    fn until_full(&self, tat: Option<Moment>) -> Span {
+    pub fn until_full(&self, tat: Option<Moment>) -> Span {
         Span(tat.map_or(0, |tat| tat.0.saturating_sub(self.now.0)))
     }
 
-    /// Takes all tokens or none.
+    /// Returns the time until the limiter is full after an allowed call. The error is the time that a limited call has
+    /// to wait; `None` if no wait helps.
     #[inline(always)]
-    fn throttle(&self, until_full: Span, quantity: u64) -> Verdict {
+    pub fn admit(&self, until_full: Span, quantity: u64) -> Result<Span, Option<Span>> {
         // A call for more than the limit never passes, however long the caller waits.
         if quantity > self.limit {
-            return self.refuse(until_full, self.remaining(until_full), None);
+            return Err(None);
         }
         // The quantity is within the limit, so its time is within the tolerance.
         let increment = self.refill_time(quantity);
         let latest = self.tolerance.0 - increment.0;
         if until_full.0 > latest {
-            // If even one token is refused, none remain.
-            let remaining = if quantity == 1 { 0 } else { self.remaining(until_full) };
-            return self.refuse(until_full, remaining, Some(Span(until_full.0 - latest)));
+            return Err(Some(Span(until_full.0 - latest)));
         }
-        self.grant(until_full, quantity, increment)
+        Ok(Span(until_full.0 + increment.0))
+    }
+
+    /// Takes all tokens or none.
+    #[inline(always)]
+    fn throttle(&self, until_full: Span, quantity: u64) -> Verdict {
+        match self.admit(until_full, quantity) {
+            Ok(reset_after) => self.grant(quantity, reset_after),
+            Err(wait) => self.limit(until_full, quantity, wait),
+        }
     }
 
     /// Takes all tokens, if necessary into debt.
@@ -282,7 +297,7 @@ impl Funnel {
         if until_full.0.checked_add(increment.0).is_none_or(|reset_after| reset_after > time_left) {
             return Err(Error::DebtTooLong);
         }
-        let verdict = self.grant(until_full, quantity, increment);
+        let verdict = self.grant(quantity, Span(until_full.0 + increment.0));
         let debt = verdict.reset_after.0.saturating_sub(self.tolerance.0);
         Ok(Verdict { limited: debt > 0, retry_after: (debt > 0).then_some(Span(debt)), ..verdict })
     }
@@ -298,14 +313,9 @@ impl Funnel {
         self.grant_part(self.until_full(tat), quantity, part)
     }
 
-    /// Returns the tokens that a call would be allowed now.
-    pub fn remaining_now(&self, tat: Option<Moment>) -> u64 {
-        self.remaining(self.until_full(tat))
-    }
-
     #[inline(always)]
     fn grant_part(&self, until_full: Span, quantity: u64, part: u64) -> Verdict {
-        let verdict = self.grant(until_full, part, self.refill_time(part));
+        let verdict = self.grant(part, Span(until_full.0 + self.refill_time(part).0));
         if part == quantity {
             return verdict;
         }
@@ -324,19 +334,32 @@ impl Funnel {
         Verdict { limited, ..self.refuse(until_full, self.remaining(until_full), retry_after) }
     }
 
-    /// Takes this many tokens.
+    /// Takes this many tokens, and leaves a limiter that is full after `reset_after`.
     #[inline(always)]
-    fn grant(&self, until_full: Span, tokens: u64, increment: Span) -> Verdict {
-        let reset_after = Span(until_full.0 + increment.0);
+    fn grant(&self, tokens: u64, reset_after: Span) -> Verdict {
+        self.grant_leaving(self.remaining(reset_after), tokens, reset_after)
+    }
+
+    /// Does the same, and is told how many tokens remain.
+    #[inline(always)]
+    pub fn grant_leaving(&self, remaining: u64, tokens: u64, reset_after: Span) -> Verdict {
         Verdict {
             limited: false,
             taken: tokens,
             limit: self.limit,
-            remaining: self.remaining(reset_after),
+            remaining,
             retry_after: None,
             reset_after,
-            change: if increment.0 > 0 { self.store(reset_after) } else { Change::Nothing },
+            change: if tokens > 0 { self.store(reset_after) } else { Change::Nothing },
         }
+    }
+
+    /// Limits a call for all tokens or none.
+    #[inline(always)]
+    pub fn limit(&self, until_full: Span, quantity: u64, wait: Option<Span>) -> Verdict {
+        // If even one token is refused, none remain.
+        let remaining = if quantity == 1 { 0 } else { self.remaining(until_full) };
+        self.refuse(until_full, remaining, wait)
     }
 
     /// Takes no token.
@@ -374,11 +397,16 @@ impl Funnel {
         }
     }
 
-    /// Returns the change that stores a limiter which is full after this time: a moment that is known not to be after
-    /// `Moment::LAST`.
+    /// Returns the change that stores a limiter which is full after this time.
     #[inline(always)]
     fn store(&self, reset_after: Span) -> Change {
-        Change::Store(Moment(self.now.0 + reset_after.0))
+        Change::Store(self.tat(reset_after))
+    }
+
+    /// Returns the TAT of a limiter that is full after this time. The TAT is known not to be after `Moment::LAST`.
+    #[inline(always)]
+    pub fn tat(&self, reset_after: Span) -> Moment {
+        Moment(self.now.0 + reset_after.0)
     }
 
     /// Returns the most tokens that a next call would be allowed, if the limiter is full after `until_full`: the `r`
@@ -387,7 +415,7 @@ impl Funnel {
     /// `floor(r * period / count) <= span` is `r * period < (span + 1) * count` in whole numbers, so the largest such
     /// `r` is `((span + 1) * count - 1) / period`, rounded down.
     #[inline(always)]
-    fn remaining(&self, until_full: Span) -> u64 {
+    pub fn remaining(&self, until_full: Span) -> u64 {
         let Some(span) = self.tolerance.0.checked_sub(until_full.0) else { return 0 };
         let (span, count) = (span + 1, self.count.get());
         let tokens = match (NonZero::<u64>::try_from(self.period), span.checked_mul(count)) {

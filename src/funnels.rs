@@ -70,33 +70,85 @@ impl Funnels {
     /// Errors: the error of the first quota that cannot be decided, and its number.
     #[inline(always)]
     pub fn decide(&self, tats: &mut Tats, taking: Taking, quantity: i64) -> Result<Decision, (Error, usize)> {
+        match (taking, u64::try_from(quantity)) {
+            (Taking::AllOrNone, Ok(quantity)) => Ok(self.throttle(tats, quantity)),
+            _ => self.decide_each(tats, taking, quantity),
+        }
+    }
+
+    /// Takes all tokens from each quota, or none from any.
+    ///
+    /// It makes a verdict only for the quota that decides: `decide_each`, which makes all, would cost 2% of a call.
+    #[inline(always)]
+    fn throttle(&self, tats: &mut Tats, quantity: u64) -> Decision {
+        let (mut limited, mut longest, mut fewest, mut count) = (false, 0, u64::MAX, 0);
+        let (mut deciding, mut quota, mut reset_after) = (&self.first, 1, Span::ZERO);
+        let mut ask = |funnel, tat: &mut Moment, number| {
+            let funnel: &Funnel = funnel;
+            let until_full = funnel.until_full(Some(*tat));
+            match funnel.admit(until_full, quantity) {
+                Err(wait) => {
+                    let wait = length(wait);
+                    if wait > longest {
+                        (limited, longest) = (true, wait);
+                        (deciding, quota, reset_after) = (funnel, number, until_full);
+                    }
+                }
+                Ok(until_full) if !limited => {
+                    let remaining = funnel.remaining(until_full);
+                    if remaining < fewest {
+                        fewest = remaining;
+                        (deciding, quota, reset_after) = (funnel, number, until_full);
+                    }
+                    *tat = funnel.tat(until_full);
+                }
+                Ok(_) => (),
+            }
+            count = number;
+        };
+        let [first, further @ ..] = &mut tats.moments;
+        ask(&self.first, first, 1);
+        for ((funnel, tat), number) in self.further().zip(further).zip(2..) {
+            ask(funnel, tat, number);
+        }
+        if limited {
+            let wait = (longest < FOR_EVER).then_some(Span::from_nanos(longest));
+            return Decision { verdict: deciding.limit(reset_after, quantity, wait), quota };
+        }
+        tats.count = tats.count.max(count);
+        let change = tats.change(quantity > 0, false, self.first.now());
+        let verdict = Verdict { change, ..deciding.grant_leaving(fewest, quantity, reset_after) };
+        Decision { verdict, quota }
+    }
+
+    #[inline(always)]
+    fn decide_each(&self, tats: &mut Tats, taking: Taking, quantity: i64) -> Result<Decision, (Error, usize)> {
         let part = if taking == Taking::UpTo { self.fewest_remaining(tats) } else { 0 };
         let now = self.first.now();
         let [first, further @ ..] = &mut tats.moments;
 
         let mut verdict = decide_one(&self.first, *first, taking, quantity, part).map_err(|error| (error, 1))?;
-        let (mut quota, mut most, mut count) = (1, strictness(taking, &verdict), 1);
+        let (mut quota, mut count) = (1, 1);
         let mut moved = change_one(first, verdict.change, now);
         for ((funnel, tat), number) in self.further().zip(further).zip(2..) {
             let other = decide_one(funnel, *tat, taking, quantity, part).map_err(|error| (error, number))?;
             moved |= change_one(tat, other.change, now);
-            let strictness = strictness(taking, &other);
-            if strictness > most {
-                (verdict, quota, most) = (other, number, strictness);
+            if is_stricter(taking, &other, &verdict) {
+                (verdict, quota) = (other, number);
             }
             count = number;
         }
         let gives_back = quantity < 0 && tats.count > 0;
-        let takes_none = taking == Taking::AllOrNone && verdict.limited;
         tats.count = tats.count.max(count);
-        verdict.change = if takes_none { Change::Nothing } else { tats.change(moved, gives_back, now) };
+        verdict.change = tats.change(moved, gives_back, now);
         Ok(Decision { verdict, quota })
     }
 
     fn fewest_remaining(&self, tats: &Tats) -> u64 {
+        let remaining = |funnel: &Funnel, tat| funnel.remaining(funnel.until_full(Some(tat)));
         let [first, further @ ..] = &tats.moments;
-        let further = self.further().zip(further).map(|(funnel, tat)| funnel.remaining_now(Some(*tat)));
-        further.fold(self.first.remaining_now(Some(*first)), u64::min)
+        let further = self.further().zip(further).map(|(funnel, tat)| remaining(funnel, *tat));
+        further.fold(remaining(&self.first, *first), u64::min)
     }
 }
 
@@ -121,19 +173,24 @@ fn change_one(tat: &mut Moment, change: Change, now: Moment) -> bool {
     *tat != before
 }
 
-/// Returns the rank of a quota in the call: the quota with the highest rank decides.
+/// Tells whether this quota decides, and not that one, which comes earlier in the call.
 #[inline(always)]
-fn strictness(taking: Taking, verdict: &Verdict) -> (u64, u64) {
-    // A wait and the remaining tokens are below 2^63, as all moments are.
-    const FOR_EVER: u64 = u64::MAX >> 1;
-    let wait = verdict.retry_after.map_or(FOR_EVER, Span::nanos);
-    let fewest = FOR_EVER - verdict.remaining;
-    match taking {
-        // If the call got all, no quota has a wait, so the waits are equal.
-        Taking::UpTo => (fewest, wait),
-        _ if verdict.limited => (1 << 63 | wait, 0),
-        _ => (fewest, 0),
+fn is_stricter(taking: Taking, this: &Verdict, that: &Verdict) -> bool {
+    match (taking, this.limited, that.limited) {
+        // If the call got all, no quota has a wait, so the lengths are equal.
+        (Taking::UpTo, ..) if this.remaining == that.remaining => length(this.retry_after) > length(that.retry_after),
+        (Taking::UpTo, ..) | (_, false, false) => this.remaining < that.remaining,
+        (_, true, true) => length(this.retry_after) > length(that.retry_after),
+        (_, limited, _) => limited,
     }
+}
+
+/// The length of a wait without end. Another wait is below 2^63 ns, as all moments are.
+const FOR_EVER: u64 = u64::MAX;
+
+#[inline(always)]
+fn length(wait: Option<Span>) -> u64 {
+    wait.map_or(FOR_EVER, Span::nanos)
 }
 
 impl Tats {

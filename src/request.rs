@@ -87,7 +87,9 @@ pub fn parse_further(
     unit: Unit,
     now: Moment,
 ) -> Result<(), CommandError> {
-    for (([max_burst, count, period], place), number) in further.iter().zip(funnels.further_mut()).zip(2..) {
+    let mut places = funnels.further_mut();
+    for ([max_burst, count, period], number) in further.iter().zip(2..) {
+        let Some(place) = places.next() else { break };
         let of_quota = |error| CommandError::Quota(error, number);
         let quota = parse_quota([max_burst, count, period], unit).map_err(of_quota)?;
         *place = Some(quota.at(now).map_err(|error| of_quota(error.into()))?);
