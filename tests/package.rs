@@ -292,21 +292,21 @@ fn hyphens(name: &str) -> String {
 }
 
 /// Returns the crates with code or data in the library, with each version that is known. It reads the symbols and the
-/// line numbers of a build that keeps them, like that of scripts/memcheck. Our own crate and the parts of Rust itself
-/// are left out.
+/// line numbers of a build that keeps them. Our own crate and the parts of Rust itself are left out.
 fn linked_crates() -> &'static BTreeMap<String, String> {
     static LINKED: OnceLock<BTreeMap<String, String>> = OnceLock::new();
     LINKED.get_or_init(|| {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let target = root.join("target/memcheck");
-        copy_tools(&target);
+        let target = root.join("target/linked");
+        copy_built(&target);
+        // Only our own crate is compiled again, and with it the code of others that reaches the library: it is generic
+        // or inlined. The other crates are those that were compiled for the module of all tests.
         output(
             cargo()
-                .args(["build", "--release", "--locked", "--quiet"])
+                .args(["rustc", "--release", "--locked", "--quiet", "--lib", "--"])
+                .args(["-C", "strip=none", "-C", "debuginfo=line-tables-only"])
                 .current_dir(root)
-                .env("CARGO_TARGET_DIR", &target)
-                .env("CARGO_PROFILE_RELEASE_STRIP", "none")
-                .env("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only"),
+                .env("CARGO_TARGET_DIR", &target),
         );
         let library = target.join("release/libredis_cell.so");
         let mut crates = BTreeMap::new();
@@ -418,9 +418,9 @@ fn again(name: &str) -> PathBuf {
     copy
 }
 
-/// Copies the build scripts and procedural macros of the module that all tests load: they take longer than the library,
-/// and are the same in each folder.
-fn copy_tools(to: &Path) {
+/// Copies what was compiled for the module that all tests load. A release needs its build scripts and procedural
+/// macros, which are the same in each folder, and take longer than the library.
+fn copy_built(to: &Path) {
     fs::create_dir_all(to).unwrap();
     // The module is in target/release.
     output(Command::new("cp").args(["-a", "--no-clobber"]).arg(module().parent().unwrap()).arg(to));
@@ -429,7 +429,7 @@ fn copy_tools(to: &Path) {
 /// Returns the command that packages these sources for the platform. The compiled build scripts and macros are already
 /// in their folder then.
 fn package(sources: &Path, folder: &Path, platform: &str) -> Command {
-    copy_tools(&sources.join("target/zigbuild").join(platform));
+    copy_built(&sources.join("target/zigbuild").join(platform));
     let mut package = Command::new(sources.join("scripts/package"));
     package.arg("--folder").arg(folder).env_remove("CARGO_TARGET_DIR");
     // scripts/package takes this machine's platform unless told another.
