@@ -1,7 +1,7 @@
 """Measures the cost of calls on each server: instructions, CPU and memory, and on the newest servers also speed."""
 
 from contestants import chosen
-from figures import machine, measure_instructions_on, measure_memory, measure_time, medians, name_of
+from figures import SETTINGS, machine, measure_instructions_on, measure_memory, measure_time, medians, name_of
 from places import say
 
 COUNTED = ["SET PX, new key", "SET PX, expired key", "CL.THROTTLE allowed", "CL.THROTTLE second call"]
@@ -18,7 +18,7 @@ SECONDS = 0.08
 def measure(executables, scale):
     """Measures each server. The executables of one kind, Redis or Valkey, must come in the order of their versions."""
     names = {executable: name_of(executable) for executable in executables}
-    counted = measure_instructions_on(executables, scale.counts, COUNTED)
+    counted = measure_instructions_on(executables, scale.counts, dict.fromkeys(SETTINGS, COUNTED))
     result = {}
     for executable, name in names.items():
         say(name)

@@ -130,22 +130,21 @@ def middle_half(values):
 
 def measure_instructions(counts, names=None, executable=SERVER):
     """Counts instructions in each setting, for all contestants or for those with these names."""
-    return measure_instructions_on([executable], counts, names)[executable]
+    return measure_instructions_on([executable], counts, dict.fromkeys(SETTINGS, names))[executable]
 
 
-def measure_instructions_on(executables, counts, names=None):
-    """Counts instructions of each contestant on each server. Counts on all cores at once, which changes no count."""
-    contestants = [c for c in chosen(names) if c.counted]
-    jobs = list(itertools.product(executables, SETTINGS))
+def measure_instructions_on(executables, counts, names):
+    """Counts instructions on each server, of the contestants whose names are given for each setting. Counts on all
+    cores at once, which changes no count."""
+    contestants = {setting: [c for c in chosen(names[setting]) if c.counted] for setting in names}
+    jobs = list(itertools.product(executables, contestants))
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        counted = dict(zip(jobs, pool.map(lambda job: count_instructions(*job, contestants, counts), jobs)))
-    return {
-        executable: {
-            c.name: {"instructions": {setting: counted[executable, setting][c.name] for setting in SETTINGS}}
-            for c in contestants
-        }
-        for executable in executables
-    }
+        counted = pool.map(lambda job: count_instructions(*job, contestants[job[1]], counts), jobs)
+        result = {executable: {} for executable in executables}
+        for (executable, setting), by_name in zip(jobs, counted):
+            for name, count in by_name.items():
+                result[executable].setdefault(name, {"instructions": {}})["instructions"][setting] = count
+    return result
 
 
 def count_instructions(executable, setting, contestants, counts):
