@@ -146,13 +146,14 @@ impl<'a> WritableKey<'a> {
         Ok(Self { key, context, name })
     }
 
-    /// Makes the key a string of `length` bytes, which `write` fills in, and which expires at `expire_at` ms since the
-    /// epoch. Replicates exactly that to the AOF and to replicas, and closes the key.
+    /// Stores a string of `length` bytes at the key, replicates it to the AOF and to replicas, and closes the key. `write`
+    /// has to fill in every byte: they may still be those of the old value. The key expires at `expire_at` ms since the
+    /// epoch.
     ///
     /// Errors: see [`open`](Self::open) and [`delete_expired`].
     #[inline(always)]
     pub fn set(mut self, length: usize, expire_at: u64, write: impl FnOnce(&mut [u8])) -> Result<(), NotWritable> {
-        self.store(length, expire_at, write)?;
+        self.store_and_replicate(length, expire_at, write)?;
         self.close_changed();
         Ok(())
     }
@@ -170,54 +171,61 @@ impl<'a> WritableKey<'a> {
         self.close_changed();
     }
 
-    /// Stores the expiry, then the bytes, and replicates both. Another module's callback may have replaced the value
-    /// since the key was opened, and on Valkey from 8.1 and Redis from 8.2 only setting the expiry makes the handle
-    /// point to the new one.
+    /// Stores the expiry, then the bytes, and replicates both from the server's own buffer. The expiry comes first:
+    /// another module's callback may have replaced the value since the key was opened, and on Valkey from 8.1 and Redis
+    /// from 8.2 only setting the expiry makes the handle point to the new value.
     #[inline(always)]
-    fn store(&mut self, length: usize, expire_at: u64, write: impl FnOnce(&mut [u8])) -> Result<(), NotWritable> {
-        let milliseconds = expire_at.cast_signed();
+    fn store_and_replicate(
+        &mut self,
+        length: usize,
+        expire_at: u64,
+        write: impl FnOnce(&mut [u8]),
+    ) -> Result<(), NotWritable> {
+        let expiry = expire_at.cast_signed();
         // SAFETY: the handle is open for writing.
-        let mut exists = unsafe { api!(RedisModule_SetAbsExpire)(self.handle.as_ptr(), milliseconds) == OK };
+        let mut exists = unsafe { api!(RedisModule_SetAbsExpire)(self.handle.as_ptr(), expiry) == OK };
         if !exists && delete_expired(self.context, self.name)? {
             // Open the key again: another module's handler of the deletion may have made a new one.
             *self = Self::open(self.context, self.name)?;
             // SAFETY: the handle is open for writing.
-            exists = unsafe { api!(RedisModule_SetAbsExpire)(self.handle.as_ptr(), milliseconds) == OK };
+            exists = unsafe { api!(RedisModule_SetAbsExpire)(self.handle.as_ptr(), expiry) == OK };
         }
         let handle = self.handle.as_ptr();
-        // SAFETY: the handle is open for writing. The buffer is null or has `has` bytes, and nothing else reads or
-        // writes them before they have been replicated.
-        unsafe {
-            if !exists {
-                // The key does not exist. Make a string of this length, which the next call need not convert.
+        // SAFETY: the handle is open for writing. The buffer is null or `held` bytes long, and the server neither reads
+        // nor moves it until the key is written again.
+        let bytes = unsafe {
+            let make = || {
+                // Make a string of this length, which the next call need not convert.
                 api!(RedisModule_StringTruncate)(handle, length);
-                api!(RedisModule_SetAbsExpire)(handle, milliseconds);
+                api!(RedisModule_SetAbsExpire)(handle, expiry);
+            };
+            if !exists {
+                make();
             }
-            let mut has = 0;
-            let mut buffer = api!(RedisModule_StringDMA)(handle, &mut has, WRITE);
+            let mut held = 0;
+            let mut buffer = api!(RedisModule_StringDMA)(handle, &mut held, WRITE);
             if buffer.is_null() {
                 // Another module's callback has changed the key's type since the key was read.
-                let empty = new_string(&[]);
-                api!(RedisModule_StringSet)(handle, empty);
-                free_string(empty);
-                api!(RedisModule_SetAbsExpire)(handle, milliseconds);
-                buffer = api!(RedisModule_StringDMA)(handle, &mut has, WRITE);
+                api!(RedisModule_DeleteKey)(handle);
+                make();
+                buffer = api!(RedisModule_StringDMA)(handle, &mut held, WRITE);
             }
-            if has != length {
+            if held != length {
                 // The string usually has another length because the call has more quotas than the key had.
                 // A string that grows gets twice the space. Cutting it by a byte frees the half that it does not use.
                 api!(RedisModule_StringTruncate)(handle, length.wrapping_add(1));
                 api!(RedisModule_StringTruncate)(handle, length);
-                buffer = api!(RedisModule_StringDMA)(handle, &mut has, WRITE);
+                buffer = api!(RedisModule_StringDMA)(handle, &mut held, WRITE);
             }
-            if buffer.is_null() || has != length {
+            if buffer.is_null() || held != length {
+                // No known server gets here. The check keeps a shorter buffer from being written.
                 return Err(NotWritable);
             }
-            let bytes = slice::from_raw_parts_mut(buffer.cast(), length);
-            write(bytes);
-            if self.must_replicate() {
-                self.replicate_set(bytes, expire_at);
-            }
+            slice::from_raw_parts_mut(buffer.cast(), length)
+        };
+        write(bytes);
+        if self.must_replicate() {
+            self.replicate_set(bytes, expire_at);
         }
         Ok(())
     }

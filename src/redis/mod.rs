@@ -63,7 +63,6 @@ required! {
     RedisModule_SetModuleOptions
     RedisModule_StringDMA
     RedisModule_StringPtrLen
-    RedisModule_StringSet
     RedisModule_StringToLongLong
     RedisModule_StringTruncate
     RedisModule_SubscribeToServerEvent
