@@ -15,8 +15,9 @@ const BLOCK: NonZero<u64> = NonZero::new(100_000_000).unwrap();
 /// The count of numbers that sixteen digits can spell.
 const LONG_BLOCK: NonZero<u64> = NonZero::new(10_000_000_000_000_000).unwrap();
 
-/// Turns digits into text.
+/// The text of eight zeros. An OR with it turns digits into text.
 const ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
+/// The text of sixteen zeros.
 const LONG_ZEROS: u128 = u128::from_le_bytes([b'0'; 16]);
 
 /// Reads the number that exactly [`MOMENT_DIGITS`] digits spell.
@@ -40,7 +41,7 @@ pub fn parse_moment(text: &[u8]) -> Option<u64> {
 #[inline(always)]
 pub fn format(number: u64) -> [u8; MOMENT_DIGITS] {
     let [_, _, _, _, _, first @ ..] = (digits_of(number / LONG_BLOCK) | ZEROS).to_le_bytes();
-    let rest = (digits_of_long(number % LONG_BLOCK) | LONG_ZEROS).to_le_bytes();
+    let rest = (sixteen_digits_of(number % LONG_BLOCK) | LONG_ZEROS).to_le_bytes();
     let mut text = [0; MOMENT_DIGITS];
     if let Some((to, more)) = text.split_first_chunk_mut()
         && let Some(more) = more.first_chunk_mut()
@@ -59,8 +60,8 @@ pub struct Trimmed {
 impl Trimmed {
     #[inline(always)]
     pub fn new(number: u64) -> Self {
-        let digits = digits_of_long(number);
-        // The first digit stands in the lowest byte. The number 0 keeps one of its zeros.
+        let digits = sixteen_digits_of(number);
+        // The first digit is in the lowest byte. The bit in the last digit's byte keeps one zero of the number 0.
         let zeros = (digits | 1 << 120).trailing_zeros() / 8;
         Self { text: (digits | LONG_ZEROS).to_le_bytes(), zeros: zeros.try_into().unwrap_or(0) }
     }
@@ -76,26 +77,33 @@ impl AsRef<[u8]> for Trimmed {
 /// Reads the number that 1 to 8 digits spell, without zeros in front: the usual argument of a call.
 #[inline(always)]
 pub fn parse_small(text: &[u8]) -> Option<u32> {
-    if let (4..=8, Some(first), Some(last)) = (text.len(), text.first_chunk(), text.last_chunk()) {
-        let digits = right_aligned(*first, *last, text.len());
-        let [zero, ..] = *first;
-        return if not_digits(digits) == 0 && zero != b'0' { u32::try_from(value(digits)).ok() } else { None };
+    match *text {
+        [one] => digit(one),
+        [b'0', ..] => None,
+        [_, _] => number_of::<2>(text),
+        [_, _, _] => number_of::<3>(text),
+        [a, b, c, d] => {
+            let digits = u32::from_le_bytes([a, b, c, d]) ^ 0x3030_3030;
+            (not_digits(digits.into()) == 0).then(|| value_of_four(digits))
+        }
+        _ => {
+            let (5..=8, Some(first), Some(last)) = (text.len(), text.first_chunk(), text.last_chunk()) else {
+                return None;
+            };
+            let digits = right_aligned(*first, *last, text.len());
+            if not_digits(digits) == 0 { u32::try_from(value(digits)).ok() } else { None }
+        }
     }
-    let (&first, rest) = text.split_first()?;
-    let mut number = digit(first)?;
-    if rest.is_empty() {
-        return Some(number);
-    }
-    if number == 0 || rest.len() > 7 {
-        return None;
-    }
-    for &byte in rest {
-        number = number.wrapping_mul(10).wrapping_add(digit(byte)?);
-    }
-    Some(number)
 }
 
-/// The digits of a text of 4 to 8 bytes, given by its first four and its last four, with zeros in front.
+/// Reads the number that a few digits spell.
+#[inline(always)]
+fn number_of<const LENGTH: usize>(text: &[u8]) -> Option<u32> {
+    let text: &[u8; LENGTH] = text.try_into().ok()?;
+    text.iter().try_fold(0_u32, |number, &byte| Some(number.wrapping_mul(10).wrapping_add(digit(byte)?)))
+}
+
+/// The digits of a text of 5 to 8 bytes, given by its first four and its last four, with zeros in front.
 #[inline(always)]
 fn right_aligned(first: [u8; 4], last: [u8; 4], length: usize) -> u64 {
     let missing = 64_u32.wrapping_sub(u32::try_from(length).unwrap_or(8).wrapping_mul(8));
@@ -150,14 +158,14 @@ fn value_of_four(digits: u32) -> u32 {
     pairs.wrapping_mul(100 << 16 | 1) >> 16
 }
 
-/// The sixteen digits of a number below 10^16. One word of 128 bits: the compiler would make a vector of two words, and
-/// moving them there and back would cost more than it gains.
+/// Returns the sixteen digits of a number below 10^16, the first in the lowest byte. They are one `u128`: the compiler
+/// would put two words into a vector register, and moving them there and back costs more than it gains.
 #[inline(always)]
-fn digits_of_long(number: u64) -> u128 {
+fn sixteen_digits_of(number: u64) -> u128 {
     u128::from(digits_of(number / BLOCK)) | u128::from(digits_of(number % BLOCK)) << 64
 }
 
-/// The eight digits of a number below 100,000,000, by the same lanes in the other direction.
+/// The eight digits of a number below 100,000,000, by the lanes of `value` in the other direction.
 ///
 /// `n * 10486 >> 20` is `n / 100` for every n below 10,000, and `n * 103 >> 10` is `n / 10` for every n below 100.
 /// The quotient stays in its lane, and the remainder goes into the lane above. Both together are
@@ -193,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_written_as_the_standard_library_writes_it() {
+    fn a_trimmed_number_is_written_as_the_standard_library_writes_it() {
         for number in some_below(100_000_000).chain(numbers().filter(|&number| number < 10_u64.pow(16))) {
             assert_eq!(Trimmed::new(number).as_ref(), number.to_string().as_bytes());
         }
