@@ -263,8 +263,8 @@ impl Funnel {
         Span(tat.map_or(0, |tat| tat.0.saturating_sub(self.now.0)))
     }
 
-    /// Returns the time until the limiter is full after an allowed call. The error is the time that a limited call has
-    /// to wait; `None` if no wait helps.
+    /// Decides a call for all tokens or none. Returns the time until the limiter is full once they are taken. The error
+    /// is the time that the call has to wait; `None` if no wait helps.
     #[inline(always)]
     pub fn admit(&self, until_full: Span, quantity: u64) -> Result<Span, Option<Span>> {
         // A call for more than the limit never passes, however long the caller waits.
@@ -285,7 +285,7 @@ impl Funnel {
     fn throttle(&self, until_full: Span, quantity: u64) -> Verdict {
         match self.admit(until_full, quantity) {
             Ok(reset_after) => self.grant(quantity, reset_after),
-            Err(wait) => self.limit(until_full, quantity, wait),
+            Err(wait) => self.limit_call(until_full, quantity, wait),
         }
     }
 
@@ -340,7 +340,7 @@ impl Funnel {
         self.grant_leaving(self.remaining(reset_after), tokens, reset_after)
     }
 
-    /// Does the same, and is told how many tokens remain.
+    /// Takes this many tokens, as `grant` does. The caller has computed how many remain.
     #[inline(always)]
     pub fn grant_leaving(&self, remaining: u64, tokens: u64, reset_after: Span) -> Verdict {
         Verdict {
@@ -350,13 +350,14 @@ impl Funnel {
             remaining,
             retry_after: None,
             reset_after,
+            // Every token takes at least a nanosecond to come back, so that it moves the TAT.
             change: if tokens > 0 { self.store(reset_after) } else { Change::Nothing },
         }
     }
 
-    /// Limits a call for all tokens or none.
+    /// Refuses a call for all tokens or none.
     #[inline(always)]
-    pub fn limit(&self, until_full: Span, quantity: u64, wait: Option<Span>) -> Verdict {
+    pub fn limit_call(&self, until_full: Span, quantity: u64, wait: Option<Span>) -> Verdict {
         // If even one token is refused, none remain.
         let remaining = if quantity == 1 { 0 } else { self.remaining(until_full) };
         self.refuse(until_full, remaining, wait)
@@ -403,7 +404,8 @@ impl Funnel {
         Change::Store(self.tat(reset_after))
     }
 
-    /// Returns the TAT of a limiter that is full after this time. The TAT is known not to be after `Moment::LAST`.
+    /// Returns the TAT of a limiter that is full after this time. The caller makes sure that the TAT is not after
+    /// `Moment::LAST`.
     #[inline(always)]
     pub fn tat(&self, reset_after: Span) -> Moment {
         Moment(self.now.0 + reset_after.0)

@@ -63,9 +63,8 @@ impl Funnels {
         self.further.iter().map_while(Option::as_ref)
     }
 
-    /// Decides a call of `quantity` tokens on the stored TATs, and changes these to the TATs that the call leaves. The
-    /// caller stores them only if the decision's change says so. A negative quantity gives tokens back, whatever
-    /// `taking` is.
+    /// Decides a call of `quantity` tokens on the stored TATs. If the decision's change stores, `tats` then holds the new
+    /// TATs; if not, do not use it again. A negative quantity gives tokens back, whatever `taking` is.
     ///
     /// Errors: the error of the first quota that cannot be decided, and its number.
     #[inline(always)]
@@ -78,12 +77,14 @@ impl Funnels {
 
     /// Takes all tokens from each quota, or none from any.
     ///
-    /// It makes a verdict only for the quota that decides: `decide_each`, which makes all, would cost 2% of a call.
+    /// Makes a verdict only for the quota that decides. `decide_each` makes one for each quota, which would cost 1% of a
+    /// call.
     #[inline(always)]
     fn throttle(&self, tats: &mut Tats, quantity: u64) -> Decision {
         let (mut limited, mut longest, mut fewest, mut count) = (false, 0, u64::MAX, 0);
         let (mut deciding, mut quota, mut reset_after) = (&self.first, 1, Span::ZERO);
-        let mut ask = |funnel, tat: &mut Moment, number| {
+        let mut decide = |number, funnel, tat: &mut Moment| {
+            // The type of a parameter would be a reference that ends with the call, but `deciding` keeps it.
             let funnel: &Funnel = funnel;
             let until_full = funnel.until_full(Some(*tat));
             match funnel.admit(until_full, quantity) {
@@ -94,26 +95,26 @@ impl Funnels {
                         (deciding, quota, reset_after) = (funnel, number, until_full);
                     }
                 }
-                Ok(until_full) if !limited => {
-                    let remaining = funnel.remaining(until_full);
+                Ok(full_after) if !limited => {
+                    let remaining = funnel.remaining(full_after);
                     if remaining < fewest {
                         fewest = remaining;
-                        (deciding, quota, reset_after) = (funnel, number, until_full);
+                        (deciding, quota, reset_after) = (funnel, number, full_after);
                     }
-                    *tat = funnel.tat(until_full);
+                    *tat = funnel.tat(full_after);
                 }
                 Ok(_) => (),
             }
             count = number;
         };
         let [first, further @ ..] = &mut tats.moments;
-        ask(&self.first, first, 1);
+        decide(1, &self.first, first);
         for ((funnel, tat), number) in self.further().zip(further).zip(2..) {
-            ask(funnel, tat, number);
+            decide(number, funnel, tat);
         }
         if limited {
             let wait = (longest < FOR_EVER).then_some(Span::from_nanos(longest));
-            return Decision { verdict: deciding.limit(reset_after, quantity, wait), quota };
+            return Decision { verdict: deciding.limit_call(reset_after, quantity, wait), quota };
         }
         tats.count = tats.count.max(count);
         let change = tats.change(quantity > 0, false, self.first.now());
@@ -121,6 +122,7 @@ impl Funnels {
         Decision { verdict, quota }
     }
 
+    /// Makes the verdict of each quota, and returns that of the quota that decides.
     #[inline(always)]
     fn decide_each(&self, tats: &mut Tats, taking: Taking, quantity: i64) -> Result<Decision, (Error, usize)> {
         let part = if taking == Taking::UpTo { self.fewest_remaining(tats) } else { 0 };
@@ -173,19 +175,20 @@ fn change_one(tat: &mut Moment, change: Change, now: Moment) -> bool {
     *tat != before
 }
 
-/// Tells whether this quota decides, and not that one, which comes earlier in the call.
+/// Tells whether the later of two quotas decides. If they are equal, the earlier one does.
 #[inline(always)]
-fn is_stricter(taking: Taking, this: &Verdict, that: &Verdict) -> bool {
-    match (taking, this.limited, that.limited) {
+fn is_stricter(taking: Taking, later: &Verdict, earlier: &Verdict) -> bool {
+    let waits_longer = || length(later.retry_after) > length(earlier.retry_after);
+    match (taking, later.limited, earlier.limited) {
         // If the call got all, no quota has a wait, so the lengths are equal.
-        (Taking::UpTo, ..) if this.remaining == that.remaining => length(this.retry_after) > length(that.retry_after),
-        (Taking::UpTo, ..) | (_, false, false) => this.remaining < that.remaining,
-        (_, true, true) => length(this.retry_after) > length(that.retry_after),
+        (Taking::UpTo, ..) if later.remaining == earlier.remaining => waits_longer(),
+        (Taking::UpTo, ..) | (_, false, false) => later.remaining < earlier.remaining,
+        (_, true, true) => waits_longer(),
         (_, limited, _) => limited,
     }
 }
 
-/// The length of a wait without end. Another wait is below 2^63 ns, as all moments are.
+/// The length of a wait without end. Every other wait is below 2^63 ns, as all moments are.
 const FOR_EVER: u64 = u64::MAX;
 
 #[inline(always)]

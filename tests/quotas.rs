@@ -43,6 +43,8 @@ fn the_quota_that_limits_decides_and_nothing_is_taken() {
     let before = snapshot(&mut connection);
     assert_eq!(six(&mut connection, &call), [1, 5, 0, 715, 3595, 2]);
     assert_eq!(snapshot(&mut connection), before);
+    // Neither quota can ever allow nine tokens: of equals, the first decides.
+    assert_eq!(six(&mut connection, "CL.THROTTLE new 2 1 1 9 4 5 3600"), [1, 3, 3, -1, 0, 1]);
 }
 
 #[test]
@@ -55,8 +57,10 @@ fn the_state_is_the_tat_of_each_quota_and_expires_with_the_last() {
         ("CL.THROTTLE key 2 1 1 2".into(), vec![START + 3 * SECOND, START + 720 * SECOND]),
         // A further quota begins full.
         ("CL.CHARGE key 2 1 1 1 4 5 3600 9 1 60".into(), [4, 1440, 60].map(|wait| START + wait * SECOND).into()),
+        // A call of two quotas leaves the TAT of the third.
+        ("CL.THROTTLE key 9 1 1 2 4 5 3600".into(), [6, 2880, 60].map(|wait| START + wait * SECOND).into()),
         // The call gives back to each quota, but never more than was taken.
-        ("CL.THROTTLE key 2 1 1 -2 4 5 3600 9 1 60".into(), [2, 0, 0].map(|wait| START + wait * SECOND).into()),
+        ("CL.THROTTLE key 2 1 1 -4 4 5 3600 9 1 60".into(), [2, 0, 0].map(|wait| START + wait * SECOND).into()),
     ] {
         run::<Value>(&mut connection, &call).unwrap();
         assert_eq!(tats(&mut connection, "key"), expected, "{call}");
