@@ -15,7 +15,7 @@ const BLOCK: NonZero<u64> = NonZero::new(100_000_000).unwrap();
 /// The count of numbers that sixteen digits can spell.
 const LONG_BLOCK: NonZero<u64> = NonZero::new(10_000_000_000_000_000).unwrap();
 
-/// The text of eight zeros. An OR with it turns digits into text.
+/// The text of eight zeros. An XOR with it turns text into digits, and an OR turns digits into text.
 const ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
 /// The text of sixteen zeros.
 const LONG_ZEROS: u128 = u128::from_le_bytes([b'0'; 16]);
@@ -120,7 +120,7 @@ fn digit(byte: u8) -> Option<u32> {
 /// The digits of a block of text, the first in the lowest byte.
 #[inline(always)]
 fn digits(block: &[u8; 8]) -> u64 {
-    u64::from_le_bytes(*block) ^ 0x3030_3030_3030_3030
+    u64::from_le_bytes(*block) ^ ZEROS
 }
 
 /// Returns a number other than 0 if a byte is no digit.

@@ -63,8 +63,8 @@ impl Funnels {
         self.further.iter().map_while(Option::as_ref)
     }
 
-    /// Decides a call of `quantity` tokens on the stored TATs. If the decision's change stores, `tats` then holds the new
-    /// TATs; if not, do not use it again. A negative quantity gives tokens back, whatever `taking` is.
+    /// Decides a call of `quantity` tokens on the stored TATs. If the decision's change stores, `tats` then holds the
+    /// new TATs; if not, do not use it again. A negative quantity gives tokens back, whatever `taking` is.
     ///
     /// Errors: the error of the first quota that cannot be decided, and its number.
     #[inline(always)]
@@ -77,8 +77,8 @@ impl Funnels {
 
     /// Takes all tokens from each quota, or none from any.
     ///
-    /// Makes a verdict only for the quota that decides. `decide_each` makes one for each quota, which would cost 1% of a
-    /// call.
+    /// Makes a verdict only for the quota that decides. `decide_each` makes one for each quota, which would cost 1% of
+    /// a call.
     #[inline(always)]
     fn throttle(&self, tats: &mut Tats, quantity: u64) -> Decision {
         let (mut limited, mut longest, mut fewest, mut count) = (false, 0, u64::MAX, 0);

@@ -180,7 +180,12 @@ fn a_key_that_has_expired_while_clients_are_paused_is_written_whole() {
             run::<()>(&mut connection, "CLIENT UNPAUSE").unwrap();
             let last = match limited_and_groups(&replies[1]) {
                 Some((_, groups)) => groups[0],
-                None => redis::from_redis_value::<Vec<i128>>(replies[1].clone()).unwrap()[..5].try_into().unwrap(),
+                None => integers(&replies[1]).unwrap_or_else(|| {
+                    // A call by two quotas replies with six integers. The first quota decides.
+                    let [five @ .., quota]: [i128; 6] = redis::from_redis_value(replies[1].clone()).unwrap();
+                    assert_eq!(quota, 1, "{calls:?}, {rules:?}");
+                    five
+                }),
             };
             assert_eq!(last, expected, "{calls:?}, {rules:?}");
             let held = run::<[i128; 5]>(&mut connection, "CL.CHARGE k1 5 1 60 0").unwrap();

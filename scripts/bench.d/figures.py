@@ -128,9 +128,9 @@ def middle_half(values):
     return [first, third]
 
 
-def measure_instructions(counts, names=None, executable=SERVER):
-    """Counts instructions in each setting, for all contestants or for those with these names."""
-    return measure_instructions_on([executable], counts, dict.fromkeys(SETTINGS, names))[executable]
+def measure_instructions(counts):
+    """Counts instructions of all contestants in each setting."""
+    return measure_instructions_on([SERVER], counts, dict.fromkeys(SETTINGS))[SERVER]
 
 
 def measure_instructions_on(executables, counts, names):

@@ -146,9 +146,9 @@ impl<'a> WritableKey<'a> {
         Ok(Self { key, context, name })
     }
 
-    /// Stores a string of `length` bytes at the key, replicates it to the AOF and to replicas, and closes the key. `write`
-    /// has to fill in every byte: they may still be those of the old value. The key expires at `expire_at` ms since the
-    /// epoch.
+    /// Stores a string of `length` bytes at the key, replicates it to the AOF and to replicas, and closes the key.
+    /// `write` has to fill in every byte: they may still be those of the old value. The key expires at `expire_at` ms
+    /// since the epoch.
     ///
     /// Errors: see [`open`](Self::open) and [`delete_expired`].
     #[inline(always)]
@@ -218,7 +218,7 @@ impl<'a> WritableKey<'a> {
                 buffer = api!(RedisModule_StringDMA)(handle, &mut held, WRITE);
             }
             if buffer.is_null() || held != length {
-                // No known server gets here. The check keeps a shorter buffer from being written.
+                // This check keeps a shorter buffer from being written. No known server gets here.
                 return Err(NotWritable);
             }
             slice::from_raw_parts_mut(buffer.cast(), length)
