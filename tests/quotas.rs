@@ -137,7 +137,7 @@ fn errors_name_the_quota_and_change_nothing() {
         }
     }
     // The last of three TATs does not fit in 63 bits.
-    run::<()>(&mut connection, &format!("SET key {0}{0}9999999999999999999", START)).unwrap();
+    run::<()>(&mut connection, &format!("SET key {START}{START}9999999999999999999")).unwrap();
     assert_eq!(error_of(&mut connection, "CL.THROTTLE key 4 1 60"), NOT_A_STATE);
 }
 
