@@ -42,9 +42,10 @@ macro_rules! command {
             arguments: *mut *mut ::redis_module::raw::RedisModuleString,
             count: ::std::ffi::c_int,
         ) -> ::std::ffi::c_int {
-            let call = |context: &_, arguments: &_| $call(context, arguments, $($further),*);
-            // SAFETY: the server passes what `run` asks for.
-            unsafe { $crate::redis::run(context, arguments, count, call, &COUNTS) }
+            // SAFETY: the server passes what `begin` asks for.
+            let (context, arguments) = unsafe { $crate::redis::begin(context, arguments, count) };
+            let result = $call(&context, arguments, $($further),*);
+            $crate::redis::end(&context, result, &COUNTS)
         }
         $crate::redis::Command {
             name: $name,
@@ -59,23 +60,25 @@ macro_rules! command {
 }
 pub(crate) use command;
 
-/// Runs one call of a command, and replies with its error if it returns one.
+/// Begins a call of a command: returns its context and its arguments.
 ///
 /// # Safety
-/// `context` and the `count` strings at `arguments` live as long as the call.
+/// `context` and the `count` strings at `arguments` live as long as the call, and what this returns no longer.
 #[inline(always)]
-pub unsafe fn run<E: Into<ErrorReply>>(
+pub unsafe fn begin<'a>(
     context: *mut raw::RedisModuleCtx,
     arguments: *mut *mut raw::RedisModuleString,
     count: c_int,
-    call: impl Fn(&Context, &[Argument]) -> Result<Outcome, E>,
-    counts: &Counts,
-) -> c_int {
-    let context = Context(context);
+) -> (Context, &'a [Argument]) {
     let count = usize::try_from(count.cast_unsigned()).unwrap_or(0);
     // SAFETY: as promised by the caller; an `Argument` is a string pointer and nothing else.
     let arguments = unsafe { slice::from_raw_parts(arguments.cast(), count) };
-    let result = call(&context, arguments);
+    (Context(context), arguments)
+}
+
+/// Ends a call of a command: counts how it ended, and replies with its error if it returned one.
+#[inline(always)]
+pub fn end<E: Into<ErrorReply>>(context: &Context, result: Result<Outcome, E>, counts: &Counts) -> c_int {
     counts.count(&result);
     if let Err(error) = result {
         context.reply_error(error.into());
@@ -123,7 +126,7 @@ impl Command {
     /// Registers the command, and describes it where the server takes a description: Redis 7 and later.
     pub(super) fn register(&self, context: &Context) -> bool {
         let (last_key, key_step) = self.last_key_and_step();
-        // SAFETY: the context is live, the server copies the strings, and calls `entry` as `run` asks for.
+        // SAFETY: the context is live, the server copies the strings, and calls `entry` as `begin` asks for.
         let created = unsafe {
             api!(RedisModule_CreateCommand)(
                 context.0,

@@ -88,7 +88,7 @@ mod module;
 pub use argument::Argument;
 pub use clock::now;
 pub(crate) use command::command;
-pub use command::{Access, Command, Parameter, run};
+pub use command::{Access, Command, Parameter, begin, end};
 pub use context::{Context, ErrorReply};
 pub use key::{Key, NotWritable, Value, WritableKey, delete_expired, peek};
 pub(crate) use module::module;
