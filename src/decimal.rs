@@ -77,29 +77,30 @@ impl AsRef<[u8]> for Trimmed {
 /// Reads the number that 1 to 8 digits spell, without zeros in front: the usual argument of a call.
 #[inline(always)]
 pub fn parse_small(text: &[u8]) -> Option<u32> {
-    match *text {
-        [one] => digit(one),
-        [b'0', ..] => None,
-        [_, _] => number_of::<2>(text),
-        [_, _, _] => number_of::<3>(text),
-        [a, b, c, d] => {
-            let digits = u32::from_le_bytes([a, b, c, d]) ^ 0x3030_3030;
-            (not_digits(digits.into()) == 0).then(|| value_of_four(digits))
+    // The match is on the length alone: the compiler makes a jump table of it, instead of comparing one by one.
+    match text.len() {
+        1 => digit(*text.first()?),
+        2 => number_of::<2>(text),
+        3 => number_of::<3>(text),
+        4 => {
+            let digits = u32::from_le_bytes(*text.first_chunk()?) ^ 0x3030_3030;
+            if text.starts_with(b"0") || not_digits(digits.into()) != 0 { None } else { Some(value_of_four(digits)) }
         }
-        _ => {
-            let (5..=8, Some(first), Some(last)) = (text.len(), text.first_chunk(), text.last_chunk()) else {
-                return None;
-            };
-            let digits = right_aligned(*first, *last, text.len());
-            if not_digits(digits) == 0 { u32::try_from(value(digits)).ok() } else { None }
+        5..=8 => {
+            let digits = right_aligned(*text.first_chunk()?, *text.last_chunk()?, text.len());
+            if text.starts_with(b"0") || not_digits(digits) != 0 { None } else { u32::try_from(value(digits)).ok() }
         }
+        _ => None,
     }
 }
 
-/// Reads the number that a few digits spell.
+/// Reads the number that a few digits spell, without zeros in front.
 #[inline(always)]
 fn number_of<const LENGTH: usize>(text: &[u8]) -> Option<u32> {
     let text: &[u8; LENGTH] = text.try_into().ok()?;
+    if text.starts_with(b"0") {
+        return None;
+    }
     text.iter().try_fold(0_u32, |number, &byte| Some(number.wrapping_mul(10).wrapping_add(digit(byte)?)))
 }
 
@@ -233,7 +234,10 @@ mod tests {
             let expected = (number < 100_000_000).then_some(number);
             assert_eq!(parse_small(text.as_bytes()).map(u64::from), expected);
         }
-        for text in ["", "00", "01", "-0", "-1", "+1", " 1", "1 ", "1/", "1:", "/1", ":1", "1\0"] {
+        for text in [
+            "", "00", "01", "012", "0123", "01234", "01234567", "-0", "-1", "+1", " 1", "1 ", "1/", "1:", "/1", ":1",
+            "1\0",
+        ] {
             assert_eq!(parse_small(text.as_bytes()), None, "{text}");
         }
     }
