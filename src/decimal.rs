@@ -29,12 +29,12 @@ pub fn parse_moment(text: &[u8]) -> Option<u64> {
     let first = digits(first);
     let second = digits(second);
     // The last three digits; the fourth from the end is in the second block.
-    let third = (u32::from_le_bytes(*text.last_chunk()?) & 0xffff_ff00) ^ 0x3030_3000;
+    let third = (u32::from_le_bytes(*text.last_chunk()?) >> 8) ^ 0x30_3030;
     if not_digits(first) | not_digits(second) | not_digits(third.into()) != 0 {
         return None;
     }
     let number = value(first).wrapping_mul(BLOCK.get()).wrapping_add(value(second));
-    Some(number.wrapping_mul(1000).wrapping_add(value_of_four(third).into()))
+    Some(number.wrapping_mul(1000).wrapping_add(value_of_four(third << 8).into()))
 }
 
 /// Writes a number below 10^19, with zeros in front.
