@@ -42,13 +42,13 @@ pub enum CommandError {
     #[error("{0} (group {1})")]
     Group(Error, usize),
     #[error("{0} (quota {1})")]
-    Quota(Error, usize),
+    Quota(Error, u16),
 }
 
 impl CommandError {
     /// Makes the error of a call with several quotas. An error of the first quota names no quota, like the error of a
     /// call with only one.
-    pub fn of_quota((error, quota): (funnel::Error, usize)) -> Self {
+    pub fn of_quota((error, quota): (funnel::Error, u16)) -> Self {
         if quota == 1 { Self::Call(error.into()) } else { Self::Quota(error.into(), quota) }
     }
 }

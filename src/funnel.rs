@@ -177,8 +177,6 @@ impl Moment {
 }
 
 impl Span {
-    pub const ZERO: Self = Self(0);
-
     #[inline(always)]
     pub fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
@@ -216,7 +214,8 @@ impl Quota {
     pub fn at(self, now: Moment) -> Result<Funnel, Error> {
         let Self { limit, count, .. } = self;
         let period = NonZero::<u128>::from(self.period).saturating_mul(self.unit.nanos().into());
-        if NonZero::from(count) > period {
+        // A period of more than 64 bits is longer than any count.
+        if u64::try_from(period.get()).is_ok_and(|period| count.get() > period) {
             return Err(Error::TooFast);
         }
         // The rate is at most a token per nanosecond, so the tolerance is at least `limit`: if it fits, the limit does.
@@ -336,7 +335,7 @@ impl Funnel {
 
     /// Takes this many tokens, and leaves a limiter that is full after `reset_after`.
     #[inline(always)]
-    fn grant(&self, tokens: u64, reset_after: Span) -> Verdict {
+    pub fn grant(&self, tokens: u64, reset_after: Span) -> Verdict {
         self.grant_leaving(self.remaining(reset_after), tokens, reset_after)
     }
 

@@ -12,10 +12,10 @@ pub fn reply(context: &Context, taking: Taking, verdict: &Verdict, unit: Unit) {
 
 /// Replies with the five integers of the quota that decides, and its number.
 #[inline(always)]
-pub fn reply_with_quota(context: &Context, taking: Taking, verdict: &Verdict, unit: Unit, quota: usize) {
+pub fn reply_with_quota(context: &Context, taking: Taking, verdict: &Verdict, unit: Unit, quota: u16) {
     context.reply_array(6);
     reply_integers(context, taking, verdict, unit);
-    context.reply_integer(quota.try_into().unwrap_or(i64::MAX));
+    context.reply_integer(quota.into());
 }
 
 #[inline(always)]

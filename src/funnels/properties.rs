@@ -65,11 +65,11 @@ fn joint((decision, tats): (Decision, Tats)) -> model::Joint {
         }
         Change::Delete => model::Change::Delete,
     };
-    model::Joint { told: told(decision.verdict), quota: decision.quota, change }
+    model::Joint { told: told(decision.verdict), quota: decision.quota.into(), change }
 }
 
 /// Decides a call, and changes the TATs to those that it leaves.
-fn call(funnels: &Funnels, tats: &mut Tats, taking: Taking, quantity: i64) -> Result<Decision, (Error, usize)> {
+fn call(funnels: &Funnels, tats: &mut Tats, taking: Taking, quantity: i64) -> Result<Decision, (Error, u16)> {
     let mut changed = *tats;
     let decision = funnels.decide(&mut changed, taking, quantity)?;
     match decision.verdict.change {
@@ -91,7 +91,8 @@ proptest! {
         let asked: Vec<_> = quotas.iter().map(|quota| asked(*quota, NOW, taking, quantity)).collect();
         let expected = told_together(&asked, &nanos(&tats)).map_err(|(error, number)| (refused(error), number));
         let decided = funnels.decide(&mut tats, taking, quantity);
-        let mut decided = decided.map(|decision| joint((decision, tats)));
+        let decided = decided.map(|decision| joint((decision, tats)));
+        let mut decided = decided.map_err(|(error, number)| (error, number.into()));
         if let (Ok(decided), Ok(expected)) = (&mut decided, &expected) {
             // Ignore this field: the model leaves the change of one quota in it.
             decided.told.change = expected.told.change;
