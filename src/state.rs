@@ -143,9 +143,11 @@ pub fn write_all(key: WritableKey, tats: &Tats, change: Change) -> Result<(), Er
         Change::Store(last) => {
             let length = tats.count().wrapping_mul(MOMENT_DIGITS);
             Ok(key.set(length, expiry(last), |bytes| {
-                let (texts, _) = bytes.as_chunks_mut();
-                for (text, tat) in texts.iter_mut().zip(tats.iter()) {
+                let mut rest = bytes;
+                for tat in tats.iter() {
+                    let Some((text, more)) = rest.split_first_chunk_mut() else { break };
                     *text = decimal::format(tat.nanos());
+                    rest = more;
                 }
             })?)
         }
