@@ -116,10 +116,16 @@ fn integer(argument: &Argument, name: &'static str) -> Result<i64, Error> {
 #[inline(always)]
 fn at_least(least: i64, argument: &Argument, name: &'static str) -> Result<i64, Error> {
     let integer = integer(argument, name)?;
-    if integer < least { Err(Error::TooSmall(name, least)) } else { Ok(integer) }
+    if integer < least { Err(too_small(name, least)) } else { Ok(integer) }
 }
 
 #[inline(always)]
 fn one_or_more(argument: &Argument, name: &'static str) -> Result<NonZero<u64>, Error> {
-    NonZero::new(at_least(1, argument, name)?.cast_unsigned()).ok_or(Error::TooSmall(name, 1))
+    NonZero::new(at_least(1, argument, name)?.cast_unsigned()).ok_or_else(|| too_small(name, 1))
+}
+
+/// Makes this error. It is `cold` so that the compiler puts all that leads to it out of the way of a call without one.
+#[cold]
+fn too_small(name: &'static str, least: i64) -> Error {
+    Error::TooSmall(name, least)
 }
