@@ -31,7 +31,7 @@ pub struct Funnels {
 /// The TATs of a limiter's quotas, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tats {
-    /// A moment beyond `count` is not after the moment of the call: its quota is full.
+    /// A moment beyond `count` is the epoch, or not after the moment of the call: its quota is full.
     moments: [Moment; MOST_QUOTAS],
     /// The number of TATs in the state: 0 for a full limiter, at most `MOST_QUOTAS`.
     count: usize,
@@ -116,6 +116,11 @@ impl Funnels {
     fn decide_each(&self, tats: &mut Tats, taking: Taking, quantity: i64) -> Result<Decision, (Error, u16)> {
         let part = if taking == Taking::UpTo { self.fewest_remaining(tats) } else { 0 };
         let now = self.first.now();
+        let gives_back = quantity < 0 && tats.count > 0;
+        if gives_back {
+            // Each quota gets a TAT, even if it had none and is full.
+            tats.moments.iter_mut().skip(tats.count).for_each(|tat| *tat = now);
+        }
         let [first, further @ ..] = &mut tats.moments;
 
         let mut verdict = decide_one(&self.first, *first, taking, quantity, part).map_err(|error| (error, 1))?;
@@ -129,7 +134,6 @@ impl Funnels {
             }
             count = number;
         }
-        let gives_back = quantity < 0 && tats.count > 0;
         tats.count = tats.count.max(usize::from(count));
         verdict.change = tats.change(moved, gives_back, now);
         Ok(Decision { verdict, quota })
@@ -200,11 +204,8 @@ fn length(wait: Option<Span>) -> u64 {
 }
 
 impl Tats {
-    /// Makes the TATs of a full limiter.
-    #[inline(always)]
-    pub fn none(now: Moment) -> Self {
-        Self { moments: [now; MOST_QUOTAS], count: 0 }
-    }
+    /// The TATs of a full limiter.
+    pub const NONE: Self = Self { moments: [Moment::EPOCH; MOST_QUOTAS], count: 0 };
 
     /// Returns the TAT of the first quota.
     #[inline(always)]

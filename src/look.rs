@@ -36,7 +36,7 @@ fn look_by_several_quotas(context: &Context, arguments: &[Argument], unit: Unit)
     let mut quotas = Funnels::new(request.funnel);
     parse_further(&mut quotas, further, unit, now)?;
 
-    let mut tats = Tats::none(now);
+    let mut tats = Tats::NONE;
     state::peek_all(context, request.key, &mut tats)?;
     let decision = quotas.decide(&mut tats, Taking::Nothing, request.quantity).map_err(CommandError::of_quota)?;
 

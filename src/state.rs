@@ -102,8 +102,7 @@ fn parse_all(text: &[u8], tats: &mut Tats) -> Option<()> {
 
 #[cold]
 fn parse_rare(text: &[u8]) -> Option<Tats> {
-    // The places without a TAT hold `EPOCH`, but any moment would do: a call by one quota does not read them.
-    let mut tats = Tats::none(Moment::EPOCH);
+    let mut tats = Tats::NONE;
     parse_all(text, &mut tats)?;
     Some(tats)
 }

@@ -60,7 +60,7 @@ fn throttle_by_several_quotas(
     parse_further(&mut quotas, further, unit, now)?;
 
     let key = state::open(context, request.key)?;
-    let mut tats = Tats::none(now);
+    let mut tats = Tats::NONE;
     state::read_all(&key, &mut tats)?;
     let decision = quotas.decide(&mut tats, taking, request.quantity).map_err(CommandError::of_quota)?;
     state::write_all(key, &tats, decision.verdict.change)?;
