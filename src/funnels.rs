@@ -42,7 +42,7 @@ pub struct Tats {
 pub struct Decision {
     /// The verdict of the quota that decides. Its change is the change of the whole state; it stores the last TAT.
     pub verdict: Verdict,
-    /// The number of that quota: 1, 2, … It is a `u16`, which fits in every other type of number.
+    /// The number of that quota: 1, 2, … A `u16` becomes any larger type without a check.
     pub quota: u16,
 }
 
@@ -77,8 +77,9 @@ impl Funnels {
 
     /// Takes all tokens from each quota, or none from any.
     ///
-    /// First asks each quota, and takes from those that allow the call. Only if all do, it counts the tokens that remain:
-    /// the new TATs of a limited call are not used. `decide_each` would make a verdict for each quota: 1% of a call.
+    /// Asks all quotas first. One that allows the call takes from its TAT at once, in vain if another refuses. The
+    /// tokens that remain are counted only if all have allowed the call. `decide_each` would make a verdict for each
+    /// quota, which costs 1% of a call.
     #[inline(always)]
     fn throttle(&self, tats: &mut Tats, quantity: u64) -> Decision {
         let [first, further @ ..] = &mut tats.moments;
@@ -148,7 +149,7 @@ impl Funnels {
 }
 
 /// Takes all tokens from one quota, or none. Returns the length of the wait for them, which is 0 if they are taken, and
-/// the time until the quota would have been full without them.
+/// the time until the quota is full if they are not.
 #[inline(always)]
 fn take_or_wait(funnel: &Funnel, tat: &mut Moment, quantity: u64) -> (u64, Span) {
     let until_full = funnel.until_full(Some(*tat));
