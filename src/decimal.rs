@@ -30,7 +30,7 @@ pub fn parse_moment(text: &[u8]) -> Option<u64> {
     let second = digits(second);
     // The last three digits; the fourth from the end is in the second block.
     let third = (u32::from_le_bytes(*text.last_chunk()?) >> 8) ^ 0x30_3030;
-    if not_digits(first) | not_digits(second) | not_digits(third.into()) != 0 {
+    if not_digits([first, second, third.into()]) {
         return None;
     }
     let number = value(first).wrapping_mul(BLOCK.get()).wrapping_add(value(second));
@@ -83,12 +83,18 @@ pub fn parse_small(text: &[u8]) -> Option<u32> {
         2 => number_of::<2>(text),
         3 => number_of::<3>(text),
         4 => {
-            let digits = u32::from_le_bytes(*text.first_chunk()?) ^ 0x3030_3030;
-            if text.starts_with(b"0") || not_digits(digits.into()) != 0 { None } else { Some(value_of_four(digits)) }
+            let digits = four_digits(text.first_chunk()?);
+            if text.starts_with(b"0") || not_digits([digits.into()]) { None } else { Some(value_of_four(digits)) }
         }
         5..=8 => {
-            let digits = right_aligned(*text.first_chunk()?, *text.last_chunk()?, text.len());
-            if text.starts_with(b"0") || not_digits(digits) != 0 { None } else { u32::try_from(value(digits)).ok() }
+            // The shift takes away the digits that the last four have as well, and puts zeros in front of the others.
+            let common = 64_u32.wrapping_sub(u32::try_from(text.len()).unwrap_or(8).wrapping_mul(8));
+            let upper = four_digits(text.first_chunk()?).wrapping_shl(common);
+            let lower = four_digits(text.last_chunk()?);
+            if text.starts_with(b"0") || not_digits([upper.into(), lower.into()]) {
+                return None;
+            }
+            Some(value_of_four(upper).wrapping_mul(10_000).wrapping_add(value_of_four(lower)))
         }
         _ => None,
     }
@@ -104,14 +110,6 @@ fn number_of<const LENGTH: usize>(text: &[u8]) -> Option<u32> {
     text.iter().try_fold(0_u32, |number, &byte| Some(number.wrapping_mul(10).wrapping_add(digit(byte)?)))
 }
 
-/// The digits of a text of 5 to 8 bytes, given by its first four and its last four, with zeros in front.
-#[inline(always)]
-fn right_aligned(first: [u8; 4], last: [u8; 4], length: usize) -> u64 {
-    let missing = 64_u32.wrapping_sub(u32::try_from(length).unwrap_or(8).wrapping_mul(8));
-    let [first, last] = [first, last].map(|four| u64::from(u32::from_le_bytes(four) ^ 0x3030_3030));
-    first.wrapping_shl(missing) | last << 32
-}
-
 #[inline(always)]
 fn digit(byte: u8) -> Option<u32> {
     let digit = u32::from(byte).wrapping_sub(u32::from(b'0'));
@@ -124,12 +122,19 @@ fn digits(block: &[u8; 8]) -> u64 {
     u64::from_le_bytes(*block) ^ ZEROS
 }
 
-/// Returns a number other than 0 if a byte is no digit.
+/// The digits of four bytes of text, the first in the lowest byte.
 #[inline(always)]
-fn not_digits(digits: u64) -> u64 {
+fn four_digits(text: &[u8; 4]) -> u32 {
+    u32::from_le_bytes(*text) ^ u32::from_le_bytes([b'0'; 4])
+}
+
+/// Tells whether a byte of a block is no digit.
+#[inline(always)]
+fn not_digits<const BLOCKS: usize>(blocks: [u64; BLOCKS]) -> bool {
     // A byte above 9 has a bit in its upper half, or gets one once 6 is added. A byte up to 9 has and gets none, and
     // never carries into the next.
-    (digits | digits.wrapping_add(0x0606_0606_0606_0606)) & 0xf0f0_f0f0_f0f0_f0f0
+    let bits = blocks.iter().fold(0, |bits, block| bits | block | block.wrapping_add(0x0606_0606_0606_0606));
+    bits & 0xf0f0_f0f0_f0f0_f0f0 != 0
 }
 
 /// The number that eight digits spell.
