@@ -31,7 +31,8 @@ pub struct Funnels {
 /// The TATs of a limiter's quotas, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tats {
-    /// A moment beyond `count` is the epoch, or not after the moment of the call: its quota is full.
+    /// A moment beyond `count` is not after the moment of a call: its quota is full. After a refused call, the moments
+    /// mean nothing.
     moments: [Moment; MOST_QUOTAS],
     /// The number of TATs in the state: 0 for a full limiter, at most `MOST_QUOTAS`.
     count: usize,
@@ -77,9 +78,9 @@ impl Funnels {
 
     /// Takes all tokens from each quota, or none from any.
     ///
-    /// Asks all quotas first. One that allows the call takes from its TAT at once, in vain if another refuses. The
-    /// tokens that remain are counted only if all have allowed the call. `decide_each` would make a verdict for each
-    /// quota, which costs 1% of a call.
+    /// The first loop asks each quota, and takes from those that allow the call; if another refuses, the TATs are not
+    /// used again. The second loop counts the tokens that remain. `decide_each` would do the same, but makes a verdict
+    /// for each quota.
     #[inline(always)]
     fn throttle(&self, tats: &mut Tats, quantity: u64) -> Decision {
         let [first, further @ ..] = &mut tats.moments;
@@ -119,7 +120,7 @@ impl Funnels {
         let now = self.first.now();
         let gives_back = quantity < 0 && tats.count > 0;
         if gives_back {
-            // Each quota gets a TAT, even if it had none and is full.
+            // If the call stores, each quota gets a TAT, even one that had none and is full.
             tats.moments.iter_mut().skip(tats.count).for_each(|tat| *tat = now);
         }
         let [first, further @ ..] = &mut tats.moments;
@@ -149,7 +150,7 @@ impl Funnels {
 }
 
 /// Takes all tokens from one quota, or none. Returns the length of the wait for them, which is 0 if they are taken, and
-/// the time until the quota is full if they are not.
+/// the time until the quota was full before the call.
 #[inline(always)]
 fn take_or_wait(funnel: &Funnel, tat: &mut Moment, quantity: u64) -> (u64, Span) {
     let until_full = funnel.until_full(Some(*tat));

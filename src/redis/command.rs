@@ -42,8 +42,9 @@ macro_rules! command {
             arguments: *mut *mut ::redis_module::raw::RedisModuleString,
             count: ::std::ffi::c_int,
         ) -> ::std::ffi::c_int {
-            // SAFETY: the server passes what `begin` asks for.
-            let (context, arguments) = unsafe { $crate::redis::begin(context, arguments, count) };
+            // SAFETY: the server keeps the context and the arguments until this function returns, and no borrow of a
+            // parameter lasts longer.
+            let (context, arguments) = unsafe { $crate::redis::begin(context, &arguments, count) };
             let result = $call(&context, arguments, $($further),*);
             $crate::redis::end(&context, result, &COUNTS)
         }
@@ -63,16 +64,16 @@ pub(crate) use command;
 /// Begins a call of a command: returns its context and its arguments.
 ///
 /// # Safety
-/// `context` and the `count` strings at `arguments` live as long as the call, and what this returns no longer.
+/// The context lives as long as the call, and the `count` strings at `arguments` as long as this borrow.
 #[inline(always)]
-pub unsafe fn begin<'a>(
+pub unsafe fn begin(
     context: *mut raw::RedisModuleCtx,
-    arguments: *mut *mut raw::RedisModuleString,
+    arguments: &*mut *mut raw::RedisModuleString,
     count: c_int,
-) -> (Context, &'a [Argument]) {
+) -> (Context, &[Argument]) {
     let count = usize::try_from(count.cast_unsigned()).unwrap_or(0);
     // SAFETY: as promised by the caller; an `Argument` is a string pointer and nothing else.
-    let arguments = unsafe { slice::from_raw_parts(arguments.cast(), count) };
+    let arguments = unsafe { slice::from_raw_parts((*arguments).cast(), count) };
     (Context(context), arguments)
 }
 

@@ -8,7 +8,7 @@ pub type Bytes = Vec<u8>;
 pub type Command = Vec<Bytes>;
 
 /// Strings that the server rejects as 64-bit integers; some are near misses.
-pub const NOT_INTEGERS: [&[u8]; 21] = [
+pub const NOT_INTEGERS: [&[u8]; 23] = [
     b"",
     b"x",
     b"+1",
@@ -16,6 +16,8 @@ pub const NOT_INTEGERS: [&[u8]; 21] = [
     b"1 ",
     b"1.0",
     b"1e3",
+    b"x2345",
+    b"1234567x",
     b"0x1",
     b"01",
     b"-0",
