@@ -4,6 +4,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use redis::{Connection, ErrorKind, Value};
 
@@ -11,7 +12,8 @@ use crate::support::aof::AOF;
 use crate::support::callbacks::start_with_unwritable_keys;
 use crate::support::expected::{NOT_A_STATE, WRONG_TYPE, in_group};
 use crate::support::{
-    Server, Snapshot, command, error_of, executable, free_port, info, module, run, snapshot, throttle, wait_until,
+    Server, Snapshot, command, error_of, eventually, executable, free_port, info, module, run, snapshot, throttle,
+    wait_until,
 };
 
 #[test]
@@ -54,7 +56,9 @@ fn a_file_that_cannot_be_written_refuses_calls_but_no_looks_or_ends_the_server()
         let load = ["--loadmodule", module.to_str().unwrap()];
         let server = Server::start_executable(&script, &[&load[..], &arguments[..]].concat());
         let mut connection = server.connect();
-        let refused = (0..2_000).find_map(|_| run::<Value>(&mut connection, "CL.THROTTLE key 9999 1 60").err());
+        // A server whose last fsync is not done yet writes to the file two seconds later.
+        let mut call = || run::<Value>(&mut connection, "CL.THROTTLE key 99999 1 60").err();
+        let refused = eventually(Duration::from_secs(30), || (0..1_000).find_map(|_| call()));
         let refused = refused.expect("the file is never full");
         assert_eq!(refused.kind() == ErrorKind::Io, ends, "{policy}: {refused}");
         if ends {
@@ -62,8 +66,8 @@ fn a_file_that_cannot_be_written_refuses_calls_but_no_looks_or_ends_the_server()
             continue;
         }
         assert_eq!(refused.code(), Some("MISCONF"), "{refused}");
-        let looked: [i64; 5] = run(&mut connection, "CL.LOOK key 9999 1 60").unwrap();
-        assert_eq!(looked[..2], [0, 10_000]);
+        let looked: [i64; 5] = run(&mut connection, "CL.LOOK key 99999 1 60").unwrap();
+        assert_eq!(looked[..2], [0, 100_000]);
     }
     fs::remove_file(script).unwrap();
 }
