@@ -124,7 +124,8 @@ fn one_or_more(argument: &Argument, name: &'static str) -> Result<NonZero<u64>, 
     NonZero::new(at_least(1, argument, name)?.cast_unsigned()).ok_or_else(|| too_small(name, 1))
 }
 
-/// Makes the error of an integer below `least`. It is `cold` so that the compiler puts all that leads to it out of the way of a call without one.
+/// Makes the error of an integer below `least`. It is `cold` so that the compiler puts all that leads to it out of the
+/// way of a call without one.
 #[cold]
 fn too_small(name: &'static str, least: i64) -> Error {
     Error::TooSmall(name, least)
