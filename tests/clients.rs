@@ -18,10 +18,11 @@ use redis::{Client, RedisResult};
 
 use crate::support::cluster::{SLOTS, add_slots};
 use crate::support::examples::{
-    Example, Http, TIMEOUT, debian_node, debian_python, debian_python_with, express, fastapi, flask, found, hiredis,
+    Example, Http, TIMEOUT, debian_node, debian_python, debian_python_with, express, fastapi, flask, hiredis,
     http_server, npm_node, path, php_server, phpredis, predis, pypi_python, pypi_python_with, redigo, redigo_with,
     redis_rb,
 };
+use crate::support::needs::found;
 use crate::support::programs::redis_rs::Fail;
 use crate::support::programs::{redis_cell_rs, redis_rs, signal};
 use crate::support::traffic::side_by_side;

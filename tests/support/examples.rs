@@ -11,7 +11,7 @@ use std::sync::{Barrier, OnceLock};
 use std::thread::scope;
 use std::time::Duration;
 
-use super::needs::left_out;
+use super::needs::{found, left_out};
 use super::pages::{ROOT, blocks};
 use super::programs::{output, signal_group};
 use super::{Process, eventually, free_port};
@@ -278,9 +278,11 @@ fn fetched(registry: &str, list: &str, fetch: impl Fn(&Path) -> Command) -> Opti
     // Fetch elsewhere, then move: another run may be fetching the same at this moment.
     let new = target(&format!("clients-{}-{list}", std::process::id()));
     fs::create_dir_all(&new).unwrap();
-    let there = installed(&format!("the packages of tests/clients/{list} on {registry}"), &mut fetch(&new));
+    let there = fetch(&new).output().is_ok_and(|output| output.status.success());
     if there {
         let _ = fs::rename(&new, &folder);
+    } else {
+        left_out(&format!("the packages of tests/clients/{list} on {registry} not found"));
     }
     let _ = fs::remove_dir_all(&new);
     there.then_some(folder)
@@ -303,10 +305,6 @@ pub fn at_once<T>(calls: usize, prepare: impl Fn() -> T + Sync, call: impl Fn(T)
 /// Returns whether the check succeeds. If it fails, the test is left out, with a line that says so.
 pub fn installed(what: &str, check: &mut Command) -> bool {
     found(check) || left_out(&format!("{what} not found"))
-}
-
-pub fn found(check: &mut Command) -> bool {
-    check.output().is_ok_and(|output| output.status.success())
 }
 
 pub fn path(example: &str) -> PathBuf {

@@ -1,9 +1,10 @@
 //! The kind and version of the server under test, the features that it lacks, and the programs that this machine lacks.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::ops::Range;
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use super::executable;
 
@@ -66,8 +67,16 @@ pub fn has(need: &str) -> bool {
     let program = PROGRAMS.iter().find(|(program, _)| *program == need);
     let (_, check) = program.unwrap_or_else(|| panic!("tests/support/needs.rs does not know {need}"));
     let mut command = Command::new(check[0]);
-    let command = command.args(&check[1..]).env("NODE_PATH", "/usr/share/nodejs").output();
-    command.is_ok_and(|output| output.status.success()) || left_out(&format!("{need} is not installed"))
+    found(command.args(&check[1..]).env("NODE_PATH", "/usr/share/nodejs"))
+        || left_out(&format!("{need} is not installed"))
+}
+
+/// Returns whether the check succeeds. Each check runs once: Python needs a tenth of a second to import a library.
+pub fn found(check: &mut Command) -> bool {
+    static CHECKS: Mutex<BTreeMap<String, bool>> = Mutex::new(BTreeMap::new());
+    let name = format!("{check:?}");
+    let run = || check.output().is_ok_and(|output| output.status.success());
+    *CHECKS.lock().unwrap().entry(name).or_insert_with(run)
 }
 
 /// Leaves the running test out because this machine lacks what it needs; under `scripts/test`, fails it. Returns false.
