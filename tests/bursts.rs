@@ -14,8 +14,8 @@ use redis::Client;
 
 use crate::support::endpoint::Endpoint;
 use crate::support::examples::{
-    Example, Http, at_once, debian_node, express, fastapi, flask, hiredis, http_server, npm_node, php_server, redigo,
-    redis_rb,
+    Example, Http, at_once, debian_node, express, fastapi, flask, flask_with_a_queue, hiredis, http_server, npm_node,
+    php_server, redigo, redis_rb,
 };
 use crate::support::programs::redis_rs::{Fail, Pool};
 use crate::support::programs::{redis_cell_rs, redis_rs, signal};
@@ -41,7 +41,7 @@ fn http_server_lets_through_its_limit() {
 
 #[test]
 fn flask_lets_through_its_limit() {
-    flask().for_each(|example| lets_through_its_limit(&[], over_http(example)));
+    flask_with_a_queue().for_each(|example| lets_through_its_limit(&[], over_http(example)));
 }
 
 #[test]

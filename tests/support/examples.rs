@@ -83,7 +83,19 @@ pub fn http_server() -> impl Iterator<Item = Example> {
 }
 
 pub fn flask() -> impl Iterator<Item = Example> {
-    let flask = ["-m", "flask", "--app", "flask_app", "run", "--port", "PORT"];
+    flask_by(&["-m", "flask"])
+}
+
+/// Returns Flask's example on a server that queues 200 connections at once. It usually queues 128, and the others would
+/// connect a second later.
+pub fn flask_with_a_queue() -> impl Iterator<Item = Example> {
+    let main = "from flask import cli; from werkzeug import serving; \
+                serving.LISTEN_QUEUE = serving.BaseWSGIServer.request_queue_size = 1000; cli.main()";
+    flask_by(&["-c", main])
+}
+
+fn flask_by(program: &[&str]) -> impl Iterator<Item = Example> + use<> {
+    let flask = [program, &["--app", "flask_app", "run", "--port", "PORT"]].concat();
     [debian_python_with("python3-flask", "flask", &flask), pypi_python_with(&flask)].into_iter().flatten()
 }
 
