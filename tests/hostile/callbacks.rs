@@ -22,7 +22,7 @@ fn random_callbacks_end_no_server_and_no_reply_is_out_of_shape() {
     let events = ["expired", "cl.throttle", "cl.limited", "set", "del", "expire"];
     for round in 0..setting("FUZZ_CALLS", 20_000) as i64 / 50 {
         let mut sent = Sent { seed, lines: Vec::new() };
-        clock.set(START + round * 4_000_000);
+        sent.at(&clock, START + round * 4_000_000);
         // Turn off the callbacks while the keys are prepared: with some, the server's own commands crash it.
         sent.run::<()>(&mut connection, "CB.CLEAR");
         for key in &keys[..4] {
@@ -37,9 +37,10 @@ fn random_callbacks_end_no_server_and_no_reply_is_out_of_shape() {
         }
         if random.one_in(4) {
             sent.run::<()>(&mut connection, &format!("SET {} 1 PX 1", random.pick(&keys[..4])));
-            clock.set(START + round * 4_000_000 + 2_000_000);
+            sent.at(&clock, START + round * 4_000_000 + 2_000_000);
         }
         if random.one_in(20) {
+            sent.lines.push("SADD b text".to_string());
             let _ = run::<Value>(&mut connection, "SADD b text");
         }
         for _ in 0..random.below(5) {
@@ -63,13 +64,18 @@ fn random_callbacks_end_no_server_and_no_reply_is_out_of_shape() {
     }
 }
 
-/// The commands of a round. They are printed if it fails.
+/// The moments and the commands of a round. They are printed if it fails.
 struct Sent {
     seed: u64,
     lines: Vec<String>,
 }
 
 impl Sent {
+    fn at(&mut self, clock: &Clock, nanos: i64) {
+        self.lines.push(format!("# at {nanos} ns"));
+        clock.set(nanos);
+    }
+
     fn run<T: FromRedisValue>(&mut self, connection: &mut Connection, line: &str) {
         self.lines.push(line.to_string());
         run::<T>(connection, line).unwrap();

@@ -41,11 +41,12 @@ fn an_old_program_with_one_quota_and_a_new_one_with_two_share_a_key() {
             let quotas = if new { vec![quota(9, 10, 1), quota(29, 60, 60)] } else { vec![quota(9, 10, 1)] };
             let told: Vec<Told> = quotas.iter().zip(tats).map(|(quota, tat)| quota.told(tat).unwrap()).collect();
             let limited = told.iter().any(|told| told.limited);
-            assert_eq!(reply[0], i128::from(limited), "seed {seed}, by {quotas:?} on {tats:?}: {reply:?}, {told:?}");
+            let call = format!("FUZZ_SEED={seed}, by {quotas:?} on {tats:?}: {reply:?}, {told:?}");
+            assert_eq!(reply[0], i128::from(limited), "{call}");
             // The index of the quota that decides.
             let by = reply.get(5).map_or(0, |number| *number as usize - 1);
-            assert_eq!((reply[1], reply.len()), (told[by].limit, if new { 6 } else { 5 }), "{reply:?}");
-            assert_eq!((told[by].limited, new || by == 0), (limited, true), "{reply:?}, {told:?}");
+            assert_eq!((reply[1], reply.len()), (told[by].limit, if new { 6 } else { 5 }), "{call}");
+            assert_eq!((told[by].limited, new || by == 0), (limited, true), "{call}");
             limited_by[by] += usize::from(limited);
             for (tat, told) in tats.iter_mut().zip(told).filter(|_| !limited) {
                 if let Change::Store(new) = told.change {
@@ -55,7 +56,8 @@ fn an_old_program_with_one_quota_and_a_new_one_with_two_share_a_key() {
         }
         let text: Option<Bytes> = redis::from_redis_value(connection.recv_response().unwrap()).unwrap();
         let tats: Vec<i128> = tats.into_iter().flatten().collect();
-        assert_eq!(text.map(Text), Some(tats).filter(|tats| !tats.is_empty()).map(|tats| Text(state(&tats))));
+        let expected = Some(tats).filter(|tats| !tats.is_empty()).map(|tats| Text(state(&tats)));
+        assert_eq!(text.map(Text), expected, "FUZZ_SEED={seed}, at {now}");
     }
     assert!(limited_by.iter().all(|&times| times > 200), "{limited_by:?}");
 }
