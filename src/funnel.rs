@@ -71,7 +71,7 @@ pub enum Unit {
     Milliseconds,
 }
 
-/// A limiter's numbers: `limit` tokens at once, and `count` more every `period`.
+/// A quota: `limit` tokens at once, and `count` more every `period`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
     /// `max_burst + 1`; at 0, every call that asks for a token is limited.

@@ -65,7 +65,7 @@ pub fn valid_quota() -> impl Strategy<Value = (Quota, u64)> {
     let power_of_ten = || (0..10_u32).prop_map(|power| 10_u64.pow(power));
     let round = quota_of(power_of_ten(), power_of_ten(), prop::sample::select(vec![1_u64, 60, 3_600, 86_400]));
     let now = prop_oneof![Just(1_800_000_000_000_000_000), 1..1_u64 << 62];
-    (prop_oneof![quota(), usual, round], now).prop_filter("no such limiter", |&(quota, now)| {
+    (prop_oneof![quota(), usual, round], now).prop_filter("no such quota", |&(quota, now)| {
         quota.at(Moment(now)).is_ok_and(|funnel| funnel.tolerance.0 < 1 << 55)
     })
 }
@@ -242,7 +242,7 @@ proptest! {
 
     #[test]
     fn a_quota_is_refused_exactly_where_its_numbers_do_not_fit(quota in quota(), now in magnitude(0)) {
-        let stated = asked(quota, now, Taking::AllOrNone, 0).limiter().map_err(refused);
+        let stated = asked(quota, now, Taking::AllOrNone, 0).possible().map_err(refused);
         prop_assert_eq!(quota.at(Moment(now)).map(|_| ()), stated);
     }
 

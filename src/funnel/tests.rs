@@ -87,10 +87,10 @@ fn the_published_table_of_redis_cell() {
 #[test]
 fn a_full_limiter_lets_its_limit_through_at_once() {
     // Half a token a second is one every two seconds.
-    for (capacity, count, period, calls) in [(15, 1, 2, 20), (5, 1, 2, 10)] {
-        let mut limiter = Limiter::new(capacity - 1, count, period);
+    for (limit, count, period, calls) in [(15, 1, 2, 20), (5, 1, 2, 10)] {
+        let mut limiter = Limiter::new(limit - 1, count, period);
         let allowed = (0..calls).filter(|_| !limiter.take(0, 1).limited).count();
-        assert_eq!(allowed as u64, capacity);
+        assert_eq!(allowed as u64, limit);
         // The next call has to wait for a token to come back.
         assert!(limiter.take(2 * SECOND - 1, 1).limited);
         assert!(!limiter.take(2 * SECOND, 1).limited);

@@ -216,7 +216,7 @@ fn asked(arguments: &[Vec<u8>], now: i128, &Command { way, unit, .. }: &Command)
     let [max_burst, count, period, quantity] = integers;
     let period = period * unit;
     let asked = Asked { way, now, max_burst, count, period, quantity };
-    asked.limiter().map_err(text)?;
+    asked.possible().map_err(text)?;
     Ok(asked)
 }
 

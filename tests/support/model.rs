@@ -62,7 +62,7 @@ impl Asked {
     }
 
     /// Returns an error if no limiter can have this quota.
-    pub fn limiter(&self) -> Result<(), Refused> {
+    pub fn possible(&self) -> Result<(), Refused> {
         if self.count > self.period {
             return Err(Refused::TooFast);
         }
@@ -74,7 +74,7 @@ impl Asked {
 
     /// Decides the call on this state; `None` is a full limiter.
     pub fn told(&self, tat: Option<i128>) -> Result<Told, Refused> {
-        self.limiter()?;
+        self.possible()?;
         let tolerance = self.span(self.limit());
         let base = tat.map_or(self.now, |tat| tat.max(self.now));
         if self.quantity < 0 {
