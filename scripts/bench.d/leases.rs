@@ -1,4 +1,4 @@
-//! The load for scripts/bench --leases: decisions on one hot key, by the example client in tests/clients.
+//! The load for scripts/bench --leases: decisions on one hot key, by the example client in docs/budgets.
 //!
 //! ```text
 //! leases PORT THREADS SECONDS BATCH
@@ -17,7 +17,7 @@
 )]
 
 #[allow(dead_code, reason = "main is for the reader who copies the file")]
-#[path = "../../tests/clients/lease.rs"]
+#[path = "../../docs/budgets/lease.rs"]
 mod lease;
 
 use std::thread;

@@ -286,7 +286,7 @@ def leases(results):
     )
     about, settings = results["about"], results["settings"]
     return f"""Decisions that allow, on one key. "One by one" and "pipelined" are calls of CL.THROTTLE, sent as above.
-"Leases of 100" are those of [a client](../../tests/clients/lease.rs) that takes 100 tokens with one call, on
+"Leases of 100" are those of [a client](../../docs/budgets/lease.rs) that takes 100 tokens with one call, on
 {settings["threads"]} threads that share {settings["threads"]} cores with the server. The figures are medians of
 {settings["rounds"]} rounds of {settings["seconds"]} s, on {about["machine"]}, with {about["server"]}, on
 {about["date"]}.

@@ -1,4 +1,4 @@
-//! The examples of tests/clients as programs, in each version of their libraries that this machine has.
+//! The examples of docs/clients as programs, in each version of their libraries that this machine has.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,7 +19,7 @@ use super::{Process, eventually, free_port};
 /// The examples' timeout in tests: on a busy machine, a server may take longer than their own tenth of a second.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A program, run in tests/clients or in a folder of its own.
+/// A program, run in docs/clients or in a folder of its own.
 #[derive(Clone, Debug)]
 pub struct Example {
     program: PathBuf,
@@ -279,7 +279,7 @@ pub fn npm_node(example: &str) -> Option<Example> {
     Some(Example::new("node", &[example]).with("NODE_PATH", folder.to_str().unwrap()))
 }
 
-/// Returns the folder in target/ with the packages that this file of tests/clients lists. They are fetched once.
+/// Returns the folder in target/ with the packages that this file of docs/clients lists. They are fetched once.
 fn fetched(registry: &str, list: &str, fetch: impl Fn(&Path) -> Command) -> Option<PathBuf> {
     let mut hasher = DefaultHasher::new();
     fs::read(path(list)).unwrap().hash(&mut hasher);
@@ -294,7 +294,7 @@ fn fetched(registry: &str, list: &str, fetch: impl Fn(&Path) -> Command) -> Opti
     if there {
         let _ = fs::rename(&new, &folder);
     } else {
-        left_out(&format!("the packages of tests/clients/{list} on {registry} not found"));
+        left_out(&format!("the packages of docs/clients/{list} on {registry} not found"));
     }
     let _ = fs::remove_dir_all(&new);
     there.then_some(folder)
@@ -320,7 +320,7 @@ pub fn installed(what: &str, check: &mut Command) -> bool {
 }
 
 pub fn path(example: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "tests/clients", example].iter().collect()
+    [env!("CARGO_MANIFEST_DIR"), "docs/clients", example].iter().collect()
 }
 
 /// Returns the path in target/ of a file or folder that tests make.

@@ -1,4 +1,4 @@
-//! Programs that tests run beside their servers, and the examples of tests/clients.
+//! Programs that tests run beside their servers, and the examples of docs/clients.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -7,10 +7,10 @@ use super::Server;
 
 /// The examples in Rust, compiled as modules of the tests.
 #[allow(dead_code, reason = "main is for the reader who copies the file")]
-#[path = "../clients/redis_cell_rs.rs"]
+#[path = "../../docs/clients/redis_cell_rs.rs"]
 pub mod redis_cell_rs;
 #[allow(dead_code, reason = "main is for the reader who copies the file")]
-#[path = "../clients/redis_rs.rs"]
+#[path = "../../docs/clients/redis_rs.rs"]
 pub mod redis_rs;
 
 /// Returns the command that runs an example against the server, with Debian's own Python. It needs python3-redis.
@@ -23,7 +23,7 @@ pub fn python(example: &str, server: &Server) -> Command {
 /// Returns the command that runs this code, which may import the examples, as `python` runs an example.
 pub fn python_code(code: &str, server: &Server) -> Command {
     let mut command = python_for(server);
-    command.args(["-c", code]).env("PYTHONPATH", path(""));
+    command.args(["-c", code]).env("PYTHONPATH", format!("{}:{}", path("").display(), path("../budgets").display()));
     command
 }
 
@@ -34,7 +34,7 @@ fn python_for(server: &Server) -> Command {
 }
 
 fn path(example: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "tests/clients", example].iter().collect()
+    [env!("CARGO_MANIFEST_DIR"), "docs/clients", example].iter().collect()
 }
 
 /// Runs the program, which must succeed. Returns its output.

@@ -94,7 +94,7 @@ fn a_limiter_of_redis_rate_goes_on_where_it_was() {
     let server = Server::start();
     let mut connection = server.connect();
     // The command line is the page's and the script's.
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/moving/from_redis_rate.lua");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/moving/from_redis_rate.lua");
     let text = fs::read_to_string(file).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("--     ")).unwrap();
     assert!(shows("docs/moving.md", line));

@@ -1,5 +1,5 @@
-//! The examples in tests/clients do what a user who copies them expects. They run with the client libraries of Debian
-//! 12 and with the newest of PyPI and npm, which tests/clients/requirements.txt and package.json name.
+//! The examples in docs/clients do what a user who copies them expects. They run with the client libraries of Debian
+//! 12 and with the newest of PyPI and npm, which docs/clients/requirements.txt and package.json name.
 //!
 //! A test whose language or library is missing is left out, and says so. scripts/test installs the small ones and sets
 //! `REQUIRE_ALL`, with which a missing one fails the test.

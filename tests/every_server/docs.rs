@@ -205,7 +205,7 @@ fn the_lines_of_python_admit_16_requests_and_answer_the_next_with_429_and_retry_
          for request in range(17):\n    print(readme.admit('user123'))",
         server.port
     ));
-    requests.env("PYTHONPATH", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients"));
+    requests.env("PYTHONPATH", concat!(env!("CARGO_MANIFEST_DIR"), "/docs/clients"));
     let answers = output(&mut requests);
     let answers: Vec<_> = answers.lines().collect();
     for (remaining, answer) in (0..16).rev().zip(&answers) {

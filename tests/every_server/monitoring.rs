@@ -115,7 +115,7 @@ fn prometheus_gathers_the_counts_alerts_and_answers_the_dashboard() {
     };
     output(promtool().args(["check", "config", "prometheus.yml"]));
     // promtool checks hours of the alerts at once.
-    let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/monitoring/limits.test.yml");
+    let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/every_server/monitoring/limits.test.yml");
     output(promtool().args(["test", "rules", tests]));
     let address = format!("127.0.0.1:{}", free_port());
     let _prometheus = Process::start(

@@ -26,7 +26,7 @@ const VERSION: &str = "10100";
 fn a_limiter_of_dragonfly_goes_on_where_it_was() {
     let (there, here) = (Server::start(), Server::start());
     let (mut old, mut new) = (there.connect(), here.connect());
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/moving/from_dragonfly.lua");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/moving/from_dragonfly.lua");
     let text = std::fs::read_to_string(file).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("--     ")).unwrap();
     assert!(shows("docs/moving.md", line));

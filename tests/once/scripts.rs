@@ -40,8 +40,8 @@ fn tests(arguments: &[&str]) -> Command {
 #[test]
 fn each_name_in_the_lists_is_that_of_a_test_and_each_list_is_read_by_a_script() {
     let tests = String::from_utf8(tests(&["--list"]).output().unwrap().stdout).unwrap();
-    let scripts = [include_str!("../scripts/test"), include_str!("../scripts/memcheck")].concat();
-    for line in include_str!("lists.txt").lines().skip(2).filter(|line| !line.is_empty()) {
+    let scripts = [include_str!("../../scripts/test"), include_str!("../../scripts/memcheck")].concat();
+    for line in include_str!("../lists.txt").lines().skip(2).filter(|line| !line.is_empty()) {
         if let Some(name) = line.strip_prefix("    ") {
             let name = name.split_whitespace().next().unwrap();
             // The test binary takes the name as a filter, which matches anywhere in a test's name.
@@ -65,8 +65,10 @@ fn a_server_that_lacks_a_feature_leaves_a_test_out_and_a_machine_that_lacks_a_pr
         let output = if required { test.env("REQUIRE_ALL", "yes").output() } else { test.output() }.unwrap();
         (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
     };
-    let [feature, program] =
-        ["contexts::functions_call_the_module_like_lua", "docs::sessions_are_what_redis_cli_shows"];
+    let [feature, program] = [
+        "every_server::contexts::functions_call_the_module_like_lua",
+        "every_server::docs::sessions_are_what_redis_cli_shows",
+    ];
     for required in [false, true] {
         let (passed, said) = run(feature, required);
         assert!(passed && said.contains(&format!("left out: {feature} (needs functions, Redis 7)\n")), "{said}");
@@ -261,7 +263,7 @@ fn each_script_reads_its_arguments_before_it_does_anything() {
 /// The test takes a cargo of Debian 12, and then one that is new enough.
 #[test]
 fn scripts_setup_says_which_rust_is_needed_and_where_from() {
-    let rust_version = include_str!("../Cargo.toml").lines().find_map(|line| line.strip_prefix("rust-version = "));
+    let rust_version = include_str!("../../Cargo.toml").lines().find_map(|line| line.strip_prefix("rust-version = "));
     let rust_version = rust_version.unwrap().trim_matches('"');
     let (_, minor) = rust_version.split_once('.').unwrap();
     let older = minor.parse::<u32>().unwrap() - 1;

@@ -9,7 +9,7 @@ use crate::support::COMMANDS;
 use crate::support::pages::{Block, ROOT, blocks, dangling_links, pages, prose};
 
 /// Folders whose files the tests run. A page's block in one of the languages below must be lines of one of these files.
-const EXAMPLES: [&str; 4] = ["tests/clients", "tests/moving", "docs/monitoring", "docs/recipes"];
+const EXAMPLES: [&str; 5] = ["docs/budgets", "docs/clients", "docs/moving", "docs/monitoring", "docs/recipes"];
 const LANGUAGES: [(&str, &str); 10] = [
     ("python", "py"),
     ("js", "js"),
@@ -46,10 +46,12 @@ fn examples_are_lines_of_files_that_the_tests_run() {
             .map(|path| (path.strip_prefix(ROOT).unwrap().display().to_string(), fs::read_to_string(&path).unwrap()))
             .collect();
         for Block { place, text, .. } in blocks(|block| block.language == language) {
-            let page = read(place.split(':').next().unwrap());
+            let name = place.split(':').next().unwrap();
+            let (page, folder) = (read(name), format!("{}/", Path::new(name).parent().unwrap().display()));
             let stands_in = |(path, file): &(String, String)| {
                 *file == format!("{text}\n")
-                    || page.contains(&format!("/{path})")) && format!("\n{file}").contains(&format!("\n{text}\n"))
+                    || page.contains(&format!("({})", path.trim_start_matches(&folder)))
+                        && format!("\n{file}").contains(&format!("\n{text}\n"))
             };
             assert!(files.iter().any(stands_in), "{place} stands in no file of {EXAMPLES:?} that the page links to");
         }

@@ -242,7 +242,7 @@ fn names_with_braces_keep_their_keys_on_one_node_and_apart_from_those_of_other_n
         load_function(&mut node.connect(), &read(library)).unwrap();
     }
     let program = "import os, sys, zoneinfo, redis
-sys.path.append('tests/clients')
+sys.path.append('docs/budgets')
 import ban, calendar_quota, gateway, token_budget
 client = redis.Redis(port=int(os.environ['REDIS_PORT']), retry=None)
 plan = calendar_quota.Plan(client, zoneinfo.ZoneInfo('UTC'))

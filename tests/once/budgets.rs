@@ -1,4 +1,4 @@
-//! A gateway's token budgets: tests/clients/token_budget.py, call by call and over many calls.
+//! A gateway's token budgets: docs/budgets/token_budget.py, call by call and over many calls.
 //!
 //! The program takes the estimate and one request before a call. When the answer is there, it charges the tokens used
 //! beyond the estimate, or gives back the unused ones.
@@ -23,7 +23,7 @@ const MINUTE: i64 = 60_000 * MILLISECOND;
 fn the_example_charges_what_was_used_and_says_how_long_to_wait() {
     let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();
-    let output = output(&mut python("token_budget.py", &server));
+    let output = output(&mut python("../budgets/token_budget.py", &server));
     // The user has used 26,000 of 20,000. So 6,000 have to come back, and 2,000 more for the estimate, at 20,000 a
     // minute.
     let expected = "\

@@ -1,7 +1,7 @@
-//! The lease of tests/clients: one call for many decisions, which together still keep the limit.
+//! The lease of docs/clients: one call for many decisions, which together still keep the limit.
 
 #[allow(dead_code, reason = "main is for those who copy the file")]
-#[path = "clients/lease.rs"]
+#[path = "../../docs/budgets/lease.rs"]
 mod lease;
 
 use std::time::{Duration, Instant};

@@ -1,0 +1,31 @@
+//! Promises that hold on every server: `scripts/test` runs these tests on each.
+
+mod access;
+mod bad_input;
+mod charge;
+mod clock;
+mod cluster;
+mod contexts;
+mod cost;
+mod docs;
+mod giving_back;
+mod kubernetes;
+mod listeners;
+mod loading;
+mod look;
+mod monitoring;
+mod moving;
+mod mthrottle;
+mod operating;
+mod other_modules;
+mod persistence;
+mod pthrottle;
+mod quotas;
+mod recipes;
+mod refusals;
+mod replication;
+mod reply;
+mod soak;
+mod state;
+mod take;
+mod upgrade;

@@ -1,0 +1,11 @@
+//! Examples, pages, packages and scripts, which behave alike on each server: `scripts/test` runs these tests once.
+
+mod budgets;
+mod bursts;
+mod clients;
+mod leases;
+mod package;
+mod pages;
+mod panics;
+mod protect;
+mod scripts;
