@@ -3,10 +3,12 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use redis::{Client, ConnectionLike, RedisResult};
+use redis::{Client, Connection, RedisResult};
 
-pub struct Lease<C: ConnectionLike> {
-    pub connection: C,
+pub struct Lease {
+    /// Makes a connection, at the first call and at the next one after an error.
+    pub connect: Box<dyn FnMut() -> RedisResult<Connection> + Send>,
+    connection: Option<Connection>,
     pub key: String,
     /// `max_burst`, count, and the period in milliseconds.
     pub quota: (u64, u64, u64),
@@ -19,12 +21,21 @@ pub struct Lease<C: ConnectionLike> {
     ask_again: Instant,
 }
 
-impl<C: ConnectionLike> Lease<C> {
-    pub fn new(connection: C, key: &str, quota: (u64, u64, u64), batch: u64, time: Duration, now: Instant) -> Self {
-        Self { connection, key: key.to_string(), quota, batch, time, left: 0, ends: now, ask_again: now }
+impl Lease {
+    pub fn new(
+        connect: impl FnMut() -> RedisResult<Connection> + Send + 'static,
+        key: &str,
+        quota: (u64, u64, u64),
+        batch: u64,
+        time: Duration,
+        now: Instant,
+    ) -> Self {
+        let (connect, key) = (Box::new(connect), key.to_string());
+        Self { connect, connection: None, key, quota, batch, time, left: 0, ends: now, ask_again: now }
     }
 
-    /// Takes a token. Returns zero if there was one, otherwise the time until there is one.
+    /// Takes a token. Returns zero if there was one, otherwise the time until there is one. After an error, the caller
+    /// decides whether the request goes on.
     pub fn take(&mut self, now: Instant) -> RedisResult<Duration> {
         self.end_if_over(now)?;
         if self.left == 0 {
@@ -59,13 +70,19 @@ impl<C: ConnectionLike> Lease<C> {
     }
 
     fn call(&mut self, command: &str, quantity: i64) -> RedisResult<(i64, i64)> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => (self.connect)()?,
+        };
+        // An error drops the connection: it may be lost, or lead to a server that has become a replica.
         let (first, _, _, retry_after, _): (i64, i64, i64, i64, i64) =
-            redis::cmd(command).arg(&self.key).arg(self.quota).arg(quantity).query(&mut self.connection)?;
+            redis::cmd(command).arg(&self.key).arg(self.quota).arg(quantity).query(&mut connection)?;
+        self.connection = Some(connection);
         Ok((first, retry_after))
     }
 }
 
-impl<C: ConnectionLike> Drop for Lease<C> {
+impl Drop for Lease {
     fn drop(&mut self) {
         let _ = self.give_back();
     }
@@ -73,12 +90,15 @@ impl<C: ConnectionLike> Drop for Lease<C> {
 
 pub fn main() -> RedisResult<()> {
     let client = Client::open("redis://127.0.0.1:6379/")?;
-    let connection = client.get_connection_with_timeout(Duration::from_secs(1))?;
-    connection.set_read_timeout(Some(Duration::from_millis(100)))?;
-    connection.set_write_timeout(Some(Duration::from_millis(100)))?;
+    let connect = move || {
+        let connection = client.get_connection_with_timeout(Duration::from_millis(100))?;
+        connection.set_read_timeout(Some(Duration::from_millis(100)))?;
+        connection.set_write_timeout(Some(Duration::from_millis(100)))?;
+        Ok(connection)
+    };
     // The limiter allows a million a second, and 10,000 at once; a lease holds up to 1,000 tokens for 100 ms.
     let quota = (9_999, 1_000, 1);
-    let mut lease = Lease::new(connection, "hot", quota, 1_000, Duration::from_millis(100), Instant::now());
+    let mut lease = Lease::new(connect, "hot", quota, 1_000, Duration::from_millis(100), Instant::now());
     for number in 0..20_000 {
         loop {
             let wait = lease.take(Instant::now())?;

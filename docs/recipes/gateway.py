@@ -9,6 +9,8 @@ import secrets
 import sys
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 
 class Refused(Exception):
@@ -31,9 +33,14 @@ class Gateway:
             raise ValueError("an estimate below zero would give tokens back")
         # The hash tag in braces keeps the keys on one node of a cluster. A tag that began with a brace would be none.
         key, name = f"{{gate:{user}}}", secrets.token_hex(8)
-        no_place, _, _, retry_after = self.client.fcall(
-            "in_flight_acquire", 1, f"{key}:calls", self.IN_FLIGHT, self.LEASE, name
-        )
+        try:
+            no_place, _, _, retry_after = self.client.fcall(
+                "in_flight_acquire", 1, f"{key}:calls", self.IN_FLIGHT, self.LEASE, name
+            )
+        except redis.RedisError:
+            # The place may have been taken, although there was no answer.
+            self.settle("FCALL", "in_flight_release", 1, f"{key}:calls", name)
+            raise
         if no_place:
             raise Refused(-(-retry_after // 1000))
         try:
@@ -65,8 +72,10 @@ class Call:
 
 
 if __name__ == "__main__":
-    # retry=None: a repeated call would take twice.
-    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1, retry=None)
+    # A repeated call would take twice, so there are no retries. The listed error closes the connection: after a failover
+    # behind one address, it leads to a replica.
+    once = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
+    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1, **once)
     gateway = Gateway(client)
     with gateway.admitted("alice", 8_000) as first, gateway.admitted("alice", 8_000) as second:
         try:

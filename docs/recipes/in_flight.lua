@@ -30,6 +30,10 @@ local function holds(key, call, now)
 end
 
 local function hold(key, call, ends)
+    -- A caller without these rights would hold a place that never ends.
+    if not (redis.acl_check_cmd('ZRANGE', key, 0, 0) and redis.acl_check_cmd('PEXPIREAT', key, 0)) then
+        error({err = 'NOPERM a place needs the rights to call ZRANGE and PEXPIREAT'})
+    end
     redis.call('ZADD', key, text(ends), call)
     -- The key ends with the last lease.
     local last = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]

@@ -37,7 +37,8 @@ fn main() {
     let start = Instant::now();
     let end = start + Duration::from_secs_f64(seconds.parse().unwrap());
     let decide = || {
-        let mut lease = Lease::new(client.get_connection().unwrap(), "hot", QUOTA, batch, LEASE, start);
+        let client = client.clone();
+        let mut lease = Lease::new(move || client.get_connection(), "hot", QUOTA, batch, LEASE, start);
         let mut decisions = 0_u64;
         loop {
             let now = Instant::now();

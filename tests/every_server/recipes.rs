@@ -1,36 +1,21 @@
 //! The recipes of docs/recipes.md, each a file in docs/recipes, do what the page says.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use redis::{Connection, RedisResult, Value};
 
 use crate::support::clock::Clock;
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
 use crate::support::needs::needs;
-use crate::support::pages::shows;
 use crate::support::programs;
 use crate::support::random::Random;
+use crate::support::recipes::{
+    Dialogue, MICROSECOND, MILLISECOND, SECOND, START, load_function, output, path, prints, read,
+};
 use crate::support::replication::{catch_up, replicate};
 use crate::support::{Server, command, error_of, now, run, snapshot, throttle, wait_until};
-
-/// A moment on a whole microsecond: scripts read the time in microseconds.
-const START: i64 = 1_790_000_000_123_456_000;
-const MICROSECOND: i64 = 1_000;
-const MILLISECOND: i64 = 1_000_000;
-const SECOND: i64 = 1_000_000_000;
-
-fn path(file: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "docs/recipes", file].iter().collect()
-}
-
-fn read(file: &str) -> String {
-    fs::read_to_string(path(file)).unwrap()
-}
 
 fn python(server: &Server) -> Command {
     let mut python = Command::new("/usr/bin/python3");
@@ -38,47 +23,20 @@ fn python(server: &Server) -> Command {
     python
 }
 
-/// Returns the output of a program.
-fn output(file: &str, server: &Server) -> String {
-    programs::output(python(server).arg(path(file)))
+/// Returns the commands that a section of the page says a user needs the right to call, each with a plus sign.
+fn permissions(section: &str) -> Vec<String> {
+    let page = fs::read_to_string(path("../recipes.md")).unwrap();
+    let section = page.split_once(section).unwrap().1;
+    let point = section.split("\n* ").find(|point| point.starts_with("A user needs the right")).unwrap();
+    let point = point.split("\n\n").next().unwrap();
+    point.split('`').skip(1).step_by(2).map(|name| format!("+{}", name.to_lowercase())).collect()
 }
 
-/// Runs the program; fails unless it prints this and the page shows it.
-fn prints(file: &str, server: &Server, expected: &str) {
-    assert_eq!(output(file, server), expected);
-    assert!(shows("docs/recipes.md", expected), "the page does not show what {file} prints");
-}
-
-fn load_function(connection: &mut Connection, library: &str) -> RedisResult<String> {
-    redis::cmd("FUNCTION").arg("LOAD").arg("REPLACE").arg(library).query(connection)
-}
-
-/// A Python program that prints a line for each line that it is sent.
-struct Dialogue(Child, BufReader<std::process::ChildStdout>);
-
-impl Dialogue {
-    fn start(server: &Server, program: &str) -> Self {
-        let mut command = python(server);
-        let mut child =
-            command.args(["-u", "-c", program]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let answers = BufReader::new(child.stdout.take().unwrap());
-        Self(child, answers)
-    }
-
-    fn ask(&mut self, question: impl Display) -> String {
-        writeln!(self.0.stdin.as_mut().unwrap(), "{question}").unwrap();
-        let mut line = String::new();
-        self.1.read_line(&mut line).unwrap();
-        assert!(!line.is_empty(), "the program has ended");
-        line.trim().to_string()
-    }
-}
-
-impl Drop for Dialogue {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Starts a program in Python that answers lines.
+fn dialogue(server: &Server, program: &str) -> Dialogue {
+    let mut command = python(server);
+    command.args(["-c", program]);
+    Dialogue::start(command)
 }
 
 #[test]
@@ -138,7 +96,7 @@ for line in sys.stdin:
         print(-error.args[0])",
         burst - 1
     );
-    let mut queue = Dialogue::start(&server, &program);
+    let mut queue = dialogue(&server, &program);
     let mut random = Random::new(2026);
     let mut now = 0;
     let mut turns = Vec::new();
@@ -553,6 +511,33 @@ fn calls_in_flight_end_and_renew_at_maxmemory_and_none_begins() {
     assert_eq!(error.code(), Some("OOM"), "{error}");
 }
 
+#[test]
+fn calls_in_flight_need_the_permissions_that_the_page_names_and_without_one_of_them_no_place_lasts() {
+    needs!("functions, Redis 7");
+    let server = Server::start();
+    let mut connection = server.connect();
+    load_function(&mut connection, &read("in_flight.lua")).unwrap();
+    let commands = permissions("## Calls in flight");
+    run::<()>(&mut connection, &format!("ACL SETUSER app on nopass ~* {}", commands.join(" "))).unwrap();
+    let mut app = server.connect();
+    run::<()>(&mut app, "AUTH app x").unwrap();
+    let mut all = |app: &mut Connection| -> RedisResult<Vec<Value>> {
+        let calls = ["_acquire 1 calls 1 60000 a", "_acquire 1 calls 1 60000 b", "_renew 1 calls 60000 a"];
+        let calls = calls.map(|call| run(app, &format!("FCALL in_flight{call}")));
+        let count = run(app, "FCALL_RO in_flight_count 1 calls");
+        assert_ne!(run::<i64>(&mut connection, "PTTL calls").unwrap(), -1, "a place that never ends");
+        let release = run(app, "FCALL in_flight_release 1 calls a");
+        run::<()>(&mut connection, "DEL calls").unwrap();
+        calls.into_iter().chain([count, release]).collect()
+    };
+    all(&mut app).unwrap();
+    for command in &commands {
+        run::<()>(&mut server.connect(), &format!("ACL SETUSER app -{}", &command[1..])).unwrap();
+        all(&mut app).expect_err(command);
+        run::<()>(&mut server.connect(), &format!("ACL SETUSER app {command}")).unwrap();
+    }
+}
+
 /// The calls begin, renew, end and die at random; the test compares them with a second statement of the rule.
 #[test]
 fn calls_in_flight_are_those_of_a_model() {
@@ -657,6 +642,41 @@ for estimate in 8_000, -8_000:
     assert_eq!(throttle(&mut connection, "{gate:bob}:tokens 19999 20000 60 0")[2], 12_000);
 }
 
+/// The server stands still while the program asks for a place, and carries the call out after the program has given up.
+#[test]
+fn a_gateway_without_an_answer_leaves_no_place_taken() {
+    needs!("functions, Redis 7");
+    let server = Server::start();
+    let mut connection = server.connect();
+    load_function(&mut connection, &read("in_flight.lua")).unwrap();
+    let program = "import os, signal, redis, gateway
+class Client(redis.Redis):
+    def execute_command(self, *words):
+        if words[0] == stops:
+            os.kill(int(os.environ['SERVER_PID']), signal.SIGSTOP)
+        return super().execute_command(*words)
+gate = gateway.Gateway(Client(port=int(os.environ['REDIS_PORT']), retry=None, socket_timeout=0.2))
+for stops in 'FCALL', 'CL.MTHROTTLE':
+    try:
+        with gate.admitted('bob', 1):
+            print('admitted')
+    except redis.TimeoutError:
+        os.kill(int(os.environ['SERVER_PID']), signal.SIGCONT)
+        print('no answer')";
+    let mut python = python(&server);
+    python.args(["-c", program]).env("SERVER_PID", server.pid().to_string());
+    assert_eq!(programs::output(&mut python), "no answer\nno answer\n");
+    let calls = |connection: &mut Connection| -> [i64; 2] {
+        let stats: String = run(connection, "INFO commandstats").unwrap();
+        ["zadd", "zrem"].map(|name| {
+            let calls = stats.split_once(&format!("cmdstat_{name}:calls=")).map_or("0", |(_, calls)| calls);
+            calls.split(',').next().unwrap().parse().unwrap()
+        })
+    };
+    wait_until("both places were taken and released", || calls(&mut connection) == [2, 2]);
+    assert_eq!(run::<i64>(&mut connection, "FCALL_RO in_flight_count 1 {gate:bob}:calls").unwrap(), 0);
+}
+
 #[test]
 fn a_gateway_does_not_lose_an_answer_that_it_cannot_charge() {
     needs!("functions, Redis 7");
@@ -702,16 +722,13 @@ fn named_policies_change_for_all_in_one_command_and_go_with_the_data() {
     run::<()>(&mut connection, "ACL SETUSER app +cl.throttle").unwrap();
     assert_eq!(ask(&mut app, "user11 gold").unwrap()[..3], [0, 100, 99]);
 
-    // A library with a mistake in its table is refused, and the old one stays.
-    let gold = "{99, 100, 60, 9999, 10000, 86400}";
-    load_function(&mut connection, &library.replace(gold, "{99, 100, 60")).unwrap_err();
-    assert_eq!(ask(&mut connection, "user8 gold").unwrap()[..3], [0, 100, 99]);
+    let gold = "99, 100, 60, 9999, 10000, 86400";
     let tats = |connection: &mut Connection| -> Vec<i64> {
         let text: String = run(connection, "GET user124").unwrap();
         text.as_bytes().chunks(19).map(|tat| str::from_utf8(tat).unwrap().parse().unwrap()).collect()
     };
     let before = tats(&mut connection);
-    load_function(&mut connection, &library.replace(gold, "{99, 100, 60, 9999, 10000, 86400, 5, 1, 1}")).unwrap();
+    load_function(&mut connection, &library.replace(gold, "99, 100, 60, 9999, 10000, 86400, 5, 1, 1")).unwrap();
     assert_eq!(ask(&mut connection, "user9 gold").unwrap(), [0, 6, 5, -1, 1, 3]);
     // A quota that is added at the end begins full, and the others go on.
     assert_eq!(ask(&mut connection, "user124 gold 6").unwrap(), [0, 6, 0, -1, 6, 3]);
@@ -726,6 +743,46 @@ fn named_policies_change_for_all_in_one_command_and_go_with_the_data() {
     run::<()>(&mut promoted, "REPLICAOF NO ONE").unwrap();
     for mut connection in [server.connect(), promoted] {
         assert_eq!(ask(&mut connection, "user10 gold").unwrap(), [0, 6, 5, -1, 1, 3]);
+    }
+}
+
+#[test]
+fn a_file_of_policies_with_a_mistake_is_refused_and_the_old_one_stays() {
+    needs!("functions, Redis 7");
+    let server = Server::start();
+    let mut connection = server.connect();
+    let library = read("policies.lua");
+    load_function(&mut connection, &library).unwrap();
+    for (policy, mistake) in [
+        ("{'free', 9, 10", "to close '{'"),
+        ("{'free', 9, 10}", "not_three_numbers"),
+        ("{'free', 9, 10, 60, 99}", "not_three_numbers"),
+        ("{'free'}", "not_three_numbers"),
+        (&format!("{{'free'{}}}", ", 9, 10, 60".repeat(9)), "1_to_8_quotas"),
+        ("{'free', '9', 10, 60}", "compare"),
+        ("{'free', 9, nil, 60}", "nil"),
+        ("{'free', 9.5, 10, 60}", "not_whole"),
+        ("{'free', 9, 10, 0.5}", "too_small"),
+        ("{'free', -2, 10, 60}", "too_small"),
+        ("{'free', 9, 0, 60}", "too_small"),
+        ("{'free', 9, 10, 0}", "too_small"),
+        ("{'free', 9, 1000000001, 1}", "more_than_one_token_a_nanosecond"),
+        ("{'free', 9, 1, 1000000000}", "too_large"),
+        ("{'free', -1, 10, 1e300}", "too_large"),
+        ("{'fre', 9, 10, 60}", "no_policy_of_a_name_that_is_called"),
+        ("{9, 10, 60, 1}", "no_policy_of_a_name_that_is_called"),
+    ] {
+        let mistaken = library.replace("{'free', 9, 10, 60}", policy);
+        assert_ne!(mistaken, library);
+        let error = load_function(&mut connection, &mistaken).expect_err(policy).to_string();
+        assert!(error.contains(mistake), "{policy}: {error}");
+        let answer: [i64; 5] = run(&mut connection, "FCALL throttle 1 key free 0").unwrap();
+        assert_eq!(answer, [0, 10, 10, -1, 0], "{policy}");
+    }
+    // The module takes the least and the largest numbers that the file lets pass.
+    for policy in ["-1, 1, 1", "0, 1000000000, 1", "0, 1, 6000000000", "5999999999, 1, 1"] {
+        load_function(&mut connection, &library.replace("9, 10, 60}", &format!("{policy}}}"))).unwrap();
+        run::<[i64; 5]>(&mut connection, "FCALL throttle 1 key free 0").unwrap();
     }
 }
 
@@ -872,10 +929,7 @@ fn a_calendar_quota_needs_the_permissions_that_the_page_names() {
     let server = Server::start();
     let mut connection = server.connect();
     load_function(&mut connection, &read("calendar_quota.lua")).unwrap();
-    let page = fs::read_to_string(path("../recipes.md")).unwrap();
-    let line = page.split("\n* ").find(|point| point.starts_with("A user needs the right")).unwrap();
-    let (line, _) = line.split_once("\n\n").unwrap();
-    let commands: Vec<_> = line.split('`').skip(1).step_by(2).map(|name| format!("+{}", name.to_lowercase())).collect();
+    let commands = permissions("## Calendar quotas");
     run::<()>(&mut connection, &format!("ACL SETUSER app on nopass ~{{a}}:* {}", commands.join(" "))).unwrap();
     let mut app = server.connect();
     run::<()>(&mut app, "AUTH app x").unwrap();
@@ -1063,7 +1117,7 @@ for line in sys.stdin:
     clock[0], key, *numbers = line.split()
     clock[0] = int(clock[0])
     print(*client.execute_command('CL.THROTTLE', key, *map(int, numbers)))";
-    let mut fake = Dialogue::start(&server, program);
+    let mut fake = dialogue(&server, program);
     let mut random = Random::new(2026);
     let mut now = START;
     let (mut limited, mut refunds) = (0, 0);

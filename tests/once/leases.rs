@@ -7,11 +7,13 @@ mod lease;
 use std::time::{Duration, Instant};
 
 use lease::Lease;
-use redis::Connection;
+use redis::{Client, Connection};
 
 use crate::support::clock::{Clock, START};
+use crate::support::endpoint::Endpoint;
 use crate::support::programs::signal;
 use crate::support::random::Random;
+use crate::support::replication::{follow, replicate};
 use crate::support::{Server, info, run};
 
 const MILLISECOND: i64 = 1_000_000;
@@ -50,13 +52,16 @@ impl World {
         self.zero + Duration::from_millis(self.milliseconds)
     }
 
-    fn lease(&self) -> Lease<Connection> {
-        let connection = self.server.connect();
-        Lease::new(connection, "hot", QUOTA, BATCH, Duration::from_millis(LEASE), self.now())
+    fn lease(&self) -> Lease {
+        self.lease_at(self.server.client())
+    }
+
+    fn lease_at(&self, address: Client) -> Lease {
+        Lease::new(move || address.get_connection(), "hot", QUOTA, BATCH, Duration::from_millis(LEASE), self.now())
     }
 
     /// Returns how many of these tokens a client gets now.
-    fn spend(&self, lease: &mut Lease<Connection>, tokens: u64) -> u64 {
+    fn spend(&self, lease: &mut Lease, tokens: u64) -> u64 {
         (0..tokens).take_while(|_| lease.take(self.now()).unwrap().is_zero()).count() as u64
     }
 
@@ -123,13 +128,40 @@ fn a_lease_with_a_batch_of_zero_does_not_let_all_through() {
 fn an_answer_that_comes_too_late_gives_no_token() {
     let mut world = World::new();
     let mut lease = world.lease();
-    lease.connection.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let client = world.server.client();
+    lease.connect = Box::new(move || {
+        let connection = client.get_connection()?;
+        connection.set_read_timeout(Some(Duration::from_millis(100)))?;
+        Ok(connection)
+    });
     assert_eq!(world.spend(&mut lease, 10), 10);
     signal(world.server.pid(), "STOP");
     lease.end_if_over(world.zero + Duration::from_millis(LEASE)).unwrap_err();
     signal(world.server.pid(), "CONT");
     world.charge(20_000);
     assert!(!lease.take(world.now()).is_ok_and(|wait| wait.is_zero()), "a token of a limiter in debt");
+}
+
+/// The server loses the batch at the restart. The lease has been over when the server is back, so its rest is lost too.
+#[test]
+fn a_lease_gets_one_error_and_a_new_connection_after_a_restart_and_after_a_failover_behind_one_address() {
+    let mut world = World::new();
+    let (replica, address) = (Server::start(), Endpoint::to(world.server.port));
+    let mut lease = world.lease_at(Client::open(format!("redis://127.0.0.1:{}/", address.port)).unwrap());
+    assert_eq!(world.spend(&mut lease, 10), 10);
+    world.server.restart();
+    address.lead_to(world.server.port);
+    world.milliseconds += LEASE;
+    lease.take(world.now()).unwrap_err();
+    assert_eq!(world.spend(&mut lease, BATCH + 1), BATCH + 1);
+
+    replicate(&replica, &world.server);
+    run::<()>(&mut replica.connect(), "REPLICAOF NO ONE").unwrap();
+    follow(&world.server, &replica);
+    address.lead_to(replica.port);
+    world.milliseconds += LEASE;
+    lease.take(world.now()).unwrap_err();
+    assert_eq!(world.spend(&mut lease, BATCH + 1), BATCH + 1);
 }
 
 #[test]

@@ -8,4 +8,5 @@ mod package;
 mod pages;
 mod panics;
 mod protect;
+mod recipes;
 mod scripts;

@@ -21,6 +21,7 @@ pub mod needs;
 pub mod pages;
 pub mod programs;
 pub mod random;
+pub mod recipes;
 pub mod replication;
 pub mod sentinel;
 pub mod traffic;

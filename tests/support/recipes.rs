@@ -1,0 +1,76 @@
+//! The recipes of docs/recipes: their files, and programs that use them.
+
+use std::fmt::Display;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use redis::{Connection, RedisResult};
+
+use super::pages::shows;
+use super::{Server, programs};
+
+/// A moment on a whole microsecond: scripts read the time in microseconds.
+pub const START: i64 = 1_790_000_000_123_456_000;
+pub const MICROSECOND: i64 = 1_000;
+pub const MILLISECOND: i64 = 1_000_000;
+pub const SECOND: i64 = 1_000_000_000;
+
+pub fn path(file: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "docs/recipes", file].iter().collect()
+}
+
+pub fn read(file: &str) -> String {
+    fs::read_to_string(path(file)).unwrap()
+}
+
+/// Returns the command that runs a program, which may import the recipes and the budgets.
+pub fn python(program: &str, server: &Server) -> Command {
+    let mut python = Command::new("/usr/bin/python3");
+    python.arg("-B").arg(path(program)).env("REDIS_PORT", server.port.to_string()).stderr(Stdio::inherit());
+    python.env("PYTHONPATH", format!("{}:{}", path("").display(), path("../budgets").display()));
+    python
+}
+
+/// Returns the output of a program.
+pub fn output(program: &str, server: &Server) -> String {
+    programs::output(&mut python(program, server))
+}
+
+/// Runs the program; fails unless it prints this and the page shows it.
+pub fn prints(program: &str, server: &Server, expected: &str) {
+    assert_eq!(output(program, server), expected);
+    assert!(shows("docs/recipes.md", expected), "the page does not show what {program} prints");
+}
+
+pub fn load_function(connection: &mut Connection, library: &str) -> RedisResult<String> {
+    redis::cmd("FUNCTION").arg("LOAD").arg("REPLACE").arg(library).query(connection)
+}
+
+/// A program that prints a line for each line that it is sent.
+pub struct Dialogue(Child, BufReader<ChildStdout>);
+
+impl Dialogue {
+    pub fn start(mut program: Command) -> Self {
+        let mut child =
+            program.env("PYTHONUNBUFFERED", "1").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let answers = BufReader::new(child.stdout.take().unwrap());
+        Self(child, answers)
+    }
+
+    pub fn ask(&mut self, question: impl Display) -> String {
+        writeln!(self.0.stdin.as_mut().unwrap(), "{question}").unwrap();
+        let mut line = String::new();
+        self.1.read_line(&mut line).unwrap();
+        assert!(!line.is_empty(), "the program has ended");
+        line.trim().to_string()
+    }
+}
+
+impl Drop for Dialogue {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
