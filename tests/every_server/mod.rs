@@ -25,6 +25,7 @@ mod recipes;
 mod refusals;
 mod replication;
 mod reply;
+mod reservation;
 mod soak;
 mod state;
 mod take;
