@@ -1,7 +1,8 @@
 -- CL.THROTTLE as a script, for a server that loads no modules: the same arguments, reply and stored state.
 --     redis-cli --eval gcra.lua user123 , 15 30 60 1
--- KEYS: the limiter. ARGV: max_burst, count, the period in seconds; the quantity, by default 1. The script refuses
--- several quotas, and a key that holds the state of several.
+--     redis-cli --eval gcra.lua user123 , 9 10 1 1 999 1000 86400
+-- KEYS: the limiter. ARGV: max_burst, count, the period in seconds; the quantity, by default 1; the same three numbers
+-- of each further quota.
 --
 -- Every number in a script is a double, which is exact for whole numbers up to 2^53; nanoseconds since 1970 are more.
 -- A moment or a span is therefore a pair of whole seconds and the nanoseconds after them, and a result that would not
@@ -9,12 +10,19 @@
 
 local NANO = 1000000000
 local EXACT = 2 ^ 53
+local ZERO, FOR_EVER = {0, 0}, {math.huge, 0}
 
-local function whole(name, text)
-    if text == '0' or (text:match('^%-?[1-9]%d*$') and math.abs(tonumber(text)) < EXACT) then
-        return tonumber(text)
+local function fail(number, text)
+    error({err = 'ERR ' .. text .. (number > 1 and ' (quota ' .. number .. ')' or '')})
+end
+
+local function integer(number, name, text, least)
+    if text ~= '0' and not (text:match('^%-?[1-9]%d*$') and math.abs(tonumber(text)) < EXACT) then
+        fail(number, name .. ' is not an integer or out of range')
+    elseif tonumber(text) < least then
+        fail(number, name .. ' must be ' .. least .. ' or more')
     end
-    error({err = 'ERR ' .. name .. ' is not an integer or out of range'})
+    return tonumber(text)
 end
 
 -- Calls a command. Its error becomes the script's, with the same text on every server.
@@ -54,96 +62,143 @@ local function round_up(span)
     return span[2] > 0 and span[1] + 1 or span[1]
 end
 
-local function throttle(key, arguments)
-    if #arguments < 3 or #arguments > 4 then
-        error({err = "ERR wrong number of arguments for 'cl.throttle' command"})
-    end
-    local max_burst, count = whole('max_burst', arguments[1]), whole('count', arguments[2])
-    local period, quantity = whole('period', arguments[3]), whole('quantity', arguments[4] or '1')
-    if max_burst < -1 then
-        error({err = 'ERR max_burst must be -1 or more'})
-    elseif count < 1 then
-        error({err = 'ERR count must be 1 or more'})
-    elseif period < 1 then
-        error({err = 'ERR period must be 1 or more'})
-    end
-    local limit = max_burst + 1
-    -- The product of NANO and a rest below count must be exact too.
-    if count > 9000000 or math.max(limit, -quantity) * period >= EXACT then
-        error({err = 'ERR these numbers are too large for a script to be exact'})
-    end
-    -- Returns the time in which this many tokens come back, rounded down.
-    local function time(tokens)
-        local seconds, rest = divide(tokens * period, count)
-        return {seconds, (divide(rest * NANO, count))}
-    end
-
-    local clock = call('TIME')
-    local now = {tonumber(clock[1]), clock[2] * 1000}
-    local tolerance = time(limit)
-    if after(add(now, tolerance), {9223372036, 854775807}) then
-        error({err = 'ERR max_burst, count and period: the tokens would be back only after the year 2262'})
-    end
-    local tat = now
-    local stored = call('GET', key)
-    if stored then
-        if not stored:match('^%d+$') or #stored ~= 19 or stored > '9223372036854775807' then
-            error({err = 'ERR the key holds no rate limiter state'})
-        end
-        local moment = {tonumber(stored:sub(1, 10)), tonumber(stored:sub(11))}
-        tat = after(moment, now) and moment or now
-    end
-
-    local function remaining(reset_after)
-        local free = subtract(tolerance, reset_after)
-        if free[1] < 0 then
-            return 0
-        end
-        -- The division of fractions comes near the number of tokens; whole numbers then find it exactly.
-        local tokens = math.min(math.floor((free[1] + free[2] / NANO) * count / period), limit)
-        while tokens < limit and not after(time(tokens + 1), free) do
-            tokens = tokens + 1
-        end
-        while after(time(tokens), free) do
-            tokens = tokens - 1
-        end
-        return tokens
-    end
-    local function reply(limited, retry_after, reset_after)
-        return {limited, limit, remaining(reset_after), retry_after, round_up(reset_after)}
-    end
-    local function store(moment)
-        local milliseconds = moment[1] * 1000 + math.ceil(moment[2] / 1000000)
-        local text = string.format('%010.0f%09.0f', moment[1], moment[2])
-        call('SET', key, text, 'PXAT', string.format('%.0f', milliseconds))
-    end
-
-    if quantity < 0 then
-        local new = subtract(tat, time(-quantity))
-        if after(new, now) then
-            store(new)
-            return reply(0, -1, subtract(new, now))
-        end
-        if stored then
-            call('DEL', key)
-        end
-        return reply(0, -1, {0, 0})
-    end
-    if quantity > limit then
-        return reply(1, -1, subtract(tat, now))
-    end
-    local new = add(tat, time(quantity))
-    local allowed_at = subtract(new, tolerance)
-    if after(allowed_at, now) then
-        return reply(1, round_up(subtract(allowed_at, now)), subtract(tat, now))
-    end
-    if quantity > 0 then
-        store(new)
-    end
-    return reply(0, -1, subtract(new, now))
+-- Returns the time in which this many tokens of the quota come back, rounded down.
+local function time(quota, tokens)
+    local seconds, rest = divide(tokens * quota.period, quota.count)
+    return {seconds, (divide(rest * NANO, quota.count))}
 end
 
-local done, answer = pcall(throttle, KEYS[1], ARGV)
+-- Reads the quota whose first number is this argument.
+local function parse(number, place)
+    return {
+        number = number,
+        limit = integer(number, 'max_burst', ARGV[place], -1) + 1,
+        count = integer(number, 'count', ARGV[place + 1], 1),
+        period = integer(number, 'period', ARGV[place + 2], 1),
+    }
+end
+
+local function prepare(quota, quantity, now)
+    -- The product of NANO and a rest below count must be exact too.
+    if quota.count > 9000000 or math.max(quota.limit, -quantity) * quota.period >= EXACT then
+        fail(quota.number, 'these numbers are too large for a script to be exact')
+    end
+    quota.tolerance = time(quota, quota.limit)
+    if after(add(now, quota.tolerance), {9223372036, 854775807}) then
+        fail(quota.number, 'max_burst, count and period: the tokens would be back only after the year 2262')
+    end
+end
+
+-- Returns the moments that the key holds, one for each quota of an earlier call, or none.
+local function read(key)
+    local moments, text = {}, call('GET', key)
+    if text and (#text % 19 > 0 or #text < 19 or #text > 152 or not text:match('^%d+$')) then
+        fail(1, 'the key holds no rate limiter state')
+    end
+    for place = 1, text and #text or 0, 19 do
+        if text:sub(place, place + 18) > '9223372036854775807' then
+            fail(1, 'the key holds no rate limiter state')
+        end
+        table.insert(moments, {tonumber(text:sub(place, place + 9)), tonumber(text:sub(place + 10, place + 18))})
+    end
+    return moments
+end
+
+local function write(key, moments, last)
+    local texts = {}
+    for number, moment in ipairs(moments) do
+        texts[number] = string.format('%010.0f%09.0f', moment[1], moment[2])
+    end
+    local milliseconds = last[1] * 1000 + math.ceil(last[2] / 1000000)
+    call('SET', key, table.concat(texts), 'PXAT', string.format('%.0f', milliseconds))
+end
+
+-- Returns the tokens that the quota has, if it is full after this time.
+local function remaining(quota, full_after)
+    local free = subtract(quota.tolerance, full_after)
+    if free[1] < 0 then
+        return 0
+    end
+    -- The division of fractions comes near the number of tokens; whole numbers then find it exactly.
+    local tokens = math.min(math.floor((free[1] + free[2] / NANO) * quota.count / quota.period), quota.limit)
+    while tokens < quota.limit and not after(time(quota, tokens + 1), free) do
+        tokens = tokens + 1
+    end
+    while after(time(quota, tokens), free) do
+        tokens = tokens - 1
+    end
+    return tokens
+end
+
+local function throttle(key)
+    local further = math.max(#ARGV - 4, 0) / 3
+    if #ARGV < 3 or further % 1 > 0 then
+        error({err = "ERR wrong number of arguments for 'cl.throttle' command"})
+    elseif further > 7 then
+        fail(1, 'a limiter has at most 8 quotas')
+    end
+    local clock = call('TIME')
+    local now = {tonumber(clock[1]), clock[2] * 1000}
+    local quotas = {parse(1, 1)}
+    local quantity = integer(1, 'quantity', ARGV[4] or '1', -EXACT)
+    prepare(quotas[1], quantity, now)
+    for number = 2, 1 + further do
+        quotas[number] = parse(number, 3 * number - 1)
+        prepare(quotas[number], quantity, now)
+    end
+
+    local moments = read(key)
+    local function reply(limited, quota, left, wait, full_after)
+        return {limited, quota.limit, left, wait, round_up(full_after), further > 0 and quota.number or nil}
+    end
+    -- The quota that limits for the longest time, and that time.
+    local limiting, longest = nil, ZERO
+    for number, quota in ipairs(quotas) do
+        local moment = moments[number] or now
+        quota.full_after = after(moment, now) and subtract(moment, now) or ZERO
+        if quantity > quota.limit then
+            quota.wait = FOR_EVER
+        elseif quantity >= 0 then
+            quota.then_full_after = add(quota.full_after, time(quota, quantity))
+            quota.wait = subtract(quota.then_full_after, quota.tolerance)
+        else
+            local rest = subtract(quota.full_after, time(quota, -quantity))
+            quota.then_full_after, quota.wait = after(rest, ZERO) and rest or ZERO, ZERO
+        end
+        if after(quota.wait, longest) then
+            limiting, longest = quota, quota.wait
+        end
+    end
+    if limiting then
+        local wait = longest == FOR_EVER and -1 or round_up(longest)
+        return reply(1, limiting, remaining(limiting, limiting.full_after), wait, limiting.full_after)
+    end
+
+    local deciding, fewest, moved, last = nil, math.huge, false, ZERO
+    for number, quota in ipairs(quotas) do
+        local left = remaining(quota, quota.then_full_after)
+        if left < fewest then
+            deciding, fewest = quota, left
+        end
+        -- Giving back does not move a moment that has come.
+        if quantity > 0 or after(quota.full_after, ZERO) then
+            moments[number], moved = add(now, quota.then_full_after), true
+        else
+            moments[number] = moments[number] or now
+        end
+    end
+    for _, moment in ipairs(moments) do
+        last = after(moment, last) and moment or last
+    end
+    if quantity < 0 and not after(last, now) then
+        call('DEL', key)
+    elseif quantity ~= 0 and moved then
+        write(key, moments, last)
+    end
+    return reply(0, deciding, fewest, -1, deciding.then_full_after)
+end
+
+local done, answer = pcall(throttle, KEYS[1])
 if not done and type(answer) == 'string' then
     return redis.error_reply(answer)
 end

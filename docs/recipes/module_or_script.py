@@ -1,0 +1,47 @@
+"""CL.THROTTLE by the module where the server has it, and by gcra.lua where it has not.
+
+To run this file: [REDIS_PORT=6379] python3 module_or_script.py
+"""
+
+import os
+from pathlib import Path
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+
+class Limiter:
+    def __init__(self, client):
+        self.client = client
+        self.script = client.register_script(Path(__file__).with_name("gcra.lua").read_text())
+        # Whether the server has the module; None until the client has asked.
+        self.module = None
+
+    def throttle(self, key, *words):
+        """Calls CL.THROTTLE with these words. Returns its integers."""
+        try:
+            if self.module is None:
+                # In one string: redis-py expects that a "COMMAND" always has a reply.
+                self.module = self.client.execute_command("COMMAND INFO", "CL.THROTTLE") != [None]
+            if not self.module:
+                return self.script([key], words)
+            return self.client.execute_command("CL.THROTTLE", key, *words)
+        except redis.RedisError as error:
+            # The next call may reach another server, with or without the module.
+            self.module = None
+            if "unknown command" not in str(error):
+                raise
+        # The server has lost the module, and this call has taken nothing yet.
+        return self.script([key], words)
+
+
+if __name__ == "__main__":
+    # A repeated call would take twice, so there are no retries. The listed error closes the connection: after a failover
+    # behind one address, it leads to a replica.
+    once = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
+    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1, **once)
+    limiter = Limiter(client)
+    # The limiter allows 10 a second and 1,000 a day.
+    answer = limiter.throttle("user123", 9, 10, 1, 1, 999, 1000, 86400)
+    print(answer, "by the module" if limiter.module else "by the script")

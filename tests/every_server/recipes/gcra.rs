@@ -1,0 +1,194 @@
+//! gcra.lua: the rule as a script, for servers that load no modules.
+
+use redis::{Connection, RedisResult, Value};
+
+use crate::support::clock::Clock;
+use crate::support::random::Random;
+use crate::support::recipes::{MICROSECOND, SECOND, START, read};
+use crate::support::replication::{catch_up, replicate};
+use crate::support::{Server, command, error_of, run, throttle};
+
+/// The words of a quota, of any length that the script accepts; most are small, so that limiters run empty.
+fn quota(random: &mut Random) -> (i64, String) {
+    loop {
+        let (limit, count) = (number(random, 1 << 31), 1 + number(random, 9_000_000));
+        let period = 1 + number(random, 1 << 21);
+        // A limiter that would be full again only after the year 2262 is an error.
+        if limit * period / count < 7_000_000_000 {
+            return (limit, format!("{} {count} {period}", limit - 1));
+        }
+    }
+}
+
+fn number(random: &mut Random, end: u64) -> i64 {
+    let end = if random.one_in(3) { end } else { end.min(40) };
+    (random.of_any_length().unsigned_abs() % end) as i64
+}
+
+#[test]
+fn the_script_for_servers_without_modules_answers_and_stores_as_the_module_does() {
+    let (clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    let sha: String = redis::cmd("SCRIPT").arg("LOAD").arg(read("gcra.lua")).query(&mut connection).unwrap();
+    let mut random = Random::new(2026);
+    let mut now = START;
+    let (mut limited, mut refunds, mut odd, mut several, mut others) = (0, 0, 0, 0, 0);
+    for round in 0..600 {
+        let quotas: Vec<_> = (0..1 + random.below(3) * random.below(4)).map(|_| quota(&mut random)).collect();
+        run::<()>(&mut connection, "DEL module script").unwrap();
+        // Start from a state that these calls never leave: odd nanoseconds, or a debt.
+        if random.one_in(4) {
+            odd += 1;
+            let tats: String = (0..1 + random.below(8))
+                .map(|_| now + random.of_any_length() % (20_000 * SECOND) - 5_000 * SECOND)
+                .map(|tat| format!("{tat:019}"))
+                .collect();
+            run::<()>(&mut connection, &format!("MSET module {tats} script {tats}")).unwrap();
+        }
+        for _ in 0..20 {
+            let quantity = match random.below(8) {
+                0 => 0,
+                1 => -number(&mut random, 1 << 31),
+                2 => number(&mut random, 1 << 31),
+                3 => quotas[random.below(quotas.len())].0,
+                _ => 1 + random.below(3) as i64,
+            };
+            // The calls on one key have different numbers of quotas.
+            let (first, further) = quotas[..1 + random.below(quotas.len())].split_first().unwrap();
+            let further: String = further.iter().map(|(_, words)| format!(" {words}")).collect();
+            let words = format!("{} {quantity}{further}", first.1);
+            // A pipeline saves seconds: there are tens of thousands of answers.
+            let mut calls = redis::pipe();
+            calls.add_command(command(&format!("EVALSHA {sha} 1 script {words}")));
+            calls.add_command(command(&format!("CL.THROTTLE module {words}")));
+            for state in ["GET script", "PTTL script", "GET module", "PTTL module"] {
+                calls.add_command(command(state));
+            }
+            type Answers = (Vec<i64>, Vec<i64>, Option<String>, i64, Option<String>, i64);
+            let (answer, expected, text, ttl, expected_text, expected_ttl): Answers =
+                calls.query(&mut connection).unwrap();
+            let place = format!("round {round}, at {now}: {words}");
+            assert_eq!((&answer, text, ttl), (&expected, expected_text, expected_ttl), "{place}");
+            limited += expected[0];
+            refunds += i64::from(quantity < 0);
+            several += i64::from(!further.is_empty());
+            others += i64::from(expected.get(5).is_some_and(|&deciding| deciding > 1));
+            // The clock moves to the end of the wait, or by a random time.
+            now += match random.below(4) {
+                0 => expected[3].clamp(0, 1 << 20) * SECOND,
+                1 => number(&mut random, 1 << 31) * MICROSECOND,
+                _ => 0,
+            };
+            clock.set(now);
+        }
+    }
+    println!(
+        "{limited} limited, {refunds} refunds, {odd} odd states, {several} by several quotas, {others} by a later"
+    );
+    assert!(limited > 1_000 && refunds > 1_000 && odd > 50 && several > 1_000 && others > 1_000);
+}
+
+/// A double cannot tell these two numbers apart.
+#[test]
+fn the_script_leaves_a_token_that_is_a_nanosecond_short_of_ten_years() {
+    let (_clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    for (short, remaining) in [(0, 3), (1, 2)] {
+        let tat = START + 700_000_000 * SECOND + short;
+        run::<()>(&mut connection, &format!("MSET module {tat} script {tat}")).unwrap();
+        let answer: [i64; 5] = by_script(&mut connection, "script 9 1 100000000 0").unwrap();
+        assert_eq!(answer, throttle(&mut connection, "module 9 1 100000000 0"));
+        assert_eq!(answer[2], remaining);
+    }
+}
+
+/// Calls the script as CL.THROTTLE is called.
+fn by_script<T: redis::FromRedisValue>(connection: &mut Connection, arguments: &str) -> RedisResult<T> {
+    redis::cmd("EVAL").arg(read("gcra.lua")).arg(1).arg(arguments.split(' ').collect::<Vec<_>>()).query(connection)
+}
+
+#[test]
+fn the_script_refuses_what_the_module_refuses_and_what_it_cannot_do_exactly() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let mut error = |arguments: &str| -> String {
+        let error = by_script::<Value>(&mut connection, arguments).expect_err(arguments);
+        format!("{} {}", error.code().unwrap(), error.detail().unwrap())
+    };
+    let mut other = server.connect();
+    // These are the module's own errors.
+    let eight = " 15 30 60".repeat(8);
+    for arguments in [
+        "key 15 30",
+        "key 15 30 60 1 99",
+        "key 15 30 60 1 99 1",
+        "key 15 30 60 1 99 1 60 1",
+        "key x 30 60",
+        "key 15 1e1 60",
+        "key 15 30 +60",
+        "key 15 30 60 0x1",
+        "key 15 30 60 01",
+        "key 15 30 60 -0",
+        "key 15 30 60 9223372036854775808",
+        "key 15 30 0",
+        "key 15 0 60",
+        "key -2 30 60",
+        "key -2 x 60 y",
+        "key 9999999999 1 1",
+        "key 15 30 60 x 15 0 60",
+        "key 15 30 60 1 15 0 60",
+        "key 15 30 60 1 15 30 60 15 30 x",
+        "key 15 30 60 1 -2 30 60",
+        "key 15 30 60 1 9999999999 1 1",
+        "key 9999999999 1 1 1 15 0 60",
+        &format!("key 15 30 60 1{eight}"),
+        "list 15 30 60",
+        "state0 15 30 60",
+        "state1 15 30 60",
+        "state2 15 30 60",
+        "state3 15 30 60 1 15 30 60",
+        "state4 15 30 60 1 15 30 60",
+        "state5 15 30 60 1 15 30 60",
+    ] {
+        run::<()>(&mut other, "FLUSHALL").unwrap();
+        run::<()>(&mut other, "RPUSH list 1").unwrap();
+        let tat = "1790000000123456789";
+        for (number, text) in ["5", "123456789012345678x", "9223372036854775808", "-179000000012345678"]
+            .map(ToString::to_string)
+            .into_iter()
+            .chain([tat.repeat(9), format!("{tat}9999999999999999999")])
+            .enumerate()
+        {
+            run::<()>(&mut other, &format!("SET state{number} {text}")).unwrap();
+        }
+        let expected = error_of(&mut other, &format!("cl.throttle {arguments}"));
+        assert_eq!(error(arguments), expected, "{arguments}");
+        assert!(!run::<bool>(&mut other, "EXISTS key").unwrap());
+    }
+    let exact = "ERR these numbers are too large for a script to be exact";
+    for (arguments, number) in [
+        ("key 15 9000001 9000001", ""),
+        ("key 9007199254740990 1 2", ""),
+        ("key 15 30 60 -9007199254740991", ""),
+        ("key 15 30 60 1 15 9000001 9000001", " (quota 2)"),
+        ("key 15 30 1 -9007199254740991 15 30 60", " (quota 2)"),
+    ] {
+        assert_eq!(error(arguments), format!("{exact}{number}"), "{arguments}");
+    }
+}
+
+#[test]
+fn a_replica_answers_a_look_by_the_script() {
+    let server = Server::start_bare(&[]);
+    let replica = Server::start_bare(&[]);
+    replicate(&replica, &server);
+    let ask = |server: &Server, quantity: &str| -> RedisResult<[i64; 5]> {
+        by_script(&mut server.connect(), &format!("key 4 1 3600 {quantity}"))
+    };
+    assert_eq!(ask(&server, "3").unwrap(), [0, 5, 2, -1, 10_800]);
+    catch_up(&replica, &server);
+    assert_eq!(ask(&replica, "0").unwrap()[..4], [0, 5, 2, -1]);
+    // Redis 6.2 puts the script's line before the error.
+    let error = ask(&replica, "1").unwrap_err();
+    assert!(error.code() == Some("READONLY") || error.to_string().contains("READONLY"), "{error}");
+}

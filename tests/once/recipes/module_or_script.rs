@@ -1,0 +1,66 @@
+//! The module where the server has it, and the script where it has not, on the same state.
+
+use std::time::Duration;
+
+use crate::support::endpoint::Endpoint;
+use crate::support::examples::{debian_node, debian_python, npm_node, pypi_python};
+use crate::support::recipes::Dialogue;
+use crate::support::replication::{catch_up, follow, replicate};
+use crate::support::{Server, eventually, run};
+
+/// 30 tokens, none of which comes back within the test; then a quota that never decides.
+const CALL: &str = "user123 29 1 86400 1 999 1000 86400";
+
+#[test]
+fn a_limiter_goes_on_where_it_was_when_the_server_loses_the_module_and_gets_it_back() {
+    let [python, node] = ["py", "js"].map(|end| format!("../../tests/once/recipes/switch.{end}"));
+    let python = [debian_python(&python), pypi_python(&python)].into_iter().flatten();
+    let node = [debian_node(&node), npm_node(&node)].into_iter().flatten();
+    for (program, is_python) in python.map(|program| (program, true)).chain(node.map(|program| (program, false))) {
+        let (with, without) = (Server::start(), Server::start_bare(&[]));
+        replicate(&without, &with);
+        let address = Endpoint::to(with.port);
+        let command = program.command(address.port);
+        let mut limiter = Dialogue::start(command);
+        let mut left = (0..30).rev();
+        let mut call = |decides: &str| {
+            // A client that has lost its connection may need a moment for another one.
+            let answer = eventually(Duration::from_secs(30), || {
+                let answer = limiter.ask(CALL);
+                (answer.ends_with("module") || answer.ends_with("script")).then_some(answer)
+            });
+            let answer = answer.unwrap();
+            let left = left.next().unwrap();
+            assert!(answer.starts_with(&format!("0 30 {left} -1 ")), "{program:?}: {answer}, not {left} left");
+            assert!(answer.ends_with(decides), "{program:?}: {answer}");
+        };
+        for _ in 0..10 {
+            call("module");
+        }
+        // The server without the module takes over. The connections to the old one end.
+        catch_up(&without, &with);
+        run::<()>(&mut without.connect(), "REPLICAOF NO ONE").unwrap();
+        follow(&with, &without);
+        address.lead_to(without.port);
+        run::<i64>(&mut with.connect(), "CLIENT KILL TYPE normal").unwrap();
+        // The client may not yet know that its connection has ended.
+        call("");
+        for _ in 0..9 {
+            call("script");
+        }
+        replicate(&with, &without);
+        catch_up(&with, &without);
+        run::<()>(&mut with.connect(), "REPLICAOF NO ONE").unwrap();
+        follow(&without, &with);
+        address.lead_to(with.port);
+        // redis-py has to learn it from the error of a replica.
+        if !is_python {
+            run::<i64>(&mut without.connect(), "CLIENT KILL TYPE normal").unwrap();
+        }
+        call("");
+        for _ in 0..9 {
+            call("module");
+        }
+        assert_eq!(limiter.ask(CALL).split(' ').next(), Some("1"), "{program:?}");
+    }
+}
