@@ -3,7 +3,8 @@
 use thiserror::Error;
 
 use crate::funnel;
-use crate::redis::ErrorReply;
+use crate::limiter::{MOST_QUOTAS, QuotaError, TooMany};
+use crate::redis::{ErrorReply, Unavailable};
 
 /// The reason why a call was refused. A refused call has changed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -24,8 +25,8 @@ pub enum Error {
     #[error("ERR the key holds no rate limiter state")]
     NotAState,
     /// Clients that know this code, mostly cluster clients, send the call again.
-    #[error("TRYAGAIN the key cannot be written at this moment")]
-    NotWritable,
+    #[error("TRYAGAIN the key cannot be read or written at this moment")]
+    Unavailable,
     #[error("ERR {0} is missing")]
     Missing(&'static str),
     #[error("ERR key is the same as in group {0}")]
@@ -35,21 +36,41 @@ pub enum Error {
 }
 
 /// A command's error: the reason, and the number of the limiter or quota that it is about: 1, 2, …
-#[derive(Debug, Error)]
+#[derive(Debug, Clone, Copy, Error)]
 pub enum CommandError {
     #[error(transparent)]
     Call(#[from] Error),
     #[error("{0} (group {1})")]
     Group(Error, usize),
     #[error("{0} (quota {1})")]
-    Quota(Error, u16),
+    Quota(Error, u64),
 }
 
 impl CommandError {
-    /// Makes the error of a call with several quotas. An error of the first quota names no quota, like the error of a
-    /// call with only one.
-    pub fn of_quota((error, quota): (funnel::Error, u16)) -> Self {
+    /// Makes the error of one limiter of several, which has only one quota.
+    pub fn of_group(self, number: usize) -> Self {
+        match self {
+            Self::Call(error) | Self::Quota(error, _) | Self::Group(error, _) => Self::Group(error, number),
+        }
+    }
+}
+
+/// An error of the first quota names no quota, like the error of a call with only one.
+impl From<QuotaError> for CommandError {
+    fn from((error, quota): QuotaError) -> Self {
         if quota == 1 { Self::Call(error.into()) } else { Self::Quota(error.into(), quota) }
+    }
+}
+
+impl From<TooMany> for Error {
+    fn from(TooMany: TooMany) -> Self {
+        Self::TooManyQuotas(MOST_QUOTAS)
+    }
+}
+
+impl From<Unavailable> for Error {
+    fn from(Unavailable: Unavailable) -> Self {
+        Self::Unavailable
     }
 }
 

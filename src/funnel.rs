@@ -42,14 +42,10 @@
 
 use std::num::NonZero;
 
-/// Compares the rule with the model, on the inputs that the fuzzer has found.
 #[cfg(test)]
-#[path = "../tests/fuzz/check.rs"]
 pub mod check;
-/// The model: a second statement of the rule.
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
-#[path = "../tests/support/model.rs"]
 pub mod model;
 #[cfg(test)]
 pub mod properties;
@@ -82,7 +78,7 @@ pub struct Quota {
     pub unit: Unit,
 }
 
-/// A quota at one moment. It decides a call, together with the stored TAT.
+/// A quota at one moment. It tells where a call would move its TAT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Funnel {
     now: Moment,
@@ -109,34 +105,16 @@ pub enum Taking {
     Nothing,
 }
 
-/// A decided call: the facts for its reply, and the change of the stored state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Verdict {
-    /// There were fewer tokens than the call asked for. If it takes as many as there are: there were none.
-    pub limited: bool,
-    /// Tokens that the call took. Looks, refunds and limited calls that take all or none have taken 0.
-    pub taken: u64,
-    /// Tokens that the limiter holds when it is full.
-    pub limit: u64,
-    /// Tokens that a next call would be allowed now: 0 to `limit`.
-    pub remaining: u64,
-    /// The time to wait until the call is allowed, until its debt is paid, or until one more token is there. `None` if
-    /// the call got all its tokens without a debt, or if no wait helps.
-    pub retry_after: Option<Span>,
-    /// The time until the limiter is full.
-    pub reset_after: Span,
-    /// The change of the stored state.
-    pub change: Change,
-}
+/// The time that a caller has to wait: until the call is allowed, its debt is paid, or one more token is there. A longer
+/// wait is greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Wait(Span);
 
-/// A change of the stored state.
+/// A quota's part of a call: where the call leaves the TAT, and how long it would have to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
-    Nothing,
-    /// This is the new TAT.
-    Store(Moment),
-    /// The limiter is full again, which needs no state.
-    Delete,
+pub struct Taken {
+    pub tat: Moment,
+    pub wait: Wait,
 }
 
 /// The reason why a call cannot be decided. The texts name the arguments of a command.
@@ -170,6 +148,12 @@ impl Moment {
         self.0
     }
 
+    /// Makes the moment this many nanoseconds after the epoch, or the last moment if that is earlier.
+    #[inline(always)]
+    pub fn up_to_last(nanos: u64) -> Self {
+        Self(nanos.min(Self::LAST.0))
+    }
+
     #[inline(always)]
     pub fn since_epoch(self) -> Span {
         Span(self.0)
@@ -177,12 +161,7 @@ impl Moment {
 }
 
 impl Span {
-    #[inline(always)]
-    pub fn from_nanos(nanos: u64) -> Self {
-        Self(nanos)
-    }
-
-    #[inline(always)]
+    #[cfg_attr(not(test), allow(dead_code, reason = "tests and the fuzzer compare spans"))]
     pub fn nanos(self) -> u64 {
         self.0
     }
@@ -191,6 +170,18 @@ impl Span {
     #[inline(always)]
     pub fn round_up(self, unit: Unit) -> u64 {
         (self.0 + (unit.nanos().get() - 1)) / unit.nanos()
+    }
+}
+
+impl Wait {
+    pub const NONE: Self = Self(Span(0));
+    /// No wait helps. Every other wait is below 2^63 ns, as all moments are.
+    pub const WITHOUT_END: Self = Self(Span(u64::MAX));
+
+    /// Returns the wait, unless it is without end.
+    #[inline(always)]
+    pub fn span(self) -> Option<Span> {
+        (self < Self::WITHOUT_END).then_some(self.0)
     }
 }
 
@@ -232,182 +223,58 @@ impl Funnel {
         self.now
     }
 
-    /// Decides a call of `quantity` tokens on the stored `tat`, which is `None` for a full limiter. A negative quantity
-    /// gives tokens back, whatever `taking` is.
-    ///
-    /// Errors: `DebtTooLong` if a debt could only be paid beyond the year 2262.
-    #[inline(always)]
-    pub fn decide(&self, tat: Option<Moment>, taking: Taking, quantity: i64) -> Result<Verdict, Error> {
-        let until_full = self.until_full(tat);
-        let Ok(quantity) = u64::try_from(quantity) else {
-            return Ok(self.give_back(tat.is_some(), until_full, quantity.unsigned_abs()));
-        };
-        match taking {
-            Taking::AllOrNone => Ok(self.throttle(until_full, quantity)),
-            Taking::InAnyCase => self.charge(until_full, quantity),
-            Taking::UpTo => Ok(self.take(until_full, quantity)),
-            Taking::Nothing => Ok(self.look(until_full, quantity)),
-        }
+    pub fn limit(&self) -> u64 {
+        self.limit
     }
 
-    /// Returns the verdict for a call that would be allowed, but takes nothing because another limiter refuses.
-    pub fn untouched(&self, tat: Option<Moment>) -> Verdict {
-        let until_full = self.until_full(tat);
-        Verdict { limited: false, ..self.refuse(until_full, self.remaining(until_full), None) }
+    /// Returns the time until the quota is full, if nothing more is taken.
+    #[inline(always)]
+    pub fn until_full(&self, tat: Moment) -> Span {
+        Span(tat.0.saturating_sub(self.now.0))
     }
 
-    /// Returns the time until the limiter is full, if nothing more is taken.
+    /// Takes these tokens if they are there. If they are not, the TAT stays, and the wait is the time until they are.
     #[inline(always)]
-    pub fn until_full(&self, tat: Option<Moment>) -> Span {
-        Span(tat.map_or(0, |tat| tat.0.saturating_sub(self.now.0)))
-    }
-
-    /// Decides a call for all tokens or none. Returns the time until the limiter is full once they are taken. The error
-    /// is the time that the call has to wait; `None` if no wait helps.
-    #[inline(always)]
-    pub fn admit(&self, until_full: Span, quantity: u64) -> Result<Span, Option<Span>> {
+    pub fn take(&self, tat: Moment, tokens: u64) -> Taken {
         // A call for more than the limit never passes, however long the caller waits.
-        if quantity > self.limit {
-            return Err(None);
+        if tokens > self.limit {
+            return Taken { tat, wait: Wait::WITHOUT_END };
         }
-        // The quantity is within the limit, so its time is within the tolerance.
-        let increment = self.refill_time(quantity);
-        let latest = self.tolerance.0 - increment.0;
-        if until_full.0 > latest {
-            return Err(Some(Span(until_full.0 - latest)));
+        // The tokens are within the limit, so their time is within the tolerance.
+        let (until_full, increment) = (self.until_full(tat).0, self.refill_time(tokens).0);
+        let latest = self.tolerance.0 - increment;
+        if until_full > latest {
+            return Taken { tat, wait: Wait(Span(until_full - latest)) };
         }
-        Ok(Span(until_full.0 + increment.0))
+        Taken { tat: Moment(tat.0.max(self.now.0) + increment), wait: Wait::NONE }
     }
 
-    /// Takes all tokens or none.
+    /// Takes these tokens, if necessary into debt. The wait is the time until the debt is paid.
+    ///
+    /// Errors: `DebtTooLong` if the debt could only be paid beyond the year 2262.
     #[inline(always)]
-    fn throttle(&self, until_full: Span, quantity: u64) -> Verdict {
-        match self.admit(until_full, quantity) {
-            Ok(reset_after) => self.grant(quantity, reset_after),
-            Err(wait) => self.limit_call(until_full, quantity, wait),
+    pub fn charge(&self, tat: Moment, tokens: u64) -> Result<Taken, Error> {
+        let tat = tat.max(self.now).0.checked_add(self.refill_time(tokens).0).and_then(Moment::new);
+        let tat = tat.ok_or(Error::DebtTooLong)?;
+        let wait = Wait(Span(self.until_full(tat).0.saturating_sub(self.tolerance.0)));
+        Ok(Taken { tat, wait })
+    }
+
+    /// Returns the time until one more token is there: 0 if rounding has left one.
+    pub fn wait_for_one_more(&self, until_full: Span) -> Wait {
+        if self.limit == 0 {
+            return Wait::WITHOUT_END;
         }
+        // The limit is 1 or more, so one token comes back within the tolerance.
+        let one_more = until_full.0 + self.refill_time(1).0;
+        Wait(Span(one_more.saturating_sub(self.tolerance.0)))
     }
 
-    /// Takes all tokens, if necessary into debt.
-    #[inline(always)]
-    fn charge(&self, until_full: Span, quantity: u64) -> Result<Verdict, Error> {
-        let increment = self.refill_time(quantity);
-        let time_left = Moment::LAST.0 - self.now.0;
-        if until_full.0.checked_add(increment.0).is_none_or(|reset_after| reset_after > time_left) {
-            return Err(Error::DebtTooLong);
-        }
-        let verdict = self.grant(quantity, Span(until_full.0 + increment.0));
-        let debt = verdict.reset_after.0.saturating_sub(self.tolerance.0);
-        Ok(Verdict { limited: debt > 0, retry_after: (debt > 0).then_some(Span(debt)), ..verdict })
-    }
-
-    /// Takes as many tokens as there are.
-    #[inline(always)]
-    fn take(&self, until_full: Span, quantity: u64) -> Verdict {
-        self.grant_part(until_full, quantity, quantity.min(self.remaining(until_full)))
-    }
-
-    /// Decides a call for up to `quantity` tokens that gets only `part` of them, because another quota has no more.
-    pub fn take_part(&self, tat: Option<Moment>, quantity: u64, part: u64) -> Verdict {
-        self.grant_part(self.until_full(tat), quantity, part)
-    }
-
-    #[inline(always)]
-    fn grant_part(&self, until_full: Span, quantity: u64, part: u64) -> Verdict {
-        let verdict = self.grant(part, Span(until_full.0 + self.refill_time(part).0));
-        if part == quantity {
-            return verdict;
-        }
-        // A limit of 0 never has one more token. Under any other limit, one comes back within the tolerance.
-        let wait = (self.limit > 0).then(|| {
-            let one_more = verdict.reset_after.0 + self.refill_time(1).0;
-            Span(one_more.saturating_sub(self.tolerance.0))
-        });
-        Verdict { limited: part == 0, retry_after: wait, ..verdict }
-    }
-
-    /// Takes no token. Tells how a call for all or none would be decided, and what the limiter holds now.
-    #[inline(always)]
-    fn look(&self, until_full: Span, quantity: u64) -> Verdict {
-        let Verdict { limited, retry_after, .. } = self.throttle(until_full, quantity);
-        Verdict { limited, ..self.refuse(until_full, self.remaining(until_full), retry_after) }
-    }
-
-    /// Takes this many tokens, and leaves a limiter that is full after `reset_after`.
-    #[inline(always)]
-    pub fn grant(&self, tokens: u64, reset_after: Span) -> Verdict {
-        self.grant_leaving(self.remaining(reset_after), tokens, reset_after)
-    }
-
-    /// Takes this many tokens, as `grant` does. The caller has computed how many remain.
-    #[inline(always)]
-    pub fn grant_leaving(&self, remaining: u64, tokens: u64, reset_after: Span) -> Verdict {
-        Verdict {
-            limited: false,
-            taken: tokens,
-            limit: self.limit,
-            remaining,
-            retry_after: None,
-            reset_after,
-            // Every token takes at least a nanosecond to come back, so that it moves the TAT.
-            change: if tokens > 0 { self.store(reset_after) } else { Change::Nothing },
-        }
-    }
-
-    /// Refuses a call for all tokens or none.
-    #[inline(always)]
-    pub fn limit_call(&self, until_full: Span, quantity: u64, wait: Option<Span>) -> Verdict {
-        // If even one token is refused, none remain.
-        let remaining = if quantity == 1 { 0 } else { self.remaining(until_full) };
-        self.refuse(until_full, remaining, wait)
-    }
-
-    /// Takes no token.
-    #[inline(always)]
-    fn refuse(&self, until_full: Span, remaining: u64, retry_after: Option<Span>) -> Verdict {
-        Verdict {
-            limited: true,
-            taken: 0,
-            limit: self.limit,
-            remaining,
-            retry_after,
-            reset_after: until_full,
-            change: Change::Nothing,
-        }
-    }
-
-    /// Gives tokens back. The call is never limited, and the limiter never holds more than its limit. A call and its
-    /// refund leave the TAT as it was, because both are rounded alike.
-    #[cold]
-    fn give_back(self, stored: bool, until_full: Span, quantity: u64) -> Verdict {
-        let decrement = self.refill_time(quantity);
-        let reset_after = Span(until_full.0.saturating_sub(decrement.0));
-        Verdict {
-            limited: false,
-            taken: 0,
-            limit: self.limit,
-            remaining: self.remaining(reset_after),
-            retry_after: None,
-            reset_after,
-            change: match (stored, reset_after) {
-                (false, _) => Change::Nothing,
-                (true, Span(0)) => Change::Delete,
-                (true, _) => self.store(reset_after),
-            },
-        }
-    }
-
-    /// Returns the change that stores a limiter which is full after this time.
-    #[inline(always)]
-    fn store(&self, reset_after: Span) -> Change {
-        Change::Store(self.tat(reset_after))
-    }
-
-    /// Returns the TAT of a limiter that is full after this time. The caller makes sure that the TAT is not after
-    /// `Moment::LAST`.
-    #[inline(always)]
-    pub fn tat(&self, reset_after: Span) -> Moment {
-        Moment(self.now.0 + reset_after.0)
+    /// Returns the TAT once these tokens are given back. The quota never holds more than its limit: a TAT that has passed
+    /// stays as it is. A call and its refund leave the TAT as it was, because both are rounded alike.
+    pub fn give_back(&self, tat: Moment, tokens: u64) -> Moment {
+        let earlier = Moment(tat.0.saturating_sub(self.refill_time(tokens).0));
+        earlier.max(self.now.min(tat))
     }
 
     /// Returns the most tokens that a next call would be allowed, if the limiter is full after `until_full`: the `r`

@@ -2,17 +2,28 @@
 
 use crate::counts::Outcome;
 use crate::error::{CommandError, Error};
-use crate::funnel::{Change, Moment, Taking, Unit, Verdict};
-use crate::redis::{Argument, Context, WritableKey};
+use crate::funnel::{Moment, Taking, Unit};
+use crate::limiter::{Change, Decision, MOST_QUOTAS, Tats, Verdict};
+use crate::redis::{Access, Argument, Context, Parameter, WritableKey};
 use crate::reply::{announce, reply};
-use crate::request::{Request, now};
-use crate::state::{self, Stored};
+use crate::request::{Request, limiter};
+use crate::state;
 
 /// The names of one limiter's arguments.
 const GROUP: [&str; 5] = ["key", "max_burst", "count", "period", "quantity"];
 
-/// A limiter's part of the call, the state that its key holds, and how it is decided.
-type Decision<'a> = (Request<'a>, Stored, Verdict);
+/// A limiter's part of the call, the TATs that its key holds, and how it is decided.
+struct Decided<'a, const FURTHER: usize> {
+    before: Tats<FURTHER>,
+    request: Request<'a, FURTHER>,
+    decision: Decision<FURTHER>,
+}
+
+pub const ACCESS: Access = Access::ReadWrite;
+
+pub const fn parameters(unit: Unit) -> [Parameter; 1] {
+    [Parameter::repeated(c"limiter", limiter(unit))]
+}
 
 /// `CL.MTHROTTLE key max_burst count period quantity [key … quantity ...]`. `unit` makes it `CL.MPTHROTTLE`.
 ///
@@ -21,91 +32,99 @@ type Decision<'a> = (Request<'a>, Stored, Verdict);
 ///
 /// Replies with 0 if all allow or 1 if not, followed by five integers for each limiter, in order, as `CL.THROTTLE`
 /// would reply. If the call is limited, a limiter that would have allowed it shows its tokens with nothing taken.
-pub fn mthrottle(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
-    let arguments = match arguments {
-        [_, arguments @ ..] if arguments.len() >= GROUP.len() => arguments,
-        _ => return Err(Error::WrongArity.into()),
-    };
-    let now = now();
-    let requests = in_groups(arguments.chunks(GROUP.len()), |group| match group {
-        [key, max_burst, count, period, quantity] => {
-            Request::parse(key, [max_burst, count, period], Some(quantity), Taking::AllOrNone, unit, now)
+pub fn call(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
+    match call_for::<0>(context, arguments, unit) {
+        // The call has one quota for each key, but a key may hold the TATs of more.
+        Err(CommandError::Group(Error::TooManyQuotas(_), _)) => {
+            call_for::<{ MOST_QUOTAS - 1 }>(context, arguments, unit)
         }
-        incomplete => Err(Error::Missing(GROUP.get(incomplete.len()).copied().unwrap_or_default())),
-    })?;
+        answer => answer,
+    }
+}
+
+fn call_for<const FURTHER: usize>(
+    context: &Context,
+    arguments: &[Argument],
+    unit: Unit,
+) -> Result<Outcome, CommandError> {
+    if arguments.len() < GROUP.len() {
+        return Err(Error::WrongArity.into());
+    }
+    let now = Moment::up_to_last(context.now());
+    let requests: Vec<Request<FURTHER>> =
+        in_groups(arguments.chunks(GROUP.len()), |group| match GROUP.get(group.len()) {
+            None => Request::parse(group, Taking::AllOrNone, unit, now),
+            Some(missing) => Err(Error::Missing(missing).into()),
+        })?;
     refuse_same_keys(&requests)?;
 
     // Read every key before the first is written, and close each before the next is opened: opening a key may expire
     // it, which may run another module's callback, which may delete the keys that are open.
     let mut last = None;
-    let mut decisions = in_groups(requests, |request| {
+    let mut all = in_groups(requests, |request| {
         drop(last.take());
-        let stored = state::read(last.insert(state::open(context, request.key)?))?;
-        let verdict = request.funnel.decide(stored.first(), Taking::AllOrNone, request.quantity)?;
-        Ok((request, stored, verdict))
+        let before = state::read(last.insert(state::open(context, request.key)?))?;
+        let decision = request.limiter.decide(before, Taking::AllOrNone, request.quantity)?;
+        Ok(Decided { before, request, decision })
     })?;
-    let limited = decisions.iter().any(|(_, _, verdict)| verdict.limited);
+    let limited = all.iter().any(|one| one.decision.verdict.limited);
     if limited {
         drop(last);
-        for (request, stored, verdict) in decisions.iter_mut().filter(|(_, _, verdict)| !verdict.limited) {
-            *verdict = request.funnel.untouched(stored.first());
+        for Decided { request, before, decision, .. } in all.iter_mut().filter(|one| !one.decision.verdict.limited) {
+            let look = request.limiter.decide(*before, Taking::Nothing, 0)?;
+            decision.verdict = Verdict { limited: false, retry_after: None, ..look.verdict };
         }
     } else {
-        write_all(context, last, &decisions, now)?;
+        write_all(context, last, &all)?;
     }
-    for (request, _, verdict) in &decisions {
-        announce(context, request.key, verdict);
+    for Decided { request, decision, .. } in &all {
+        announce(context, request.key, &decision.verdict);
     }
 
-    context.reply_array(decisions.len().saturating_add(1));
+    context.reply_array(all.len().saturating_add(1));
     context.reply_integer(limited.into());
-    for (_, _, verdict) in &decisions {
-        reply(context, Taking::AllOrNone, verdict, unit);
+    for Decided { decision, .. } in &all {
+        reply(context, Taking::AllOrNone, &decision.verdict, unit);
     }
     Ok(Outcome::of(limited))
 }
 
 /// Writes every limiter, or none if one cannot be written now. `last` is the key of the last limiter, still open.
-fn write_all(
+fn write_all<const FURTHER: usize>(
     context: &Context,
     mut last: Option<WritableKey>,
-    decisions: &[Decision],
-    now: Moment,
+    all: &[Decided<FURTHER>],
 ) -> Result<(), CommandError> {
     if context.are_writes_paused() {
         drop(last.take());
-        in_groups(decisions, |(request, stored, verdict)| match (stored, verdict.change) {
-            (Stored::Absent, Change::Store(_)) => state::make_writable(context, request.key),
+        in_groups(all, |Decided { request, before, decision, .. }| match decision.change {
+            Change::Store(_) if before.is_full() => Ok(state::delete_expired(context, request.key)?),
             _ => Ok(()),
         })?;
     }
     // Write in reverse order: the key that may still be open is that of the last limiter.
-    for (index, (request, stored, verdict)) in decisions.iter().enumerate().rev() {
+    for (index, Decided { request, decision, .. }) in all.iter().enumerate().rev() {
         let open = last.take();
-        if verdict.change != Change::Nothing {
+        if decision.change != Change::Nothing {
             // A later key cannot fail here: before a server runs a command, it has decided that keys can be written.
             let key = open.map_or_else(|| state::open(context, request.key), Ok);
-            let written = key.and_then(|key| state::write(key, stored, verdict.change, now));
+            let written = key.and_then(|key| state::write(key, &decision.change));
             written.map_err(|error| CommandError::Group(error, index.saturating_add(1)))?;
         }
     }
     Ok(())
 }
 
-/// Calls `each` for every group of arguments. An error names its group.
+/// Calls `each` for every limiter's part of the call. An error names its group.
 fn in_groups<G, T>(
     groups: impl IntoIterator<Item = G>,
-    mut each: impl FnMut(G) -> Result<T, Error>,
+    mut each: impl FnMut(G) -> Result<T, CommandError>,
 ) -> Result<Vec<T>, CommandError> {
-    groups
-        .into_iter()
-        .zip(1..)
-        .map(|(group, number)| each(group).map_err(|error| CommandError::Group(error, number)))
-        .collect()
+    groups.into_iter().zip(1..).map(|(group, number)| each(group).map_err(|error| error.of_group(number))).collect()
 }
 
 /// Refuses a key that is given twice: the second limiter would not see the tokens that the first takes.
-fn refuse_same_keys(requests: &[Request]) -> Result<(), CommandError> {
+fn refuse_same_keys<const FURTHER: usize>(requests: &[Request<FURTHER>]) -> Result<(), CommandError> {
     // Sort the keys, so that no number of groups makes this slow.
     let mut keys: Vec<_> = requests.iter().map(|request| request.key.bytes()).zip(1..).collect();
     keys.sort_unstable();

@@ -1,32 +1,23 @@
 //! A decided call's answer: the integers of its reply, and its keyspace notifications.
 
-use crate::funnel::{Span, Taking, Unit, Verdict};
+use crate::funnel::{Span, Taking, Unit};
+use crate::limiter::Verdict;
 use crate::redis::{Argument, Context};
 
-/// Replies with one limiter's five integers.
+/// Replies with five integers; with six if a limiter has several quotas: the last is the number of the one that decides.
 #[inline(always)]
 pub fn reply(context: &Context, taking: Taking, verdict: &Verdict, unit: Unit) {
-    context.reply_array(5);
-    reply_integers(context, taking, verdict, unit);
-}
-
-/// Replies with the five integers of the quota that decides, and its number.
-#[inline(always)]
-pub fn reply_with_quota(context: &Context, taking: Taking, verdict: &Verdict, unit: Unit, quota: u16) {
-    context.reply_array(6);
-    reply_integers(context, taking, verdict, unit);
-    context.reply_integer(quota.into());
-}
-
-#[inline(always)]
-fn reply_integers(context: &Context, taking: Taking, verdict: &Verdict, unit: Unit) {
     let units = |span: Span| span.round_up(unit).cast_signed();
     let first = if taking == Taking::UpTo { verdict.taken } else { verdict.limited.into() };
+    context.reply_array(if verdict.quota.is_some() { 6 } else { 5 });
     context.reply_integer(first.cast_signed());
     context.reply_integer(verdict.limit.cast_signed());
     context.reply_integer(verdict.remaining.cast_signed());
     context.reply_integer(verdict.retry_after.map_or(-1, units));
     context.reply_integer(units(verdict.reset_after));
+    if let Some(quota) = verdict.quota {
+        context.reply_integer(quota.cast_signed());
+    }
 }
 
 /// Sends keyspace notifications: tokens were taken, the call was limited, or both. Close every key first.

@@ -4,97 +4,80 @@ use std::num::NonZero;
 
 use crate::decimal;
 use crate::error::{CommandError, Error};
-use crate::funnel::{Funnel, Moment, Quota, Taking, Unit};
-use crate::funnels::{Funnels, MOST_QUOTAS};
-use crate::redis::{self, Argument};
+use crate::funnel::{Moment, Quota, Taking, Unit};
+use crate::limiter::{Limiter, TooMany};
+use crate::redis::{Argument, Parameter};
 
-/// The words of a call with one quota: `CL.THROTTLE key max_burst count period quantity`.
-pub const ONE_QUOTA: usize = 6;
+/// Calls a function that is generic in the number of further quotas. It is compiled for one quota, for two and for the
+/// most: the fewer it is compiled for, the less a call costs.
+macro_rules! for_number_of_quotas {
+    ($arguments:ident, $call:ident($($argument:expr),*)) => {{
+        let answer = match $arguments.len() {
+            // key max_burst count period quantity
+            ..=5 => $call::<0>($($argument),*),
+            // the same, and max_burst count period
+            ..=8 => $call::<1>($($argument),*),
+            _ => Err($crate::error::Error::from($crate::limiter::TooMany).into()),
+        };
+        match answer {
+            // The call has more quotas, or its key has more TATs.
+            Err($crate::error::CommandError::Call($crate::error::Error::TooManyQuotas(_))) => {
+                $call::<{ $crate::limiter::MOST_QUOTAS - 1 }>($($argument),*)
+            }
+            answer => answer,
+        }
+    }};
+}
+pub(crate) use for_number_of_quotas;
 
-/// The part of a call that is about one limiter, with its quota at this moment.
-pub struct Request<'a> {
+/// The part of a call that is about one limiter, with its quotas at this moment.
+pub struct Request<'a, const FURTHER: usize> {
     pub key: &'a Argument,
-    pub funnel: Funnel,
+    pub limiter: Limiter<FURTHER>,
     /// Below 0 to give back.
     pub quantity: i64,
 }
 
-/// The moment of a call.
-#[inline(always)]
-pub fn now() -> Moment {
-    Moment::new(redis::now()).unwrap_or(Moment::LAST)
-}
-
 impl Taking {
     /// Tells whether the quantity may be left out; it is then 1. CL.CHARGE and CL.TAKE require it.
-    pub const fn takes_one_unless_told(self) -> bool {
+    const fn takes_one_unless_told(self) -> bool {
         matches!(self, Self::AllOrNone | Self::Nothing)
     }
 }
 
-impl<'a> Request<'a> {
-    /// Reads a call with one quota: the command's name, then `key max_burst count period [quantity]`.
+impl<'a, const FURTHER: usize> Request<'a, FURTHER> {
+    /// Reads `key max_burst count period [quantity [max_burst count period ...]]`.
     #[inline(always)]
-    pub fn of_one_quota(arguments: &'a [Argument], taking: Taking, unit: Unit, now: Moment) -> Result<Self, Error> {
-        match arguments {
-            [_, key, max_burst, count, period, quantity] => {
-                Self::parse(key, [max_burst, count, period], Some(quantity), taking, unit, now)
+    pub fn parse(arguments: &'a [Argument], taking: Taking, unit: Unit, now: Moment) -> Result<Self, CommandError> {
+        let (key, first, quantity, further) = match arguments {
+            [key, max_burst, count, period, quantity, further @ ..] => {
+                (key, [max_burst, count, period], Some(quantity), further)
             }
-            [_, key, max_burst, count, period] if taking.takes_one_unless_told() => {
-                Self::parse(key, [max_burst, count, period], None, taking, unit, now)
+            [key, max_burst, count, period] if taking.takes_one_unless_told() => {
+                (key, [max_burst, count, period], None, [].as_slice())
             }
-            _ => Err(Error::WrongArity),
-        }
-    }
+            _ => return Err(Error::WrongArity.into()),
+        };
+        let further = match further.as_chunks() {
+            (further, []) if further.len() <= FURTHER => further,
+            (_, []) => return Err(Error::from(TooMany).into()),
+            _ => return Err(Error::WrongArity.into()),
+        };
 
-    /// Reads `key`, a quota's `max_burst count period`, and a quantity.
-    #[inline(always)]
-    pub fn parse(
-        key: &'a Argument,
-        quota: [&Argument; 3],
-        quantity: Option<&Argument>,
-        taking: Taking,
-        unit: Unit,
-        now: Moment,
-    ) -> Result<Self, Error> {
-        let quota = parse_quota(quota, unit)?;
+        let first = parse_quota(first, unit)?;
         let quantity = match (quantity, taking) {
             (None, _) => 1,
             (Some(quantity), Taking::AllOrNone | Taking::InAnyCase) => integer(quantity, "quantity")?,
             (Some(quantity), Taking::UpTo | Taking::Nothing) => at_least(0, quantity, "quantity")?,
         };
-        Ok(Self { key, funnel: quota.at(now)?, quantity })
+        let mut limiter = Limiter::new(first.at(now).map_err(Error::from)?);
+        for ([max_burst, count, period], number) in further.iter().zip(2..) {
+            let quota = parse_quota([max_burst, count, period], unit);
+            let quota = quota.and_then(|quota| Ok(quota.at(now)?));
+            limiter.add(quota.map_err(|error| CommandError::Quota(error, number))?).map_err(Error::from)?;
+        }
+        Ok(Self { key, limiter, quantity })
     }
-}
-
-/// Splits a call with several quotas into the words of a call with one, and the quotas that follow it:
-/// `max_burst count period [max_burst count period ...]`.
-#[inline(always)]
-pub fn split_quotas(arguments: &[Argument]) -> Result<(&[Argument], &[[Argument; 3]]), Error> {
-    let (one, further) = arguments.split_at_checked(ONE_QUOTA).ok_or(Error::WrongArity)?;
-    match further.as_chunks() {
-        (further, []) if further.len() < MOST_QUOTAS => Ok((one, further)),
-        (_, []) => Err(Error::TooManyQuotas(MOST_QUOTAS)),
-        _ => Err(Error::WrongArity),
-    }
-}
-
-/// Reads the quotas that follow the first.
-#[inline(always)]
-pub fn parse_further(
-    funnels: &mut Funnels,
-    further: &[[Argument; 3]],
-    unit: Unit,
-    now: Moment,
-) -> Result<(), CommandError> {
-    let mut places = funnels.further_mut();
-    for ([max_burst, count, period], number) in further.iter().zip(2..) {
-        let Some(place) = places.next() else { break };
-        let of_quota = |error| CommandError::Quota(error, number);
-        let quota = parse_quota([max_burst, count, period], unit).map_err(of_quota)?;
-        *place = Some(quota.at(now).map_err(|error| of_quota(error.into()))?);
-    }
-    Ok(())
 }
 
 #[inline(always)]
@@ -130,3 +113,34 @@ fn one_or_more(argument: &Argument, name: &'static str) -> Result<NonZero<u64>, 
 fn too_small(name: &'static str, least: i64) -> Error {
     Error::TooSmall(name, least)
 }
+
+/// The parameters of a call on one limiter: `key max_burst count period quantity [max_burst count period ...]`
+pub const fn one_limiter(taking: Taking, unit: Unit) -> [Parameter; 6] {
+    let quantity = match taking {
+        Taking::AllOrNone | Taking::InAnyCase => QUANTITY,
+        Taking::UpTo => Parameter::integer(c"quantity", c"The most tokens to take. 0 takes none."),
+        Taking::Nothing => Parameter::integer(c"quantity", c"Tokens that would be taken. 0 or more."),
+    };
+    let [_, max_burst, count, period, _] = *limiter(unit);
+    let quotas: &[Parameter] = match unit {
+        Unit::Seconds => &[MAX_BURST, COUNT, SECONDS],
+        Unit::Milliseconds => &[MAX_BURST, COUNT, MILLISECONDS],
+    };
+    let quotas = Parameter::repeated(c"quota", quotas).optional_if(true);
+    [KEY, max_burst, count, period, quantity.optional_if(taking.takes_one_unless_told()), quotas]
+}
+
+/// The parameters of a call on several limiters, each of which has these.
+pub const fn limiter(unit: Unit) -> &'static [Parameter; 5] {
+    match unit {
+        Unit::Seconds => &[KEY, MAX_BURST, COUNT, SECONDS, QUANTITY],
+        Unit::Milliseconds => &[KEY, MAX_BURST, COUNT, MILLISECONDS, QUANTITY],
+    }
+}
+
+const KEY: Parameter = Parameter::key(c"key", c"The limiter: a user, an address, a tenant.");
+const MAX_BURST: Parameter = Parameter::integer(c"max_burst", c"Tokens at once beyond the first. -1 or more.");
+const COUNT: Parameter = Parameter::integer(c"count", c"Tokens that come back every period. 1 or more.");
+const SECONDS: Parameter = Parameter::integer(c"period", c"In seconds. 1 or more.");
+const MILLISECONDS: Parameter = Parameter::integer(c"period", c"In milliseconds. 1 or more.");
+const QUANTITY: Parameter = Parameter::integer(c"quantity", c"Tokens to take. 0 takes none, fewer give back.");

@@ -11,10 +11,11 @@
 
 use proptest::prelude::*;
 
-use super::check::{asked, refused, told};
+use super::check::{Decided, asked, refused, told};
+use super::model::Change;
 use super::*;
 
-fn after(tat: Option<Moment>, verdict: &Verdict) -> Option<Moment> {
+fn after(tat: Option<Moment>, verdict: &Decided) -> Option<Moment> {
     match verdict.change {
         Change::Nothing => tat,
         Change::Store(tat) => Some(tat),
@@ -135,12 +136,12 @@ struct Call {
     tat: Option<Moment>,
     taking: Taking,
     quantity: i64,
-    verdict: Verdict,
+    verdict: Decided,
 }
 
 fn play(quota: Quota, start: u64, steps: &[Step]) -> Vec<Call> {
     let (mut now, mut tat) = (start, None);
-    let mut last: Option<Verdict> = None;
+    let mut last: Option<Decided> = None;
     let mut calls = Vec::new();
     for step in steps {
         let funnel = quota.at(Moment(now)).unwrap();

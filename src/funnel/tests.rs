@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 
+use super::check::Decided;
+use super::model::Change;
 use super::*;
 
 const START: u64 = 1_800_000_000_000_000_000;
@@ -21,7 +23,7 @@ impl Limiter {
     }
 
     /// Makes a call this many nanoseconds after the start.
-    fn take(&mut self, time: u64, quantity: i64) -> Verdict {
+    fn take(&mut self, time: u64, quantity: i64) -> Decided {
         let verdict = self.quota.at(Moment(START + time)).unwrap().decide_throttle(self.tat, quantity);
         self.tat = match verdict.change {
             Change::Nothing => self.tat,
@@ -45,15 +47,15 @@ fn quota(max_burst: u64, count: u64, period: u64) -> Quota {
 }
 
 impl Funnel {
-    pub(super) fn decide_throttle(&self, tat: Option<Moment>, quantity: i64) -> Verdict {
+    pub(super) fn decide_throttle(&self, tat: Option<Moment>, quantity: i64) -> Decided {
         self.decide(tat, Taking::AllOrNone, quantity).unwrap()
     }
 
-    pub(super) fn decide_charge(&self, tat: Option<Moment>, quantity: i64) -> Verdict {
+    pub(super) fn decide_charge(&self, tat: Option<Moment>, quantity: i64) -> Decided {
         self.decide(tat, Taking::InAnyCase, quantity).unwrap()
     }
 
-    pub(super) fn decide_take(&self, tat: Option<Moment>, quantity: i64) -> Verdict {
+    pub(super) fn decide_take(&self, tat: Option<Moment>, quantity: i64) -> Decided {
         self.decide(tat, Taking::UpTo, quantity).unwrap()
     }
 }

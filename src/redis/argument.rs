@@ -8,7 +8,7 @@ use redis_module::raw;
 
 use super::OK;
 
-/// An argument of a call. The first is the command's own name.
+/// An argument of a call: a word after the command's name.
 #[repr(transparent)]
 pub struct Argument(pub(super) *mut raw::RedisModuleString);
 

@@ -53,9 +53,10 @@ pub enum Value<'a> {
     OtherType,
 }
 
-/// The refusal of the server to let a key be written now. Nothing has changed.
+/// The refusal of the server to let a key be read or written now. Nothing has changed, but for one case that
+/// [`WritableKey::set`] names.
 #[derive(Debug)]
-pub struct NotWritable;
+pub struct Unavailable;
 
 /// Hands `read` the value of the key `name`, which stays as it is.
 ///
@@ -65,7 +66,7 @@ pub struct NotWritable;
 ///
 /// Errors: a cluster node refuses the GET if the slot has gone within the transaction.
 #[inline(always)]
-pub fn peek<T>(context: &Context, name: &Argument, read: impl FnOnce(Value) -> T) -> Result<T, NotWritable> {
+pub fn peek<T>(context: &Context, name: &Argument, read: impl FnOnce(Value) -> T) -> Result<T, Unavailable> {
     let forkless = OPTIONS.load(Ordering::Relaxed) & HANDLE_FORKLESS != 0;
     let mode = if forkless { READ | WRITE } else { READ };
     // SAFETY: context and name are live, as their borrows show.
@@ -79,11 +80,11 @@ pub fn peek<T>(context: &Context, name: &Argument, read: impl FnOnce(Value) -> T
 
 /// Hands `read` the reply of GET.
 #[cold]
-fn copy<T>(context: &Context, name: &Argument, read: impl FnOnce(Value) -> T) -> Result<T, NotWritable> {
+fn copy<T>(context: &Context, name: &Argument, read: impl FnOnce(Value) -> T) -> Result<T, Unavailable> {
     // SAFETY: context and name are live, and the reply is freed after its bytes have been read.
     unsafe {
         let reply = api!(RedisModule_Call)(context.0, c"GET".as_ptr(), c"s".as_ptr(), name.0);
-        let reply = NonNull::new(reply).ok_or(NotWritable)?.as_ptr();
+        let reply = NonNull::new(reply).ok_or(Unavailable)?.as_ptr();
         let value = match api!(RedisModule_CallReplyType)(reply) {
             REPLY_NULL => Value::Absent,
             REPLY_STRING => {
@@ -139,21 +140,56 @@ impl<'a> WritableKey<'a> {
     ///
     /// Errors: a Valkey that saves without a fork may refuse it.
     #[inline(always)]
-    pub fn open(context: &'a Context, name: &'a Argument) -> Result<Self, NotWritable> {
+    pub fn open(context: &'a Context, name: &'a Argument) -> Result<Self, Unavailable> {
         // SAFETY: context and name are live, as their borrows show.
         let handle = unsafe { api!(RedisModule_OpenKey)(context.0, name.0, READ | WRITE) };
-        let key = Key { handle: NonNull::new(handle).ok_or(NotWritable)?, open: PhantomData };
+        let key = Key { handle: NonNull::new(handle).ok_or(Unavailable)?, open: PhantomData };
         Ok(Self { key, context, name })
     }
 
-    /// Stores a string of `length` bytes at the key, replicates it to the AOF and to replicas, and closes the key.
-    /// `write` has to fill in every byte: they may still be those of the old value. The key expires at `expire_at` ms
-    /// since the epoch.
+    /// Stores these texts at the key, one after another, replicates them to the AOF and to replicas, and closes the key.
+    /// The key expires at `expire_at` ms since the epoch.
     ///
-    /// Errors: see [`open`](Self::open) and [`delete_expired`].
+    /// Errors: see [`open`](Self::open) and [`delete_expired`]. If another module's handler of the `new` event replaces
+    /// the key that this makes, the key keeps the handler's value.
     #[inline(always)]
-    pub fn set(mut self, length: usize, expire_at: u64, write: impl FnOnce(&mut [u8])) -> Result<(), NotWritable> {
-        self.store_and_replicate(length, expire_at, write)?;
+    pub fn set<const LENGTH: usize>(
+        mut self,
+        first: [u8; LENGTH],
+        further: impl ExactSizeIterator<Item = [u8; LENGTH]>,
+        expire_at: u64,
+    ) -> Result<(), Unavailable> {
+        let length = further.len().wrapping_add(1).wrapping_mul(LENGTH);
+        // Set the expiry first: another module's callback may have replaced the value since the key was opened, and on
+        // Valkey from 8.1 and Redis from 8.2 only setting the expiry makes the handle point to the new value.
+        let mut exists = self.expire(expire_at);
+        if !exists && delete_expired(self.context, self.name)? {
+            // Open the key again: another module's handler of the deletion may have made a new one.
+            self = Self::open(self.context, self.name)?;
+            exists = self.expire(expire_at);
+        }
+        if !exists {
+            self.make(length, expire_at);
+        }
+        // SAFETY: the bytes are used only until the key is closed, and a key that is made anew gives new ones.
+        let buffer = |key: &Self| unsafe { key.buffer(length) };
+        let bytes = match buffer(&self) {
+            Some(bytes) => bytes,
+            None => {
+                // The call has more quotas than the key had, or another module's callback has changed the value. Make
+                // the key anew: Redis 8.0 to 8.6 counts the sizes of keys wrong if a string changes its length.
+                self.remove();
+                self.make(length, expire_at);
+                buffer(&self).ok_or(Unavailable)?
+            }
+        };
+        if let Some((place, rest)) = bytes.split_first_chunk_mut() {
+            *place = first;
+            for (place, text) in rest.as_chunks_mut().0.iter_mut().zip(further) {
+                *place = text;
+            }
+        }
+        self.replicate(|| self.replicate_set(bytes, expire_at));
         self.close_changed();
         Ok(())
     }
@@ -161,85 +197,59 @@ impl<'a> WritableKey<'a> {
     /// Deletes the key here, in the AOF and on replicas, and closes it.
     #[inline(always)]
     pub fn delete(self) {
-        // SAFETY: the handle is open for writing, and context and name are live.
-        unsafe {
-            api!(RedisModule_DeleteKey)(self.handle.as_ptr());
-            if self.must_replicate() {
-                api!(RedisModule_Replicate)(self.context.0, c"DEL".as_ptr(), c"s".as_ptr(), self.name.0);
-            }
-        }
+        self.remove();
+        self.replicate(|| {
+            // SAFETY: context and name are live.
+            unsafe { api!(RedisModule_Replicate)(self.context.0, c"DEL".as_ptr(), c"s".as_ptr(), self.name.0) };
+        });
         self.close_changed();
     }
 
-    /// Stores the expiry, then the bytes, and replicates both from the server's own buffer. The expiry comes first:
-    /// another module's callback may have replaced the value since the key was opened, and on Valkey from 8.1 and Redis
-    /// from 8.2 only setting the expiry makes the handle point to the new value.
+    /// Sets the expiry in ms since the epoch. Tells whether there is a key.
     #[inline(always)]
-    fn store_and_replicate(
-        &mut self,
-        length: usize,
-        expire_at: u64,
-        write: impl FnOnce(&mut [u8]),
-    ) -> Result<(), NotWritable> {
-        let expiry = expire_at.cast_signed();
+    fn expire(&self, at: u64) -> bool {
         // SAFETY: the handle is open for writing.
-        let mut exists = unsafe { api!(RedisModule_SetAbsExpire)(self.handle.as_ptr(), expiry) == OK };
-        if !exists && delete_expired(self.context, self.name)? {
-            // Open the key again: another module's handler of the deletion may have made a new one.
-            *self = Self::open(self.context, self.name)?;
-            // SAFETY: the handle is open for writing.
-            exists = unsafe { api!(RedisModule_SetAbsExpire)(self.handle.as_ptr(), expiry) == OK };
-        }
-        let handle = self.handle.as_ptr();
-        // SAFETY: the handle is open for writing. The buffer is null or `held` bytes long, and the server neither reads
-        // nor moves it until the key is written again.
-        let bytes = unsafe {
-            let make = || {
-                // Make a string of this length, which the next call need not convert.
-                api!(RedisModule_StringTruncate)(handle, length);
-                api!(RedisModule_SetAbsExpire)(handle, expiry);
-            };
-            if !exists {
-                make();
-            }
-            let mut held = 0;
-            let mut buffer = api!(RedisModule_StringDMA)(handle, &mut held, WRITE);
-            if buffer.is_null() {
-                // Another module's callback has changed the key's type since the key was read.
-                api!(RedisModule_DeleteKey)(handle);
-                make();
-                buffer = api!(RedisModule_StringDMA)(handle, &mut held, WRITE);
-            }
-            if held != length {
-                // The string usually has another length because the call has more quotas than the key had.
-                // A string that grows gets twice the space. Cutting it by a byte frees the half that it does not use.
-                api!(RedisModule_StringTruncate)(handle, length.wrapping_add(1));
-                api!(RedisModule_StringTruncate)(handle, length);
-                buffer = api!(RedisModule_StringDMA)(handle, &mut held, WRITE);
-            }
-            if buffer.is_null() || held != length {
-                // This check keeps a shorter buffer from being written. No known server gets here.
-                return Err(NotWritable);
-            }
-            slice::from_raw_parts_mut(buffer.cast(), length)
-        };
-        write(bytes);
-        if self.must_replicate() {
-            self.replicate_set(bytes, expire_at);
-        }
-        Ok(())
+        unsafe { api!(RedisModule_SetAbsExpire)(self.handle.as_ptr(), at.cast_signed()) == OK }
     }
 
-    /// Tells whether this write's effect has to be replicated. If not, it only counts the write, for the server's save
-    /// points.
+    /// Makes a string of this length, in the form that the next call need not convert.
     #[inline(always)]
-    fn must_replicate(&self) -> bool {
-        let listened = listeners::any(self.context);
-        if !listened {
+    fn make(&self, length: usize, expire_at: u64) {
+        // SAFETY: the handle is open for writing, and there is no key.
+        unsafe { api!(RedisModule_StringTruncate)(self.handle.as_ptr(), length) };
+        self.expire(expire_at);
+    }
+
+    fn remove(&self) {
+        // SAFETY: the handle is open for writing.
+        unsafe { api!(RedisModule_DeleteKey)(self.handle.as_ptr()) };
+    }
+
+    /// Returns the bytes of the key's string, to be written; `None` if the key holds no string of this length.
+    ///
+    /// # Safety
+    /// The bytes are not used once the key is closed, removed or given another length.
+    #[inline(always)]
+    unsafe fn buffer<'b>(&self, length: usize) -> Option<&'b mut [u8]> {
+        let mut held = 0;
+        // SAFETY: the handle is open for writing. The buffer is null or `held` bytes long, and the server neither reads
+        // nor moves it while the caller may use it.
+        unsafe {
+            let bytes = api!(RedisModule_StringDMA)(self.handle.as_ptr(), &mut held, WRITE);
+            (!bytes.is_null() && held == length).then(|| slice::from_raw_parts_mut(bytes.cast(), length))
+        }
+    }
+
+    /// Replicates the write's effect by `send` if anything listens. If not, it only counts the write, for the server's
+    /// save points.
+    #[inline(always)]
+    fn replicate(&self, send: impl FnOnce()) {
+        if listeners::any(self.context) {
+            send();
+        } else {
             // SAFETY: the context is live. The server counts the write and, since nothing listens, replicates nothing.
             unsafe { api!(RedisModule_ReplicateVerbatim)(self.context.0) };
         }
-        listened
     }
 
     #[inline(always)]
@@ -285,13 +295,13 @@ impl<'a> WritableKey<'a> {
 ///
 /// Errors: a cluster node refuses the DEL if the slot has gone, or has begun to move, within the transaction.
 #[inline(always)]
-pub fn delete_expired(context: &Context, name: &Argument) -> Result<bool, NotWritable> {
+pub fn delete_expired(context: &Context, name: &Argument) -> Result<bool, Unavailable> {
     let paused = context.are_writes_paused();
     if paused {
         // SAFETY: context and name are live, and the reply, if there is one, is freed.
         unsafe {
             let reply = api!(RedisModule_Call)(context.0, c"DEL".as_ptr(), c"!s".as_ptr(), name.0);
-            api!(RedisModule_FreeCallReply)(NonNull::new(reply).ok_or(NotWritable)?.as_ptr());
+            api!(RedisModule_FreeCallReply)(NonNull::new(reply).ok_or(Unavailable)?.as_ptr());
         }
     }
     Ok(paused)

@@ -90,7 +90,9 @@ pub fn subscribe(context: &Context, forkless: bool) {
         // SAFETY: the context is live, and `forget` has the signature of an event's handler.
         unsafe { api!(RedisModule_SubscribeToServerEvent)(context.0, event, Some(forget)) == OK }
     });
-    // SAFETY: written once, by `Export_RedisModule_Init`. Redis 6.2 has no such function.
+    // Redis 6.2, which keeps a replicated command until the end of the call, is the only server without this function:
+    // both changed with Redis 7.
+    // SAFETY: written once, by `Export_RedisModule_Init`.
     let drops_at_once = unsafe { raw::RedisModule_GetCommand }.is_some();
     SUBSCRIBED.store(subscribed && drops_at_once, Relaxed);
     FLAGS.store(if forkless { LISTENING | NESTED } else { LISTENING }, Relaxed);

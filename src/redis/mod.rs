@@ -2,6 +2,8 @@
 //!
 //! The server runs one command at a time on one thread, and calls into the module only through `RedisModule_OnLoad`,
 //! what is registered there, and `RedisModule_OnUnload`. Every SAFETY line here rests on that.
+//!
+//! This folder uses two other files of the module, which know no server: `decimal.rs` and `counts.rs`.
 
 use std::ffi::c_int;
 
@@ -81,15 +83,16 @@ mod argument;
 mod clock;
 mod command;
 mod context;
+mod description;
 mod key;
 mod listeners;
 mod module;
 
 pub use argument::Argument;
-pub use clock::now;
 pub(crate) use command::command;
-pub use command::{Access, Command, Parameter, begin, end};
+pub use command::{Access, Command, begin, end};
 pub use context::{Context, ErrorReply};
-pub use key::{Key, NotWritable, Value, WritableKey, delete_expired, peek};
+pub use description::Parameter;
+pub use key::{Key, Unavailable, Value, WritableKey, delete_expired, peek};
 pub(crate) use module::module;
 pub use module::{Module, load, unload};

@@ -132,11 +132,14 @@ impl Module {
         if let Some(argument) = argument {
             return Err(format!("takes no arguments, but is given \"{}\"", argument.bytes().escape_ascii()));
         }
-        for command in [c"SET", c"DEL"] {
+        let options = options();
+        let forkless = options & key::HANDLE_FORKLESS != 0;
+        // SET and DEL replicate writes. During a save without a fork, GET reads.
+        for command in [c"SET", c"DEL"].into_iter().chain(forkless.then_some(c"GET")) {
             if !has_command(context, command) {
                 return Err(format!(
-                    "needs the command {}, with which it replicates and which is renamed or disabled here: remove its \
-                     rename-command from the settings",
+                    "needs the command {}, which is renamed or disabled here: remove its rename-command from the \
+                     settings",
                     command.to_string_lossy()
                 ));
             }
@@ -156,10 +159,9 @@ impl Module {
         }
         // SAFETY: the context is live, `first_missing` has seen every function, and `info` is a callback for INFO.
         unsafe { api!(RedisModule_RegisterInfoFunc)(context.0, Some(info)) };
-        let options = options();
         // SAFETY: `first_missing` has seen every function.
         unsafe { key::prepare(context, options) }
-        listeners::subscribe(context, options & key::HANDLE_FORKLESS != 0);
+        listeners::subscribe(context, forkless);
         if let Ok(mut loaded_by) = LOADED_BY.lock() {
             *loaded_by = command_id(context);
         }

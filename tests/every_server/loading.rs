@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use redis::Value;
 
-use crate::support::callbacks::start_with_unwritable_keys;
+use crate::support::callbacks::{load_with_unwritable_keys, start_with_unwritable_keys};
 use crate::support::needs::{SCRIPTS_TEST, is_redis_6_2, is_valkey, needs};
 use crate::support::pages::blocks;
 use crate::support::programs::output;
@@ -261,6 +261,19 @@ fn a_server_that_cannot_replicate_what_it_stores_refuses_it_and_says_why() {
         run::<()>(&mut connection, &format!("MODULE LOAD {library}")).unwrap_err();
         told(server.log());
         run::<()>(&mut connection, "PING").unwrap();
+    }
+}
+
+/// A Valkey that saves without a fork refuses to open a key for writing, and a look then reads it with GET.
+#[test]
+fn a_valkey_that_may_save_without_a_fork_and_lacks_get_refuses_it_and_says_why() {
+    let arguments = [&load_with_unwritable_keys()[..], &["--rename-command", "GET", ""]].concat();
+    if is_valkey() {
+        let log = Server::refused(&arguments);
+        assert!(log.contains("needs the command GET, which is renamed or disabled here"), "{log}");
+    } else {
+        let server = Server::start_bare(&arguments);
+        assert_eq!(run::<[i64; 5]>(&mut server.connect(), "CL.LOOK key 4 1 60").unwrap(), [0, 5, 5, -1, 0]);
     }
 }
 

@@ -159,7 +159,7 @@ fn every_policy_but_noeviction_may_forget_a_limiter() {
 
 /// The error for a key that cannot be opened for writing. Valkey 9.2 does not open a key for writing while it saves the
 /// key without a child process. Here, a library between the module and the server refuses to open it: see unwritable.c.
-const TRY_AGAIN: &str = "TRYAGAIN the key cannot be written at this moment";
+const TRY_AGAIN: &str = "TRYAGAIN the key cannot be read or written at this moment";
 
 /// Returns everything that a call may change: the keys, the count of changes, and the size of the append-only file.
 fn state(connection: &mut Connection) -> (Snapshot, [String; 2]) {

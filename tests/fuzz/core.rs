@@ -1,12 +1,14 @@
 #![no_main]
 
-#[path = "check.rs"]
+#[path = "../../src/funnel/check.rs"]
 mod check;
 #[path = "../../src/decimal.rs"]
 mod decimal;
 #[path = "../../src/funnel.rs"]
 mod funnel;
-#[path = "../support/model.rs"]
+#[path = "../../src/limiter.rs"]
+mod limiter;
+#[path = "../../src/funnel/model.rs"]
 mod model;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| check::check(bytes));

@@ -32,11 +32,14 @@ pub fn library() -> &'static str {
 
 /// Starts a server on which keys whose names begin with `unwritable` cannot be opened for writing: see unwritable.c.
 pub fn start_with_unwritable_keys(arguments: &[&str]) -> Server {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    let library = LIBRARY.get_or_init(|| compiled("unwritable")).to_str().unwrap();
-    let module = module();
-    let load = ["--loadmodule", library, module.to_str().unwrap()];
-    Server::start_bare(&[&load, arguments].concat())
+    Server::start_bare(&[&load_with_unwritable_keys(), arguments].concat())
+}
+
+/// Returns the arguments by which a server loads redis-cell behind unwritable.c.
+pub fn load_with_unwritable_keys() -> [&'static str; 3] {
+    static LIBRARIES: OnceLock<[PathBuf; 2]> = OnceLock::new();
+    let [library, module] = LIBRARIES.get_or_init(|| [compiled("unwritable"), module()]);
+    ["--loadmodule", library.to_str().unwrap(), module.to_str().unwrap()]
 }
 
 /// Commands by which a callback damages a key.

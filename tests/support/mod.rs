@@ -16,6 +16,7 @@ pub mod expected;
 pub mod hostile;
 pub mod ledger;
 pub mod mach_o;
+#[path = "../../src/funnel/model.rs"]
 pub mod model;
 pub mod needs;
 pub mod pages;

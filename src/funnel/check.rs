@@ -14,10 +14,12 @@
 )]
 
 use std::num::NonZero;
+use std::ops::Deref;
 
 use super::model::{Asked, Change, Refused, Told, Way};
 use crate::decimal;
-use crate::funnel::{self, Error, Moment, Quota, Span, Taking, Unit, Verdict};
+use crate::funnel::{Error, Funnel, Moment, Quota, Span, Taking, Unit};
+use crate::limiter::{self, Limiter, Tats, Verdict};
 
 pub fn check(bytes: &[u8]) {
     let mut input = Input(bytes);
@@ -73,6 +75,36 @@ fn rule(quota: Quota, now: u64, tat: Option<u64>, taking: Taking, quantity: i64)
     assert_eq!(decided.map(told), expected, "{taking:?} {quantity} of {quota:?} at {now} on {tat:?}");
 }
 
+/// A decided call on a limiter with one quota.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decided {
+    pub verdict: Verdict,
+    pub change: Change<Moment>,
+}
+
+impl Deref for Decided {
+    type Target = Verdict;
+
+    fn deref(&self) -> &Verdict {
+        &self.verdict
+    }
+}
+
+impl Funnel {
+    /// Decides a call on a limiter that has only this quota.
+    pub fn decide(&self, tat: Option<Moment>, taking: Taking, quantity: i64) -> Result<Decided, Error> {
+        let mut tats = Tats::<0>::NONE;
+        tat.into_iter().for_each(|tat| tats.add(tat).unwrap());
+        let decision = Limiter::new(*self).decide(tats, taking, quantity).map_err(|(error, _)| error)?;
+        let change = match decision.change {
+            limiter::Change::Nothing => Change::Nothing,
+            limiter::Change::Store(tats) => Change::Store(tats.first()),
+            limiter::Change::Delete => Change::Delete,
+        };
+        Ok(Decided { verdict: decision.verdict, change })
+    }
+}
+
 /// Returns the call as the model takes it.
 pub fn asked(quota: Quota, now: u64, taking: Taking, quantity: i64) -> Asked {
     let (_, way) = takings().into_iter().find(|(other, _)| *other == taking).unwrap();
@@ -95,8 +127,18 @@ pub fn refused(refused: Refused) -> Error {
     }
 }
 
-/// Returns the verdict as the model gives it.
-pub fn told(verdict: Verdict) -> Told {
+/// Returns the decision as the model gives it.
+pub fn told(Decided { verdict, change }: Decided) -> Told {
+    let change = match change {
+        Change::Nothing => Change::Nothing,
+        Change::Store(tat) => Change::Store(tat.nanos().into()),
+        Change::Delete => Change::Delete,
+    };
+    told_with(verdict, change)
+}
+
+/// Returns a verdict as the model gives it, with this change.
+pub fn told_with(verdict: Verdict, change: Change) -> Told {
     let span = |span: Span| i128::from(span.nanos());
     Told {
         limited: verdict.limited,
@@ -105,11 +147,7 @@ pub fn told(verdict: Verdict) -> Told {
         remaining: verdict.remaining.into(),
         retry_after: verdict.retry_after.map(span),
         reset_after: span(verdict.reset_after),
-        change: match verdict.change {
-            funnel::Change::Nothing => Change::Nothing,
-            funnel::Change::Store(tat) => Change::Store(tat.nanos().into()),
-            funnel::Change::Delete => Change::Delete,
-        },
+        change,
     }
 }
 
