@@ -112,7 +112,7 @@ impl<const FURTHER: usize> Limiter<FURTHER> {
         };
         let tokens = if taking == Taking::UpTo { asked.min(self.emptiest(&before, false).remaining()) } else { asked };
 
-        // Where each quota would go, and how long the call would wait for it.
+        // Find where each quota would go, and how long the call would wait for it.
         let mut after = before;
         let slowest = self.take(&mut after, taking, tokens)?;
         let waits = slowest.wait > Wait::NONE;
@@ -122,11 +122,11 @@ impl<const FURTHER: usize> Limiter<FURTHER> {
             _ => tokens,
         };
 
-        // The quota that decides.
+        // Find the quota that decides.
         let left = if taken > 0 { &after } else { &before };
         let decides = if waits { slowest } else { self.emptiest(left, tokens < asked) };
 
-        // Its verdict.
+        // Make its verdict.
         let verdict = Verdict {
             limited: waits || tokens == 0 && asked > 0,
             taken,
