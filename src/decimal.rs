@@ -68,7 +68,6 @@ impl Trimmed {
 }
 
 impl AsRef<[u8]> for Trimmed {
-    #[inline(always)]
     fn as_ref(&self) -> &[u8] {
         self.text.get(self.zeros..).unwrap_or_default()
     }

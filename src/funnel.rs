@@ -138,23 +138,19 @@ impl Moment {
     pub const LAST: Self = Self(i64::MAX.cast_unsigned());
 
     /// Makes the moment this many nanoseconds after the epoch; `None` if it is beyond the last moment.
-    #[inline(always)]
     pub fn new(nanos: u64) -> Option<Self> {
         (nanos <= Self::LAST.0).then_some(Self(nanos))
     }
 
-    #[inline(always)]
     pub fn nanos(self) -> u64 {
         self.0
     }
 
     /// Makes the moment this many nanoseconds after the epoch, or the last moment if that is earlier.
-    #[inline(always)]
     pub fn up_to_last(nanos: u64) -> Self {
         Self(nanos.min(Self::LAST.0))
     }
 
-    #[inline(always)]
     pub fn since_epoch(self) -> Span {
         Span(self.0)
     }
@@ -179,7 +175,6 @@ impl Wait {
     pub const WITHOUT_END: Self = Self(Span(u64::MAX));
 
     /// Returns the wait, unless it is without end.
-    #[inline(always)]
     pub fn span(self) -> Option<Span> {
         (self < Self::WITHOUT_END).then_some(self.0)
     }
@@ -228,7 +223,6 @@ impl Funnel {
     }
 
     /// Returns the time until the quota is full, if nothing more is taken.
-    #[inline(always)]
     pub fn until_full(&self, tat: Moment) -> Span {
         Span(tat.0.saturating_sub(self.now.0))
     }

@@ -83,7 +83,6 @@ pub type QuotaError = (Error, u64);
 pub struct TooMany;
 
 impl<const FURTHER: usize> Limiter<FURTHER> {
-    #[inline(always)]
     pub fn new(first: Funnel) -> Self {
         Self { first, further: [None; FURTHER], quotas: 1 }
     }
@@ -289,7 +288,6 @@ impl<const FURTHER: usize> Tats<FURTHER> {
     }
 
     /// Returns the latest TAT, at which the whole limiter is full.
-    #[inline(always)]
     pub fn last(&self) -> Moment {
         self.further().fold(self.first, Moment::max)
     }
