@@ -3,7 +3,8 @@
 //! The server runs one command at a time on one thread, and calls into the module only through `RedisModule_OnLoad`,
 //! what is registered there, and `RedisModule_OnUnload`. Every SAFETY line here rests on that.
 //!
-//! This folder uses two other files of the module, which know no server: `decimal.rs` and `counts.rs`.
+//! This folder uses two other files of the module: `decimal.rs` for the digits of an expiry, and `counts.rs` for the
+//! counts in INFO. Both know no server and use no other file.
 
 use std::ffi::c_int;
 
