@@ -1,6 +1,5 @@
 """The measurements: each returns its figures by contestant."""
 
-import contextlib
 import datetime
 import itertools
 import os
@@ -12,134 +11,111 @@ import time
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 
-from contestants import BASE, CONTESTANTS, PEER_NAME, chosen
+from contestants import BASE, CONTESTANTS, chosen
 from places import ROOT, SERVER, say
-from servers import ONE_BY_ONE, PIPELINED, clock, servers, version
+from servers import ONE_BY_ONE, PIPELINED, servers, version
 
 KEYS = 10_000
 COUNTED_KEYS = 300
 # Keys that serve for one call only are prepared and called this often in a pipelined round.
 BATCHES = 2
-# The amount of measuring; `sizes` and `memory_keys` are numbers of keys. Rounds are many and short, so that other work
-# on the machine disturbs few of them. Instructions are counted `counts` times, and the least count is taken, because
-# the server's cron may run during the others. callgrind slows the calls down, so the cron would weigh more than it does
-# without callgrind.
-Scale = namedtuple("Scale", "rounds seconds sizes memory_keys growth_rounds lease_rounds long_seconds counts")
-FULL = Scale(25, 0.12, [1, 1_000, 100_000, 1_000_000, 5_000_000], 100_000, 9, 5, 0.3, 5)
-QUICK = Scale(1, 0.2, [1, 1_000, 100_000], 5_000, 1, 1, 0.2, 1)
+# The amount of measuring; `memory_keys` is a number of keys. Rounds are many and short, so that other work on the machine
+# disturbs few of them. Instructions are counted `counts` times, and the least count is taken, because the server's cron
+# may run during the others. callgrind slows the calls down, so the cron would weigh more than it does without callgrind.
+Scale = namedtuple("Scale", "rounds seconds memory_keys counts")
+FULL = Scale(25, 0.12, 100_000, 5)
+QUICK = Scale(1, 0.05, 5_000, 1)
 
 # The settings of a server alone, without replica and append-only file; with an append-only file; and with a replica.
 SETTINGS = {"alone": [], "aof": ["--appendonly", "yes", "--appendfsync", "no"], "replica": []}
+SHAPES = {"pipelined": PIPELINED, "one by one": ONE_BY_ONE}
+# The calls that are measured on each server.
+EACH = ["CL.THROTTLE allowed", "CL.THROTTLE second call", "CL.THROTTLE limited", "CL.THROTTLE new key"]
+EACH += ["CL.LOOK limited", "CL.THROTTLE 2 quotas allowed", "CL.THROTTLE 2 quotas limited"]
+EACH += ["CL.MTHROTTLE 2 limiters allowed"]
+EACH_TIMED = ["CL.THROTTLE allowed", "CL.THROTTLE limited", "CL.THROTTLE new key", "CL.LOOK limited"]
 
 
 def measure(scale):
-    """Measures everything that the tables and plots show."""
-    parts = [measure_instructions(scale.counts), measure_replication(), measure_memory(scale.memory_keys)]
-    timed = [c for c in CONTESTANTS if c.timed]
-    rounds = measure_time(scale.rounds, scale.seconds, timed)
-    parts.append(medians(rounds))
+    """Measures all contestants on one server."""
+    counted = measure_instructions([SERVER], scale.counts, dict.fromkeys(SETTINGS))[SERVER]
+    speed = measure_speed(scale, [c for c in CONTESTANTS if c.timed], SHAPES)
+    parts = [counted, measure_replication(), measure_memory(scale.memory_keys), speed]
     return {
         "about": machine(),
-        "settings": {
-            "rounds": scale.rounds,
-            "seconds": scale.seconds,
-            "keys": KEYS,
-            "counted keys": COUNTED_KEYS,
-            "pipelined": PIPELINED,
-            "one by one": ONE_BY_ONE,
-            "base": BASE,
-            "peer": PEER_NAME,
-            "growth rounds": scale.growth_rounds,
-        },
-        "clock": statistics.median(clock() for _ in range(scale.rounds)),
+        "settings": {"rounds": scale.rounds, "seconds": scale.seconds, "keys": KEYS, "counted keys": COUNTED_KEYS} | SHAPES,
         "contestants": {c.name: {k: v for part in parts for k, v in part.get(c.name, {}).items()} for c in CONTESTANTS},
-        "growth": measure_growth(scale),
-        "rounds": rounds,
     }
 
 
-SHAPES = {"pipelined": PIPELINED, "single": ONE_BY_ONE}
+def measure_servers(executables, scale):
+    """Measures on each server: instructions, and the CPU time of pipelined calls."""
+    counted = measure_instructions(executables, scale.counts, {"alone": EACH, "aof": EACH})
+    result = {}
+    for executable in executables:
+        name = machine(executable)["server"].split(",")[0]
+        say(name)
+        speed = measure_speed(scale, chosen(EACH_TIMED), ["pipelined"], executable)
+        result[name] = {c: figures | speed.get(c, {}) for c, figures in counted[executable].items()}
+    about = machine()
+    del about["server"]
+    return {"about": about, "rounds": scale.rounds, "seconds": scale.seconds, "by server": result}
 
 
-def measure_time(rounds, seconds, contestants, kinds=("pipelined", "single"), executable=SERVER):
-    """Measures the server's CPU, the throughput, and the latency of calls one by one. Returns the rounds' figures.
+def measure_speed(scale, contestants, shapes, executable=SERVER):
+    """Measures the server's CPU time per pipelined call, and the calls a second. Returns medians, and medians and middle
+    halves of the ratios to the base's CPU time in the same round.
 
     All contestants take their turn in each round, so that the machine is in the same state for all of them.
     """
-    result = {c.name: [] for c in contestants}
+    rounds = {c.name: [] for c in contestants}
     with servers(contestants, executable=executable) as by_module:
-        for number in range(rounds):
-            say(f"time, round {number + 1} of {rounds}")
+        for number in range(scale.rounds):
+            say(f"speed, round {number + 1} of {scale.rounds}")
             for contestant in contestants:
                 figures = {}
-                for kind in kinds:
-                    cpu, load = run_for(by_module[contestant.module], contestant, seconds, SHAPES[kind])
-                    share = load.limited / load.calls
-                    # The first integer of a reply to CL.TAKE is the number of tokens taken, which is 1.
-                    ones = "limited" in contestant.name or "TAKE" in contestant.name
-                    assert share > 0.99 if ones else share == 0, (contestant.name, share)
-                    figures[f"{kind} cpu"] = cpu / load.calls * 1e9
-                    figures[f"{kind} calls"] = load.calls / load.seconds
-                    if kind == "single":
-                        figures |= {"p50": load.p50, "p99": load.p99, "p99.9": load.p999}
-                result[contestant.name].append(figures)
+                for shape in shapes:
+                    cpu, calls, limited, seconds = run_for(by_module[contestant.module], contestant, scale, SHAPES[shape])
+                    share = limited / calls
+                    assert share > 0.99 if "limited" in contestant.name else share == 0, (contestant.name, share)
+                    figures[shape] = calls / seconds
+                    if shape == "pipelined":
+                        figures["cpu"] = cpu / calls * 1e9
+                rounds[contestant.name].append(figures)
+    result = {}
+    for name, figures in rounds.items():
+        result[name] = {key: statistics.median(round[key] for round in figures) for key in figures[0]}
+        ratios = [own["cpu"] / base["cpu"] for own, base in zip(figures, rounds[BASE])]
+        result[name]["ratio"] = statistics.median(ratios)
+        result[name]["middle half"] = statistics.quantiles(ratios, n=4)[::2] if len(ratios) > 1 else ratios * 2
     return result
 
 
-def run_for(server, contestant, seconds, shape):
-    """Prepares keys, and runs the load on them. Returns the server's CPU seconds and the load program's figures."""
+def run_for(server, contestant, scale, shape):
+    """Prepares keys, and runs the load on them. Returns the server's CPU seconds, and calls, limited calls and seconds."""
     if not contestant.once:
         server.prepare(contestant, KEYS)
-        return cpu_of(server, lambda: server.load(contestant.call, f"{seconds}s", KEYS, shape=shape))
+        return cpu_of(server, lambda: server.load(contestant.call, f"{scale.seconds}s", KEYS, shape=shape))
     batches = []
     for _ in range(BATCHES if shape == PIPELINED else 1):
         server.prepare(contestant, KEYS)
         batches.append(cpu_of(server, lambda: server.load(contestant.call, KEYS, KEYS, "each", shape)))
-    cpus, loads = zip(*batches)
-    # The latencies are those of the first batch.
-    totals = {name: sum(getattr(load, name) for load in loads) for name in ("calls", "limited", "seconds")}
-    return sum(cpus), loads[0]._replace(**totals)
+    return map(sum, zip(*batches))
 
 
 def cpu_of(server, load):
     before = server.cpu()
     result = load()
-    return server.cpu() - before, result
+    return server.cpu() - before, *result
 
 
-def medians(rounds):
-    """Returns the medians of the figures, and of their ratios to the base's figures in the same round."""
-    result = {}
-    for name, figures in rounds.items():
-        result[name] = {key: statistics.median(round[key] for round in figures) for key in figures[0]}
-        for kind in SHAPES:
-            if f"{kind} cpu" in figures[0]:
-                ratios = [own[f"{kind} cpu"] / base[f"{kind} cpu"] for own, base in zip(figures, rounds[BASE])]
-                result[name][f"{kind} ratio"] = statistics.median(ratios)
-                result[name][f"{kind} middle half"] = middle_half(ratios)
-    return result
-
-
-def middle_half(values):
-    """Returns the first and the third quartile."""
-    if len(values) == 1:
-        return values * 2
-    first, _, third = statistics.quantiles(values, n=4)
-    return [first, third]
-
-
-def measure_instructions(counts):
-    """Counts instructions of all contestants in each setting."""
-    return measure_instructions_on([SERVER], counts, dict.fromkeys(SETTINGS))[SERVER]
-
-
-def measure_instructions_on(executables, counts, names):
+def measure_instructions(executables, counts, names):
     """Counts instructions on each server, of the contestants whose names are given for each setting. Counts on all
     cores at once, which changes no count."""
     contestants = {setting: [c for c in chosen(names[setting]) if c.counted] for setting in names}
     jobs = list(itertools.product(executables, contestants))
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        counted = pool.map(lambda job: count_instructions(*job, contestants[job[1]], counts), jobs)
+        counted = pool.map(lambda job: count_on(*job, contestants[job[1]], counts), jobs)
         result = {executable: {} for executable in executables}
         for (executable, setting), by_name in zip(jobs, counted):
             for name, count in by_name.items():
@@ -147,7 +123,7 @@ def measure_instructions_on(executables, counts, names):
     return result
 
 
-def count_instructions(executable, setting, contestants, counts):
+def count_on(executable, setting, contestants, counts):
     """Counts a call's instructions by callgrind, in the server's function `call` and in all functions that it calls."""
     folder = tempfile.TemporaryDirectory(prefix="bench-counts-")
     out = f"{folder.name}/counts"
@@ -204,11 +180,11 @@ def inclusive(file, caller, callee):
     return total
 
 
-def measure_memory(keys, names=None, executable=SERVER):
+def measure_memory(keys):
     """Measures the bytes per key after 1 and after 3 calls: used_memory with the keys, minus used_memory without."""
     result = {}
-    contestants = [c for c in chosen(names) if not c.once and c.before == c.call and "KEY" in c.call]
-    with servers(contestants, executable=executable) as by_module:
+    contestants = [c for c in CONTESTANTS if not c.once and c.before == c.call and "KEY" in c.call]
+    with servers(contestants) as by_module:
         for contestant in contestants:
             say(f"memory: {contestant.name}")
             server, figures, called = by_module[contestant.module], {}, 0
@@ -244,41 +220,6 @@ def measure_replication():
     return result
 
 
-# The contestants of a group share their keys: each leaves them in the state that the others need.
-GROWING = [["GET", "SET PX"], ["CL.THROTTLE allowed", "CL.THROTTLE limited"]]
-
-
-def measure_growth(scale):
-    """Measures the CPU per pipelined call, and the memory, for each number of keys. All take turns in each round."""
-    result = {}
-    by_name = {c.name: c for c in CONTESTANTS}
-    groups = [[by_name[name] for name in names] for names in GROWING]
-    for size in scale.sizes:
-        say(f"growth: {size:,} keys")
-        with contextlib.ExitStack() as stack:
-            turns = []
-            for group in groups:
-                server = stack.enter_context(servers(group))[None]
-                empty = server.memory()
-                # The second pass of calls finishes the rehashing of the table, which the first has made grow.
-                for order in (0, "each"):
-                    server.load(group[-1].before, size, size, order)
-                memory = (server.memory() - empty) / size
-                turns += [(server, contestant, memory) for contestant in group]
-            rounds = {contestant.name: [] for _, contestant, _ in turns}
-            for _ in range(scale.growth_rounds):
-                for server, contestant, _ in turns:
-                    cpu, load = cpu_of(server, lambda: server.load(contestant.call, f"{scale.long_seconds}s", size))
-                    rounds[contestant.name].append(cpu / load.calls * 1e9)
-            for server, contestant, memory in turns:
-                assert server.client.dbsize() == size, "keys have expired"
-                cpus = rounds[contestant.name]
-                ratio = statistics.median(own / base for own, base in zip(cpus, rounds[BASE]))
-                figures = {"cpu": statistics.median(cpus), "middle half": middle_half(cpus), "ratio": ratio}
-                result.setdefault(contestant.name, {})[str(size)] = figures | {"bytes": memory, "rounds": cpus}
-    return result
-
-
 def machine(executable=SERVER):
     cpu = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
@@ -291,7 +232,3 @@ def machine(executable=SERVER):
         "date": datetime.date.today().isoformat(),
     }
 
-
-def name_of(executable):
-    """Returns a name like "Redis 7.0.15"."""
-    return machine(executable)["server"].split(",")[0]

@@ -3,7 +3,6 @@
 //!
 //! ```text
 //! load PORT CONNECTIONS PIPELINE (SECONDSs | CALLS) KEYS (random | each | FIRST) COMMAND... [; COMMAND...]
-//! load clock
 //! ```
 //!
 //! A call is one command, or several in a row. `KEY` in its words stands for a key of 13 bytes. There are KEYS keys:
@@ -12,21 +11,17 @@
 //! * `each`: every key gets one call, in a mixed order.
 //! * FIRST: the calls go through the keys in order, from this number on.
 //!
-//! Prints the number of calls, the number of limited calls (their reply is an array that starts with 1), the seconds
-//! that they took, and the microseconds until a batch was answered: the median and the 99th and 99.9th percentiles.
-//! `load clock` prints the nanoseconds that one reading of the clock takes.
+//! Prints the number of calls, the number of limited calls (their reply is an array that starts with 1), and the seconds
+//! that they took.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd, RawFd};
 use std::process::exit;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments == ["clock"] {
-        return println!("{:.2}", clock());
-    }
     let [port, connections, pipeline, length, keys, order, words @ ..] = &arguments[..] else {
         panic!("see the head of load.rs");
     };
@@ -50,7 +45,6 @@ fn main() {
     let mut left = calls;
     let mut done = 0;
     let mut limited = 0;
-    let mut waits: Vec<u32> = Vec::new();
     loop {
         for connection in &mut connections {
             if connection.waiting == 0 && left > 0 && end.is_none_or(|end| Instant::now() < end) {
@@ -66,33 +60,10 @@ fn main() {
         for (connection, readable) in connections.iter_mut().zip(readable) {
             if readable && connection.receive(&mut limited) {
                 done += connection.calls;
-                waits.push(connection.sent.elapsed().as_nanos().min(u32::MAX.into()) as u32);
             }
         }
     }
-    let took = start.elapsed().as_secs_f64();
-
-    waits.sort_unstable();
-    let microseconds = |share: f64| {
-        let place = (waits.len() as f64 * share) as usize;
-        f64::from(waits[place.min(waits.len() - 1)]) / 1000.0
-    };
-    println!(
-        "{done} {limited} {took:.6} {:.1} {:.1} {:.1}",
-        microseconds(0.5),
-        microseconds(0.99),
-        microseconds(0.999)
-    );
-}
-
-/// Returns the nanoseconds that one reading of the clock takes.
-fn clock() -> f64 {
-    const READINGS: u32 = 200_000;
-    let start = Instant::now();
-    for _ in 0..READINGS {
-        std::hint::black_box(SystemTime::now());
-    }
-    start.elapsed().as_nanos() as f64 / f64::from(READINGS)
+    println!("{done} {limited} {:.6}", start.elapsed().as_secs_f64());
 }
 
 /// The calls to send.
@@ -159,14 +130,13 @@ struct Connection {
     /// The calls of the batch, and the replies to it that are still to come.
     calls: u64,
     waiting: usize,
-    sent: Instant,
 }
 
 impl Connection {
     fn open(port: u16) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Self { stream, output: Vec::new(), input: Vec::new(), calls: 0, waiting: 0, sent: Instant::now() }
+        Self { stream, output: Vec::new(), input: Vec::new(), calls: 0, waiting: 0 }
     }
 
     fn send(&mut self, source: &mut Source) {
@@ -175,7 +145,6 @@ impl Connection {
             source.write(&mut self.output);
         }
         self.waiting = self.calls as usize * source.replies;
-        self.sent = Instant::now();
         self.stream.write_all(&self.output).unwrap();
     }
 

@@ -1,16 +1,16 @@
-"""The pictures on the pages: what limiters and a window let through, as the servers reply on a clock that is moved."""
+"""The pictures on the pages: the cost of a check; what limiters and a window let through, as the module replies on a
+clock that is moved."""
 
 import contextlib
-import os
-import pathlib
 import subprocess
 import tempfile
 
-from places import PARTS, ROOT, WORK
+from contestants import BASE
+from places import ROOT, WORK
 from servers import Server
 
 START = 1_790_000_000 * 10**9
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 860, 360, 40, 44, 48
+WIDTH, HEIGHT, TOP, BOTTOM = 860, 360, 44, 48
 # Each colour stands out on a light page and on a dark one. Marks differ in form as well.
 STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #6e7781 }
@@ -21,6 +21,7 @@ text { font: 13px system-ui, sans-serif; fill: #6e7781 }
 path { fill: none !important; stroke-width: 2 }
 .axis { stroke: #6e7781; stroke-opacity: .35; stroke-width: 1 }
 text.blue, text.orange, text.green { stroke: none }
+.grey { fill: #6e7781; fill-opacity: .5 }
 .open { fill: none; stroke-width: 1.5 }
 @media (prefers-color-scheme: dark) { text { fill: #a9b3be } }
 """
@@ -51,10 +52,10 @@ def on_a_clock():
 
 
 class Picture:
-    """A picture in SVG. `x` and `y` are the least and the greatest value of each axis, `right` is the margin there."""
+    """A picture in SVG. `x` and `y` are the least and the greatest value of each axis, `left` and `right` are margins."""
 
-    def __init__(self, x, y, right, title, description):
-        self.x, self.y, self.right = x, y, right
+    def __init__(self, x, y, right, title, description, left=40):
+        self.x, self.y, self.right, self.left = x, y, right, left
         self.parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"'
             ' aria-labelledby="title desc">',
@@ -63,7 +64,7 @@ class Picture:
         ]
 
     def place(self, x, y):
-        across = LEFT + (x - self.x[0]) / (self.x[1] - self.x[0]) * (WIDTH - LEFT - self.right)
+        across = self.left + (x - self.x[0]) / (self.x[1] - self.x[0]) * (WIDTH - self.left - self.right)
         up = TOP + (self.y[1] - y) / (self.y[1] - self.y[0]) * (HEIGHT - TOP - BOTTOM)
         return f"{across:.1f}", f"{up:.1f}"
 
@@ -76,10 +77,10 @@ class Picture:
         for y in up:
             (left, height), (right, _) = self.place(self.x[0], y), self.place(self.x[1], y)
             self.parts.append(f'<path class="axis" d="M{left} {height}H{right}"/>')
-            self.parts.append(f'<text x="{LEFT - 8}" y="{float(height) + 4:.1f}" text-anchor="end">{y}</text>')
+            self.parts.append(f'<text x="{self.left - 8}" y="{float(height) + 4:.1f}" text-anchor="end">{y}</text>')
         for x in across:
             self.text(x, self.y[0], f"{x} s", anchor="middle", down=20)
-        self.parts.append(f'<text x="{LEFT}" y="{HEIGHT - 6}">{unit}</text>')
+        self.parts.append(f'<text x="{self.left}" y="{HEIGHT - 6}">{unit}</text>')
 
     def steps(self, points, kind):
         """Draws a line that stays at each value until the next point."""
@@ -93,6 +94,33 @@ class Picture:
 
     def save(self, path):
         path.write_text("\n".join([*self.parts, "</svg>", ""]))
+
+
+# The plot of costs compares these: the server's own commands, this module's, and scripts.
+COMPARED = ["PING", BASE, "INCR + EXPIRE", "CL.THROTTLE allowed", "CL.THROTTLE limited", "CL.THROTTLE 2 quotas allowed"]
+COMPARED += ["GCRA in Lua", "sliding window in Lua, sorted set"]
+
+
+def costs(results, path):
+    """Draws the CPU time of checks: a bar each, of this module, of another one, and of the server's own commands."""
+    bars = [(name, of["cpu"]) for name, of in results["contestants"].items() if "cpu" in of]
+    bars = [(name, cpu) for name, cpu in bars if name in COMPARED or name.startswith("redis-cell") and "allowed" in name]
+    bars.sort(key=lambda bar: bar[1])
+    about = results["about"]
+    title = "CPU time of the server for one check, in ns, pipelined"
+    words = "; ".join(f"{name}: {cpu:,.0f}" for name, cpu in bars)
+    picture = Picture((0, bars[-1][1]), (len(bars), 0), 60, title, f"{words}.", left=240)
+    for row, (name, cpu) in enumerate(bars):
+        kind = "blue" if name.startswith("CL.") else "orange" if name.startswith("redis-cell") else "grey"
+        (x, y), (end, _) = picture.place(0, row + 0.15), picture.place(cpu, row)
+        height = (HEIGHT - TOP - BOTTOM) / len(bars) * 0.7
+        width = float(end) - float(x)
+        picture.parts.append(f'<rect class="{kind}" x="{x}" y="{y}" width="{width:.1f}" height="{height:.1f}"/>')
+        picture.text(-bars[-1][1] * 0.01, row + 0.5, name, anchor="end")
+        picture.text(cpu + bars[-1][1] * 0.01, row + 0.5, f"{cpu:,.0f}")
+    foot = f"{about['module']} on {about['server']}; {about['machine']}; {about['date']}"
+    picture.parts.append(f'<text x="8" y="{HEIGHT - 14}">{foot}</text>')
+    picture.save(path)
 
 
 def tokens(path):

@@ -105,13 +105,7 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-Load = namedtuple("Load", "calls limited seconds p50 p99 p999")
-
-
-def clock():
-    """Returns the nanoseconds that one reading of the clock takes on the server's core."""
-    output = subprocess.run([*on_core(CORE_OF_SERVER), WORK / "load", "clock"], check=True, stdout=subprocess.PIPE)
-    return float(output.stdout)
+Load = namedtuple("Load", "calls limited seconds")
 
 
 def version(executable):

@@ -3,6 +3,7 @@
 mod budgets;
 mod bursts;
 mod clients;
+mod costs;
 mod leases;
 mod package;
 mod pages;

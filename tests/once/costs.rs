@@ -1,0 +1,104 @@
+//! The figures on the pages are those that `scripts/bench` has measured.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+fn read(page: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).unwrap()
+}
+
+/// Returns the page in one line, as a reader hears it.
+fn words(page: &str) -> String {
+    read(page).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the rows of each table of costs on a page, by the table's head.
+fn tables(page: &str) -> HashMap<String, Vec<String>> {
+    let text = read(page);
+    let mut tables = HashMap::new();
+    let mut lines = text.lines();
+    while let Some(head) = lines.next() {
+        if head.starts_with("| one ") {
+            let rows = lines.by_ref().skip(1).take_while(|line| line.starts_with('|')).map(str::to_string).collect();
+            assert!(tables.insert(head.to_string(), rows).is_none(), "{page} has two tables {head}");
+        }
+    }
+    tables
+}
+
+/// Returns the cells of one column of a table of the results, by the first cell of their row. The table is the one whose
+/// head begins so.
+fn column(begin: &str, name: &str) -> Vec<(String, String)> {
+    let cells = |line: &str| -> Vec<String> { line.split('|').map(|cell| cell.trim().to_string()).collect() };
+    let tables = tables("scripts/bench-results/README.md");
+    let found = tables.iter().find(|(head, _)| head.starts_with(begin));
+    let (head, rows) = found.unwrap_or_else(|| panic!("the results have no table {begin}"));
+    let place = cells(head).iter().position(|cell| cell == name).unwrap_or_else(|| panic!("{head}: no column {name}"));
+    assert!(rows.len() >= 5, "{rows:?}");
+    rows.iter().map(|row| (cells(row)[1].clone(), cells(row)[place].clone())).collect()
+}
+
+/// Returns the ratios in a column. A middle half may follow in brackets.
+fn ratios(begin: &str, name: &str) -> Vec<(String, f64)> {
+    let number = |cell: String| cell.split(' ').next().unwrap().parse().unwrap();
+    column(begin, name).into_iter().map(|(row, cell)| (row, number(cell))).collect()
+}
+
+#[test]
+fn each_cost_in_a_table_is_one_of_the_committed_results() {
+    let results = tables("scripts/bench-results/README.md");
+    let page = "docs/costs.md";
+    let shown = tables(page);
+    assert!(shown.len() >= 2, "{page} has no tables of costs: {shown:?}");
+    for (head, rows) in shown {
+        let measured = results.get(&head).unwrap_or_else(|| panic!("{page}: no table of the results is {head}"));
+        assert!(rows.len() >= 5, "{page}: {head}: {rows:?}");
+        for row in rows {
+            assert!(measured.contains(&row), "{page}: the results have no row {row}");
+        }
+    }
+}
+
+#[test]
+fn each_cost_in_a_sentence_is_one_of_the_committed_results() {
+    let ratios = column("| one check | alone |", "× SET PX");
+    for (page, words_before, name) in [
+        ("README.md", "an allowed call takes ", "CL.THROTTLE allowed"),
+        ("README.md", "and a limited call ", "CL.THROTTLE limited"),
+        ("docs/costs.md", "call by two quotas takes ", "CL.THROTTLE 2 quotas allowed"),
+    ] {
+        let text = words(page);
+        let rest = text.split_once(words_before).unwrap_or_else(|| panic!("{page} does not say {words_before:?}")).1;
+        let said = rest.split([' ', ';']).next().unwrap();
+        let (_, measured) = ratios.iter().find(|(row, _)| row == name).unwrap();
+        assert_eq!(said, measured, "{page}: {words_before}");
+    }
+}
+
+/// The words are about a server that is alone. They round: a ratio of 1.01 is "as much".
+#[test]
+fn costs_in_words_on_the_page_are_those_measured() {
+    let page = words("docs/costs.md");
+    let says = |sentence: &str| assert!(page.contains(sentence), "docs/costs.md no longer says: {sentence}");
+    let alone = |name| ratios("| one server | SET PX", name);
+    let beside = |one: &'static str, other: &'static str| alone(one).into_iter().zip(alone(other));
+
+    says("From Redis 7 on, an allowed call takes fewer instructions than a SET on every server that is alone.");
+    for (server, ratio) in alone("allowed") {
+        assert!(ratio < 1.0 || server.starts_with("Redis 6."), "{server}: an allowed call takes {ratio} of a SET");
+    }
+    says("A key's second call costs as much as later ones.");
+    for ((server, later), (_, second)) in beside("allowed", "second call") {
+        assert!((second - later).abs() < 0.02, "{server}: a second call takes {second} of a SET, later ones {later}");
+    }
+    says("A look costs as much as a limited call");
+    for ((server, limited), (_, look)) in beside("limited", "look") {
+        assert!((look - limited).abs() < 0.02, "{server}: a look takes {look} of a SET, a limited call {limited}");
+    }
+    says("In CPU, an allowed call costs about as much as a SET");
+    for (server, ratio) in ratios("| one server, CPU |", "allowed") {
+        let near = (0.75..1.35).contains(&ratio);
+        assert!(near || server.starts_with("Redis 6."), "{server}: an allowed call takes {ratio} of a SET's CPU");
+    }
+}
