@@ -11,3 +11,4 @@ mod panics;
 mod protect;
 mod recipes;
 mod scripts;
+mod seldom;

@@ -398,7 +398,7 @@ pub fn free_port() -> u16 {
     }
 }
 
-fn new_folder() -> PathBuf {
+pub fn new_folder() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
