@@ -16,6 +16,7 @@ use crate::support::{COMMANDS, Server, command, eventually, info, run, snapshot,
 const PRIMARIES: usize = 3;
 
 #[test]
+#[ignore = "slow: a cluster"]
 fn each_limiter_is_on_the_node_of_its_slot() {
     let cluster = Cluster::start();
     let mut connection = cluster.connect();
@@ -41,6 +42,7 @@ fn each_limiter_is_on_the_node_of_its_slot() {
 }
 
 #[test]
+#[ignore = "slow: a cluster"]
 fn limiters_with_one_hash_tag_are_on_one_node_for_scripts_and_transactions() {
     let cluster = Cluster::start();
     let script = "return {redis.call('CL.THROTTLE', KEYS[1], 9, 1, 3600)[3],
@@ -64,6 +66,7 @@ fn limiters_with_one_hash_tag_are_on_one_node_for_scripts_and_transactions() {
 
 /// The examples work even when the first node that the client knows owns none of the keys.
 #[test]
+#[ignore = "slow: a cluster"]
 fn the_examples_for_clients_find_the_node_of_a_call() {
     needs!("python3-redis");
     let cluster = Cluster::start();
@@ -75,6 +78,7 @@ fn the_examples_for_clients_find_the_node_of_a_call() {
 }
 
 #[test]
+#[ignore = "slow: elections"]
 fn a_slot_that_moves_under_load_lets_through_what_one_server_would_have() {
     let cluster = Cluster::start();
     move_under_load(&cluster, |cluster, slot, from, to| {
@@ -125,6 +129,7 @@ fn a_slot_that_the_servers_move_under_load_lets_through_what_one_server_would_ha
 }
 
 #[test]
+#[ignore = "slow: elections"]
 fn a_replica_goes_on_limiting_when_its_primary_is_killed() {
     let mut cluster = Cluster::start();
     let mut connection = cluster.connect();
@@ -164,6 +169,7 @@ fn a_replica_goes_on_limiting_when_its_primary_is_killed() {
 /// The node loses the slot of an expired key while writes are paused, within a transaction that the server has already
 /// admitted. Redis 7.0 to 8.6 and Valkey 8.0 crash if SET is called there.
 #[test]
+#[ignore = "slow: a cluster"]
 fn a_slot_that_goes_within_a_transaction_ends_no_node() {
     let settings = ["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"];
     let [server, other] = [(); 2].map(|()| Server::start_with(&[&settings[..], debug_command()].concat()));

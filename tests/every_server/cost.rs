@@ -77,6 +77,7 @@ fn a_key_is_hardly_larger_than_a_string_from_its_first_call_on() {
 /// Two quotas on one key take a little more memory than one, and far less than two keys, each of which takes 149 bytes.
 /// The number counts the keys' shares of the server's tables.
 #[test]
+#[ignore = "slow: thousands of keys"]
 fn a_key_with_two_quotas_takes_less_than_180_bytes() {
     const KEYS: usize = 16_000;
     needs!("Redis 7.0 alone");

@@ -26,6 +26,7 @@ fn with_real_path(text: &str) -> String {
 }
 
 #[test]
+#[ignore = "slow: a server for each session"]
 fn sessions_are_what_redis_cli_shows() {
     needs!("redis-tools");
     for Block { place, text, .. } in blocks_in("console") {
@@ -165,6 +166,7 @@ fn settings_load_the_module() {
 
 /// The settings for Sentinel and the client are the pages'; the primary is the test's own.
 #[test]
+#[ignore = "slow: Sentinel waits"]
 fn sentinel_promotes_a_replica_that_goes_on_limiting() {
     needs!("python3-redis");
     let mut primary = Server::start();
@@ -195,6 +197,7 @@ fn sentinel_promotes_a_replica_that_goes_on_limiting() {
 
 /// The lines are also in the README: pages.rs compares them.
 #[test]
+#[ignore = "slow: Python"]
 fn the_lines_of_python_admit_16_requests_and_answer_the_next_with_429_and_retry_after() {
     needs!("python3-redis");
     let server = Server::start();

@@ -115,6 +115,7 @@ fn wait_for_no_listener(primary: &Server) {
 }
 
 #[test]
+#[ignore = "slow: load"]
 fn replicas_that_join_at_any_moment_hold_what_the_primary_holds() {
     side_by_side(snapshots(), |settings| {
         let mut random = Random::new(1);
@@ -148,6 +149,7 @@ fn replicas_that_join_at_any_moment_hold_what_the_primary_holds() {
 }
 
 #[test]
+#[ignore = "slow: load"]
 fn an_aborted_psync_does_not_corrupt_the_next_replica() {
     side_by_side(snapshots(), |settings| {
         let mut random = Random::new(2);
@@ -170,6 +172,7 @@ fn an_aborted_psync_does_not_corrupt_the_next_replica() {
 }
 
 #[test]
+#[ignore = "slow: load"]
 fn a_replica_that_was_away_resumes_or_syncs_again() {
     let mut random = Random::new(3);
     // The backlog holds all writes until the replica is back.
@@ -200,6 +203,7 @@ fn a_replica_that_was_away_resumes_or_syncs_again() {
 }
 
 #[test]
+#[ignore = "slow: load"]
 fn a_replica_of_a_replica_holds_the_same() {
     let primary = server(&snapshots()[1]);
     let (replica, below) = (server(&snapshots()[0]), server(&[]));
@@ -214,6 +218,7 @@ fn a_replica_of_a_replica_holds_the_same() {
 
 /// A primary becomes a replica of its replica, and the other way round.
 #[test]
+#[ignore = "slow: load"]
 fn roles_may_be_swapped() {
     let mut servers = [server(&snapshots()[0]), server(&snapshots()[1])];
     // After these calls, the module on the later replica knows that nothing listens.
@@ -268,6 +273,7 @@ fn a_replica_that_is_promoted_at_once_is_listened_to() {
 /// A replica that restarts from its file continues its primary's stream. Its backlog begins then, without the event of
 /// a loaded snapshot. Before that, a client calls the replica, which is writable.
 #[test]
+#[ignore = "slow: load"]
 fn a_restarted_replica_that_is_promoted_is_listened_to() {
     let primary = server(&["--hz", "100"]);
     let sibling = server(&[]);
@@ -303,6 +309,7 @@ fn a_restarted_replica_that_is_promoted_is_listened_to() {
 /// The primary's backlog comes from the file, and its replica continues from there. Another module calls before the
 /// file is loaded, and clients call before the cron ticks.
 #[test]
+#[ignore = "slow: load"]
 fn a_primary_that_restarts_from_a_file_is_still_listened_to() {
     // The key lives for a millisecond: a key of the file must not exist when the file is loaded.
     let caller = ["--loadmodule", callbacks::library(), "CL.PTHROTTLE", "{key}module", "0", "1", "1"];
@@ -377,6 +384,7 @@ fn a_client_that_asks_for_the_stream_from_an_offset_of_info_is_sent_effects() {
 /// A module that is loaded first hears first of a snapshot's process, and its calls then go to the replica that gets
 /// the snapshot. Redis 6.2 sends the writes of such a handler, even SET, before its answer to the replica's PSYNC.
 #[test]
+#[ignore = "slow: load"]
 fn a_call_at_the_birth_of_a_snapshots_process_is_sent_as_its_effect() {
     needs!("a primary whose handlers may write when it forks, Redis 7");
     for settings in snapshots() {
@@ -471,6 +479,7 @@ fn a_node_that_gets_slots_from_another_is_sent_effects() {
 }
 
 #[test]
+#[ignore = "slow: load"]
 fn a_file_that_is_turned_on_and_off_holds_what_the_server_holds() {
     // The file is turned on by a command of its own, or within a transaction.
     side_by_side([(false, 4), (true, 5)], |(in_transaction, seed)| turn_the_file_on_and_off(in_transaction, seed));
@@ -517,6 +526,7 @@ fn assert_same_in_the_file(primary: &Server, when: &str) {
 
 /// Another module's callback turns the file on after the write. Redis 6.2 still appends the call's effect.
 #[test]
+#[ignore = "slow: load"]
 fn a_file_that_is_turned_on_within_a_call_holds_what_the_server_holds() {
     let modules = ["--loadmodule", callbacks::library(), "--notify-keyspace-events", "Ed"];
     let primary = server(&[debug_command(), &["--aof-use-rdb-preamble", "no"], &modules].concat());

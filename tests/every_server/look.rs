@@ -57,6 +57,7 @@ fn a_look_tells_what_is_left_and_what_a_call_would_get() {
 
 /// The clock stands still, so that the call's own effect is the only difference between two replies.
 #[test]
+#[ignore = "slow: thousands of calls"]
 fn a_look_never_answers_otherwise_than_the_call_that_comes_at_that_nanosecond() {
     let (clock, server) = Clock::start(START);
     let mut connection = server.connect();
@@ -264,6 +265,7 @@ fn an_expired_key_on_a_replica_is_a_full_limiter() {
 }
 
 #[test]
+#[ignore = "slow: a cluster"]
 fn a_cluster_client_gets_a_look_from_a_replica() {
     let [primary, replica] = [(); 2].map(|()| Server::start_with(&["--cluster-enabled", "yes"]));
     let (mut connection, mut reader) = (primary.connect(), replica.connect());

@@ -242,6 +242,7 @@ for panel in dashboard['panels']:
 
 /// The page's line counts while clients call; the test runs it for six of its ten seconds.
 #[test]
+#[ignore = "slow: seconds of load"]
 fn the_keys_that_are_limited_most_are_counted_under_load() {
     needs!("redis-tools");
     let server = Server::start_with(&["--notify-keyspace-events", "Ed"]);
@@ -287,6 +288,7 @@ fn the_keys_that_are_limited_most_are_counted_under_load() {
 
 /// The health check is the line of docs/compose.yaml, word for word.
 #[test]
+#[ignore = "slow: restarts"]
 fn the_health_check_passes_where_the_module_answers_and_fails_elsewhere() {
     let file = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/compose.yaml")).unwrap();
     let line = file.lines().find_map(|line| line.trim().strip_prefix("test: [\"CMD-SHELL\", \"")).unwrap();

@@ -171,6 +171,7 @@ fn a_counter_of_a_window_lets_through_twice_the_limit_around_its_end_and_a_limit
 /// Clients call while the test follows the page's steps, command by command, from redis-cell's stand-in to this module
 /// and back.
 #[test]
+#[ignore = "slow: Sentinel waits"]
 fn a_production_with_sentinel_moves_step_by_step_and_back_and_no_limit_is_lost() {
     const KEYS: usize = 20;
     // The limit is more than the clients can take. A token comes back after ten minutes, when the test is over.
@@ -297,6 +298,7 @@ fn walk(primary: &Member, replica: &Member, sentinel: u16, library: &str, versio
 /// redis-cell's AOF holds calls, which a server runs again when it loads the file, unless a rewrite has replaced them
 /// by states.
 #[test]
+#[ignore = "slow: restarts"]
 fn a_rewrite_before_the_move_keeps_the_moments_that_an_aof_of_calls_would_begin_anew() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("aof-{}", std::process::id()));
     let old = redis_cell_in(&folder);
@@ -323,6 +325,7 @@ fn a_rewrite_before_the_move_keeps_the_moments_that_an_aof_of_calls_would_begin_
 }
 
 #[test]
+#[ignore = "slow: restarts"]
 fn redis_cell_goes_on_with_a_key_of_one_quota_and_with_one_of_several_after_del() {
     let here = Server::start();
     let mut back = Server::start_bare(&[&["--loadmodule", redis_cell().to_str().unwrap()], &AOF[..]].concat());

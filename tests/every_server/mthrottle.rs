@@ -242,6 +242,7 @@ fn replicas_and_files_get_all_limits_of_a_call_as_one_transaction() {
 }
 
 #[test]
+#[ignore = "slow: a cluster"]
 fn the_keys_share_a_hash_tag_in_a_cluster() {
     let server = Server::start_with(&["--cluster-enabled", "yes"]);
     let mut connection = server.connect();

@@ -139,6 +139,7 @@ fn a_callback_may_remake_a_key_that_expires_and_make_others() {
 /// While clients are paused, the server keeps a key that has expired, but reports it as missing. Redis 7.0 to 8.6 and
 /// Valkey 8.0 crash when SET is called on such a key.
 #[test]
+#[ignore = "slow: keys expire"]
 fn a_key_that_has_expired_while_clients_are_paused_is_written_whole() {
     let (server, mut connection) = start(&[]);
     let replica = Server::start_bare(&[]);
@@ -197,6 +198,7 @@ fn a_key_that_has_expired_while_clients_are_paused_is_written_whole() {
 
 /// Valkey makes a second key of the same name if a module says that the key does not exist, and forgets the first.
 #[test]
+#[ignore = "slow: thousands of calls"]
 fn a_key_that_the_handler_of_its_deletion_makes_anew_leaks_no_memory() {
     const KEYS: i64 = 2000;
     let (_server, mut connection) = start(&[]);

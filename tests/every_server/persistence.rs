@@ -15,6 +15,7 @@ use crate::support::{Server, command, info, run, snapshot, throttle, wait_until}
 const CLIENTS: usize = 4;
 
 #[test]
+#[ignore = "slow: crashes"]
 fn appendfsync_always_loses_no_acknowledged_call_in_20_crashes() {
     let mut server = Server::start_with(&[&AOF[..], &["--appendfsync", "always"]].concat());
     let ledgers = Ledger::open_some(&server, CLIENTS);
@@ -39,6 +40,7 @@ fn appendfsync_always_loses_no_acknowledged_call_in_20_crashes() {
 
 /// The file may lose its last second, but holds a state that the server really had.
 #[test]
+#[ignore = "slow: crashes"]
 fn appendfsync_everysec_leaves_a_state_that_the_server_really_had_after_a_crash() {
     let mut server = Server::start_with(&[&AOF[..], &["--appendfsync", "everysec"]].concat());
     let ledgers = Ledger::open_some(&server, CLIENTS);
@@ -60,6 +62,7 @@ fn appendfsync_everysec_leaves_a_state_that_the_server_really_had_after_a_crash(
 }
 
 #[test]
+#[ignore = "slow: load"]
 fn a_rewrite_under_load_keeps_every_state_and_expiry() {
     for preamble in ["yes", "no"] {
         let mut server = Server::start_with(&[&AOF[..], &["--aof-use-rdb-preamble", preamble]].concat());
@@ -112,6 +115,7 @@ fn the_append_only_file_holds_effects_and_no_calls() {
 }
 
 #[test]
+#[ignore = "slow: thousands of calls"]
 fn a_snapshot_restores_every_state_and_expiry() {
     let mut server = Server::start();
     let mut connection = server.connect();

@@ -64,6 +64,7 @@ fn a_queue_tells_each_call_how_long_to_wait_and_refuses_whom_it_would_make_wait_
 
 /// No call waits beyond the longest wait, even if a token does not take a whole number of milliseconds.
 #[test]
+#[ignore = "slow: Python"]
 fn no_turn_is_further_away_than_the_longest_wait_and_no_turn_is_of_more_than_the_burst_or_of_none() {
     let (_clock, server) = Clock::start(START);
     let program = "import os, redis, waiting
@@ -84,6 +85,7 @@ for tokens in 2, 0, -1:
 /// The calls come at random, sometimes too few and sometimes too many; the test records each turn that the program
 /// announces.
 #[test]
+#[ignore = "slow: thousands of calls"]
 fn turns_are_first_come_first_served_and_never_more_than_the_burst_and_the_rate() {
     // A token does not take a whole number of milliseconds.
     let (burst, count, period, longest) = (4_i64, 7_i64, 100_i64, 500_i64);
@@ -145,6 +147,7 @@ fn attempt_by(connection: &mut Connection, who: &str, numbers: &str) -> i64 {
 }
 
 #[test]
+#[ignore = "slow: attacks"]
 fn a_caller_with_too_many_wrong_passwords_is_kept_out_and_a_right_one_counts_for_nothing() {
     let (_clock, server) = Clock::start(START);
     let expected = "\
@@ -193,6 +196,7 @@ print(ban.log_in(door, 'alice', 'correct horse'))";
 
 /// A user may choose any name. A hash tag that is empty is none, and a call on the keys would get CROSSSLOT.
 #[test]
+#[ignore = "slow: a cluster"]
 fn names_with_braces_keep_their_keys_on_one_node_and_apart_from_those_of_other_names() {
     needs!("functions, Redis 7");
     let node = Server::start_with(&["--cluster-enabled", "yes"]);
@@ -223,6 +227,7 @@ for keys, expected in [('attempts:*', 1), ('{plan:*:20*', 2), ('{budget:*:tokens
 
 /// The check of a password takes so long that all guesses have arrived before the first check ends.
 #[test]
+#[ignore = "slow: attacks"]
 fn eighty_guesses_at_once_get_no_more_attempts_than_the_limit() {
     let (_clock, server) = Clock::start(START);
     let program = "import os, threading, time, redis, ban
@@ -349,6 +354,7 @@ fn a_plan_that_changes_counts_at_once_and_keeps_what_was_taken() {
 
 /// The plan changes back and forth at random moments.
 #[test]
+#[ignore = "slow: Python"]
 fn a_plan_that_changes_often_brings_back_no_tokens() {
     let (clock, server) = Clock::start(START);
     let mut connection = server.connect();
@@ -542,6 +548,7 @@ fn calls_in_flight_need_the_permissions_that_the_page_names_and_without_one_of_t
 
 /// The calls begin, renew, end and die at random; the test compares them with a second statement of the rule.
 #[test]
+#[ignore = "slow: thousands of calls"]
 fn calls_in_flight_are_those_of_a_model() {
     needs!("functions, Redis 7");
     let mut calls = InFlight::start();
@@ -608,6 +615,7 @@ fn a_replica_has_the_calls_in_flight_and_their_leases() {
 }
 
 #[test]
+#[ignore = "slow: Python"]
 fn a_gateway_admits_by_calls_in_flight_and_by_tokens_and_leaves_no_place_taken() {
     needs!("functions, Redis 7");
     let (_clock, server) = Clock::start(START);
@@ -626,6 +634,7 @@ fn a_gateway_admits_by_calls_in_flight_and_by_tokens_and_leaves_no_place_taken()
 
 /// A caller that hangs up is charged the estimate, and frees its place.
 #[test]
+#[ignore = "slow: Python"]
 fn a_gateway_charges_a_call_that_breaks_off_its_estimate_and_refuses_a_negative_one() {
     needs!("functions, Redis 7");
     let (_clock, server) = Clock::start(START);
@@ -646,6 +655,7 @@ for estimate in 8_000, -8_000:
 
 /// The server stands still while the program asks for a place, and carries the call out after the program has given up.
 #[test]
+#[ignore = "slow: Python"]
 fn a_gateway_without_an_answer_leaves_no_place_taken() {
     needs!("functions, Redis 7");
     let server = Server::start();
@@ -680,6 +690,7 @@ for stops in 'FCALL', 'CL.MTHROTTLE':
 }
 
 #[test]
+#[ignore = "slow: Python"]
 fn a_gateway_does_not_lose_an_answer_that_it_cannot_charge() {
     needs!("functions, Redis 7");
     let server = Server::start();
@@ -696,6 +707,7 @@ print('the answer')";
 }
 
 #[test]
+#[ignore = "slow: Python"]
 fn named_policies_change_for_all_in_one_command_and_go_with_the_data() {
     needs!("functions, Redis 7");
     let mut server = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
@@ -818,6 +830,7 @@ impl Counter {
 /// The calls are on two counters, whose periods end at any moment, and a limiter. The test compares each reply with its
 /// model's.
 #[test]
+#[ignore = "slow: thousands of calls"]
 fn calendar_quotas_and_a_limiter_are_taken_all_or_none_until_their_periods_end() {
     needs!("functions, Redis 7");
     let (clock, server) = Clock::start(START);
@@ -982,6 +995,7 @@ fn a_calendar_period_ends_no_sooner_than_was_said_once_and_refunds_go_to_the_per
 }
 
 #[test]
+#[ignore = "slow: thousands of calls"]
 fn a_replica_has_the_calendar_quotas_and_a_cluster_wants_one_hash_tag() {
     needs!("functions, Redis 7");
     let node = Server::start_with(&["--cluster-enabled", "yes"]);
@@ -1011,6 +1025,7 @@ fn a_replica_has_the_calendar_quotas_and_a_cluster_wants_one_hash_tag() {
 }
 
 #[test]
+#[ignore = "slow: Python"]
 fn the_program_of_calendar_quotas_prints_days_of_23_and_25_hours_and_what_remains() {
     needs!("functions, Redis 7");
     let server = Server::start();
@@ -1030,6 +1045,7 @@ fn the_program_of_calendar_quotas_prints_days_of_23_and_25_hours_and_what_remain
 /// years, in zones where midnight comes twice (Havana) or is skipped (Santiago, Beirut), and where a whole day was
 /// skipped (Apia).
 #[test]
+#[ignore = "slow: every hour of years"]
 fn days_weeks_and_months_end_when_the_zone_says_so() {
     let program = "from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -1052,6 +1068,7 @@ print(changes)";
 }
 
 #[test]
+#[ignore = "slow: Python"]
 fn a_shadow_refuses_nothing_and_the_day_on_which_it_counts_begins_with_all_tokens() {
     let (_clock, mut server) = Clock::start(START);
     let expected = "\
@@ -1073,6 +1090,7 @@ except redis.RedisError:
 }
 
 #[test]
+#[ignore = "slow: Python"]
 fn a_greedy_tenant_has_its_share_and_background_work_leaves_half_of_the_pool() {
     let (_clock, server) = Clock::start(START);
     let expected = "\
@@ -1109,6 +1127,7 @@ fn a_tenant_within_its_limit_is_never_refused_where_the_pool_has_the_sum_of_all_
 }
 
 #[test]
+#[ignore = "slow: thousands of calls"]
 fn the_fake_for_unit_tests_decides_as_the_module_does() {
     let (clock, server) = Clock::start(START);
     let mut connection = server.connect();

@@ -45,6 +45,7 @@ fn a_failed_snapshot_refuses_calls_but_no_looks_until_a_snapshot_succeeds() {
 
 /// A limit on the size of files stands in for a full disk.
 #[test]
+#[ignore = "slow: a full file"]
 fn a_file_that_cannot_be_written_refuses_calls_but_no_looks_or_ends_the_server() {
     let script = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("full-{}", std::process::id()));
     let limited = format!("#!/bin/sh\ntrap '' XFSZ\nulimit -f 64\nexec '{}' \"$@\"\n", executable().display());

@@ -97,6 +97,7 @@ fn a_million_a_second_keeps_its_key_and_limits() {
 }
 
 #[test]
+#[ignore = "slow: seconds"]
 fn waiting_the_whole_seconds_of_retry_after_passes() {
     let server = Server::start();
     let mut connection = server.connect();
@@ -108,6 +109,7 @@ fn waiting_the_whole_seconds_of_retry_after_passes() {
 }
 
 #[test]
+#[ignore = "slow: seconds"]
 fn over_time_a_limiter_lets_its_rate_through() {
     let server = Server::start();
     let mut connection = server.connect();

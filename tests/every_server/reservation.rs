@@ -497,6 +497,7 @@ fn send(server: &Server, line: &str) {
 }
 
 #[test]
+#[ignore = "slow: thousands of calls"]
 fn calls_that_are_repeated_late_and_lost_are_those_of_a_model_through_kills_with_an_aof() {
     needs!("functions, Redis 7");
     let (clock, mut server) = Clock::start_with(START, &["--appendonly", "yes", "--appendfsync", "always"]);
@@ -513,6 +514,7 @@ fn calls_that_are_repeated_late_and_lost_are_those_of_a_model_through_kills_with
 }
 
 #[test]
+#[ignore = "slow: thousands of calls"]
 fn calls_that_are_repeated_late_and_lost_are_those_of_a_model_through_failovers() {
     needs!("functions, Redis 7");
     let [(clock, primary), (other_clock, replica)] = [(); 2].map(|()| Clock::start(START));
@@ -536,6 +538,7 @@ fn calls_that_are_repeated_late_and_lost_are_those_of_a_model_through_failovers(
 
 /// Within each move of the slot, the line is sent while the keys are on both nodes.
 #[test]
+#[ignore = "slow: thousands of calls"]
 fn calls_that_are_repeated_late_and_lost_are_those_of_a_model_through_moves_of_their_slot() {
     needs!("functions, Redis 7");
     // The clock jumps further than a node may be silent.
@@ -602,6 +605,7 @@ fn rights() -> Vec<String> {
 }
 
 #[test]
+#[ignore = "slow: a thousand calls"]
 fn a_user_needs_the_rights_that_are_named_and_without_one_of_them_nothing_is_half_done() {
     needs!("functions, Redis 7");
     let (clock, server, mut connection) = start();

@@ -17,6 +17,7 @@ use crate::support::{Server, command, info, run, setting, wait_until};
 const CLIENTS: usize = 50;
 
 #[test]
+#[ignore = "slow: load"]
 fn under_a_long_mixed_load_memory_and_time_per_call_stay_as_they_were() {
     // The log of slow calls would show a call that waits. The limit is far above the longest pause seen, 62 ms, while
     // other tests use the machine.
@@ -141,6 +142,7 @@ fn fairness_time() -> Duration {
 }
 
 #[test]
+#[ignore = "slow: load"]
 fn fifty_clients_get_exactly_the_burst_and_the_rate() {
     let server = Server::start();
     for rate in [1, 100, 10_000, 100_000] {
@@ -155,6 +157,7 @@ fn fifty_clients_get_exactly_the_burst_and_the_rate() {
 }
 
 #[test]
+#[ignore = "slow: load"]
 fn fifty_clients_get_exactly_the_burst_and_the_rate_through_a_promotion() {
     for rate in [100, 10_000] {
         let servers = [Server::start_with(&SETTINGS), Server::start_with(&SETTINGS)];

@@ -18,6 +18,7 @@ const MILLISECOND: i64 = 1_000_000;
 const MINUTE: i64 = 60_000 * MILLISECOND;
 
 #[test]
+#[ignore = "slow: Python"]
 fn the_example_charges_what_was_used_and_says_how_long_to_wait() {
     let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();
@@ -42,6 +43,7 @@ fn the_example_charges_what_was_used_and_says_how_long_to_wait() {
 
 /// A caller that hangs up before the answer's end has used the model; one with a negative estimate has not.
 #[test]
+#[ignore = "slow: Python"]
 fn a_call_that_breaks_off_is_charged_its_estimate_and_a_negative_estimate_is_an_error() {
     let (_clock, server) = Clock::start(START);
     let program = "import os, redis, token_budget
@@ -62,6 +64,7 @@ for estimate, error in (4_000, GeneratorExit()), (2_000, BrokenPipeError()), (2_
 }
 
 #[test]
+#[ignore = "slow: Python"]
 fn an_answer_is_not_lost_if_it_cannot_be_settled() {
     let (_clock, server) = Clock::start(START);
     let program = "import os, signal, redis, token_budget
@@ -166,6 +169,7 @@ enum Step {
 }
 
 #[test]
+#[ignore = "slow: thousands of calls"]
 fn charged_is_what_was_used_and_any_window_has_the_burst_the_rate_and_the_overruns_in_flight() {
     // Tokens a minute, of the organisation and of each user: first the organisation limits, then the users. A token
     // does not take a whole number of nanoseconds.

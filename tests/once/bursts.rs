@@ -35,26 +35,31 @@ const BOUND: Duration = Duration::from_secs(20);
 type Calls = Box<dyn Fn(usize, &str) -> Vec<u16>>;
 
 #[test]
+#[ignore = "slow: attacks"]
 fn http_server_lets_through_its_limit() {
     http_server().for_each(|example| lets_through_its_limit(&[], over_http(example)));
 }
 
 #[test]
+#[ignore = "slow: attacks"]
 fn flask_lets_through_its_limit() {
     flask_with_a_queue().for_each(|example| lets_through_its_limit(&[], over_http(example)));
 }
 
 #[test]
+#[ignore = "slow: attacks"]
 fn fastapi_lets_through_its_limit() {
     fastapi().for_each(|example| lets_through_its_limit(&[], over_http(example)));
 }
 
 #[test]
+#[ignore = "slow: attacks"]
 fn express_lets_through_its_limit() {
     express().for_each(|example| lets_through_its_limit(&[], over_http(example)));
 }
 
 #[test]
+#[ignore = "slow: attacks"]
 fn redigo_lets_through_its_limit() {
     redigo().for_each(|example| lets_through_its_limit(&[], over_http(example)));
 }
@@ -62,11 +67,13 @@ fn redigo_lets_through_its_limit() {
 /// PHP answers each request in a process of its own. The processes' pool is the server's list of clients, which is too
 /// short for all.
 #[test]
+#[ignore = "slow: attacks"]
 fn php_lets_through_its_limit() {
     php_server().for_each(|example| lets_through_its_limit(&["--maxclients", "10"], over_http(example)));
 }
 
 #[test]
+#[ignore = "slow: attacks"]
 fn hiredis_lets_through_its_limit() {
     let main = r#"int main(int count, char **words) {
         redisContext *context = NULL;
@@ -93,6 +100,7 @@ fn hiredis_lets_through_its_limit() {
 }
 
 #[test]
+#[ignore = "slow: attacks"]
 fn redis_rb_lets_through_its_limit() {
     if let Some(example) = redis_rb(&["-r", "./redis_rb.rb", "-e", IN_RUBY]) {
         let calls = by_lines(example);
@@ -102,6 +110,7 @@ fn redis_rb_lets_through_its_limit() {
 }
 
 #[test]
+#[ignore = "slow: attacks"]
 fn node_redis_and_ioredis_let_through_their_limit() {
     let (redis, ioredis) = ("./node_redis.js", "./ioredis.js");
     for (node, client) in [(debian_node("-e"), redis), (npm_node("-e"), redis), (npm_node("-e"), ioredis)] {
@@ -113,6 +122,7 @@ fn node_redis_and_ioredis_let_through_their_limit() {
 }
 
 #[test]
+#[ignore = "slow: attacks"]
 fn redis_rs_and_redis_cell_rs_let_through_their_limit() {
     for calls in [in_rust, in_rust_with_types] {
         lets_through_its_limit(&[], calls);
@@ -121,11 +131,13 @@ fn redis_rs_and_redis_cell_rs_let_through_their_limit() {
 }
 
 #[test]
+#[ignore = "slow: attacks"]
 fn redigo_refuses_a_call_without_a_connection() {
     redigo().for_each(|example| refuses_a_call_without_a_connection(20, over_http(example)));
 }
 
 #[test]
+#[ignore = "slow: attacks"]
 fn http_server_flask_and_fastapi_find_their_server_again() {
     for example in http_server().chain(flask()).chain(fastapi()) {
         finds_its_server_again(&format!("{example:?}"), over_http(example));
@@ -133,16 +145,19 @@ fn http_server_flask_and_fastapi_find_their_server_again() {
 }
 
 #[test]
+#[ignore = "slow: attacks"]
 fn express_finds_its_server_again() {
     express().for_each(|example| finds_its_server_again(&format!("{example:?}"), over_http(example)));
 }
 
 #[test]
+#[ignore = "slow: attacks"]
 fn redigo_finds_its_server_again() {
     redigo().for_each(|example| finds_its_server_again("redigo", over_http(example)));
 }
 
 #[test]
+#[ignore = "slow: attacks"]
 fn redis_rb_finds_its_server_again() {
     redis_rb(&["-r", "./redis_rb.rb", "-e", IN_RUBY]).into_iter().for_each(|example| {
         finds_its_server_again("redis-rb", by_lines(example));
@@ -150,6 +165,7 @@ fn redis_rb_finds_its_server_again() {
 }
 
 #[test]
+#[ignore = "slow: attacks"]
 fn node_redis_of_debian_finds_its_server_again() {
     debian_node("-e").into_iter().for_each(|example| {
         let example = example.with_argument(IN_NODE).with("CLIENT", "./node_redis.js");
@@ -158,12 +174,14 @@ fn node_redis_of_debian_finds_its_server_again() {
 }
 
 #[test]
+#[ignore = "slow: attacks"]
 fn redis_rs_finds_its_server_again() {
     finds_its_server_again("redis-rs", in_rust);
 }
 
 /// The late answer to a call that was given up must not become the answer to the next call on its connection.
 #[test]
+#[ignore = "slow: attacks"]
 fn no_late_answer_becomes_that_of_another_call() {
     // Flask calls by the same library as the HTTP server.
     let examples = http_server().chain(fastapi()).chain(express()).chain(php_server()).chain(redigo());

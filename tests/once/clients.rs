@@ -41,6 +41,7 @@ const BOUND: Duration = Duration::from_secs(20);
 
 /// The page shows the answers and the version of each library that runs here.
 #[test]
+#[ignore = "slow: other languages"]
 fn the_page_names_what_is_run() {
     let page = fs::read_to_string([env!("CARGO_MANIFEST_DIR"), "docs/clients.md"].join("/")).unwrap();
     let answers: Vec<_> = ANSWERS.lines().map(|line| format!("    {line}\n")).collect();
@@ -63,11 +64,13 @@ fn the_page_names_what_is_run() {
 }
 
 #[test]
+#[ignore = "slow: other languages"]
 fn redis_py_decides() {
     redis_py().for_each(|example| decides_with_a_server(&example));
 }
 
 #[test]
+#[ignore = "slow: other languages"]
 fn redis_py_decides_in_time_without_an_answer() {
     redis_py().for_each(|example| {
         decides_on_an_error(&example);
@@ -82,6 +85,7 @@ fn redis_py() -> impl Iterator<Item = Example> {
 /// node-redis and ioredis reconnect at times of their own choice. Their decisions without an answer are tested below,
 /// with Express.
 #[test]
+#[ignore = "slow: other languages"]
 fn node_redis_and_ioredis_decide() {
     for example in [debian_node("node_redis.js"), npm_node("node_redis.js"), npm_node("ioredis.js")] {
         example.inspect(decides_with_a_server).inspect(decides_on_an_error);
@@ -89,22 +93,26 @@ fn node_redis_and_ioredis_decide() {
 }
 
 #[test]
+#[ignore = "slow: other languages"]
 fn phpredis_and_predis_decide_and_decide_in_time_without_an_answer() {
     [phpredis(), predis()].iter().flatten().for_each(decides);
     php_server().for_each(|example| serves_in_time_without_redis(&example));
 }
 
 #[test]
+#[ignore = "slow: other languages"]
 fn redis_rb_decides_and_decides_in_time_without_an_answer() {
     redis_rb(&["redis_rb.rb"]).iter().for_each(decides);
 }
 
 #[test]
+#[ignore = "slow: other languages"]
 fn hiredis_decides_and_decides_in_time_without_an_answer() {
     hiredis("hiredis", "").iter().for_each(decides);
 }
 
 #[test]
+#[ignore = "slow: other languages"]
 fn redigo_decides_and_decides_in_time_without_an_answer() {
     redigo().for_each(|example| {
         decides(&example);
@@ -114,6 +122,7 @@ fn redigo_decides_and_decides_in_time_without_an_answer() {
 
 /// `JEDIS` is a class path with Jedis and its dependencies; no registry was found that has them.
 #[test]
+#[ignore = "slow: other languages"]
 fn jedis_decides_and_decides_in_time_without_an_answer() {
     let (Ok(jedis), true) = (std::env::var("JEDIS"), found(Command::new("java").arg("-version"))) else {
         println!("left out: there is no java, or no class path in JEDIS");
@@ -123,6 +132,7 @@ fn jedis_decides_and_decides_in_time_without_an_answer() {
 }
 
 #[test]
+#[ignore = "slow: other languages"]
 fn redis_rs_decides_and_decides_in_time_without_an_answer() {
     let client = |port: u16| redis::Client::open(format!("redis://127.0.0.1:{port}/")).unwrap();
     let answers = |port: u16, fail| {
@@ -153,6 +163,7 @@ fn redis_rs_decides_and_decides_in_time_without_an_answer() {
 }
 
 #[test]
+#[ignore = "slow: other languages"]
 fn redis_cell_rs() {
     let server = Server::start();
     let mut connection = server.connect();
@@ -170,6 +181,7 @@ fn redis_cell_rs() {
 }
 
 #[test]
+#[ignore = "slow: other languages"]
 fn redis_cell_rs_refuses_a_call_for_more_than_the_limit_even_if_it_fails_open() {
     let server = Server::start();
     let pool = redis_rs::Pool::new(server.client(), TIMEOUT);
@@ -181,6 +193,7 @@ fn redis_cell_rs_refuses_a_call_for_more_than_the_limit_even_if_it_fails_open() 
 }
 
 #[test]
+#[ignore = "slow: other languages"]
 fn redis_cell_rs_verdicts_are_right_for_every_kind_of_key() {
     let server = Server::start();
     let mut connection = server.connect();
@@ -218,6 +231,7 @@ fn redis_cell_rs_verdicts_are_right_for_every_kind_of_key() {
 /// docs/clients.md promises that a pipeline takes less than half of the time that the same calls take one by one.
 /// Between two machines, it saves far more.
 #[test]
+#[ignore = "slow: other languages"]
 fn calls_in_a_pipeline_take_less_than_half_of_the_time() {
     for example in [debian_python("pipeline.py"), pypi_python("pipeline.py")].into_iter().flatten() {
         let server = Server::start();
@@ -235,6 +249,7 @@ fn calls_in_a_pipeline_take_less_than_half_of_the_time() {
 }
 
 #[test]
+#[ignore = "slow: other languages"]
 fn an_error_in_a_pipeline_is_no_allowed_call() {
     for example in [debian_python("pipeline.py"), pypi_python("pipeline.py")].into_iter().flatten() {
         let server = Server::start();
@@ -247,6 +262,7 @@ fn an_error_in_a_pipeline_is_no_allowed_call() {
 }
 
 #[test]
+#[ignore = "slow: Sentinel waits"]
 fn a_call_through_a_stuck_sentinel_fails_in_time() {
     for example in [debian_python("sentinel.py"), pypi_python("sentinel.py")].into_iter().flatten() {
         // The system accepts connections for a program that never reads them.
@@ -260,6 +276,7 @@ fn a_call_through_a_stuck_sentinel_fails_in_time() {
 
 /// A server with the most clients that it accepts may take its time to close a connection.
 #[test]
+#[ignore = "slow: other languages"]
 fn phpredis_predis_and_hiredis_ask_a_full_server_for_a_second_however_slow_it_is() {
     side_by_side([phpredis(), predis(), hiredis("hiredis", "")].into_iter().flatten(), |example| {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
@@ -280,6 +297,7 @@ fn phpredis_predis_and_hiredis_ask_a_full_server_for_a_second_however_slow_it_is
 
 /// A caller that sends nothing must not hold a thread for ever.
 #[test]
+#[ignore = "slow: other languages"]
 fn an_http_server_and_redigo_close_a_connection_without_a_request() {
     side_by_side(http_server().take(1).chain(redigo()), |example| {
         let http = Http::start(&example, Server::start().port);
@@ -292,6 +310,7 @@ fn an_http_server_and_redigo_close_a_connection_without_a_request() {
 /// A request may state its own size. One that is no quantity must neither give tokens back, nor get an error from the
 /// server and be let through because the call fails open.
 #[test]
+#[ignore = "slow: other languages"]
 fn a_quantity_from_outside_gives_nothing_back_and_does_not_fail_open() {
     let python = "
 import asyncio, math, redis_asyncio, redis_py
@@ -359,6 +378,7 @@ func init() {
 
 /// A call may panic in a thread that goes on, as the threads of many web servers do.
 #[test]
+#[ignore = "slow: other languages"]
 fn a_panic_in_a_call_takes_no_connection_from_the_pool_of_redis_rs() {
     let server = Server::start();
     let pool = redis_rs::Pool::new(server.client(), TIMEOUT);
@@ -375,6 +395,7 @@ fn a_panic_in_a_call_takes_no_connection_from_the_pool_of_redis_rs() {
 /// redis-py 4.3.4 from repeating such a call in a cluster: for this version, the test only checks that the call ends in
 /// time.
 #[test]
+#[ignore = "slow: a cluster"]
 fn a_call_in_a_cluster_that_gets_no_answer_takes_once_and_fails_in_time() {
     for (example, takes_once) in [(debian_python("cluster.py"), false), (pypi_python("cluster.py"), true)] {
         let Some(example) = example else { continue };
@@ -397,6 +418,7 @@ fn a_call_in_a_cluster_that_gets_no_answer_takes_once_and_fails_in_time() {
 }
 
 #[test]
+#[ignore = "slow: other languages"]
 fn an_applications_tests_have_a_server_of_their_own() {
     let Some(example) = debian_python("own_tests.py") else { return };
     let run = [env!("CARGO_MANIFEST_DIR"), "scripts/run"].join("/");
@@ -406,6 +428,7 @@ fn an_applications_tests_have_a_server_of_their_own() {
 }
 
 #[test]
+#[ignore = "slow: other languages"]
 fn an_http_server_answers_200_and_429_with_headers() {
     let server = Server::start();
     let Some(example) = debian_python("http_server.py") else { return };
@@ -428,6 +451,7 @@ fn an_http_server_answers_200_and_429_with_headers() {
 
 /// The replica answers even when the primary is gone.
 #[test]
+#[ignore = "slow: other languages"]
 fn an_http_server_shows_a_quota_from_a_replica_and_takes_nothing() {
     let Some(example) = debian_python("http_server.py") else { return };
     let mut primary = Server::start();
@@ -466,26 +490,31 @@ fn an_http_server_shows_a_quota_from_a_replica_and_takes_nothing() {
 }
 
 #[test]
+#[ignore = "slow: other languages"]
 fn an_http_server_answers_in_time_when_redis_does_not() {
     http_server().for_each(|example| serves_in_time_without_redis(&example));
 }
 
 #[test]
+#[ignore = "slow: other languages"]
 fn flask_answers_in_time_when_redis_does_not() {
     flask().for_each(|example| serves_in_time_without_redis(&example));
 }
 
 #[test]
+#[ignore = "slow: other languages"]
 fn fastapi_answers_in_time_when_redis_does_not() {
     fastapi().for_each(|example| serves_in_time_without_redis(&example));
 }
 
 #[test]
+#[ignore = "slow: other languages"]
 fn express_answers_in_time_when_redis_does_not() {
     express().for_each(|example| serves_in_time_without_redis(&example));
 }
 
 #[test]
+#[ignore = "slow: other languages"]
 fn an_http_server_limits_a_user_by_name() {
     let Some(example) = debian_python("http_server.py") else { return };
     let server = Server::start();
@@ -504,6 +533,7 @@ fn an_http_server_limits_a_user_by_name() {
 
 /// An address that the caller makes up is ignored, and any header of a proxy, however malformed, gets an answer.
 #[test]
+#[ignore = "slow: other languages"]
 fn an_http_server_flask_and_fastapi_limit_an_address_behind_their_own_proxy() {
     let server = Server::start();
     for (example, prefix) in [(http_server().next(), "address"), (flask().next(), "hello"), (fastapi().next(), "GET /")]
@@ -537,6 +567,7 @@ fn an_http_server_flask_and_fastapi_limit_an_address_behind_their_own_proxy() {
 }
 
 #[test]
+#[ignore = "slow: other languages"]
 fn a_proxy_on_a_unix_socket_is_known_if_it_is_said_to_be_there() {
     let code = "
 from addresses import limited_address
@@ -549,6 +580,7 @@ print(limited_address(None, ['10.0.0.1, 192.0.2.7']), limited_address('', []))";
 
 /// A server on IPv6 that also accepts IPv4 sees a proxy of IPv4 by an address of IPv6.
 #[test]
+#[ignore = "slow: other languages"]
 fn a_proxy_of_ipv4_is_known_by_its_mapped_address() {
     let code = "
 from addresses import limited_address
@@ -569,6 +601,7 @@ const ADDRESSES: [(&str, &str); 5] = [
 ];
 
 #[test]
+#[ignore = "slow: other languages"]
 fn express_limits_the_network_of_an_ipv6_caller() {
     for example in express() {
         let server = Server::start();
@@ -583,6 +616,7 @@ fn express_limits_the_network_of_an_ipv6_caller() {
 }
 
 #[test]
+#[ignore = "slow: other languages"]
 fn phpredis_and_predis_limit_the_network_of_an_ipv6_caller() {
     for (example, file) in [(phpredis(), "phpredis.php"), (predis(), "predis.php")] {
         let Some(_) = example else { continue };
@@ -596,6 +630,7 @@ fn phpredis_and_predis_limit_the_network_of_an_ipv6_caller() {
 }
 
 #[test]
+#[ignore = "slow: other languages"]
 fn redigo_limits_the_network_of_an_ipv6_caller() {
     let words =
         ADDRESSES.map(|(address, _)| format!("[{address}]:80")).join("\", \"").replace("[192.0.2.7]", "192.0.2.7");
@@ -612,6 +647,7 @@ func init() {{
 }
 
 #[test]
+#[ignore = "slow: other languages"]
 fn fastapi_limits_a_route_whatever_the_numbers_in_its_path() {
     fastapi().for_each(|example| {
         let server = Server::start();
@@ -625,6 +661,7 @@ fn fastapi_limits_a_route_whatever_the_numbers_in_its_path() {
 
 /// A blueprint's view may have the name of another view.
 #[test]
+#[ignore = "slow: other languages"]
 fn flask_limits_each_view_by_itself() {
     let code = "
 import flask, flask_app
@@ -645,6 +682,7 @@ print(client.get('/').status_code, client.get('/admin').status_code)";
 
 /// Ten requests a second and a thousand a day: the headers are those of the quota that decides.
 #[test]
+#[ignore = "slow: other languages"]
 fn fastapi_limits_a_key_of_its_api_by_two_quotas_in_one_call() {
     fastapi().for_each(|example| {
         let server = Server::start();
@@ -673,6 +711,7 @@ fn fastapi_limits_a_key_of_its_api_by_two_quotas_in_one_call() {
 
 /// Twenty of forty calls get a connection. They wait longer for the server than the others wait for a connection.
 #[test]
+#[ignore = "slow: other languages"]
 fn a_full_pool_of_redis_py_refuses_a_call_that_fails_open() {
     let threads = "
 from concurrent.futures import ThreadPoolExecutor
@@ -710,6 +749,7 @@ asyncio.run(main())";
 
 /// Every turn of the event loop takes longer than a call may wait.
 #[test]
+#[ignore = "slow: other languages"]
 fn an_event_loop_that_is_late_does_not_lose_an_answer() {
     let code = "
 import asyncio, time
@@ -729,6 +769,7 @@ asyncio.run(main())";
 }
 
 #[test]
+#[ignore = "slow: other languages"]
 fn express_limits_a_customer_by_two_quotas_and_counts_by_limit() {
     for example in express() {
         let mut server = Server::start();
@@ -768,6 +809,7 @@ fn express_limits_a_customer_by_two_quotas_and_counts_by_limit() {
 }
 
 #[test]
+#[ignore = "slow: other languages"]
 fn an_event_loop_of_node_that_is_late_does_not_lose_an_answer() {
     let code = "
 const { connect, throttle } = require(process.env.CLIENT);

@@ -87,6 +87,7 @@ impl World {
 }
 
 #[test]
+#[ignore = "slow: thousands of calls"]
 fn a_batch_is_one_call() {
     let mut world = World::new();
     let mut lease = world.lease();
@@ -116,6 +117,7 @@ fn a_wait_is_waited_out_without_a_call_and_to_the_millisecond() {
 
 /// A batch computed for many clients may be rounded down to zero.
 #[test]
+#[ignore = "slow: thousands of calls"]
 fn a_lease_with_a_batch_of_zero_does_not_let_all_through() {
     let world = World::new();
     let mut lease = world.lease();
@@ -144,6 +146,7 @@ fn an_answer_that_comes_too_late_gives_no_token() {
 
 /// The server loses the batch at the restart. The lease has been over when the server is back, so its rest is lost too.
 #[test]
+#[ignore = "slow: thousands of calls"]
 fn a_lease_gets_one_error_and_a_new_connection_after_a_restart_and_after_a_failover_behind_one_address() {
     let mut world = World::new();
     let (replica, address) = (Server::start(), Endpoint::to(world.server.port));
@@ -191,6 +194,7 @@ fn the_rest_of_a_lease_is_given_back_when_its_client_ends() {
 }
 
 #[test]
+#[ignore = "slow: thousands of calls"]
 fn a_client_that_dies_costs_at_most_its_lease() {
     let mut world = World::new();
     let mut dead = world.lease();
@@ -207,6 +211,7 @@ fn a_client_that_dies_costs_at_most_its_lease() {
 }
 
 #[test]
+#[ignore = "slow: thousands of calls"]
 fn eight_clients_use_at_least_95_in_100_of_the_rate() {
     // The tokens that each client asks for in a millisecond: all alike, one much more than the others, some hardly any.
     for demands in [[13; CLIENTS], [100; CLIENTS], [93, 1, 1, 1, 1, 1, 1, 1], [60, 60, 2, 2, 1, 1, 0, 0]] {
@@ -247,6 +252,7 @@ fn tokens_that_clients_hold_come_on_top_of_the_burst_until_they_are_given_back()
 
 /// The clients are idle, busy or bursting at random; they come and go, and some die.
 #[test]
+#[ignore = "slow: thousands of calls"]
 fn the_limit_holds_in_all_and_a_lease_longer_in_any_window() {
     let mut random = Random::new(2026);
     let mut world = World::new();

@@ -19,6 +19,7 @@ const BOUND: Duration = Duration::from_secs(20);
 /// A line that begins with a dollar sign is a command, and the lines below it are its output. All commands run in one
 /// shell.
 #[test]
+#[ignore = "slow: attacks"]
 fn a_reader_sees_what_the_page_shows() {
     needs!("curl");
     needs!("redis-tools");
@@ -59,6 +60,7 @@ fn is_same(shown: &str, expected: &str) -> bool {
 
 /// The limits of a log-in, a visitor and a customer, on a fresh start and after the server was gone.
 #[test]
+#[ignore = "slow: attacks"]
 fn the_limits_let_through_exactly_their_number_of_200_requests_at_once() {
     for example in examples::protect() {
         let mut server = Server::start();
@@ -78,6 +80,7 @@ fn the_limits_let_through_exactly_their_number_of_200_requests_at_once() {
 
 /// A guesser makes up names, and a visitor makes up API keys.
 #[test]
+#[ignore = "slow: attacks"]
 fn a_limited_address_and_an_unknown_api_key_make_no_limiter() {
     let Some(example) = examples::protect().next() else { return };
     let server = Server::start();
@@ -96,6 +99,7 @@ fn a_limited_address_and_an_unknown_api_key_make_no_limiter() {
 
 /// Other requests use all connections at the moment at which the attempt would be given back.
 #[test]
+#[ignore = "slow: attacks"]
 fn a_right_password_is_accepted_even_if_no_connection_is_free_to_give_back() {
     let code = "
 import asyncio, protect
@@ -117,6 +121,7 @@ asyncio.run(main())";
 }
 
 #[test]
+#[ignore = "slow: attacks"]
 fn a_limit_whose_choice_is_misspelt_fails_closed() {
     let code = "
 import asyncio, protect

@@ -41,7 +41,7 @@ fn tests(arguments: &[&str]) -> Command {
 fn each_name_in_the_lists_is_that_of_a_test_and_each_list_is_read_by_a_script() {
     let tests = String::from_utf8(tests(&["--list"]).output().unwrap().stdout).unwrap();
     let scripts = [include_str!("../../scripts/test"), include_str!("../../scripts/memcheck")].concat();
-    for line in include_str!("../lists.txt").lines().skip(2).filter(|line| !line.is_empty()) {
+    for line in include_str!("../lists.txt").lines().skip(3).filter(|line| !line.is_empty()) {
         if let Some(name) = line.strip_prefix("    ") {
             let name = name.split_whitespace().next().unwrap();
             // The test binary takes the name as a filter, which matches anywhere in a test's name.
@@ -57,10 +57,11 @@ fn each_name_in_the_lists_is_that_of_a_test_and_each_list_is_read_by_a_script() 
 
 /// scripts/test sets `REQUIRE_ALL`, because it has installed all programs.
 #[test]
+#[ignore = "slow: builds"]
 fn a_server_that_lacks_a_feature_leaves_a_test_out_and_a_machine_that_lacks_a_program_fails_it() {
     let tools = Tools::new("needs", &["bash"], &[("redis-server", "echo Redis server v=6.2.14")]);
     let run = |test: &str, required: bool| {
-        let mut test = tests(&["--exact", test]);
+        let mut test = tests(&["--exact", "--include-ignored", test]);
         test.env("PATH", &tools.0).env("SERVER", tools.0.join("redis-server")).env_remove("REQUIRE_ALL");
         let output = if required { test.env("REQUIRE_ALL", "yes").output() } else { test.output() }.unwrap();
         (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
@@ -285,6 +286,7 @@ fn scripts_setup_says_which_rust_is_needed_and_where_from() {
 
 /// A stand-in for `uname` tells the scripts that this machine is a Mac; they find only bash, sed and a few other tools.
 #[test]
+#[ignore = "slow: builds"]
 fn scripts_run_on_a_mac_says_what_to_install_with_brew_and_loads_a_dylib() {
     let system = ["bash", "sed", "dirname", "mktemp", "rm", "sleep"];
     let mac = [("uname", "echo Darwin"), ("cc", ""), ("xcode-select", "echo /nowhere"), ("cargo", "")];
@@ -355,6 +357,7 @@ fn scripts_servers_says_what_it_could_not_fetch_and_what_it_needs() {
 
 /// The stand-in for python3 takes the lock of the folder into which pip installs, if the script does not hold it.
 #[test]
+#[ignore = "slow: builds"]
 fn a_script_that_fetches_with_pip_holds_its_lock_until_pip_ends() {
     let python = "if [[ $3 == install ]] && flock --nonblock \"$6/lock\" true; then echo the lock is free; fi >&2";
     let system = ["bash", "dirname", "mkdir", "rm", "find", "flock", "true"];
@@ -369,6 +372,7 @@ fn a_script_that_fetches_with_pip_holds_its_lock_until_pip_ends() {
 }
 
 #[test]
+#[ignore = "slow: builds"]
 fn a_command_that_fails_ends_scripts_bench_with_a_line_that_names_it() {
     let tools = Tools::new("bench", &["bash", "sed", "dirname", "uname"], &[]);
     let (code, _, errors) = tools.call("bench", &["--report"]);

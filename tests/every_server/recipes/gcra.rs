@@ -26,6 +26,7 @@ fn number(random: &mut Random, end: u64) -> i64 {
 }
 
 #[test]
+#[ignore = "slow: thousands of calls"]
 fn the_script_for_servers_without_modules_answers_and_stores_as_the_module_does() {
     let (clock, server) = Clock::start(START);
     let mut connection = server.connect();
@@ -178,6 +179,7 @@ fn the_script_refuses_what_the_module_refuses_and_what_it_cannot_do_exactly() {
 }
 
 #[test]
+#[ignore = "slow: a replica"]
 fn a_replica_answers_a_look_by_the_script() {
     let server = Server::start_bare(&[]);
     let replica = Server::start_bare(&[]);

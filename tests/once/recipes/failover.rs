@@ -6,6 +6,7 @@ use crate::support::recipes::{Dialogue, load_function, path, python, read};
 use crate::support::{Server, run};
 
 #[test]
+#[ignore = "slow: Python"]
 fn each_program_finds_the_new_primary_after_one_error() {
     needs!("functions, Redis 7");
     let [old, new] = [(); 2].map(|()| {
