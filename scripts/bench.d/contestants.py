@@ -45,7 +45,6 @@ CONTESTANTS = [
     steady("INCR + EXPIRE", "INCR KEY ; EXPIRE KEY 3600"),
     steady("window in Lua, as INCREX has it", "EVALSHA increx.lua 1 KEY 1 1000000 3600"),
     steady("GCRA in Lua", f"EVALSHA gcra.lua 1 KEY {MANY} 1"),
-    steady("sliding window in Lua, sorted set", "EVALSHA window.lua 1 KEY 1000000 60000000"),
     steady("CL.THROTTLE allowed", ALLOWED),
     once("CL.THROTTLE second call", ALLOWED, ALLOWED),
     steady("CL.THROTTLE limited", LIMITED),

@@ -8,7 +8,6 @@ import re
 import statistics
 import tempfile
 import time
-from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 
 from contestants import BASE, CONTESTANTS, chosen
@@ -19,12 +18,12 @@ KEYS = 10_000
 COUNTED_KEYS = 300
 # Keys that serve for one call only are prepared and called this often in a pipelined round.
 BATCHES = 2
-# The amount of measuring; `memory_keys` is a number of keys. Rounds are many and short, so that other work on the machine
-# disturbs few of them. Instructions are counted `counts` times, and the least count is taken, because the server's cron
-# may run during the others. callgrind slows the calls down, so the cron would weigh more than it does without callgrind.
-Scale = namedtuple("Scale", "rounds seconds memory_keys counts")
-FULL = Scale(25, 0.12, 100_000, 5)
-QUICK = Scale(1, 0.05, 5_000, 1)
+# Rounds are many and short, so that other work on the machine disturbs few of them.
+ROUNDS, SECONDS = 25, 0.12
+MEMORY_KEYS = 100_000
+# Instructions are counted this often, and the least count is taken: the server's cron may run during the others, and
+# weighs more than it does without callgrind, which slows the calls down.
+COUNTS = 5
 
 # The settings of a server alone, without replica and append-only file; with an append-only file; and with a replica.
 SETTINGS = {"alone": [], "aof": ["--appendonly", "yes", "--appendfsync", "no"], "replica": []}
@@ -36,46 +35,46 @@ EACH += ["CL.MTHROTTLE 2 limiters allowed"]
 EACH_TIMED = ["CL.THROTTLE allowed", "CL.THROTTLE limited", "CL.THROTTLE new key", "CL.LOOK limited"]
 
 
-def measure(scale):
+def measure():
     """Measures all contestants on one server."""
-    counted = measure_instructions([SERVER], scale.counts, dict.fromkeys(SETTINGS))[SERVER]
-    speed = measure_speed(scale, [c for c in CONTESTANTS if c.timed], SHAPES)
-    parts = [counted, measure_replication(), measure_memory(scale.memory_keys), speed]
+    counted = measure_instructions([SERVER], dict.fromkeys(SETTINGS))[SERVER]
+    speed = measure_speed([c for c in CONTESTANTS if c.timed], SHAPES)
+    parts = [counted, measure_replication(), measure_memory(), speed]
     return {
         "about": machine(),
-        "settings": {"rounds": scale.rounds, "seconds": scale.seconds, "keys": KEYS, "counted keys": COUNTED_KEYS} | SHAPES,
+        "settings": {"rounds": ROUNDS, "seconds": SECONDS, "keys": KEYS, "counted keys": COUNTED_KEYS} | SHAPES,
         "contestants": {c.name: {k: v for part in parts for k, v in part.get(c.name, {}).items()} for c in CONTESTANTS},
     }
 
 
-def measure_servers(executables, scale):
+def measure_servers(executables):
     """Measures on each server: instructions, and the CPU time of pipelined calls."""
-    counted = measure_instructions(executables, scale.counts, {"alone": EACH, "aof": EACH})
+    counted = measure_instructions(executables, {"alone": EACH, "aof": EACH})
     result = {}
     for executable in executables:
         name = machine(executable)["server"].split(",")[0]
         say(name)
-        speed = measure_speed(scale, chosen(EACH_TIMED), ["pipelined"], executable)
+        speed = measure_speed(chosen(EACH_TIMED), ["pipelined"], executable)
         result[name] = {c: figures | speed.get(c, {}) for c, figures in counted[executable].items()}
     about = machine()
     del about["server"]
-    return {"about": about, "rounds": scale.rounds, "seconds": scale.seconds, "by server": result}
+    return {"about": about, "rounds": ROUNDS, "seconds": SECONDS, "by server": result}
 
 
-def measure_speed(scale, contestants, shapes, executable=SERVER):
-    """Measures the server's CPU time per pipelined call, and the calls a second. Returns medians, and medians and middle
-    halves of the ratios to the base's CPU time in the same round.
+def measure_speed(contestants, shapes, executable=SERVER):
+    """Measures the server's CPU time per pipelined call, and the calls a second. Returns medians; of the ratios to the
+    base's CPU time in the same round, the median and the middle half.
 
     All contestants take their turn in each round, so that the machine is in the same state for all of them.
     """
     rounds = {c.name: [] for c in contestants}
     with servers(contestants, executable=executable) as by_module:
-        for number in range(scale.rounds):
-            say(f"speed, round {number + 1} of {scale.rounds}")
+        for number in range(ROUNDS):
+            say(f"speed, round {number + 1} of {ROUNDS}")
             for contestant in contestants:
                 figures = {}
                 for shape in shapes:
-                    cpu, calls, limited, seconds = run_for(by_module[contestant.module], contestant, scale, SHAPES[shape])
+                    cpu, calls, limited, seconds = run_for(by_module[contestant.module], contestant, SHAPES[shape])
                     share = limited / calls
                     assert share > 0.99 if "limited" in contestant.name else share == 0, (contestant.name, share)
                     figures[shape] = calls / seconds
@@ -87,15 +86,15 @@ def measure_speed(scale, contestants, shapes, executable=SERVER):
         result[name] = {key: statistics.median(round[key] for round in figures) for key in figures[0]}
         ratios = [own["cpu"] / base["cpu"] for own, base in zip(figures, rounds[BASE])]
         result[name]["ratio"] = statistics.median(ratios)
-        result[name]["middle half"] = statistics.quantiles(ratios, n=4)[::2] if len(ratios) > 1 else ratios * 2
+        result[name]["middle half"] = statistics.quantiles(ratios, n=4)[::2]
     return result
 
 
-def run_for(server, contestant, scale, shape):
-    """Prepares keys, and runs the load on them. Returns the server's CPU seconds, and calls, limited calls and seconds."""
+def run_for(server, contestant, shape):
+    """Prepares keys, and runs the load on them. Returns the server's CPU seconds, then the figures of the load."""
     if not contestant.once:
         server.prepare(contestant, KEYS)
-        return cpu_of(server, lambda: server.load(contestant.call, f"{scale.seconds}s", KEYS, shape=shape))
+        return cpu_of(server, lambda: server.load(contestant.call, f"{SECONDS}s", KEYS, shape=shape))
     batches = []
     for _ in range(BATCHES if shape == PIPELINED else 1):
         server.prepare(contestant, KEYS)
@@ -109,13 +108,13 @@ def cpu_of(server, load):
     return server.cpu() - before, *result
 
 
-def measure_instructions(executables, counts, names):
+def measure_instructions(executables, names):
     """Counts instructions on each server, of the contestants whose names are given for each setting. Counts on all
     cores at once, which changes no count."""
     contestants = {setting: [c for c in chosen(names[setting]) if c.counted] for setting in names}
     jobs = list(itertools.product(executables, contestants))
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        counted = pool.map(lambda job: count_on(*job, contestants[job[1]], counts), jobs)
+        counted = pool.map(lambda job: count_on(*job, contestants[job[1]]), jobs)
         result = {executable: {} for executable in executables}
         for (executable, setting), by_name in zip(jobs, counted):
             for name, count in by_name.items():
@@ -123,7 +122,7 @@ def measure_instructions(executables, counts, names):
     return result
 
 
-def count_on(executable, setting, contestants, counts):
+def count_on(executable, setting, contestants):
     """Counts a call's instructions by callgrind, in the server's function `call` and in all functions that it calls."""
     folder = tempfile.TemporaryDirectory(prefix="bench-counts-")
     out = f"{folder.name}/counts"
@@ -146,7 +145,7 @@ def count_on(executable, setting, contestants, counts):
             server = by_module[contestant.module]
             own = [word for word in contestant.call.split() if word.startswith("KEY")] or ["KEY"]
             counted = []
-            for number in range(counts):
+            for number in range(COUNTS):
                 if contestant.once or number == 0:
                     server.load(f"DEL {' '.join(own)}", keys, keys, 0)
                     for _ in range(contestant.times):
@@ -180,7 +179,7 @@ def inclusive(file, caller, callee):
     return total
 
 
-def measure_memory(keys):
+def measure_memory():
     """Measures the bytes per key after 1 and after 3 calls: used_memory with the keys, minus used_memory without."""
     result = {}
     contestants = [c for c in CONTESTANTS if not c.once and c.before == c.call and "KEY" in c.call]
@@ -191,17 +190,17 @@ def measure_memory(keys):
             # The server keeps some memory that it allocated for its first keys and connections. Allocate it before the
             # first figure, so that it is not counted.
             server.empty()
-            server.load(contestant.call, keys, keys, 0)
+            server.load(contestant.call, MEMORY_KEYS, MEMORY_KEYS, 0)
             server.empty()
             time.sleep(0.2)
             empty = server.memory()
             for calls in (1, 3):
                 while called < calls:
-                    server.load(contestant.call, keys, keys, 0)
+                    server.load(contestant.call, MEMORY_KEYS, MEMORY_KEYS, 0)
                     called += 1
-                assert server.client.dbsize() >= keys, "keys have expired"
+                assert server.client.dbsize() >= MEMORY_KEYS, "keys have expired"
                 time.sleep(0.2)  # the server frees the buffers of the load's connections
-                figures[f"bytes after {calls}"] = (server.memory() - empty) / keys
+                figures[f"bytes after {calls}"] = (server.memory() - empty) / MEMORY_KEYS
             result[contestant.name] = figures
     return result
 

@@ -11,8 +11,8 @@
 //! * `each`: every key gets one call, in a mixed order.
 //! * FIRST: the calls go through the keys in order, from this number on.
 //!
-//! Prints the number of calls, the number of limited calls (their reply is an array that starts with 1), and the seconds
-//! that they took.
+//! Prints the number of calls, the number of limited calls (their reply is an array that starts with 1), and the
+//! seconds that they took.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -52,7 +52,7 @@ def on_a_clock():
 
 
 class Picture:
-    """A picture in SVG. `x` and `y` are the least and the greatest value of each axis, `left` and `right` are margins."""
+    """A picture in SVG. `x` and `y` are the least and the greatest value of each axis; `left`, `right` are margins."""
 
     def __init__(self, x, y, right, title, description, left=40):
         self.x, self.y, self.right, self.left = x, y, right, left
@@ -98,13 +98,14 @@ class Picture:
 
 # The plot of costs compares these: the server's own commands, this module's, and scripts.
 COMPARED = ["PING", BASE, "INCR + EXPIRE", "CL.THROTTLE allowed", "CL.THROTTLE limited", "CL.THROTTLE 2 quotas allowed"]
-COMPARED += ["GCRA in Lua", "sliding window in Lua, sorted set"]
+COMPARED += ["window in Lua, as INCREX has it", "GCRA in Lua"]
 
 
 def costs(results, path):
     """Draws the CPU time of checks: a bar each, of this module, of another one, and of the server's own commands."""
     bars = [(name, of["cpu"]) for name, of in results["contestants"].items() if "cpu" in of]
-    bars = [(name, cpu) for name, cpu in bars if name in COMPARED or name.startswith("redis-cell") and "allowed" in name]
+    other = lambda name: name.startswith("redis-cell") and name.endswith("allowed")
+    bars = [(name, cpu) for name, cpu in bars if name in COMPARED or other(name)]
     bars.sort(key=lambda bar: bar[1])
     about = results["about"]
     title = "CPU time of the server for one check, in ns, pipelined"
@@ -141,8 +142,8 @@ def tokens(path):
         (-4, 17),
         16,
         title,
-        f"The tokens of a limiter over time. {calls.count(0)} calls at once: 16 are allowed, and the tokens fall from 16"
-        " to 0; the others are limited. In 12 seconds without a call 6 tokens come back. Then a caller makes a call"
+        f"The tokens of a limiter over time. {calls.count(0)} calls at once: 16 are allowed, and the tokens fall from"
+        " 16 to 0; the others are limited. In 12 seconds without a call 6 tokens come back. Then a caller makes a call"
         f" each second: all are allowed until {empty:.0f} seconds, and from there every second one. After the first"
         " minute nothing is taken, and in 32 seconds all 16 tokens come back.",
     )
@@ -195,8 +196,8 @@ def window(path):
         f"Around a window's end, {most['window']} calls pass in {len(BUSY) * 40 // 1000} seconds; a limiter lets"
         f" {most['99 100 60']} or {most['19 80 60']} pass",
         "The calls allowed from 55 to 65 seconds after a window began, 25 being made a second. The window allows 99"
-        f" until it is full, none until it ends at 60 seconds, and then 100 more, {most['window']} in all. The limiter of"
-        f" 100 at once and 100 a minute allows {most['99 100 60']}: 100, and then those that come back. The limiter of"
+        f" until it is full, none until it ends at 60 seconds, and then 100 more, {most['window']} in all. The limiter"
+        f" of 100 at once and 100 a minute allows {most['99 100 60']}: 100, and then those that come back. The limiter of"
         f" 20 at once and 80 a minute allows {most['19 80 60']}.",
     )
     picture.axes(range(54, 65, 2), (0, 50, 100, 150, 200), "calls allowed, seconds after the window began")

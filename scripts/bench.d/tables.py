@@ -60,7 +60,7 @@ def markdown(results):
         rows(*(column for setting in base for column in counted(setting))),
     )
     speed = table(
-        ["one check, CPU", "ns, pipelined", "× SET PX", "its middle half", "a second, pipelined", "a second, one by one"],
+        ["one check, CPU", "ns, pipelined", "× SET PX", "middle half", "a second, pipelined", "a second, one by one"],
         rows(figure("cpu"), figure("ratio", "{:.2f}"), half, figure("pipelined"), figure("one by one")),
     )
     weight = table(
@@ -68,11 +68,10 @@ def markdown(results):
         rows(*map(figure, ("bytes after 1", "bytes after 3", "replicated"))),
     )
     lines = "\n".join(f"* {key}: {value}" for key, value in about.items() if key != "command")
-    rough = "These figures are rough: they are of one short round. " if settings["rounds"] == 1 else ""
     connections, at_once = settings["pipelined"]
     return wrapped(f"""# What a check costs
 
-{rough}Made by `{about["command"]}`:
+Made by `{about["command"]}`:
 
 {lines}
 
@@ -91,8 +90,8 @@ The CPU time that the server takes for a call, including the network, and the ca
 server is alone, and has a core of its own, as the load has. Pipelined calls are sent {at_once} at once, on each of
 {connections} connections. Calls one by one are sent on {settings["one by one"][0]} connections, each of which waits for
 its answer. The figures are medians of {settings["rounds"]} rounds, in each of which each check runs for
-{settings["seconds"]} s on {settings["keys"]:,} keys; a check that needs another key for each call calls all keys once. A
-ratio is that of a round, and the middle half that of the rounds.
+{settings["seconds"]} s on {settings["keys"]:,} keys; a check that needs another key for each call calls all keys once.
+A ratio compares two figures of the same round; the middle half is that of the ratios.
 
 {speed}
 

@@ -1,19 +1,19 @@
 //! The releases of scripts/package: each can be checked, installed, used and removed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
 use object::Architecture;
+use serde_json::Value;
 
 use crate::support::mach_o::is_loadable;
 use crate::support::needs::{SCRIPTS_TEST, needs};
-use crate::support::pages::{blocks, dangling_links, pages};
-use crate::support::programs::output_and_errors as output;
-use crate::support::{Server, cargo, module, throttle};
+use crate::support::pages::{ROOT, blocks, dangling_links, pages};
+use crate::support::programs::{self, output_and_errors as output};
+use crate::support::{Server, module, throttle};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The folder into which the package puts the library, and which its settings name.
@@ -39,7 +39,7 @@ fn the_archive_unpacks_into_a_folder_of_its_own_with_the_library_and_its_documen
     let entries: BTreeSet<_> = entries.collect();
     let expected = ["CHANGELOG.md", "LICENSE", "README.md", "docs", "libredis_cell.so", "redis-cell.cdx.json"];
     let expected: BTreeSet<_> =
-        expected.into_iter().chain(["redis-cell.conf", "scripts", "tests"]).map(ToString::to_string).collect();
+        expected.into_iter().chain(["redis-cell.conf", "scripts"]).map(ToString::to_string).collect();
     assert_eq!(entries, expected);
     assert_eq!(dangling_links(&folder), [""; 0]);
 
@@ -58,7 +58,7 @@ fn the_archive_unpacks_into_a_folder_of_its_own_with_the_library_and_its_documen
 fn the_commands_of_the_containerfile_take_the_library_out_of_the_archive() {
     needs!(SCRIPTS_TEST);
     let release = Release::new("container");
-    let file = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/Containerfile")).unwrap();
+    let file = fs::read_to_string(Path::new(ROOT).join("docs/Containerfile")).unwrap();
     assert!(file.contains(&format!("\nARG VERSION={VERSION}\n")), "{file}");
     let copied = file.lines().find_map(|line| line.strip_prefix("COPY --from=release /release/")).unwrap();
     let library = release.folder.join(copied.split(' ').next().unwrap());
@@ -95,7 +95,7 @@ fn the_commands_of_the_containerfile_take_the_library_out_of_the_archive() {
 #[test]
 fn the_pages_name_the_files_of_this_version_and_the_changelog_has_it() {
     let read = |page: &Path| fs::read_to_string(page).unwrap();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(ROOT);
     let readme = read(&root.join("README.md"));
     for page in pages(root).into_iter().chain([root.join("docs/Containerfile")]) {
         let text = read(&page);
@@ -135,7 +135,7 @@ fn the_licences_of_all_that_is_linked_in_come_along() {
 #[test]
 fn the_bill_of_materials_names_the_crates_that_are_linked_in_and_no_other() {
     needs!(SCRIPTS_TEST);
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(ROOT);
     let release = Release::new("materials");
     let bill = release.file(".cdx.json");
     output(Command::new(root.join("scripts/test.d/schemas")).arg(&bill));
@@ -144,20 +144,18 @@ fn the_bill_of_materials_names_the_crates_that_are_linked_in_and_no_other() {
 
     let mut sum = Command::new("sha256sum");
     let sum = output(sum.arg(archive.join("libredis_cell.so")));
-    let lines = "import json, sys
-bill = json.load(open(sys.argv[1]))
-library = bill['metadata']['component']
-print(library['name'], library['version'], library['hashes'][0]['content'])
-for part in bill['components']: print(part['purl'], part['licenses'][0]['expression'])";
-    let listed = output(Command::new("python3").args(["-c", lines]).arg(&bill));
-    let (library, parts) = listed.split_once('\n').unwrap();
-    assert_eq!(library, format!("redis-cell {VERSION} {}", sum.split(' ').next().unwrap()));
+    let bill: Value = serde_json::from_slice(&fs::read(&bill).unwrap()).unwrap();
+    let library = &bill["metadata"]["component"];
+    assert_eq!((library["name"].as_str(), library["version"].as_str()), (Some("redis-cell"), Some(VERSION)));
+    assert_eq!(library["hashes"][0]["content"], sum.split(' ').next().unwrap());
 
-    let parts: Vec<_> = parts.lines().filter_map(|part| part.strip_prefix("pkg:")?.split_once(' ')).collect();
-    let licence = |of: &str| parts.iter().find(|(part, _)| part.starts_with(of)).map(|(_, licence)| *licence);
-    assert_eq!(licence("cargo/redis-module@"), Some("BSD-3-Clause"), "{parts:?}");
-    let crates = parts.iter().filter_map(|(part, _)| part.strip_prefix("cargo/")?.split_once('@'));
+    let text = |value: &Value| value.as_str().unwrap().to_string();
+    let parts = bill["components"].as_array().unwrap().iter();
+    let licences: BTreeMap<_, _> =
+        parts.map(|part| (text(&part["purl"]), text(&part["licenses"][0]["expression"]))).collect();
+    let crates = licences.keys().filter_map(|part| part.strip_prefix("pkg:cargo/")?.split_once('@'));
     let crates: BTreeMap<String, &str> = crates.map(|(name, version)| (hyphens(name), version)).collect();
+    assert_eq!(licences[&format!("pkg:cargo/redis-module@{}", crates["redis-module"])], "BSD-3-Clause");
     let linked = linked_crates();
     assert_eq!(crates.keys().collect::<Vec<_>>(), linked.keys().collect::<Vec<_>>());
     for (name, version) in linked.iter().filter(|(_, version)| !version.is_empty()) {
@@ -165,7 +163,7 @@ for part in bill['components']: print(part['purl'], part['licenses'][0]['express
     }
     let rust = output(Command::new("rustc").arg("--version"));
     let rust = rust.split(' ').nth(1).unwrap();
-    assert_eq!(licence(&format!("generic/rust-std@{rust}")), Some("MIT OR Apache-2.0"), "{parts:?}");
+    assert_eq!(licences[&format!("pkg:generic/rust-std@{rust}")], "MIT OR Apache-2.0");
 }
 
 #[test]
@@ -190,7 +188,10 @@ fn the_debian_package_is_installed_used_and_removed() {
         !within("/usr/share/doc/redis-cell/docs/development.md").exists(),
         "the package has the page for developers"
     );
-    let maintainer = output(Command::new("dpkg-deb").arg("--field").arg(&package).arg("Maintainer"));
+    let field = |name| output(Command::new("dpkg-deb").arg("--field").arg(&package).arg(name));
+    // scripts/package checks that the library needs no newer glibc.
+    assert_eq!(field("Depends").trim(), "libc6 (>= 2.17)");
+    let maintainer = field("Maintainer");
     assert!(maintainer.trim().ends_with('>') && maintainer.contains('@'), "{maintainer}");
     assert_answers(&["--loadmodule", library.to_str().unwrap()]);
 
@@ -226,27 +227,11 @@ fn the_debian_package_is_installed_used_and_removed() {
 }
 
 #[test]
-fn the_debian_package_depends_on_what_this_machine_has() {
-    needs!(SCRIPTS_TEST);
-    let release = Release::new("depends");
-    let mut depends = Command::new("dpkg-deb");
-    depends.arg("--field").arg(release.file(".deb"));
-    let depends = output(depends.arg("Depends"));
-    assert!(depends.starts_with("libc6 (>= 2."), "{depends}");
-    for dependency in depends.trim().split(", ") {
-        let (name, least) = dependency.trim_end_matches(')').split_once(" (>= ").unwrap_or((dependency, "0"));
-        let mut installed = Command::new("dpkg-query");
-        let installed = output(installed.args(["--show", "--showformat=${Version}", name]));
-        output(Command::new("dpkg").args(["--compare-versions", &installed, "ge", least]));
-    }
-}
-
-#[test]
 fn a_release_made_again_in_another_folder_has_the_same_bytes() {
     needs!(SCRIPTS_TEST);
     let one = Release::new("one");
     let other = again("release");
-    copy_crates(Path::new(env!("CARGO_MANIFEST_DIR")), &other, &native());
+    output(program("crates").arg(ROOT).arg(&other).arg(native()));
     let two = Release::from(&other, &native(), "two");
     for suffix in [".tar.gz", ".deb"] {
         let same = fs::read(one.file(suffix)).unwrap() == fs::read(two.file(suffix)).unwrap();
@@ -260,19 +245,13 @@ fn a_release_made_again_in_another_folder_has_the_same_bytes() {
 fn targets_that_cannot_be_made_are_named_and_the_others_are_made() {
     needs!(SCRIPTS_TEST);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("targets-{}", std::process::id()));
-    let tools = folder.join("tools");
-    fs::create_dir_all(&tools).unwrap();
     let rustc = output(Command::new("sh").args(["-c", "command -v rustc"]));
-    let rustc = format!("case $* in *-musl) echo /nowhere ;; *) exec '{}' \"$@\" ;; esac", rustc.trim());
-    for (name, lines) in [("rustc", &rustc[..]), ("rustup", "echo \"fake: rustup $*\" >&2; exit 1")] {
-        fs::write(tools.join(name), format!("#!/bin/sh\n{lines}\n")).unwrap();
-        fs::set_permissions(tools.join(name), Permissions::from_mode(0o755)).unwrap();
-    }
     let (unknown, native) = ("riscv64gc-unknown-linux-gnu", native());
     let missing = native.replace("gnu", "musl");
-    let mut package = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/package"));
+    let mut package = Command::new(Path::new(ROOT).join("scripts/package"));
     package.arg("--folder").arg(&folder).args([unknown, &missing, &native]);
-    package.env("PATH", format!("{}:{}", tools.display(), std::env::var("PATH").unwrap()));
+    let path = std::env::var("PATH").unwrap();
+    package.env("PATH", format!("{ROOT}/tests/once/package:{path}")).env("RUSTC_PATH", rustc.trim());
     let package = package.output().unwrap();
     let said = String::from_utf8(package.stderr).unwrap();
     assert_eq!(package.status.code(), Some(1), "{said}");
@@ -298,29 +277,18 @@ fn hyphens(name: &str) -> String {
 fn linked_crates() -> &'static BTreeMap<String, String> {
     static LINKED: OnceLock<BTreeMap<String, String>> = OnceLock::new();
     LINKED.get_or_init(|| {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let target = root.join("target/linked");
-        copy_built(&target);
-        // Only our own crate is compiled again, and with it the code of others that reaches the library: it is generic
-        // or inlined. The other crates are those that were compiled for the module of all tests.
-        output(
-            cargo()
-                .args(["rustc", "--release", "--locked", "--quiet", "--lib", "--"])
-                .args(["-C", "strip=none", "-C", "debuginfo=line-tables-only"])
-                .current_dir(root)
-                .env("CARGO_TARGET_DIR", &target),
-        );
-        let library = target.join("release/libredis_cell.so");
+        let library = programs::output(Command::new("scripts/package.d/lines").current_dir(ROOT));
+        let library = library.trim();
         let mut crates = BTreeMap::new();
         // Paths of symbols: <rustc_demangle::v0::Printer>::print_type
-        let symbols = output(Command::new("nm").args(["--demangle", "--defined-only"]).arg(&library));
+        let symbols = output(Command::new("nm").args(["--demangle", "--defined-only"]).arg(library));
         for path in symbols.split(|letter: char| !letter.is_ascii_alphanumeric() && !"_:".contains(letter)) {
             if let Some((name, _)) = path.split_once("::").filter(|(name, _)| !name.is_empty()) {
                 crates.insert(hyphens(name), String::new());
             }
         }
         // Paths of source files: …/registry/src/…/thiserror-2.0.21/src/…, /rust/deps/gimli-0.32.3/src/…
-        let lines = output(Command::new("objdump").arg("--dwarf=decodedline").arg(&library));
+        let lines = output(Command::new("objdump").arg("--dwarf=decodedline").arg(library));
         for path in lines.lines().filter(|line| line.contains("/registry/src/") || line.contains("/rust/deps/")) {
             let folder = path.split('/').find_map(|part| {
                 let (name, version) = part.rsplit_once('-')?;
@@ -360,7 +328,7 @@ impl Release {
         let made = MADE.get_or_init(|| {
             let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("release");
             let _ = fs::remove_dir_all(&folder);
-            output(&mut package(Path::new(env!("CARGO_MANIFEST_DIR")), &folder, &native()));
+            output(&mut package(Path::new(ROOT), &folder, &native()));
             folder
         });
         let release = Self::folder(name);
@@ -410,13 +378,8 @@ impl Release {
 
 /// Copies the sources to a folder of their own.
 fn again(name: &str) -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let copy = root.join("target/again").join(name);
-    let lines = "mkdir -p \"$0\"/target target/zig
-                 find \"$0\" -mindepth 1 -maxdepth 1 ! -name target -exec rm -r {} +
-                 tar -c --exclude=./target --exclude=./.git . | tar -x -C \"$0\"
-                 ln -sfn \"$PWD\"/target/zig \"$0\"/target/zig";
-    output(Command::new("sh").args(["-ec", lines]).arg(&copy).current_dir(root));
+    let copy = Path::new(ROOT).join("target/again").join(name);
+    output(program("again").arg(&copy));
     copy
 }
 
@@ -428,19 +391,11 @@ fn copy_built(to: &Path) {
     output(Command::new("cp").args(["-a", "--no-clobber"]).arg(module().parent().unwrap()).arg(to));
 }
 
-/// Copies the crates that were compiled for the platform from one folder to another, if that one has none. The crates
-/// in the bill of materials are compiled in each folder; the code of the others does not reach the library.
-fn copy_crates(from: &Path, to: &Path, platform: &str) {
-    let [from, to] = [from, to].map(|folder| folder.join("target/zigbuild").join(platform));
-    let lines = "if [ ! -e \"$1/$2\" ]; then
-                     rm -rf \"$1\"/new
-                     mkdir -p \"$1\"
-                     cp -a \"$0/$2\" \"$1\"/new
-                     cd \"$1\"
-                     rm -r new/release/.fingerprint/redis-* new/release/.fingerprint/thiserror-*
-                     mv new \"$2\"
-                 fi";
-    output(Command::new("sh").args(["-ec", lines]).args([from, to]).arg(platform));
+/// Returns the command that runs a program of tests/once/package.
+fn program(name: &str) -> Command {
+    let mut program = Command::new(format!("tests/once/package/{name}"));
+    program.current_dir(ROOT);
+    program
 }
 
 /// Returns the command that packages these sources for the platform. The compiled build scripts and macros are already
@@ -493,7 +448,7 @@ fn a_macs_library_is_loadable_and_has_the_same_bytes_from_another_folder() {
     let platform = "aarch64-apple-darwin";
     let [first, second] = ["mac-one", "mac-two"].map(again);
     let one = Release::from(&first, platform, "mac-one");
-    copy_crates(&first, &second, platform);
+    output(program("crates").args([&first, &second]).arg(platform));
     let two = Release::from(&second, platform, "mac-two");
     assert!(fs::read(one.file(".tar.gz")).unwrap() == fs::read(two.file(".tar.gz")).unwrap(), "the archives differ");
     let intel = Release::from(&first, "x86_64-apple-darwin", "mac-intel");

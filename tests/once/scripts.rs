@@ -242,18 +242,6 @@ fn each_script_reads_its_arguments_before_it_does_anything() {
         let (_, usage, _) = tools.call(script, &["--help"]);
         assert_eq!(tools.call(script, arguments), (Some(2), String::new(), usage), "{script} {arguments:?}");
     }
-    for name in ["frob", "frob::", "giving_back::frob"] {
-        let (code, _, errors) = tools.call("memcheck", &[name]);
-        assert_eq!((code, errors), (Some(2), format!("memcheck: no test has {name} in its name\n")));
-    }
-    // A server of another processor, and one that is too old, cannot load the library.
-    for name in ["frob", "arm64-redis-7.0", "redis-6.0"] {
-        let (code, _, errors) = tools.call("guest", &[name]);
-        let names = "redis-7.0 redis-8.0 redis-8 valkey-8.0 valkey-8.1 valkey-9";
-        assert_eq!((code, errors), (Some(2), format!("guest: {name} is not one of these: {names}\n")));
-    }
-    let (code, _, errors) = tools.call("memcheck", &["giving_back::", "--skip", "soak::"]);
-    assert!(code != Some(2) && !errors.contains("no test"), "a filter that has tests was refused: {errors}");
     // The example in the help works as it stands.
     let (_, usage, _) = tools.call("run", &["--help"]);
     let mut words = usage.split_whitespace().skip_while(|word| *word != "--dir").skip(1);
@@ -375,11 +363,11 @@ fn a_script_that_fetches_with_pip_holds_its_lock_until_pip_ends() {
 #[ignore = "slow: builds"]
 fn a_command_that_fails_ends_scripts_bench_with_a_line_that_names_it() {
     let tools = Tools::new("bench", &["bash", "sed", "dirname", "uname"], &[]);
-    let (code, _, errors) = tools.call("bench", &["--report"]);
+    let (code, _, errors) = tools.call("bench", &["--instructions", "alone", "PING"]);
     assert_eq!(code, Some(1), "{errors}");
     let lines: Vec<_> = errors.lines().collect();
     let [setup, bench] = lines[..] else { panic!("{errors}") };
     assert!(setup.starts_with("setup: missing: cargo cc."), "{errors}");
-    let command = format!("bench: this command failed, see above: {ROOT}/scripts/setup python3-matplotlib");
-    assert_eq!(bench, command);
+    let command = format!("bench: this command failed, see above: {ROOT}/scripts/setup valgrind libclang-dev");
+    assert!(bench.starts_with(&command), "{errors}");
 }
