@@ -9,6 +9,7 @@ mod contexts;
 mod cost;
 mod docs;
 mod giving_back;
+mod keysizes;
 mod kubernetes;
 mod listeners;
 mod loading;

@@ -1,12 +1,13 @@
 //! A server under attack, and the state that it must have after each visit. Its clock stands still during a visit.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 
 use redis::{Connection, RedisResult, Value};
 
-use super::visit::{Place, Text, Visit, packed};
+use super::visit::{Place, Text, Visit, keys, packed};
 use crate::support::aof::{self, AOF};
 use crate::support::clock::{Clock, START};
 use crate::support::expected::{
@@ -30,11 +31,14 @@ pub struct Attacked {
 #[derive(Clone, Default)]
 pub struct Seen {
     pub database: Database,
-    /// The commands that replicas are sent, sorted by key: a call on several keys may write them in any order.
-    effects: Vec<hostile::Command>,
+    /// The commands that replicas are sent, in order. A part is the effects of one call, or MULTI or EXEC.
+    effects: Vec<Part>,
     /// Fields of INFO: the changes since the last save, and how many calls of each command were allowed and limited.
     counts: BTreeMap<String, i64>,
 }
+
+/// Commands that may be sent in any order if they are of different keys.
+type Part = Vec<hostile::Command>;
 
 /// All keys and their values.
 pub type Database = BTreeMap<Bytes, Held>;
@@ -78,17 +82,27 @@ impl Attacked {
             return Ok(Vec::new());
         }
         due.effects.clear();
-        due.expire(visit.now);
         let answered = due.calls(visit, &replies)?;
-        if is_redis_6_2() && visit.place == Place::Transaction && self.seen.effects.contains(&words(&["EXEC"])) {
+        // The client's GET of each key deletes those that have expired since.
+        for key in KEYS {
+            let gone = due.expire(visit.now, [&key.to_vec()]);
+            due.effects.extend(at_once(vec![gone]));
+        }
+        let mut sent = self.seen.effects.concat();
+        if is_redis_6_2() && visit.place == Place::Transaction && sent.contains(&words(&["EXEC"])) {
             // Redis 6.2 counts EXEC as a change.
             due.count(CHANGES);
         }
-        for seen in [&mut self.seen, &mut due] {
-            seen.effects.retain(|effect| ![&b"MULTI"[..], b"EXEC", b"SELECT"].contains(&effect[0].as_slice()));
-            // Some servers replicate an expiry as UNLINK.
-            seen.effects.iter_mut().filter(|effect| effect[0] == b"UNLINK").for_each(|effect| effect[0] = "DEL".into());
-            seen.effects.sort_by(|one, other| one[1].cmp(&other[1]));
+        // Redis 6.2 puts MULTI and EXEC around each effect.
+        let left_out: &[&[u8]] = if is_redis_6_2() { &[b"SELECT", b"MULTI", b"EXEC"] } else { &[b"SELECT"] };
+        sent.retain(|effect| !left_out.contains(&effect[0].as_slice()));
+        // Some servers replicate an expiry as UNLINK.
+        sent.iter_mut().filter(|effect| effect[0] == b"UNLINK").for_each(|effect| effect[0] = "DEL".into());
+        self.seen.effects = due.effects.iter().map(|part| sent.drain(..part.len().min(sent.len())).collect()).collect();
+        self.seen.effects.push(sent);
+        due.effects.push(Part::new());
+        for part in self.seen.effects.iter_mut().chain(&mut due.effects) {
+            part.sort_by(|one, other| one.get(1).cmp(&other.get(1)));
         }
         self.seen.compare(&due)?;
         Ok(answered)
@@ -128,23 +142,31 @@ impl Attacked {
 
         let mut effects = Vec::new();
         self.aof.read_to_end(&mut effects)?;
-        Ok((replies, Seen { database, effects: aof::parse(&effects), counts }))
+        Ok((replies, Seen { database, effects: vec![aof::parse(&effects)], counts }))
     }
 }
 
 /// The methods compute the state that must be seen after a visit from the state before it.
 impl Seen {
-    /// Deletes the keys that have expired by `now`. Each is replicated as a DEL before any other change of the key.
-    fn expire(&mut self, now: i64) {
-        let expired = self.database.iter().filter(|(_, held)| !held.is_there(now));
-        self.effects.extend(expired.map(|(key, _)| vec!["DEL".into(), key.clone()]));
-        self.database.retain(|_, held| held.is_there(now));
+    /// Deletes those of these keys that have expired by `now`. Returns what replicas are sent.
+    fn expire<'a>(&mut self, now: i64, keys: impl IntoIterator<Item = &'a Bytes>) -> Part {
+        let mut gone = Part::new();
+        for key in keys {
+            if self.database.get(key).is_some_and(|held| !held.is_there(now)) {
+                self.database.remove(key);
+                gone.push(vec!["DEL".into(), key.clone()]);
+            }
+        }
+        gone
     }
 
     /// Compares the replies with the right answers, and makes the changes that the calls have to make.
     fn calls(&mut self, visit: &Visit, replies: &[Value]) -> Result<Vec<Result<Answer, String>>, String> {
         let now = visit.now.into();
-        let expired = self.effects.len();
+        if visit.place == Place::Watched {
+            let gone = self.expire(visit.now, visit.commands.iter().flat_map(|call| keys(call)));
+            self.effects.extend(at_once(vec![gone]));
+        }
         let mut replies = &replies[visit.around().0..];
         if visit.place == Place::Transaction {
             // Some servers check the number of arguments when a call is queued, and then refuse the whole transaction.
@@ -158,22 +180,35 @@ impl Seen {
             }
         }
         let mut answered = Vec::new();
+        let mut parts = Vec::new();
         for (call, reply) in visit.commands.iter().zip(replies) {
-            let answer = answer(call, now, |key| found(&self.database, visit.now, key));
+            let opened = RefCell::new(Vec::new());
+            let answer = answer(call, now, |key| {
+                opened.borrow_mut().push(key.to_vec());
+                found(&self.database, visit.now, key)
+            });
             check(visit.place, call, reply, &answer)
                 .map_err(|due| format!("{}: the reply is {reply:?}, and has to be {due}", typed(call)))?;
-            self.apply(call, &answer);
+            let mut part = self.expire(visit.now, &opened.into_inner());
+            part.extend(self.apply(call, &answer));
+            parts.push(part);
             answered.push(answer);
         }
-        let written = self.effects.len() - expired;
+        let written = parts.concat().len();
         if visit.place == Place::Watched && (replies.last() == Some(&Value::Nil)) != (written > 0) {
             return Err(format!("{written} keys were written, but EXEC after WATCH: {:?}", replies.last()));
+        }
+        match visit.place {
+            Place::Transaction => self.effects.extend(at_once(parts)),
+            _ => self.effects.extend(parts.into_iter().flat_map(|part| at_once(vec![part]))),
         }
         Ok(answered)
     }
 
-    fn apply(&mut self, call: &hostile::Command, answer: &Result<Answer, String>) {
-        let Ok(Answer { told, changes, .. }) = answer else { return };
+    /// Makes the changes of a call. Returns what replicas are sent.
+    fn apply(&mut self, call: &hostile::Command, answer: &Result<Answer, String>) -> Part {
+        let mut effects = Part::new();
+        let Ok(Answer { told, changes, .. }) = answer else { return effects };
         let outcome = if told.iter().any(|told| told.limited) { "limited" } else { "allowed" };
         self.count(&format!("{}_{outcome}", Command::of(call).name.replace("cl.", "redis-cell_")));
         for (key, change) in changes {
@@ -191,9 +226,10 @@ impl Seen {
                     vec!["SET".into(), key, state(tats), "PXAT".into(), expires_at.to_string().into()]
                 }
             };
-            self.effects.push(effect);
+            effects.push(effect);
             self.count(CHANGES);
         }
+        effects
     }
 
     fn count(&mut self, field: &str) {
@@ -203,7 +239,7 @@ impl Seen {
     fn compare(&self, due: &Self) -> Result<(), String> {
         let both = [self, due];
         let text = |key: &Bytes| Text(key.clone());
-        let typed = |effects: &[hostile::Command]| effects.iter().map(|effect| typed(effect)).collect::<Vec<_>>();
+        let typed = |parts: &[Part]| parts.iter().flatten().map(|effect| typed(effect)).collect::<Vec<_>>();
         let [seen, due] = if self.database != due.database {
             both.map(|seen| {
                 format!("{:?}", seen.database.iter().map(|(key, held)| (text(key), held)).collect::<Vec<_>>())
@@ -217,6 +253,15 @@ impl Seen {
         };
         Err(format!("after the last visit there is\n  {seen}\nand has to be\n  {due}"))
     }
+}
+
+/// Returns the effects of one command or transaction as they are sent: several are a transaction.
+fn at_once(mut parts: Vec<Part>) -> Vec<Part> {
+    if parts.concat().len() > 1 && !is_redis_6_2() {
+        parts.insert(0, vec![words(&["MULTI"])]);
+        parts.push(vec![words(&["EXEC"])]);
+    }
+    parts
 }
 
 impl Held {
