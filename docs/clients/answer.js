@@ -8,6 +8,9 @@ const WAIT = 1000;
 // The time without any reply after which the client is replaced, in ms.
 const SILENCE = 1000;
 
+// How many calls in a row got no reply, and when the last call was made.
+let unanswered = 0;
+let asked = 0;
 let taken = 0;
 const queue = [];
 
@@ -87,9 +90,14 @@ async function answer(connection, send, fail) {
   if (!await place()) return [...refused, 'busy'];
   let reply;
   try {
+    // A server that has answered none of these calls is silent: only one call per TIMEOUT still asks it.
+    if (unanswered >= PLACES && Date.now() < asked + TIMEOUT) throw new Error('the server is silent');
+    asked = Date.now();
     reply = await inTime(send(connection.client));
     connection.heard = Date.now();
+    unanswered = 0;
   } catch (error) {
+    unanswered += 1;
     console.error(`no limits, failing ${fail}: ${error.message}`);
     connection.replace();
     return [...(fail === 'open' ? [200, {}] : refused), `failed ${fail}`];
@@ -106,7 +114,8 @@ async function answer(connection, send, fail) {
   if (retryAfter >= 0) headers['Retry-After'] = retryAfter;
   // A call by several quotas also gets the number of the quota that decides.
   if (quota) headers['X-RateLimit-Quota'] = quota;
-  return limited ? [429, headers, 'limited'] : [200, headers, 'allowed'];
+  if (limited) return [retryAfter < 0 ? 413 : 429, headers, 'limited'];
+  return [200, headers, 'allowed'];
 }
 
 // Throws if the quantity is no number of tokens: a negative one would give tokens back, and the server's error for any

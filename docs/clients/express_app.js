@@ -23,6 +23,8 @@ function address(request) {
 // Returns a middleware that limits each caller by these quotas. The key is the name, and what `caller` returns: by
 // default an address. docs/clients.md has other keys, under "Which key".
 function limit(connection, name, quotas, fail, caller = address) {
+  // Each count begins at 0: Prometheus would not see a count that begins with the failures of a first outage.
+  for (const result of ['allowed', 'limited', 'busy', `failed ${fail}`]) calls.inc({ limit: name, result }, 0);
   return async (request, response, next) => {
     const [status, headers, result] = await throttle(connection, `${name}:${caller(request)}`, quotas, fail);
     calls.inc({ limit: name, result });

@@ -30,7 +30,9 @@ class Limit:
 
 
 async def customer(response: Response, x_api_key: str = Header("")):
-    """Limits a customer, by name, to 10 requests a second and 1,000 a day, in one call."""
+    """Limits a customer, by name, by two quotas in one call: 10 at once and 10 a second, and 1,000 at once and 1,000 a
+    day.
+    """
     name = CUSTOMERS.get(x_api_key)
     if not name:
         raise HTTPException(401, "No such key")

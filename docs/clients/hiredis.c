@@ -32,12 +32,11 @@ static double now(void) {
 /* Connects, for one thread. Returns a connection with an error if there is no server. Returns NULL if the server, which
  * has the most clients that it accepts, has closed all new connections for a second. */
 static redisContext *connection(void) {
-    /* The longest time that a call waits for the reply, in seconds. Connecting may take a second. */
+    /* The longest time that a call waits for a new connection, and for the reply, in seconds. */
     double seconds = atof(setting("TIMEOUT", "0.1"));
     struct timeval timeout = {(time_t)seconds, (suseconds_t)((seconds - (time_t)seconds) * 1e6)};
-    struct timeval to_connect = {1, 0};
     for (double ends = now() + 1; now() < ends; nanosleep(&(struct timespec){0, 10000000}, NULL)) {
-        redisContext *context = redisConnectWithTimeout("127.0.0.1", atoi(setting("REDIS_PORT", "6379")), to_connect);
+        redisContext *context = redisConnectWithTimeout("127.0.0.1", atoi(setting("REDIS_PORT", "6379")), timeout);
         if (!context) abort();
         if (context->err) return context;
         redisSetTimeout(context, timeout);
@@ -67,7 +66,7 @@ static struct answer throttle(redisContext **context, const char *key, long long
         reply = redisCommand(*context, "CL.THROTTLE %s %lld %lld %lld %lld", key, max_burst, count, period, quantity);
     if (reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == 5) {
         redisReply **integers = reply->element;
-        answer.status = integers[0]->integer ? 429 : 200;
+        answer.status = !integers[0]->integer ? 200 : integers[3]->integer < 0 ? 413 : 429;
         answer.limit = integers[1]->integer;
         answer.remaining = integers[2]->integer;
         answer.retry_after = integers[3]->integer;
@@ -77,13 +76,13 @@ static struct answer throttle(redisContext **context, const char *key, long long
         fprintf(stderr, "no limits: %s\n", error);
         answer.status = *context && fail == OPEN ? 200 : 503;
     }
-    if (reply) {
-        freeReplyObject(reply);
-    } else {
-        /* A connection that has failed once always fails: the next call makes another. */
+    /* The next call makes another connection: one that has failed once always fails, and one that answers READONLY leads
+     * to a server that a failover has made a replica. */
+    if (!reply || (reply->type == REDIS_REPLY_ERROR && !strncmp(reply->str, "READONLY", 8))) {
         redisFree(*context);
         *context = NULL;
     }
+    if (reply) freeReplyObject(reply);
     return answer;
 }
 

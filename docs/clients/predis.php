@@ -1,25 +1,24 @@
 <?php
-// Rate limiting with Predis. To run this file: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] php predis.php
+// Rate limiting with Predis. To run this file, beside answer.php:
+// [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] php predis.php
 // To serve it by 20 processes: PHP_CLI_SERVER_WORKERS=20 php -S 127.0.0.1:8080 predis.php
 
 // Composer's autoloader is another file: require 'vendor/autoload.php';
 require 'Predis/Autoloader.php';
 Predis\Autoloader::register();
 
-class Full extends Exception
-{
-}
+require __DIR__ . '/answer.php';
 
 /** Connects. If the server has the most clients that it accepts, it closes new connections; try again for a second. */
 function connect(): Predis\Client
 {
-    // The longest time that a call waits for the reply, in seconds. Connecting may take a second.
+    // The longest time that a call waits for a new connection, and for the reply, in seconds.
     $timeout = (float) (getenv('TIMEOUT') ?: 0.1);
     for ($ends = microtime(true) + 1; microtime(true) < $ends; usleep(10000)) {
         $client = new Predis\Client([
             'host' => '127.0.0.1',
             'port' => (int) (getenv('REDIS_PORT') ?: 6379),
-            'timeout' => 1,
+            'timeout' => $timeout,
             'read_write_timeout' => $timeout,
         ]);
         $client->connect();
@@ -39,71 +38,10 @@ function connect(): Predis\Client
     throw new Full('the server accepts no more clients');
 }
 
-/**
- * Makes a call, and returns the status and the headers to answer an HTTP request with. A call without a reply is
- * allowed if $fail is 'open', and refused if it is 'closed'. A call is refused if the server accepts no more clients.
- */
-function throttle(string $key, int $maxBurst, int $count, int $period, string $fail, int $quantity = 1): array
+function call(Predis\Client $client, array $words): array
 {
-    if ($quantity < 0) {
-        throw new ValueError('a quantity below zero would give tokens back');
-    }
-    static $client;
-    try {
-        $client ??= connect();
-        $call = ['CL.THROTTLE', $key, $maxBurst, $count, $period, $quantity];
-        $answer = $client->executeRaw($call, $isError);
-        if ($isError) {
-            throw new Predis\Response\ServerException($answer);
-        }
-    } catch (Predis\PredisException | Full $error) {
-        // The next call connects anew.
-        $client = null;
-        error_log("no limits, failing $fail: {$error->getMessage()}");
-        $allowed = $fail === 'open' && !$error instanceof Full;
-        return $allowed ? [200, []] : [503, ['Retry-After' => 1]];
-    }
-    [$limited, $limit, $remaining, $retryAfter, $resetAfter] = $answer;
-    $headers = [
-        'X-RateLimit-Limit' => $limit,
-        'X-RateLimit-Remaining' => $remaining,
-        'X-RateLimit-Reset' => $resetAfter,
-    ];
-    // The wait is -1 if the call was allowed, or if it asks for more than the limit and will never be allowed.
-    if ($retryAfter >= 0) {
-        $headers['Retry-After'] = $retryAfter;
-    }
-    return [$limited ? 429 : 200, $headers];
+    $reply = $client->executeRaw($words, $isError);
+    return $isError ? throw new Predis\Response\ServerException($reply) : $reply;
 }
 
-/** Returns an IPv4 address, or the 2^64 addresses around one of IPv6: a customer has all of them. */
-function network(string $address): string
-{
-    $bytes = @inet_pton($address);
-    $mapped = "\0\0\0\0\0\0\0\0\0\0\xff\xff";
-    if ($bytes === false || strlen($bytes) === 4) {
-        return $address;
-    }
-    if (str_starts_with($bytes, $mapped)) {
-        return inet_ntop(substr($bytes, 12));
-    }
-    return inet_ntop(str_pad(substr($bytes, 0, 8), 16, "\0")) . '/64';
-}
-
-if (PHP_SAPI !== 'cli') {
-    // The key is a name and an address; docs/clients.md has other keys, under "Which key".
-    [$name, $fail] = strtok($_SERVER['REQUEST_URI'], '?') === '/' ? ['hello', 'open'] : ['login', 'closed'];
-    [$status, $headers] = throttle("$name:" . network($_SERVER['REMOTE_ADDR']), 2, 1, 60, $fail);
-    http_response_code($status);
-    foreach ($headers as $header => $value) {
-        header("$header: $value");
-    }
-    exit($status === 200 ? "Hello\n" : "Try again later\n");
-}
-
-// The limiter allows three at once and one a minute; the last call asks for four tokens.
-foreach ([1, 1, 1, 1, 4] as $quantity) {
-    [$status, $headers] = throttle('user123', 2, 1, 60, getenv('FAIL') ?: 'open', $quantity);
-    $lines = array_map(fn ($name, $value) => "$name: $value", array_keys($headers), $headers);
-    echo $status, ' ', implode(', ', $lines), "\n";
-}
+main();

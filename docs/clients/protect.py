@@ -10,6 +10,7 @@ from pathlib import Path
 
 import redis
 from fastapi import Depends, FastAPI, Header, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
 from prometheus_client import Counter, generate_latest
 from pydantic import BaseModel, Field
 
@@ -25,9 +26,31 @@ ACCOUNT, ADDRESS, ATTEMPTS = (4, 20, 3600), (19, 60, 3600), (49, 50, 86400)
 BANS = (86400, 3600, 86400)
 BAN = Path(__file__).with_name("ban.lua").read_text()
 CALLS = Counter("limit_calls", "Calls of a limit, by how they ended", ["limit", "result"])
+# Each count begins at 0: Prometheus would not see a count that begins with the failures of a first outage.
+for limit in "ban", "login", "login given back", "customer", "visitor":
+    for result in "allowed", "limited", "busy", "failed open", "failed closed":
+        CALLS.labels(limit, result)
+# The most bytes of a body. No form is larger, even if a password's letters are escaped.
+LARGEST = 4096
 
 pool = Pool()
 app = FastAPI(on_startup=[pool.open])
+
+
+@app.middleware("http")
+async def bounded(request, call_next):
+    """Refuses a large body before it is read: reading it would take time, and no limiter would be charged."""
+    if "transfer-encoding" in request.headers:
+        return Response("The request states no length", 411, {"Connection": "close"})
+    if int(request.headers.get("content-length", 0)) > LARGEST:
+        return Response("The request is too large", 413, {"Connection": "close"})
+    return await call_next(request)
+
+
+@app.exception_handler(RequestValidationError)
+async def invalid(request, error):
+    """Refuses a form without repeating its contents, which may be a password, or no text."""
+    return Response("The request is not as it should be", 422)
 
 
 async def ask(limit, fail, *call):
@@ -58,7 +81,7 @@ def caller(request: Request):
 
 class Form(BaseModel):
     name: str = Field(max_length=64)
-    password: str
+    password: str = Field(max_length=256)
 
 
 @app.post("/login")
@@ -68,7 +91,8 @@ async def login(form: Form, ip: str = Depends(caller)):
     )
     if wait:
         raise refusal(429, -(-wait // 1000))
-    name = form.name.strip().lower()
+    # Half of a surrogate pair is in no name and in no key.
+    name = form.name.strip().lower().encode(errors="replace").decode()
     account, address = (f"account:{name}", *ACCOUNT), (f"address:{ip}", *ADDRESS)
     limited, *each = await ask("login", "closed", "CL.MTHROTTLE", *account, 1, *address, 1)
     if limited:

@@ -24,7 +24,7 @@ func setting(name, otherwise string) string {
 	return otherwise
 }
 
-// The connections of a process, and how long a call waits for a free one. Connecting has a time limit of its own.
+// The connections of a process, and how long a call waits for a free one.
 const (
 	connections = 20
 	wait        = time.Second
@@ -34,6 +34,15 @@ const (
 // connections most likely do so too.
 var lost atomic.Int64
 
+// unanswered is how many calls in a row got no reply, and asked the time of the last call.
+var unanswered, asked atomic.Int64
+
+// silent tells whether the server has answered none of as many calls as there are connections. Only one call per
+// timeout still asks a silent server.
+func silent(timeout time.Duration) bool {
+	return unanswered.Load() >= connections && time.Now().UnixNano() < asked.Load()+int64(timeout)
+}
+
 // connect returns a pool of connections for all goroutines, made at the start and not in the first burst. The pool does
 // not repeat a call.
 func connect() *redis.Pool {
@@ -41,14 +50,19 @@ func connect() *redis.Pool {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// The longest time that a call waits for the reply.
+	// The longest time that a call waits for a new connection, and for the reply.
 	timeout := time.Duration(seconds * float64(time.Second))
 	pool := &redis.Pool{
 		MaxIdle:   connections,
 		MaxActive: connections,
 		Wait:      true,
 		Dial: func() (redis.Conn, error) {
-			return redis.Dial("tcp", "127.0.0.1:"+setting("REDIS_PORT", "6379"), redis.DialConnectTimeout(time.Second),
+			// No older connection is left then.
+			if silent(timeout) {
+				return nil, errors.New("the server is silent")
+			}
+			asked.Store(time.Now().UnixNano())
+			return redis.Dial("tcp", "127.0.0.1:"+setting("REDIS_PORT", "6379"), redis.DialConnectTimeout(timeout),
 				redis.DialReadTimeout(timeout), redis.DialWriteTimeout(timeout))
 		},
 		TestOnBorrow: func(_ redis.Conn, used time.Time) error {
@@ -88,6 +102,9 @@ func throttle(pool *redis.Pool, key string, maxBurst, count, period, quantity in
 	connection.Close()
 	if isLost {
 		lost.Store(time.Now().UnixNano())
+		unanswered.Add(1)
+	} else {
+		unanswered.Store(0)
 	}
 	if err != nil {
 		log.Printf("no limits, failing %s: %v", fail, err)
@@ -105,6 +122,9 @@ func throttle(pool *redis.Pool, key string, maxBurst, count, period, quantity in
 	// The wait is -1 if the call was allowed, or if it asks for more than the limit and will never be allowed.
 	if retryAfter >= 0 {
 		headers = append(headers, header{"Retry-After", retryAfter})
+	}
+	if limited == 1 && retryAfter < 0 {
+		return http.StatusRequestEntityTooLarge, headers
 	}
 	if limited == 1 {
 		return http.StatusTooManyRequests, headers

@@ -8,6 +8,7 @@ import itertools
 import operator
 import os
 import sys
+import time
 
 import redis
 import redis.asyncio
@@ -27,6 +28,8 @@ class Pool:
 
     def __init__(self, port=os.environ.get("REDIS_PORT", 6379), **settings):
         self.turns = asyncio.Semaphore(CONNECTIONS)
+        # How many calls in a row got no answer, and when the last call was made.
+        self.unanswered, self.asked = 0, 0
         if redis.VERSION >= (5,):
             # redis-py 8.1 with protocol 3 does not notice that the server has closed a connection.
             settings["protocol"] = 2
@@ -45,6 +48,11 @@ class Pool:
             await asyncio.wait_for(self.turns.acquire(), WAIT)
         except asyncio.TimeoutError:
             raise Busy from None
+        # A server that has answered none of these calls is silent: only one call per TIMEOUT still asks it.
+        if self.unanswered >= CONNECTIONS and time.monotonic() < self.asked + TIMEOUT:
+            self.turns.release()
+            raise redis.TimeoutError("the server is silent")
+        self.asked = time.monotonic()
         call = asyncio.ensure_future(self.client.execute_command(*words))
         call.add_done_callback(lambda _: self.turns.release())
         try:
@@ -52,9 +60,12 @@ class Pool:
             for _ in range(20):
                 await asyncio.wait({call}, timeout=TIMEOUT / 20)
                 if call.done():
-                    return call.result()
+                    answer = call.result()
+                    self.unanswered = 0
+                    return answer
             raise redis.TimeoutError("no answer in time")
         except (redis.ConnectionError, redis.TimeoutError, redis.ReadOnlyError):
+            self.unanswered += 1
             # The other connections were most likely lost too, or lead to a server that has become a replica.
             await self.client.connection_pool.disconnect(inuse_connections=False)
             raise
@@ -90,7 +101,9 @@ async def throttle(pool, key, quota, *others, quantity=1, fail):
     # A call by several quotas also gets the number of the quota that these integers are about.
     if deciding:
         headers["X-RateLimit-Quota"] = str(deciding[0])
-    return 429 if limited else 200, headers
+    if limited:
+        return 413 if retry_after < 0 else 429, headers
+    return 200, headers
 
 
 async def main():

@@ -12,7 +12,7 @@ pub fn throttle(
 ) -> RedisResult<(u16, Vec<(&'static str, u64)>)> {
     if policy.apply > policy.burst.saturating_add(1) {
         // The crate fails on the reply to a call for more than the limit, and `Pool` would let a failed call through.
-        return Ok((429, vec![("X-RateLimit-Limit", policy.burst as u64 + 1)]));
+        return Ok((413, vec![("X-RateLimit-Limit", policy.burst as u64 + 1)]));
     }
     let key = Key::from(key);
     let verdict: Verdict = redis::Cmd::from(Cmd::new(&key, policy)).query(connection)?;

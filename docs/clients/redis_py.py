@@ -5,6 +5,7 @@ import operator
 import os
 import queue
 import sys
+import time
 
 import redis
 
@@ -33,6 +34,8 @@ class Pool:
         self.free = queue.SimpleQueue()
         for client in self.clients:
             self.free.put(client)
+        # How many calls in a row got no answer, and when the last call was made.
+        self.unanswered, self.asked = 0, 0
 
     def call(self, *words):
         """Returns the server's answer."""
@@ -41,14 +44,25 @@ class Pool:
         except queue.Empty:
             raise Busy from None
         try:
+            # A server that has answered none of these calls is silent: only one call per TIMEOUT still asks it.
+            if self.unanswered >= CONNECTIONS and time.monotonic() < self.asked + TIMEOUT:
+                raise redis.TimeoutError("the server is silent")
+            self.asked = time.monotonic()
+            answer = self.ask(client, words)
+            self.unanswered = 0
+            return answer
+        finally:
+            self.free.put(client)
+
+    def ask(self, client, words):
+        try:
             return client.execute_command(*words)
         except (redis.ConnectionError, redis.TimeoutError, redis.ReadOnlyError):
+            self.unanswered += 1
             # The other connections were most likely lost too, or lead to a server that has become a replica.
             for other in self.clients:
                 other.connection_pool.disconnect(inuse_connections=False)
             raise
-        finally:
-            self.free.put(client)
 
 
 def throttle(pool, key, quota, *others, quantity=1, fail):
@@ -78,7 +92,9 @@ def throttle(pool, key, quota, *others, quantity=1, fail):
     # A call by several quotas also gets the number of the quota that these integers are about.
     if deciding:
         headers["X-RateLimit-Quota"] = str(deciding[0])
-    return 429 if limited else 200, headers
+    if limited:
+        return 413 if retry_after < 0 else 429, headers
+    return 200, headers
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
 require "redis"
 
-# The longest time that a call waits for the reply, in seconds.
+# The longest time that a call waits for a new connection, and for the reply, in seconds.
 TIMEOUT = ENV.fetch("TIMEOUT", 0.1).to_f
-# The connections of a process, and how long a call waits for a free one. Connecting has a time limit of its own.
+# The connections of a process, and how long a call waits for a free one.
 CONNECTIONS = 20
 WAIT = 1
 
@@ -14,11 +14,12 @@ class Pool
 
   def initialize
     # redis-rb itself would repeat a call without a reply, and take twice.
-    settings = { port: ENV.fetch("REDIS_PORT", 6379).to_i, connect_timeout: 1, read_timeout: TIMEOUT,
-                 write_timeout: TIMEOUT, reconnect_attempts: 0 }
+    settings = { port: ENV.fetch("REDIS_PORT", 6379).to_i, timeout: TIMEOUT, reconnect_attempts: 0 }
     @free = Array.new(CONNECTIONS) { Redis.new(settings) }
     @mutex = Mutex.new
     @returned = ConditionVariable.new
+    # How many calls in a row got no answer, and when the last call was made.
+    @unanswered = @asked = 0
     @free.each(&:ping)
   rescue Redis::BaseError => error
     warn "no server yet: #{error.message}"
@@ -26,11 +27,16 @@ class Pool
 
   def call(*words)
     client = borrow
-    client.call(*words)
+    # A server that has answered none of these calls is silent: only one call per TIMEOUT still asks it.
+    raise Redis::TimeoutError, "the server is silent" if @unanswered >= CONNECTIONS && now < @asked + TIMEOUT
+
+    @asked = now
+    client.call(*words).tap { @unanswered = 0 }
   rescue Redis::BaseError => error
     # The other connections were most likely lost too, or lead to a server that has become a replica: each is made
     # again.
     if error.is_a?(Redis::BaseConnectionError) || error.message.start_with?("READONLY")
+      @unanswered += 1
       client.close
       @mutex.synchronize { @free.each(&:close) }
     end
@@ -42,13 +48,14 @@ class Pool
   private
 
   def borrow
-    now = -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) }
-    ends = now.call + WAIT
+    ends = now + WAIT
     @mutex.synchronize do
-      @returned.wait(@mutex, ends - now.call) while @free.empty? && now.call < ends
+      @returned.wait(@mutex, ends - now) while @free.empty? && now < ends
       @free.pop or raise Full, "every connection is in use"
     end
   end
+
+  def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 end
 
 # Makes a call, and returns the status and the headers to answer an HTTP request with. A call without a reply is
@@ -66,7 +73,9 @@ def throttle(pool, key, max_burst, count, period, quantity = 1, fail:)
   }
   # The wait is -1 if the call was allowed, or if it asks for more than the limit and will never be allowed.
   headers["Retry-After"] = retry_after if retry_after >= 0
-  [limited == 1 ? 429 : 200, headers]
+  return [retry_after < 0 ? 413 : 429, headers] if limited == 1
+
+  [200, headers]
 rescue Redis::BaseError, Pool::Full => error
   warn "no limits, failing #{fail}: #{error.message}"
   fail == "open" && !error.is_a?(Pool::Full) ? [200, {}] : [503, { "Retry-After" => 1 }]

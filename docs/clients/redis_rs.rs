@@ -1,7 +1,8 @@
 //! Rate limiting with redis-rs.
 
-use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::io;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use redis::{Client, Connection, ConnectionLike, RedisResult};
 
@@ -25,7 +26,12 @@ pub fn throttle(
     if let Ok(retry_after) = u64::try_from(retry_after) {
         headers.push(("Retry-After", retry_after));
     }
-    Ok((if limited { 429 } else { 200 }, headers))
+    let status = match (limited, retry_after) {
+        (false, _) => 200,
+        (true, 0..) => 429,
+        (true, _) => 413,
+    };
+    Ok((status, headers))
 }
 
 /// The decision on a call without a reply: allowed or refused.
@@ -38,23 +44,25 @@ pub enum Fail {
 /// The connections of a process, from which each thread borrows one for a call.
 pub struct Pool {
     client: Client,
-    /// The longest time that a call waits for the reply.
+    /// The longest time that a call waits for a new connection, and for the reply.
     timeout: Duration,
     /// The free connections. `None` stands for a lost one; the call that borrows it connects again.
     free: Mutex<Vec<Option<Connection>>>,
     returned: Condvar,
+    /// How many calls in a row got no reply, and when the last call was made.
+    unanswered: Mutex<(usize, Instant)>,
 }
 
 impl Pool {
     const SIZE: usize = 20;
-    /// The longest time that a call waits for a free connection, and the longest time to make one.
+    /// The longest time that a call waits for a free connection.
     const WAIT: Duration = Duration::from_secs(1);
 
     /// Makes all connections at the start, and not in the first burst.
     pub fn new(client: Client, timeout: Duration) -> Self {
-        let connections = (0..Self::SIZE).map(|_| client.get_connection_with_timeout(Self::WAIT).ok());
+        let connections = (0..Self::SIZE).map(|_| client.get_connection_with_timeout(timeout).ok());
         let free = Mutex::new(connections.collect());
-        Self { client, timeout, free, returned: Condvar::new() }
+        Self { client, timeout, free, returned: Condvar::new(), unanswered: Mutex::new((0, Instant::now())) }
     }
 
     /// Makes a call like `|connection| throttle(connection, "user123", (2, 1, 60), 1)` within the time limits. A call
@@ -72,11 +80,13 @@ impl Pool {
         match self.ask_on(connection, call) {
             Ok((answer, connection)) => {
                 borrowed.connection = Some(connection);
+                self.unanswered().0 = 0;
                 answer
             }
             Err(error) => {
                 eprintln!("no limits, failing {fail:?}: {error}");
                 if error.is_io_error() || error.code() == Some("READONLY") {
+                    self.unanswered().0 += 1;
                     // The other connections were most likely lost too, or lead to a server that has become a replica.
                     self.free.lock().unwrap_or_else(PoisonError::into_inner).fill_with(|| None);
                 }
@@ -90,10 +100,26 @@ impl Pool {
         connection: Option<Connection>,
         call: impl FnOnce(&mut Connection) -> RedisResult<Answer>,
     ) -> RedisResult<(Answer, Connection)> {
-        let mut connection = connection.map_or_else(|| self.client.get_connection_with_timeout(Self::WAIT), Ok)?;
+        self.check_that_it_answers()?;
+        let mut connection = connection.map_or_else(|| self.client.get_connection_with_timeout(self.timeout), Ok)?;
         connection.set_read_timeout(Some(self.timeout))?;
         connection.set_write_timeout(Some(self.timeout))?;
         Ok((call(&mut connection)?, connection))
+    }
+
+    /// Fails if the server is silent: it has answered none of as many calls as there are connections. Only one call per
+    /// `timeout` still asks such a server.
+    fn check_that_it_answers(&self) -> io::Result<()> {
+        let mut unanswered = self.unanswered();
+        if unanswered.0 >= Self::SIZE && unanswered.1.elapsed() < self.timeout {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the server is silent"));
+        }
+        unanswered.1 = Instant::now();
+        Ok(())
+    }
+
+    fn unanswered(&self) -> MutexGuard<'_, (usize, Instant)> {
+        self.unanswered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

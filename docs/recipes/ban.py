@@ -28,7 +28,12 @@ class Door:
     def attempt(self, who):
         """Charges an attempt, before the password is checked."""
         keys = [self.key(name, who) for name in ("attempts", "banned", "offences")]
-        wait = self.script(keys, [*self.ATTEMPTS, self.FORGIVEN, *self.BANS])
+        try:
+            wait = self.script(keys, [*self.ATTEMPTS, self.FORGIVEN, *self.BANS])
+        except redis.ReadOnlyError:
+            # The connection leads to a server that a failover has made a replica: the next call makes another.
+            self.client.connection_pool.disconnect()
+            raise
         if wait:
             raise KeptOut(-(-wait // 1000))
 

@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{available_parallelism, scope};
@@ -15,7 +15,7 @@ use redis::Client;
 use crate::support::endpoint::Endpoint;
 use crate::support::examples::{
     Example, Http, at_once, debian_node, express, fastapi, flask, flask_with_a_queue, hiredis, http_server, npm_node,
-    php_server, redigo, redis_rb,
+    of_test, php_server, redigo, redis_rb,
 };
 use crate::support::programs::redis_rs::{Fail, Pool};
 use crate::support::programs::{redis_cell_rs, redis_rs, signal};
@@ -75,34 +75,15 @@ fn php_lets_through_its_limit() {
 #[test]
 #[ignore = "slow: attacks"]
 fn hiredis_lets_through_its_limit() {
-    let main = r#"int main(int count, char **words) {
-        redisContext *context = NULL;
-        enum fail fail = strcmp(words[count - 1], "open") ? CLOSED : OPEN;
-        signal(SIGPIPE, SIG_IGN);
-        getchar();
-        printf("%d", throttle(&context, words[count - 1], 2, 1, 60, 1, fail).status);
-    }"#;
-    let Some(example) = hiredis("hiredis-burst", main) else { return };
-    lets_through_its_limit(&["--maxclients", "50"], |port, timeout| {
-        let example = example.with("TIMEOUT", &timeout.to_string());
-        Box::new(move |calls, fail| {
-            let start = |_| {
-                let mut command = example.command(port);
-                command.arg(fail).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-                command.spawn().unwrap()
-            };
-            let mut processes: Vec<Child> = (0..calls).map(start).collect();
-            processes.iter_mut().for_each(|process| drop(process.stdin.take()));
-            let outputs = processes.into_iter().map(|process| process.wait_with_output().unwrap().stdout);
-            outputs.map(|output| String::from_utf8(output).unwrap().parse().unwrap()).collect()
-        })
-    });
+    if let Some(example) = hiredis(Some("bursts/lines.c")) {
+        lets_through_its_limit(&["--maxclients", "50"], by_lines(example));
+    }
 }
 
 #[test]
 #[ignore = "slow: attacks"]
 fn redis_rb_lets_through_its_limit() {
-    if let Some(example) = redis_rb(&["-r", "./redis_rb.rb", "-e", IN_RUBY]) {
+    if let Some(example) = lines_in_ruby() {
         let calls = by_lines(example);
         lets_through_its_limit(&[], &calls);
         refuses_a_call_without_a_connection(20, &calls);
@@ -112,10 +93,8 @@ fn redis_rb_lets_through_its_limit() {
 #[test]
 #[ignore = "slow: attacks"]
 fn node_redis_and_ioredis_let_through_their_limit() {
-    let (redis, ioredis) = ("./node_redis.js", "./ioredis.js");
-    for (node, client) in [(debian_node("-e"), redis), (npm_node("-e"), redis), (npm_node("-e"), ioredis)] {
-        let Some(example) = node else { continue };
-        let calls = by_lines(example.with_argument(IN_NODE).with("CLIENT", client));
+    for example in lines_in_node() {
+        let calls = by_lines(example);
         lets_through_its_limit(&[], &calls);
         refuses_a_call_without_a_connection(100, &calls);
     }
@@ -159,18 +138,64 @@ fn redigo_finds_its_server_again() {
 #[test]
 #[ignore = "slow: attacks"]
 fn redis_rb_finds_its_server_again() {
-    redis_rb(&["-r", "./redis_rb.rb", "-e", IN_RUBY]).into_iter().for_each(|example| {
-        finds_its_server_again("redis-rb", by_lines(example));
+    lines_in_ruby().into_iter().for_each(|example| finds_its_server_again("redis-rb", by_lines(example)));
+}
+
+#[test]
+#[ignore = "slow: attacks"]
+fn node_redis_and_ioredis_find_their_server_again() {
+    for example in lines_in_node() {
+        finds_its_server_again(&format!("{example:?}"), by_lines(example));
+    }
+}
+
+#[test]
+#[ignore = "slow: attacks"]
+fn hiredis_finds_its_server_again() {
+    let example = hiredis(Some("bursts/lines.c"));
+    let Some(start) = example.map(by_lines) else { return };
+    // Make the calls on the lasting connection, one by one.
+    finds_its_server_again("hiredis", |port, timeout| {
+        let call = start(port, timeout);
+        Box::new(move |calls, fail| (0..calls).flat_map(|_| call(1, fail)).collect())
     });
 }
 
 #[test]
 #[ignore = "slow: attacks"]
-fn node_redis_of_debian_finds_its_server_again() {
-    debian_node("-e").into_iter().for_each(|example| {
-        let example = example.with_argument(IN_NODE).with("CLIENT", "./node_redis.js");
-        finds_its_server_again("node-redis", by_lines(example));
-    });
+fn python_s_servers_decide_on_500_callers_beside_a_silent_server() {
+    for example in http_server().chain(flask_with_a_queue()).chain(fastapi()) {
+        decides_on_500_callers_beside_a_silent_server(&format!("{example:?}"), over_http(example));
+    }
+}
+
+#[test]
+#[ignore = "slow: attacks"]
+fn redigo_redis_rb_redis_rs_node_redis_and_ioredis_decide_on_500_callers_beside_a_silent_server() {
+    redigo().for_each(|example| decides_on_500_callers_beside_a_silent_server("redigo", over_http(example)));
+    for example in lines_in_ruby().into_iter().chain(lines_in_node()) {
+        decides_on_500_callers_beside_a_silent_server(&format!("{example:?}"), by_lines(example));
+    }
+    decides_on_500_callers_beside_a_silent_server("redis-rs", in_rust);
+}
+
+/// node-redis and ioredis connect by themselves, and calls fail until they have.
+#[test]
+#[ignore = "slow: attacks"]
+fn a_connection_that_breaks_off_fails_at_most_four_of_100_calls_a_second() {
+    for example in lines_in_node().chain(lines_in_ruby()) {
+        let server = Server::start();
+        let endpoint = Endpoint::to(server.port);
+        let calls = by_lines(example.clone())(endpoint.port, 1.0);
+        assert!(eventually(BOUND, || (calls(1, "open") == [429]).then_some(())).is_some(), "{example:?}");
+        let (mut failed, mut cuts) = (0, 0);
+        for call in 0..300 {
+            cuts += usize::from(call % 10 == 0 && endpoint.cut());
+            std::thread::sleep(Duration::from_millis(10));
+            failed += calls(1, "open").iter().filter(|status| **status == 200).count();
+        }
+        assert!(cuts == 30 && failed <= 4 * cuts, "{example:?}: {failed} calls failed open in {cuts} breaks");
+    }
 }
 
 #[test]
@@ -186,7 +211,7 @@ fn no_late_answer_becomes_that_of_another_call() {
     // Flask calls by the same library as the HTTP server.
     let examples = http_server().chain(fastapi()).chain(express()).chain(php_server()).chain(redigo());
     side_by_side(examples, |example| takes_no_late_answer(&format!("{example:?}"), over_http(example)));
-    if let Some(example) = redis_rb(&["-r", "./redis_rb.rb", "-e", IN_RUBY]) {
+    if let Some(example) = lines_in_ruby() {
         takes_no_late_answer("redis-rb", by_lines(example));
     }
     takes_no_late_answer("redis-rs", in_rust);
@@ -229,28 +254,17 @@ fn which(fail: &str) -> Fail {
     if fail == "open" { Fail::Open } else { Fail::Closed }
 }
 
-const IN_RUBY: &str = "
-    pool = Pool.new
-    $stdout.sync = true
-    while line = gets
-      calls, fail = line.split
-      threads = Array.new(calls.to_i) do
-        Thread.new { Thread.stop; throttle(pool, fail, 2, 1, 60, fail: fail)[0] }
-      end
-      Thread.pass until threads.all?(&:stop?)
-      puts threads.each(&:run).map(&:value).join(' ')
-    end";
+fn lines_in_ruby() -> Option<Example> {
+    redis_rb(&[&of_test("bursts/lines.rb")])
+}
 
-const IN_NODE: &str = "
-    const { connect, throttle } = require(process.env.CLIENT);
-    connect().then(async (client) => {
-      for await (const line of require('readline').createInterface({ input: process.stdin })) {
-        const [calls, fail] = line.split(' ');
-        const call = () => throttle(client, fail, [2, 1, 60], fail);
-        const answers = await Promise.all(Array.from({ length: calls }, call));
-        console.log(answers.map(([status]) => status).join(' '));
-      }
-    });";
+/// Returns the example of node-redis, with the library of Debian and of npm, and that of ioredis.
+fn lines_in_node() -> impl Iterator<Item = Example> {
+    let program = of_test("bursts/lines.js");
+    let [debian, npm] = [debian_node(&program), npm_node(&program)];
+    let with = |example: Option<Example>, client| example.map(|example| example.with("CLIENT", client));
+    [with(debian, "node_redis.js"), with(npm.clone(), "node_redis.js"), with(npm, "ioredis.js")].into_iter().flatten()
+}
 
 /// Starts the example, which reads lines such as "200 open" and answers each with a line of statuses.
 fn by_lines(example: Example) -> impl Fn(u16, f64) -> Calls {
@@ -311,6 +325,26 @@ fn refuses_a_call_without_a_connection(places: usize, start: impl Fn(u16, f64) -
     let mut statuses = calls(places + 20, "open");
     statuses.sort_unstable();
     assert_eq!(statuses, [vec![200; places], vec![503; 20]].concat());
+}
+
+/// Checks that each of 500 callers is answered as their calls fail, open or closed, while the server is stopped: those
+/// beyond the pool do not wait as if the server were busy. The limit holds as soon as the server goes on.
+fn decides_on_500_callers_beside_a_silent_server(what: &str, start: impl Fn(u16, f64) -> Calls) {
+    let server = Server::start();
+    let calls = start(server.port, 0.3);
+    assert_eq!(calls(1, "open"), [200], "{what}");
+    signal(server.pid(), "STOP");
+    for (fail, status) in [("open", 200), ("closed", 503), ("open", 200)] {
+        let statuses = calls(500, fail);
+        assert_eq!(statuses.len(), 500, "{what}");
+        let others: Vec<_> = statuses.into_iter().filter(|found| *found != status).collect();
+        assert!(others.is_empty(), "{what}, {fail}: {others:?}");
+    }
+    signal(server.pid(), "CONT");
+    assert!(eventually(BOUND, || (calls(1, "closed") != [503]).then_some(())).is_some(), "{what}");
+    run::<()>(&mut server.connect(), "FLUSHALL").unwrap();
+    let passed = calls(CALLS, "open").iter().filter(|status| **status == 200).count();
+    assert_eq!(passed, LIMIT, "{what}, after the silence");
 }
 
 /// Checks that the example's calls are limited again after its connections have fallen silent, and after they have come

@@ -1,15 +1,15 @@
 //! The page "Protect a log-in form and an API": its application, attacked, and every command that its reader types.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::ops::Range;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::examples::{self, Http};
 use crate::support::needs::needs;
 use crate::support::pages::{ROOT, prose};
-use crate::support::programs::output;
 use crate::support::{Server, eventually, run};
 
 const REQUESTS: usize = 200;
@@ -17,31 +17,36 @@ const REQUESTS: usize = 200;
 const BOUND: Duration = Duration::from_secs(20);
 
 /// A line that begins with a dollar sign is a command, and the lines below it are its output. All commands run in one
-/// shell.
+/// shell. The server starts again where the page says so.
 #[test]
 #[ignore = "slow: attacks"]
 fn a_reader_sees_what_the_page_shows() {
     needs!("curl");
     needs!("redis-tools");
     let Some(example) = examples::protect().next() else { return };
-    let server = Server::start();
+    let mut server = Server::start();
     let http = Http::start(&example, server.port);
     let page = fs::read_to_string(Path::new(ROOT).join("docs/protect.md")).unwrap();
-    let (mut script, mut expected) = (String::new(), Vec::new());
-    for line in prose(&page).into_iter().filter_map(|(line, _)| line.strip_prefix("    ")) {
-        if let Some(command) = line.strip_prefix("$ ") {
-            let command = command.replace(":8000", &format!(":{}", http.port));
-            let command = command.replace("redis-cli", &format!("redis-cli -p {}", server.port));
-            script.push_str(&format!("echo $\n{command}\n"));
+    let mut bash = Command::new("bash").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut input, mut output) = (bash.stdin.take().unwrap(), BufReader::new(bash.stdout.take().unwrap()).lines());
+    let mut lines = prose(&page).into_iter().map(|(line, _)| line).peekable();
+    while let Some(line) = lines.next() {
+        if line.starts_with("Start the server again") {
+            server.kill();
+            server.restart();
         }
-        expected.push(if line.starts_with("$ ") { "$" } else { line.trim() });
+        let Some(command) = line.strip_prefix("    $ ") else { continue };
+        let typed = command.replace(":8000", &format!(":{}", http.port));
+        let typed = typed.replace("redis-cli", &format!("redis-cli --no-raw -p {}", server.port));
+        writeln!(input, "{typed}\necho end").unwrap();
+        let shown: Vec<_> = output.by_ref().map(Result::unwrap).take_while(|line| line != "end").collect();
+        let output = |line: &&str| line.starts_with("    ") && !line.starts_with("    $ ");
+        let expected: Vec<_> = std::iter::from_fn(|| lines.next_if(output)).map(str::trim).collect();
+        let same = shown.iter().zip(&expected).all(|(shown, expected)| is_same(shown.trim(), expected));
+        assert!(same && shown.len() == expected.len(), "{command}: {shown:#?} instead of {expected:#?}");
     }
-    let shown = output(Command::new("bash").args(["-c", &script]));
-    let shown: Vec<_> = shown.lines().map(str::trim).collect();
-    assert_eq!(shown.len(), expected.len(), "{shown:#?}");
-    for (shown, expected) in shown.iter().zip(&expected) {
-        assert!(is_same(shown, expected), "{shown} instead of {expected}");
-    }
+    drop(input);
+    assert!(bash.wait().unwrap().success());
 }
 
 /// Compares a line with the page's. The wait after status 429 may be some seconds shorter by now.
@@ -101,21 +106,7 @@ fn a_limited_address_and_an_unknown_api_key_make_no_limiter() {
 #[test]
 #[ignore = "slow: attacks"]
 fn a_right_password_is_accepted_even_if_no_connection_is_free_to_give_back() {
-    let code = "
-import asyncio, protect
-async def main():
-    await protect.pool.open()
-    call = protect.pool.call
-    async def call_and_fill(*words):
-        answer = await call(*words)
-        if words[0] == 'CL.MTHROTTLE':
-            for _ in range(20):
-                await protect.pool.turns.acquire()
-        return answer
-    protect.pool.call = call_and_fill
-    print(await protect.login(protect.Form(name='alice', password='correct horse'), '192.0.2.7'))
-asyncio.run(main())";
-    for example in examples::protect_code(code) {
+    for example in examples::protect_program("protect/gives_back.py") {
         assert_eq!(example.output(Server::start().port), "Welcome\n", "{example:?}");
     }
 }
@@ -123,16 +114,74 @@ asyncio.run(main())";
 #[test]
 #[ignore = "slow: attacks"]
 fn a_limit_whose_choice_is_misspelt_fails_closed() {
-    let code = "
-import asyncio, protect
-async def main():
-    try:
-        print(await protect.ask('login', 'close', 'NO.SUCH.COMMAND'))
-    except protect.HTTPException as error:
-        print(error.status_code)
-asyncio.run(main())";
-    for example in examples::protect_code(code) {
+    for example in examples::protect_program("protect/misspelt.py") {
         assert_eq!(example.output(Server::start().port), "503\n", "{example:?}");
+    }
+}
+
+/// A body of 36 MB takes ten seconds to read, in which the application answers no other request.
+#[test]
+#[ignore = "slow: attacks"]
+fn a_large_body_is_refused_before_it_is_read() {
+    for example in examples::protect() {
+        let server = Server::start();
+        let http = Http::start(&example, server.port);
+        for (header, status) in [("Content-Length: 36000000", 413), ("Transfer-Encoding: chunked", 411)] {
+            for path in ["/login", "/items/7", "/none"] {
+                // The body never comes.
+                let request = format!("POST {path} HTTP/1.1\r\nHost: x\r\n{header}\r\n\r\n");
+                assert_eq!(http.ask_once(&request), status, "{example:?}: {path}");
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "slow: attacks"]
+fn a_form_of_any_letters_is_answered() {
+    for example in examples::protect() {
+        let server = Server::start();
+        let http = Http::start(&example, server.port);
+        let [surrogate, nul, long] = ["\\ud800".to_string(), "\\u0000".to_string(), "\\ud83d\\ude00".repeat(64)];
+        for (name, password) in [(&surrogate, &nul), (&nul, &surrogate), (&long, &surrogate), (&long, &long)] {
+            let status = http.ask_once(&log_in(name, password));
+            assert!([401, 422].contains(&status), "{example:?}: {name} {password}: {status}");
+        }
+        assert_eq!(http.ask_once(&log_in(&long, &long.repeat(4))), 401, "{example:?}: the longest form");
+        assert_eq!(http.ask_once(&log_in("alice", &"x".repeat(257))), 422, "{example:?}");
+    }
+}
+
+/// The page's lines of rights, given to the user as which the application connects.
+#[test]
+#[ignore = "slow: attacks"]
+fn the_application_needs_no_more_rights_than_the_page_gives_it() {
+    let page = fs::read_to_string(Path::new(ROOT).join("docs/protect.md")).unwrap();
+    let lines = page.lines().filter_map(|line| line.strip_prefix("    ACL SETUSER login "));
+    let rights = lines.collect::<Vec<_>>().join(" ").replace("on >secret ", "");
+    assert!(rights.contains("+eval") && rights.contains("~account:*"), "{rights}");
+    for example in examples::protect() {
+        let server = Server::start();
+        let mut connection = server.connect();
+        run::<()>(&mut connection, &format!("ACL SETUSER default reset on nopass {rights} +acl")).unwrap();
+        let http = Http::start(&example, server.port);
+        assert_eq!(http.ask_once(&log_in("bob", "battery staple")), 200, "{example:?}");
+        attack(&http, &format!("{example:?}"));
+        let denied = format!("{:?}", run::<redis::Value>(&mut connection, "ACL LOG").unwrap());
+        for command in ["eval", "cl.", "pttl", "set\"", "ping"] {
+            assert!(!denied.contains(command), "{example:?}: {denied}");
+        }
+    }
+}
+
+/// Prometheus sees how much a count grows only from its second value on.
+#[test]
+#[ignore = "slow: attacks"]
+fn each_count_begins_at_0() {
+    for example in examples::protect() {
+        let metrics = Http::start(&example, Server::start().port).get("/metrics", "").2;
+        let counts: Vec<_> = metrics.lines().filter(|line| line.starts_with("limit_calls_total{")).collect();
+        assert!(counts.len() == 25 && counts.iter().all(|count| count.ends_with(" 0.0")), "{counts:?}");
     }
 }
 

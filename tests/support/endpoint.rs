@@ -2,8 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::spawn;
 
 pub struct Endpoint {
@@ -11,6 +11,7 @@ pub struct Endpoint {
     server: Arc<AtomicU16>,
     /// How often `silence` was called. A connection that is older than the last call passes nothing on.
     silences: Arc<AtomicUsize>,
+    clients: Arc<Mutex<Vec<TcpStream>>>,
 }
 
 impl Endpoint {
@@ -18,7 +19,9 @@ impl Endpoint {
     pub fn to(server: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let endpoint = Self { port, server: Arc::new(server.into()), silences: Arc::default() };
+        let endpoint =
+            Self { port, server: Arc::new(server.into()), silences: Arc::default(), clients: Arc::default() };
+        let clients = endpoint.clients.clone();
         let (server, silences) = (endpoint.server.clone(), endpoint.silences.clone());
         // The thread accepts connections until the tests end.
         spawn(move || {
@@ -28,6 +31,7 @@ impl Endpoint {
                     let (silences, born) = (silences.clone(), silences.load(Ordering::Relaxed));
                     move || silences.load(Ordering::Relaxed) > born
                 };
+                clients.lock().unwrap().push(client.try_clone().unwrap());
                 let [from, to] = [&client, &server].map(|stream| stream.try_clone().unwrap());
                 spawn({
                     let silent = silent.clone();
@@ -42,6 +46,12 @@ impl Endpoint {
     /// Leads new connections to this server.
     pub fn lead_to(&self, server: u16) {
         self.server.store(server, Ordering::Relaxed);
+    }
+
+    /// Breaks off all connections, and returns whether there were any.
+    pub fn cut(&self) -> bool {
+        let clients = std::mem::take(&mut *self.clients.lock().unwrap());
+        clients.iter().filter(|client| client.shutdown(Shutdown::Both).is_ok()).count() > 0
     }
 
     /// Loses all further bytes of the connections that there are, and keeps the connections open.

@@ -26,14 +26,17 @@ pub struct Example {
     /// The arguments; PORT stands for the port to serve HTTP on.
     arguments: Vec<String>,
     environment: Vec<(&'static str, String)>,
+    /// The folder that the program runs in, from which Python also imports.
     folder: PathBuf,
+    /// The folder of Python's packages that were fetched; empty for Debian's.
+    packages: String,
 }
 
 impl Example {
     pub fn new(program: impl Into<PathBuf>, arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(ToString::to_string).collect();
         let environment = vec![("TIMEOUT", TIMEOUT.as_secs().to_string())];
-        Self { program: program.into(), arguments, environment, folder: path("") }
+        Self { program: program.into(), arguments, environment, folder: path(""), packages: String::new() }
     }
 
     fn within(self, folder: &Path) -> Self {
@@ -46,29 +49,36 @@ impl Example {
         with
     }
 
-    pub fn with_argument(&self, argument: &str) -> Self {
+    pub fn with_arguments(&self, arguments: &[&str]) -> Self {
         let mut with = self.clone();
-        with.arguments.push(argument.to_string());
+        with.arguments.extend(arguments.iter().map(ToString::to_string));
         with
     }
 
     pub fn command(&self, redis: u16) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).current_dir(&self.folder).envs(self.environment.clone());
-        command.env("REDIS_PORT", redis.to_string());
+        command.env("PYTHONPATH", format!("{}:{}", self.packages, self.folder.display()));
+        command.env("PYTHONDONTWRITEBYTECODE", "1").env("REDIS_PORT", redis.to_string());
         command
     }
 
     /// Returns what the program prints; fails unless it succeeds within two minutes.
     pub fn output(&self, redis: u16) -> String {
+        self.output_and_errors(redis).0
+    }
+
+    /// Returns what the program prints, and its errors; fails unless it succeeds within two minutes.
+    pub fn output_and_errors(&self, redis: u16) -> (String, String) {
         let mut command = self.command(redis);
         let mut process = Process(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
         let status = eventually(Duration::from_secs(120), || process.0.try_wait().unwrap());
-        if !status.is_some_and(|status| status.success()) {
+        if status.is_none() {
             process.0.kill().unwrap();
-            panic!("{self:?}: {status:?}\n{}", read(process.0.stderr.take().unwrap()));
         }
-        read(process.0.stdout.take().unwrap())
+        let errors = read(process.0.stderr.take().unwrap());
+        assert!(status.is_some_and(|status| status.success()), "{self:?}: {status:?}\n{errors}");
+        (read(process.0.stdout.take().unwrap()), errors)
     }
 }
 
@@ -110,9 +120,9 @@ pub fn protect() -> impl Iterator<Item = Example> {
     with_protect(&["-m", "uvicorn", "--no-proxy-headers", "protect:app", "--port", "PORT"])
 }
 
-/// Returns a program that may import the application of docs/protect.md.
-pub fn protect_code(code: &str) -> impl Iterator<Item = Example> + use<> {
-    with_protect(&["-c", code])
+/// Returns a program of the tests' own that imports the application of docs/protect.md.
+pub fn protect_program(file: &str) -> impl Iterator<Item = Example> + use<> {
+    with_protect(&[&of_test(file)])
 }
 
 fn with_protect(arguments: &[&str]) -> impl Iterator<Item = Example> + use<> {
@@ -164,16 +174,18 @@ pub fn redis_rb(arguments: &[&str]) -> Option<Example> {
         .then(|| Example::new("ruby", arguments))
 }
 
-/// Compiles the example with this code after it, which needs a `main`: the example's own is renamed. "" compiles the
-/// example as it is.
-pub fn hiredis(name: &str, main: &str) -> Option<Example> {
+/// Compiles the example. `main` is a file of the tests' own, whose `main` takes the place of the example's.
+pub fn hiredis(main: Option<&str>) -> Option<Example> {
+    let name = main.map_or("hiredis".to_string(), |file| format!("hiredis-{}", file.replace('/', "-")));
     let header = ["-E", "-include", "hiredis/hiredis.h", "-x", "c", "/dev/null"];
     installed("libhiredis-dev", Command::new("cc").args(header)).then(|| {
-        let rename = if main.is_empty() { "" } else { "#define main example\n" };
         let source = target(&format!("{name}-{}.c", std::process::id()));
-        let example = path("hiredis.c");
-        fs::write(&source, format!("{rename}#include \"{}\"\n#undef main\n{main}", example.display())).unwrap();
-        let built = built(name, |program| {
+        let mut text = format!("#include \"{}\"\n", path("hiredis.c").display());
+        if let Some(main) = main {
+            text = format!("#define main example\n{text}#undef main\n#include \"{}\"\n", of_test(main));
+        }
+        fs::write(&source, text).unwrap();
+        let built = built(&name, |program| {
             let mut compile = Command::new("cc");
             compile.args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(program).arg(&source).arg("-lhiredis");
             compile
@@ -186,11 +198,11 @@ pub fn hiredis(name: &str, main: &str) -> Option<Example> {
 /// Returns the Go example, compiled. scripts/test does not install Go, which is large.
 pub fn redigo() -> impl Iterator<Item = Example> {
     static BUILT: OnceLock<Option<Example>> = OnceLock::new();
-    BUILT.get_or_init(|| redigo_with("redigo", "package main")).clone().into_iter()
+    BUILT.get_or_init(|| redigo_with("redigo", &[])).clone().into_iter()
 }
 
-/// Compiles the Go example together with this file of Go.
-pub fn redigo_with(name: &str, code: &str) -> Option<Example> {
+/// Compiles the Go example together with files of the tests' own.
+pub fn redigo_with(name: &str, files: &[&str]) -> Option<Example> {
     let go = || {
         let mut go = Command::new("go");
         go.env("GO111MODULE", "off").env("GOPATH", "/usr/share/gocode").env("GOCACHE", target("go"));
@@ -203,11 +215,13 @@ pub fn redigo_with(name: &str, code: &str) -> Option<Example> {
     // Go compiles files of one folder only.
     let folder = target(&format!("{name}-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
-    fs::copy(path("redigo.go"), folder.join("redigo.go")).unwrap();
-    fs::write(folder.join("more.go"), code).unwrap();
+    fs::copy(path("redigo.go"), folder.join("example.go")).unwrap();
+    for file in files {
+        fs::copy(of_test(file), folder.join(Path::new(file).file_name().unwrap())).unwrap();
+    }
     let built = built(&format!("{name}-program"), |program| {
         let mut build = go();
-        build.current_dir(&folder).args(["build", "-o"]).arg(program).args(["redigo.go", "more.go"]);
+        build.current_dir(&folder).args(["build", "-o"]).arg(program).arg(".");
         build
     });
     fs::remove_dir_all(folder).unwrap();
@@ -230,8 +244,13 @@ pub fn debian_python(example: &str) -> Option<Example> {
 pub fn debian_python_with(packages: &str, modules: &str, arguments: &[&str]) -> Option<Example> {
     let python = "/usr/bin/python3";
     let import = format!("import {modules}");
-    installed(packages, Command::new(python).args(["-c", &import]))
-        .then(|| Example::new(python, arguments).with("PYTHONDONTWRITEBYTECODE", "1"))
+    installed(packages, Command::new(python).args(["-c", &import])).then(|| Example::new(python, arguments))
+}
+
+/// Returns a program of the tests' own, which imports the examples, with each version of redis-py.
+pub fn python_program(file: &str) -> impl Iterator<Item = Example> + use<> {
+    let program = of_test(file);
+    [debian_python(&program), pypi_python(&program)].into_iter().flatten()
 }
 
 pub fn pypi_python(example: &str) -> Option<Example> {
@@ -241,15 +260,15 @@ pub fn pypi_python(example: &str) -> Option<Example> {
 pub fn pypi_python_with(arguments: &[&str]) -> Option<Example> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
-        fetched("PyPI", "requirements.txt", |folder| {
+        fetched("PyPI", "clients/requirements.txt", |folder| {
             let mut pip = Command::new("python3");
             pip.args(["-m", "pip", "install", "--quiet", "--no-cache-dir", "--retries", "1", "--target"]).arg(folder);
-            pip.arg("--requirement").arg(path("requirements.txt"));
+            pip.arg("--requirement").arg(of_test("clients/requirements.txt"));
             pip
         })
     });
-    let folder = folder.as_ref()?.to_str().unwrap();
-    Some(Example::new("python3", arguments).with("PYTHONDONTWRITEBYTECODE", "1").with("PYTHONPATH", folder))
+    let packages = folder.as_ref()?.to_str().unwrap().to_string();
+    Some(Example { packages, ..Example::new("python3", arguments) })
 }
 
 /// Returns the example with Debian's packages. `NODE_PATH` tells their folder to a Node.js that is not Debian's.
@@ -267,8 +286,8 @@ pub fn npm_node(example: &str) -> Option<Example> {
         return None;
     }
     let folder = FOLDER.get_or_init(|| {
-        fetched("npm", "package.json", |folder| {
-            fs::copy(path("package.json"), folder.join("package.json")).unwrap();
+        fetched("npm", "clients/package.json", |folder| {
+            fs::copy(of_test("clients/package.json"), folder.join("package.json")).unwrap();
             let mut npm = Command::new("npm");
             npm.args(["install", "--silent", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=1"]);
             npm.arg("--cache").arg(folder.join("cache")).current_dir(folder);
@@ -279,22 +298,22 @@ pub fn npm_node(example: &str) -> Option<Example> {
     Some(Example::new("node", &[example]).with("NODE_PATH", folder.to_str().unwrap()))
 }
 
-/// Returns the folder in target/ with the packages that this file of docs/clients lists. They are fetched once.
+/// Returns the folder in target/ with the packages that this file of the tests lists. They are fetched once.
 fn fetched(registry: &str, list: &str, fetch: impl Fn(&Path) -> Command) -> Option<PathBuf> {
     let mut hasher = DefaultHasher::new();
-    fs::read(path(list)).unwrap().hash(&mut hasher);
+    fs::read(of_test(list)).unwrap().hash(&mut hasher);
     let folder = target(&format!("clients-{:x}", hasher.finish()));
     if folder.exists() {
         return Some(folder);
     }
     // Fetch elsewhere, then move: another run may be fetching the same at this moment.
-    let new = target(&format!("clients-{}-{list}", std::process::id()));
+    let new = target(&format!("clients-{registry}-{}", std::process::id()));
     fs::create_dir_all(&new).unwrap();
     let there = fetch(&new).output().is_ok_and(|output| output.status.success());
     if there {
         let _ = fs::rename(&new, &folder);
     } else {
-        left_out(&format!("the packages of docs/clients/{list} on {registry} not found"));
+        left_out(&format!("the packages of tests/once/{list} on {registry} not found"));
     }
     let _ = fs::remove_dir_all(&new);
     there.then_some(folder)
@@ -321,6 +340,11 @@ pub fn installed(what: &str, check: &mut Command) -> bool {
 
 pub fn path(example: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "docs/clients", example].iter().collect()
+}
+
+/// Returns the path of a program or a list in tests/once.
+pub fn of_test(file: &str) -> String {
+    [env!("CARGO_MANIFEST_DIR"), "tests/once", file].join("/")
 }
 
 /// Returns the path in target/ of a file or folder that tests make.

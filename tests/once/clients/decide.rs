@@ -1,0 +1,274 @@
+//! Each library's example decides as the server does, and as it was told to where the server gives no answer.
+
+use std::net::TcpListener;
+use std::process::Command;
+use std::thread::{sleep, spawn};
+use std::time::{Duration, Instant};
+
+use ::redis_cell_rs::{AllowedDetails, BlockedDetails, Cmd, Key, Policy, Verdict};
+use redis::RedisResult;
+
+use super::losing::losing;
+use super::{ANSWERS, BOUND};
+use crate::support::examples::{
+    Example, TIMEOUT, debian_node, debian_python, hiredis, npm_node, phpredis, predis, pypi_python, redigo, redis_rb,
+};
+use crate::support::needs::found;
+use crate::support::programs::redis_rs::Fail;
+use crate::support::programs::{redis_cell_rs, redis_rs, signal};
+use crate::support::traffic::side_by_side;
+use crate::support::{Server, eventually, run};
+
+#[test]
+#[ignore = "slow: other languages"]
+fn redis_py_decides() {
+    redis_py().for_each(|example| decides_with_a_server(&example));
+}
+
+#[test]
+#[ignore = "slow: other languages"]
+fn redis_py_decides_in_time_without_an_answer() {
+    redis_py().for_each(|example| {
+        decides_on_an_error(&example);
+        decides_without_an_answer(&example);
+    });
+}
+
+fn redis_py() -> impl Iterator<Item = Example> {
+    ["redis_py.py", "redis_asyncio.py"].into_iter().flat_map(|file| [debian_python(file), pypi_python(file)]).flatten()
+}
+
+/// node-redis and ioredis reconnect at times of their own choice. Their decisions without an answer are tested below,
+/// with Express.
+#[test]
+#[ignore = "slow: other languages"]
+fn node_redis_and_ioredis_decide() {
+    for example in [debian_node("node_redis.js"), npm_node("node_redis.js"), npm_node("ioredis.js")] {
+        example.inspect(decides_with_a_server).inspect(decides_on_an_error);
+    }
+}
+
+#[test]
+#[ignore = "slow: other languages"]
+fn phpredis_and_predis_decide_and_decide_in_time_without_an_answer() {
+    [phpredis(), predis()].iter().flatten().for_each(decides);
+}
+
+#[test]
+#[ignore = "slow: other languages"]
+fn redis_rb_decides_and_decides_in_time_without_an_answer() {
+    redis_rb(&["redis_rb.rb"]).iter().for_each(decides);
+}
+
+#[test]
+#[ignore = "slow: other languages"]
+fn hiredis_decides_and_decides_in_time_without_an_answer() {
+    hiredis(None).iter().for_each(decides);
+}
+
+#[test]
+#[ignore = "slow: other languages"]
+fn redigo_decides_and_decides_in_time_without_an_answer() {
+    redigo().for_each(|example| decides(&example));
+}
+
+/// `JEDIS` is a class path with Jedis and its dependencies; no registry was found that has them.
+#[test]
+#[ignore = "slow: other languages"]
+fn jedis_decides_and_decides_in_time_without_an_answer() {
+    let (Ok(jedis), true) = (std::env::var("JEDIS"), found(Command::new("java").arg("-version"))) else {
+        println!("left out: there is no java, or no class path in JEDIS");
+        return;
+    };
+    decides(&Example::new("java", &["-cp", &jedis, "Jedis.java"]));
+}
+
+#[test]
+#[ignore = "slow: other languages"]
+fn redis_rs_decides_and_decides_in_time_without_an_answer() {
+    let client = |port: u16| redis::Client::open(format!("redis://127.0.0.1:{port}/")).unwrap();
+    let answers = |port: u16, fail| {
+        let pool = redis_rs::Pool::new(client(port), TIMEOUT);
+        let answer =
+            |quantity| pool.ask(fail, |connection| redis_rs::throttle(connection, "user123", (2, 1, 60), quantity));
+        [1, 1, 1, 1, 4].map(|quantity| line(answer(quantity)) + "\n").concat()
+    };
+    assert_eq!(answers(Server::start().port, Fail::Open), ANSWERS);
+    for (fail, without_an_answer) in [(Fail::Open, "200"), (Fail::Closed, "503 Retry-After: 1")] {
+        let server = Server::start();
+        assert_two_were_lost(&answers(losing(server.port, 1, 2), fail), without_an_answer);
+    }
+    let mut server = Server::start();
+    let pool = redis_rs::Pool::new(server.client(), Duration::from_millis(100));
+    let status = |fail| {
+        let start = Instant::now();
+        let answer = pool.ask(fail, |connection| redis_rs::throttle(connection, "user123", (2, 1, 60), 1));
+        assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
+        answer.0
+    };
+    signal(server.pid(), "STOP");
+    assert_eq!([Fail::Open, Fail::Closed].map(status), [200, 503]);
+    server.kill();
+    assert_eq!([Fail::Open, Fail::Closed].map(status), [200, 503]);
+    server.restart();
+    assert!(eventually(BOUND, || (status(Fail::Closed) == 200).then_some(())).is_some());
+}
+
+#[test]
+#[ignore = "slow: other languages"]
+fn redis_cell_rs() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let policy = Policy::from_tokens_per_minute(1).max_burst(2);
+    let mut throttle =
+        |policy: Policy| -> RedisResult<_> { redis_cell_rs::throttle(&mut connection, "user123", &policy) };
+    for expected in ANSWERS.lines().take(4) {
+        assert_eq!(line(throttle(policy).unwrap()), expected);
+    }
+    // The crate cannot parse the reply to a call that will never be allowed; it is the same with brandur's redis-cell.
+    let key = Key::from("user123");
+    let policy = policy.apply_tokens(4);
+    let error = redis::Cmd::from(Cmd::new(&key, &policy)).query::<Verdict>(&mut server.connect()).unwrap_err();
+    assert!(error.to_string().contains("retry_after"), "{error}");
+}
+
+#[test]
+#[ignore = "slow: other languages"]
+fn redis_cell_rs_refuses_a_call_for_more_than_the_limit_even_if_it_fails_open() {
+    let server = Server::start();
+    let pool = redis_rs::Pool::new(server.client(), TIMEOUT);
+    for (apply, status) in [(4, 413), (3, 200), (usize::MAX, 413)] {
+        let policy = Policy::from_tokens_per_minute(1).max_burst(2).apply_tokens(apply);
+        let answer = pool.ask(Fail::Open, |connection| redis_cell_rs::throttle(connection, "user123", &policy));
+        assert_eq!(answer.0, status, "{apply}: {answer:?}");
+    }
+}
+
+#[test]
+#[ignore = "slow: other languages"]
+fn redis_cell_rs_verdicts_are_right_for_every_kind_of_key() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let policy = Policy::new(4, 1, Duration::from_secs(60), 2);
+    for key in [
+        Key::from("str"),
+        Key::from("string".to_string()),
+        Key::from(7_usize),
+        Key::from(-7_isize),
+        Key::pair("user123", "/api"),
+        Key::triple("a", "b", "c"),
+    ] {
+        let mut verdict = || -> Verdict { redis::Cmd::from(Cmd::new(&key, &policy)).query(&mut connection).unwrap() };
+        for (left, reset) in [(3, 120), (1, 240)] {
+            assert!(
+                matches!(
+                    verdict(),
+                    Verdict::Allowed(AllowedDetails { total: 5, remaining, reset_after, .. })
+                        if (remaining, reset_after) == (left, reset)
+                ),
+                "{key}"
+            );
+        }
+        let blocked = verdict();
+        assert!(
+            matches!(
+                blocked,
+                Verdict::Blocked(BlockedDetails { total: 5, remaining: 1, reset_after: 240, retry_after: 60, .. })
+            ),
+            "{key}: {blocked:?}"
+        );
+    }
+}
+
+/// A server with the most clients that it accepts may take its time to close a connection.
+#[test]
+#[ignore = "slow: other languages"]
+fn phpredis_predis_and_hiredis_ask_a_full_server_for_a_second_however_slow_it_is() {
+    side_by_side([phpredis(), predis(), hiredis(None)].into_iter().flatten(), |example| {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        spawn(move || {
+            for connection in listener.incoming() {
+                sleep(Duration::from_millis(100));
+                drop(connection);
+            }
+        });
+        let start = Instant::now();
+        let printed = example.with("FAIL", "open").output(port);
+        assert!(start.elapsed() < BOUND / 2, "{example:?}: {:?} for five calls", start.elapsed());
+        let lines: Vec<_> = printed.lines().map(str::trim_end).collect();
+        assert_eq!(lines, ["503 Retry-After: 1"; 5], "{example:?}");
+    });
+}
+
+fn decides(example: &Example) {
+    decides_with_a_server(example);
+    decides_on_an_error(example);
+    decides_without_an_answer(example);
+}
+
+fn decides_with_a_server(example: &Example) {
+    assert_eq!(example.output(Server::start().port), ANSWERS, "{example:?}");
+}
+
+/// Checks that an error in place of the reply is a call without a reply, and that the example's log says which: a key
+/// of another type, a right or a password that is missing.
+fn decides_on_an_error(example: &Example) {
+    for (cause, logged) in [
+        ("RPUSH user123 x", "WRONGTYPE|wrong kind"),
+        ("ACL SETUSER default -cl.throttle", "permission"),
+        ("CONFIG SET requirepass secret", "Authentication required|NOAUTH|HELLO AUTH"),
+    ] {
+        let server = Server::start();
+        run::<()>(&mut server.connect(), cause).unwrap();
+        for (fail, without_an_answer) in [("open", "200"), ("closed", "503 Retry-After: 1")] {
+            let (printed, errors) = example.with("FAIL", fail).output_and_errors(server.port);
+            let lines: Vec<_> = printed.lines().map(str::trim_end).collect();
+            assert_eq!(lines, [without_an_answer; 5], "{example:?}: {cause}");
+            assert!(logged.split('|').any(|logged| errors.contains(logged)), "{example:?}: {cause}: {errors}");
+        }
+    }
+}
+
+/// Checks the decisions on a network that loses an answer and a call, and with a server that is stopped or gone.
+fn decides_without_an_answer(example: &Example) {
+    for (fail, without_an_answer) in [("open", "200"), ("closed", "503 Retry-After: 1")] {
+        let example = example.with("FAIL", fail);
+        let mut server = Server::start();
+        assert_two_were_lost(&example.output(losing(server.port, 1, 2)), without_an_answer);
+        if fail == "open" {
+            signal(server.pid(), "STOP")
+        } else {
+            server.kill()
+        }
+        let start = Instant::now();
+        let printed = example.with("TIMEOUT", "0.1").output(server.port);
+        assert!(start.elapsed() < BOUND, "{example:?}: {:?}", start.elapsed());
+        let lines: Vec<_> = printed.lines().map(str::trim_end).collect();
+        assert_eq!(lines, [without_an_answer; 5], "{example:?}");
+    }
+}
+
+/// Checks the output. The second call took its token exactly once: the fourth gets the last one. The third never
+/// reached the server.
+fn assert_two_were_lost(printed: &str, without_an_answer: &str) {
+    let lines: Vec<_> = printed.lines().map(str::trim_end).collect();
+    let expected = [
+        "200 X-RateLimit-Limit: 3, X-RateLimit-Remaining: 2,",
+        without_an_answer,
+        without_an_answer,
+        "200 X-RateLimit-Limit: 3, X-RateLimit-Remaining: 0,",
+        "413 X-RateLimit-Limit: 3, X-RateLimit-Remaining: 0,",
+    ];
+    assert_eq!(lines.len(), 5, "{printed}");
+    for (line, expected) in lines.into_iter().zip(expected) {
+        let same = if expected.ends_with(',') { line.starts_with(expected) } else { line == expected };
+        assert!(same, "{printed}");
+    }
+}
+
+/// Formats an answer as the examples print it.
+fn line<T: std::fmt::Display>((status, headers): (u16, Vec<(&str, T)>)) -> String {
+    let headers: Vec<_> = headers.into_iter().map(|(name, value)| format!("{name}: {value}")).collect();
+    format!("{status} {}", headers.join(", "))
+}

@@ -1,0 +1,16 @@
+"""Forty calls at once by tasks. Begins when it reads a line."""
+
+import asyncio
+
+from redis_asyncio import Pool, throttle
+
+
+async def main():
+    pool = Pool()
+    await pool.open()
+    input()
+    calls = [throttle(pool, "user123", (2, 1, 60), fail="open") for _ in range(40)]
+    print(sorted(status for status, _ in await asyncio.gather(*calls)))
+
+
+asyncio.run(main())

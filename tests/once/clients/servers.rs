@@ -1,0 +1,93 @@
+//! Servers that are not one local server: Sentinel, a cluster, TLS, a network that loses answers; and pipelines.
+
+use std::net::TcpListener;
+
+use redis::Client;
+
+use super::BOUND;
+use super::losing::losing;
+use crate::support::cluster::{SLOTS, add_slots};
+use crate::support::examples::{debian_python, pypi_python};
+use crate::support::{Process, Server, eventually, free_port, run, wait_until};
+
+/// docs/clients.md promises that a pipeline takes less than half of the time that the same calls take one by one.
+/// Between two machines, it saves far more.
+#[test]
+#[ignore = "slow: other languages"]
+fn calls_in_a_pipeline_take_less_than_half_of_the_time() {
+    for example in [debian_python("pipeline.py"), pypi_python("pipeline.py")].into_iter().flatten() {
+        let server = Server::start();
+        let faster = eventually(BOUND, || {
+            run::<()>(&mut server.connect(), "FLUSHALL").unwrap();
+            let output = example.output(server.port);
+            let (allowed, times) = output.split_once('\n').unwrap();
+            assert_eq!(allowed, "allowed: 1000 of 1000");
+            let times: Vec<u32> = times.split(' ').filter_map(|word| word.parse().ok()).collect();
+            // Other tests slow both down, so it may take several attempts.
+            (2 * times[0] < times[1]).then_some(())
+        });
+        assert!(faster.is_some());
+    }
+}
+
+#[test]
+#[ignore = "slow: other languages"]
+fn an_error_in_a_pipeline_is_no_allowed_call() {
+    for example in [debian_python("pipeline.py"), pypi_python("pipeline.py")].into_iter().flatten() {
+        let server = Server::start();
+        run::<()>(&mut server.connect(), "RPUSH user:7 x").unwrap();
+        // This key fails one call of the pipeline. Afterwards, the program makes the calls one by one, and ends at this
+        // key.
+        let output = example.command(server.port).output().unwrap();
+        assert!(output.stdout.starts_with(b"allowed: 999 of 1000\n"), "{example:?}: {output:?}");
+    }
+}
+
+#[test]
+#[ignore = "slow: other languages"]
+fn a_call_through_a_stuck_sentinel_fails_in_time() {
+    for example in [debian_python("sentinel.py"), pypi_python("sentinel.py")].into_iter().flatten() {
+        // The system accepts connections for a program that never reads them.
+        let stuck = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let example = example.with("SENTINEL_PORT", &stuck.local_addr().unwrap().port().to_string());
+        let mut process = Process::start(&mut example.command(0));
+        let ended = eventually(BOUND / 2, || process.0.try_wait().unwrap());
+        assert!(ended.is_some_and(|ended| !ended.success()), "{example:?}: {ended:?}");
+    }
+}
+
+/// The node announces a proxy's port as its own, and the proxy loses the answer to the first call. No setting keeps
+/// redis-py 4.3.4 from repeating such a call in a cluster: for this version, the test only checks that the call ends in
+/// time.
+#[test]
+#[ignore = "slow: other languages"]
+fn a_call_in_a_cluster_that_gets_no_answer_takes_once_and_fails_in_time() {
+    for (example, takes_once) in [(debian_python("cluster.py"), false), (pypi_python("cluster.py"), true)] {
+        let Some(example) = example else { continue };
+        let node = free_port();
+        let proxy = losing(node, 0, usize::MAX);
+        let announced = proxy.to_string();
+        let settings = ["--cluster-enabled", "yes", "--cluster-announce-port", &announced];
+        let _server = Server::start_with(&[&settings[..], &["--port", &node.to_string()]].concat());
+        add_slots(&mut Client::open(("127.0.0.1", node)).unwrap().get_connection().unwrap(), 0..SLOTS);
+        let mut connection = Client::open(("127.0.0.1", node)).unwrap().get_connection().unwrap();
+        wait_until("the cluster is up", || {
+            run::<String>(&mut connection, "CLUSTER INFO").unwrap().contains("state:ok")
+        });
+        let mut process = Process::start(&mut example.command(proxy));
+        let ended = eventually(BOUND, || process.0.try_wait().unwrap());
+        let success = ended.unwrap_or_else(|| panic!("{example:?} does not end")).success();
+        let remaining = run::<[i64; 5]>(&mut connection, "CL.LOOK {user123}:minute 2 1 60").unwrap()[2];
+        assert!(!takes_once || (remaining, success) == (2, false), "{example:?}: {remaining} remain, {success}");
+    }
+}
+
+#[test]
+#[ignore = "slow: other languages"]
+fn an_applications_tests_have_a_server_of_their_own() {
+    let Some(example) = debian_python("own_tests.py") else { return };
+    let run = [env!("CARGO_MANIFEST_DIR"), "scripts/run"].join("/");
+    let output = example.with("RUN", &run).command(0).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && said.contains("Ran 3 tests"), "{said}");
+}
