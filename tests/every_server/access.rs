@@ -132,41 +132,6 @@ fn a_user_without_the_command_or_the_key_is_refused() {
     }
 }
 
-#[test]
-fn a_user_without_the_command_is_refused_in_a_script_as_well() {
-    let server = Server::start();
-    let script = "return redis.call('CL.THROTTLE', KEYS[1], 4, 1, 60)";
-    let call = |connection: &mut Connection| -> RedisResult<[i64; 5]> {
-        redis::cmd("EVAL").arg(script).arg(1).arg("key").query(connection)
-    };
-    call(&mut user(&server, "~* +eval")).unwrap_err();
-    assert_eq!(info(&mut server.connect(), "rdb_changes_since_last_save"), "0");
-    call(&mut user(&server, "~* +eval +cl.throttle")).unwrap();
-}
-
-/// A module cannot name its categories before Redis 7.2: there, users are granted the command by name, `+cl.throttle`.
-#[test]
-fn the_categories_write_and_fast_or_slow_grant_and_withdraw_the_commands() {
-    let server = Server::start();
-    let known = has_acl_categories();
-    for (command, call) in calls() {
-        // MSET is in the same categories.
-        let [category, other] = if command.takes_several_keys() { ["slow", "fast"] } else { ["fast", "slow"] };
-        for (permissions, granted) in [
-            ("~* +@write".to_string(), known),
-            (format!("~* +@{category}"), known),
-            (format!("~* +@{other}"), false),
-            ("~* +@all -@write".into(), !known),
-            (format!("~* +@all -@{category}"), !known),
-            (format!("~* +@all -@{other}"), true),
-            (format!("~* +@read +@{other} +@string"), false),
-        ] {
-            let answer = run::<Value>(&mut user(&server, &permissions), &call);
-            assert_eq!(answer.is_ok(), granted, "{call} with {permissions}: {answer:?}");
-        }
-    }
-}
-
 /// The server logs and measures a command as fast or slow by its flag, whatever an ACL says of it.
 #[test]
 #[ignore = "slow: thousands of limiters"]
@@ -184,31 +149,6 @@ fn a_call_of_many_limiters_is_not_watched_as_a_fast_command() {
     };
     assert_eq!(history(&mut connection, "fast-command"), 0);
     assert_eq!(history(&mut connection, "command"), 1);
-}
-
-#[test]
-fn a_key_has_to_be_granted_for_reading_and_writing_as_for_incr() {
-    needs!("key permissions, Redis 7");
-    let server = Server::start();
-    for (permissions, granted) in [
-        ("~key", true),
-        ("%RW~key", true),
-        ("%RW~k*", true),
-        ("%R~key", false),
-        ("%W~key", false),
-        // Permissions for the same pattern add up; those of two patterns or of two selectors do not.
-        ("%R~key %W~key", true),
-        ("%R~k* %W~key", false),
-        ("(+@all %R~key) (+@all %W~key)", false),
-        ("(+@all %RW~key)", true),
-    ] {
-        let mut connection = user(&server, &format!("+@all {permissions}"));
-        for call in ["INCR key".to_string()].into_iter().chain(calls().map(|(_, call)| call)) {
-            run::<()>(&mut server.connect(), "FLUSHALL").unwrap();
-            let answer = run::<Value>(&mut connection, &call);
-            assert_eq!(answer.is_ok(), granted, "{call} with {permissions}: {answer:?}");
-        }
-    }
 }
 
 #[test]

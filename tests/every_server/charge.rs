@@ -1,22 +1,10 @@
 //! CL.CHARGE always takes, if necessary into debt: it is for costs that are known only after the call.
 
 use crate::support::clock::{Clock, START};
-use crate::support::{Server, error_of, run, throttle};
+use crate::support::{run, throttle};
 
 fn charge(connection: &mut redis::Connection, arguments: &str) -> [i64; 5] {
     run(connection, &format!("CL.CHARGE {arguments}")).unwrap()
-}
-
-#[test]
-fn a_charge_of_tokens_that_remain_replies_as_cl_throttle() {
-    let (_clock, server) = Clock::start(START);
-    let mut connection = server.connect();
-    for quantity in [3, 0, 8, 5] {
-        let charged = charge(&mut connection, &format!("charged 15 30 60 {quantity}"));
-        assert_eq!(charged, throttle(&mut connection, &format!("throttled 15 30 60 {quantity}")));
-    }
-    let states: Vec<i64> = run(&mut connection, "MGET charged throttled").unwrap();
-    assert_eq!(states[0], states[1]);
 }
 
 #[test]
@@ -57,17 +45,4 @@ fn cl_pcharge_counts_in_milliseconds() {
     let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();
     assert_eq!(run::<[i64; 5]>(&mut connection, "CL.PCHARGE key 4 1 250 9").unwrap(), [1, 5, 0, 1000, 2250]);
-}
-
-#[test]
-fn a_debt_that_ends_after_2262_is_an_error_that_changes_nothing() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    charge(&mut connection, "key 4 1 60 1");
-    let state: String = run(&mut connection, "GET key").unwrap();
-    for quantity in [200_000_000, i64::MAX] {
-        let error = error_of(&mut connection, &format!("CL.CHARGE key 4 1 60 {quantity}"));
-        assert_eq!(error, "ERR quantity: the tokens would be back only after the year 2262");
-    }
-    assert_eq!(run::<String>(&mut connection, "GET key").unwrap(), state);
 }

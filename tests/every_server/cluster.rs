@@ -7,10 +7,11 @@ use std::time::Duration;
 use redis::cluster::{ClusterClient, ClusterConnection};
 use redis::{ErrorKind, RedisResult, Value};
 
+use crate::support::callbacks;
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
 use crate::support::needs::{debug_command, is_redis_6_2, needs};
-use crate::support::programs::{output, python, redis_rs};
-use crate::support::traffic::under_load;
+use crate::support::programs::{output, python, redis_rs, signal};
+use crate::support::traffic::{under_full_load, under_load};
 use crate::support::{COMMANDS, Server, command, eventually, info, run, snapshot, throttle, wait_until};
 
 const PRIMARIES: usize = 3;
@@ -39,29 +40,6 @@ fn each_limiter_is_on_the_node_of_its_slot() {
             assert_eq!(refusal.as_deref(), (node != owner).then_some("MOVED"), "{}", command.name);
         }
     }
-}
-
-#[test]
-#[ignore = "slow: a cluster"]
-fn limiters_with_one_hash_tag_are_on_one_node_for_scripts_and_transactions() {
-    let cluster = Cluster::start();
-    let script = "return {redis.call('CL.THROTTLE', KEYS[1], 9, 1, 3600)[3],
-                          redis.call('CL.THROTTLE', KEYS[2], 99, 1, 86400)[3]}";
-    for user in ["{ann}", "{bob}", "{cid}"] {
-        let keys = [format!("{user}:hour"), format!("{user}:day")];
-        let mut connection = cluster.nodes[cluster.owner(&keys[0])].connect();
-        let left: [i64; 2] = redis::Script::new(script).key(&keys).invoke(&mut connection).unwrap();
-        assert_eq!(left, [9, 99]);
-        let replies: [[i64; 5]; 2] = redis::pipe()
-            .atomic()
-            .add_command(command(&format!("CL.THROTTLE {} 9 1 3600", keys[0])))
-            .add_command(command(&format!("CL.THROTTLE {} 99 1 86400", keys[1])))
-            .query(&mut connection)
-            .unwrap();
-        assert_eq!([replies[0][2], replies[1][2]], [8, 98]);
-    }
-    let mut connection = cluster.nodes[cluster.owner("hour")].connect();
-    redis::Script::new(script).key(&["hour", "day"]).invoke::<Value>(&mut connection).unwrap_err();
 }
 
 /// The examples work even when the first node that the client knows owns none of the keys.
@@ -237,6 +215,73 @@ fn a_slot_that_goes_within_a_transaction_ends_no_node() {
             }
         }
     }
+}
+
+/// The node that gets the slot reads its stream like a replica, but Valkey's INFO counts no replica then. The node is
+/// stopped when the snapshot's process ends, so that the rest of the stream is sent without such a process.
+#[test]
+fn a_node_that_gets_slots_from_another_is_sent_effects() {
+    const CLIENTS: usize = 3;
+    needs!("slots that servers move by themselves, Redis 8.4 or Valkey 9");
+    let cluster = [&["--cluster-enabled", "yes", "--hz", "100"], debug_command()].concat();
+    let [source, target] =
+        [(); 2].map(|()| Server::start_with(&[&cluster[..], &["--loadmodule", callbacks::library()]].concat()));
+    let (mut from, mut to) = (source.connect(), target.connect());
+    // The source waits a second after the fork, in which the test stops the target.
+    run::<()>(&mut from, "CB.DO fork DEBUG SLEEP 1").unwrap();
+    let mut probe = source.connect();
+    probe.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    add_slots(&mut from, 0..SLOTS);
+    run::<()>(&mut to, &format!("CLUSTER MEET 127.0.0.1 {}", source.port)).unwrap();
+    wait_until("a cluster", || is_ok(&source) && is_ok(&target));
+    let slot: i64 = run(&mut from, "CLUSTER KEYSLOT {key}").unwrap();
+    let id: String = run(&mut to, "CLUSTER MYID").unwrap();
+    // The target owns the slot only once it holds all keys.
+    let ((), calls) = under_full_load(
+        CLIENTS,
+        |client, more| {
+            let mut connection = source.connect();
+            let mut answered = 0;
+            while more() {
+                let call = format!("CL.CHARGE {{key}}{client} 9 1 3600 1");
+                match run::<Value>(&mut connection, &call) {
+                    Ok(_) => answered += 1,
+                    Err(error) if error.code() == Some("MOVED") => break,
+                    // The last keys are being handed over.
+                    Err(error) => assert_eq!(error.code(), Some("TRYAGAIN"), "{error}"),
+                }
+            }
+            answered
+        },
+        || {
+            sleep(Duration::from_millis(100));
+            let import = format!("CLUSTER MIGRATION IMPORT {slot} {slot}");
+            if run::<Value>(&mut to, &import).is_err() {
+                let migrate = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {id}");
+                run::<Value>(&mut from, &migrate).unwrap();
+            }
+            wait_until("the snapshot's process", || run::<()>(&mut probe, "PING").is_err());
+            signal(target.pid(), "STOP");
+            run::<()>(&mut from, "PING").unwrap();
+            sleep(Duration::from_millis(300));
+            signal(target.pid(), "CONT");
+            wait_until("the slot has moved", || {
+                run::<Vec<String>>(&mut to, &format!("CLUSTER GETKEYSINSLOT {slot} 9"))
+                    .is_ok_and(|keys| !keys.is_empty())
+                    && run::<Value>(&mut to, "CL.CHARGE {key}new 9 1 3600 0").is_ok()
+            });
+        },
+    );
+    for (client, calls) in calls.into_iter().enumerate() {
+        let reply: [i64; 5] = run(&mut to, &format!("CL.CHARGE {{key}}{client} 9 1 3600 0")).unwrap();
+        // Each call has charged an hour; the machine may have paused for some seconds since.
+        let hours = (reply[4] + 3_599) / 3_600;
+        assert_eq!(hours, calls, "client {client}'s calls, of which the target holds {reply:?}");
+    }
+    let statistics: String = run(&mut to, "INFO commandstats").unwrap();
+    let called = statistics.lines().find(|line| line.starts_with("cmdstat_cl.charge:")).unwrap();
+    // Only this test has called the target, since it owns the slot: no call was sent to it.
+    assert!(called.contains(&format!("calls={},", CLIENTS + 1)), "{called}");
 }
 
 /// Lets four clients empty 20 limiters of one slot, while `change(cluster, slot, from, to)` moves the slot to another

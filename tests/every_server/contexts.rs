@@ -6,35 +6,6 @@ use crate::support::needs::needs;
 use crate::support::{Server, command, info, run, throttle};
 
 #[test]
-fn calls_of_a_transaction_see_the_ones_before_them() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    let calls: Vec<[i64; 5]> = redis::pipe()
-        .atomic()
-        .add_command(command("CL.THROTTLE key 1 1 60"))
-        .add_command(command("CL.THROTTLE key 1 1 60"))
-        .add_command(command("CL.THROTTLE key 1 1 60"))
-        .query(&mut connection)
-        .unwrap();
-    assert_eq!(calls, [[0, 2, 1, -1, 60], [0, 2, 0, -1, 120], [1, 2, 0, 60, 120]]);
-}
-
-#[test]
-fn a_pipeline_gets_its_replies_in_order() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    let mut pipeline = redis::pipe();
-    for _ in 0..1000 {
-        pipeline.add_command(command("CL.THROTTLE key 499 1 3600"));
-    }
-    let calls: Vec<[i64; 5]> = pipeline.query(&mut connection).unwrap();
-    for (call, reply) in calls.iter().enumerate() {
-        let remaining = 499 - i64::try_from(call).unwrap();
-        assert_eq!(reply[..3], if remaining >= 0 { [0, 500, remaining] } else { [1, 500, 0] });
-    }
-}
-
-#[test]
 fn lua_gets_a_table_of_integers_and_errors_as_errors() {
     let server = Server::start();
     let mut connection = server.connect();
@@ -70,28 +41,6 @@ fn functions_call_the_module_like_lua() {
     let library = "#!lua name=limits\nredis.register_function('take', function(keys) return redis.call('CL.THROTTLE', keys[1], 4, 1, 60) end)";
     redis::cmd("FUNCTION").arg("LOAD").arg(library).exec(&mut connection).unwrap();
     assert_eq!(run::<[i64; 5]>(&mut connection, "FCALL take 1 key").unwrap(), [0, 5, 4, -1, 60]);
-}
-
-#[test]
-fn watch_sees_an_allowed_call_and_only_that() {
-    let server = Server::start();
-    let mut watcher = server.connect();
-    let mut other = server.connect();
-    let mut exec_after = |call: &str| -> bool {
-        run::<()>(&mut watcher, "WATCH key").unwrap();
-        let _ = run::<Value>(&mut other, call);
-        run::<()>(&mut watcher, "MULTI").unwrap();
-        run::<()>(&mut watcher, "SET other 1").unwrap();
-        run::<Option<Vec<String>>>(&mut watcher, "EXEC").unwrap().is_some()
-    };
-    assert!(!exec_after("CL.THROTTLE key 0 1 60"), "a new limiter went unseen");
-    assert!(exec_after("CL.THROTTLE key 0 1 60"), "a limited call looked like a write");
-    assert!(exec_after("CL.THROTTLE key 4 1 60 0"), "a look looked like a write");
-    assert!(exec_after("CL.THROTTLE key 4 1 0"), "an error looked like a write");
-    assert!(!exec_after("CL.THROTTLE key 4 1 60"), "an allowed call went unseen");
-    assert!(!exec_after("CL.THROTTLE key 4 1 60 -1"), "giving back went unseen");
-    assert!(!exec_after("CL.THROTTLE key 4 1 60 -9"), "giving all back went unseen");
-    assert!(exec_after("CL.THROTTLE key 4 1 60 -9"), "giving back to a full limiter looked like a write");
 }
 
 /// The server tracks the keys that a client may have cached; a key leaves its table when the client is told to drop it.

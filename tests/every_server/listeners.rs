@@ -16,7 +16,6 @@ use redis::{Connection, Value};
 
 use crate::support::aof::{commands, wait_for_the_file};
 use crate::support::callbacks;
-use crate::support::cluster::{SLOTS, add_slots, is_ok};
 use crate::support::needs::{debug_command, is_redis_6_2, needs, snapshot_channel};
 use crate::support::programs::signal;
 use crate::support::random::Random;
@@ -202,50 +201,6 @@ fn a_replica_that_was_away_resumes_or_syncs_again() {
     }
 }
 
-#[test]
-#[ignore = "slow: load"]
-fn a_replica_of_a_replica_holds_the_same() {
-    let primary = server(&snapshots()[1]);
-    let (replica, below) = (server(&snapshots()[0]), server(&[]));
-    under_changes(&primary, || {
-        replicate(&replica, &primary);
-        replicate(&below, &replica);
-        sleep(Duration::from_millis(300));
-    });
-    assert_same(&replica, &primary);
-    assert_same(&below, &primary);
-}
-
-/// A primary becomes a replica of its replica, and the other way round.
-#[test]
-#[ignore = "slow: load"]
-fn roles_may_be_swapped() {
-    let mut servers = [server(&snapshots()[0]), server(&snapshots()[1])];
-    // After these calls, the module on the later replica knows that nothing listens.
-    under_changes(&servers[1], || sleep(Duration::from_millis(100)));
-    replicate(&servers[1], &servers[0]);
-    for round in 0..2 {
-        let [primary, replica] = &servers;
-        under_changes(primary, || sleep(Duration::from_millis(100)));
-        // From here on, the statistics of the old primary count only commands that it is sent.
-        run::<()>(&mut primary.connect(), "CONFIG RESETSTAT").unwrap();
-        if round % 2 == 0 {
-            let failover = format!("FAILOVER TO 127.0.0.1 {}", replica.port);
-            run::<()>(&mut primary.connect(), &failover).unwrap();
-            wait_until("promotion", || info(&mut replica.connect(), "role") == "master");
-            // The old primary will ask for these writes, the first of the new one, when it comes back.
-            under_changes(replica, || sleep(Duration::from_millis(200)));
-        } else {
-            catch_up(replica, primary);
-            run::<()>(&mut replica.connect(), "REPLICAOF NO ONE").unwrap();
-            under_changes(replica, || sleep(Duration::from_millis(200)));
-        }
-        replicate(primary, replica);
-        assert_same(primary, replica);
-        servers.swap(0, 1);
-    }
-}
-
 /// The promoted replica continues its primary's stream before its cron has ticked, and the primary's other replicas
 /// follow it.
 #[test]
@@ -411,71 +366,6 @@ fn a_call_at_the_birth_of_a_snapshots_process_is_sent_as_its_effect() {
         }
         assert_eq!(actual, expected, "{settings:?}");
     }
-}
-
-/// The node that gets the slot reads its stream like a replica, but Valkey's INFO counts no replica then. The node is
-/// stopped when the snapshot's process ends, so that the rest of the stream is sent without such a process.
-#[test]
-fn a_node_that_gets_slots_from_another_is_sent_effects() {
-    needs!("slots that servers move by themselves, Redis 8.4 or Valkey 9");
-    let cluster = [&["--cluster-enabled", "yes", "--hz", "100"], debug_command()].concat();
-    let [source, target] = [(); 2].map(|()| server(&[&cluster[..], &["--loadmodule", callbacks::library()]].concat()));
-    let (mut from, mut to) = (source.connect(), target.connect());
-    // The source waits a second after the fork, in which the test stops the target.
-    run::<()>(&mut from, "CB.DO fork DEBUG SLEEP 1").unwrap();
-    let mut probe = source.connect();
-    probe.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    add_slots(&mut from, 0..SLOTS);
-    run::<()>(&mut to, &format!("CLUSTER MEET 127.0.0.1 {}", source.port)).unwrap();
-    wait_until("a cluster", || is_ok(&source) && is_ok(&target));
-    let slot: i64 = run(&mut from, "CLUSTER KEYSLOT {key}").unwrap();
-    let id: String = run(&mut to, "CLUSTER MYID").unwrap();
-    // The target owns the slot only once it holds all keys.
-    let ((), calls) = under_full_load(
-        CLIENTS,
-        |client, more| {
-            let mut connection = source.connect();
-            let mut answered = 0;
-            while more() {
-                let call = format!("CL.CHARGE {{key}}{client} 9 1 3600 1");
-                match run::<Value>(&mut connection, &call) {
-                    Ok(_) => answered += 1,
-                    Err(error) if error.code() == Some("MOVED") => break,
-                    // The last keys are being handed over.
-                    Err(error) => assert_eq!(error.code(), Some("TRYAGAIN"), "{error}"),
-                }
-            }
-            answered
-        },
-        || {
-            sleep(Duration::from_millis(100));
-            let import = format!("CLUSTER MIGRATION IMPORT {slot} {slot}");
-            if run::<Value>(&mut to, &import).is_err() {
-                let migrate = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {id}");
-                run::<Value>(&mut from, &migrate).unwrap();
-            }
-            wait_until("the snapshot's process", || run::<()>(&mut probe, "PING").is_err());
-            signal(target.pid(), "STOP");
-            run::<()>(&mut from, "PING").unwrap();
-            sleep(Duration::from_millis(300));
-            signal(target.pid(), "CONT");
-            wait_until("the slot has moved", || {
-                run::<Vec<String>>(&mut to, &format!("CLUSTER GETKEYSINSLOT {slot} 9"))
-                    .is_ok_and(|keys| !keys.is_empty())
-                    && run::<Value>(&mut to, "CL.CHARGE {key}new 9 1 3600 0").is_ok()
-            });
-        },
-    );
-    for (client, calls) in calls.into_iter().enumerate() {
-        let reply: [i64; 5] = run(&mut to, &format!("CL.CHARGE {{key}}{client} 9 1 3600 0")).unwrap();
-        // Each call has charged an hour; the machine may have paused for some seconds since.
-        let hours = (reply[4] + 3_599) / 3_600;
-        assert_eq!(hours, calls, "client {client}'s calls, of which the target holds {reply:?}");
-    }
-    let statistics: String = run(&mut to, "INFO commandstats").unwrap();
-    let called = statistics.lines().find(|line| line.starts_with("cmdstat_cl.charge:")).unwrap();
-    // Only this test has called the target, since it owns the slot: no call was sent to it.
-    assert!(called.contains(&format!("calls={},", CLIENTS + 1)), "{called}");
 }
 
 #[test]

@@ -1,18 +1,18 @@
 //! Loads and unloads of the module, and the server's messages about them.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use redis::Value;
+use tempfile::{NamedTempFile, TempPath};
 
 use crate::support::callbacks::{load_with_unwritable_keys, start_with_unwritable_keys};
 use crate::support::needs::{SCRIPTS_TEST, is_redis_6_2, is_valkey, needs};
 use crate::support::pages::blocks;
 use crate::support::programs::output;
-use crate::support::{Server, command, error_of, module, module_command, redis_cell, run, throttle, wait_until};
+use crate::support::{Server, command, module, module_command, redis_cell, run, throttle, wait_until};
 
 #[test]
 fn one_line_in_the_log_names_the_version() {
@@ -99,17 +99,6 @@ fn a_refused_unload_does_no_harm_to_clients_that_have_called() {
     run::<String>(&mut other, "CLIENT LIST").unwrap_or_else(|_| panic!("{}", server.log()));
     // The time to wait is not compared: seconds may have passed.
     assert_eq!(throttle(&mut caller, "key 4 1 60")[..4], [0, 5, 2, -1]);
-}
-
-#[test]
-fn the_module_stays_loaded_before_its_first_call() {
-    let server = Server::start_with(module_command());
-    let mut connection = server.connect();
-    run::<()>(&mut connection, "MODULE UNLOAD redis-cell").unwrap_err();
-    // The server itself refuses this call, but remembers it as the client's last command.
-    run::<Value>(&mut connection, "CL.THROTTLE").unwrap_err();
-    run::<()>(&mut connection, "MODULE UNLOAD redis-cell").unwrap_err();
-    assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
 }
 
 /// The module allows an unload only to the command that loads it. The clock, which stands still within a transaction,
@@ -223,19 +212,6 @@ fn a_load_with_settings_or_arguments_is_refused_and_a_later_one_works() {
 }
 
 #[test]
-fn a_library_that_is_not_executable_is_refused() {
-    let server = Server::start_bare(module_command());
-    let mut connection = server.connect();
-    let library = server.folder.join("libredis_cell.so");
-    fs::copy(module(), &library).unwrap();
-    let load = format!("MODULE LOAD {}", library.display());
-    fs::set_permissions(&library, Permissions::from_mode(0o644)).unwrap();
-    assert!(error_of(&mut connection, &load).starts_with("ERR Error loading the extension"));
-    fs::set_permissions(&library, Permissions::from_mode(0o755)).unwrap();
-    run::<()>(&mut connection, &load).unwrap();
-}
-
-#[test]
 fn an_argument_in_the_servers_settings_is_refused_and_named() {
     let library = module();
     let log = Server::refused(&["--loadmodule", library.to_str().unwrap(), "max_burst", "9"]);
@@ -319,7 +295,6 @@ fn a_line_in_the_servers_own_settings_survives_a_rewrite_and_a_restart() {
             server.restart();
             assert_eq!(throttle(&mut server.connect(), "key 4 1 60"), [0, 5, 4, -1, 60]);
         }
-        fs::remove_file(file).unwrap();
     }
 
     // A module that was loaded in another way gets such a line as well, and is loaded twice at the next start. Redis
@@ -332,9 +307,7 @@ fn a_line_in_the_servers_own_settings_survives_a_rewrite_and_a_restart() {
         let server = Server::start_from(&file, arguments);
         run::<()>(&mut server.connect(), "CONFIG REWRITE").unwrap();
         assert_eq!(lines(&file), usize::from(!is_redis_6_2()), "{line} {arguments:?}");
-        fs::remove_file(file).unwrap();
     }
-    fs::remove_file(included).unwrap();
 }
 
 /// The test runs the README's command twice; only the paths of the library and of the settings are replaced.
@@ -360,17 +333,14 @@ fn the_readmes_command_loads_the_module_in_the_place_of_any_other_redis_cell() {
         let server = Server::start_from(&file, &[]);
         assert_eq!(throttle(&mut server.connect(), "key 4 1 60"), [0, 5, 4, -1, 60], "{today}");
         assert_eq!(run::<(String, String)>(&mut server.connect(), "CONFIG GET hz").unwrap().1, "20", "{today}");
-        fs::remove_file(file).unwrap();
     }
 }
 
-/// Writes a file of settings for one server.
-fn settings(line: &str) -> PathBuf {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let name = format!("settings-{}-{}.conf", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    fs::write(&file, format!("{line}\n")).unwrap();
-    file
+/// Writes a file of settings, which is gone when dropped.
+fn settings(line: &str) -> TempPath {
+    let mut file = NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    writeln!(file, "{line}").unwrap();
+    file.into_temp_path()
 }
 
 #[test]

@@ -1,23 +1,19 @@
 //! CL.LOOK and CL.PLOOK: they tell what CL.THROTTLE would decide, and write nothing in any sense that a server knows.
 //! They are answered wherever GET is.
 
-use std::fs;
 use std::time::Duration;
 
 use redis::{Connection, Value};
 
 use crate::support::aof::AOF;
 use crate::support::callbacks;
-use crate::support::clock::Clock;
+use crate::support::clock::{Clock, START};
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
-use crate::support::needs::{has_acl_categories, is_redis_6_2, needs};
+use crate::support::needs::{is_redis_6_2, needs};
 use crate::support::replication::{SETTINGS, catch_up, replicate};
-use crate::support::{Server, command, error_of, info, now, run, snapshot, throttle, wait_until};
+use crate::support::{Server, command, info, now, run, snapshot, throttle, wait_until};
 
 const LOOKS: [&str; 2] = ["CL.LOOK key 4 1 3600", "CL.PLOOK key 4 1 3600000"];
-const SECOND: i64 = 1_000_000_000;
-/// A moment in 2026 that is not a whole second.
-const START: i64 = 1_790_000_000_123_456_789;
 
 /// Calls `CL.LOOK` with these arguments; fails unless the reply is five integers.
 fn look(connection: &mut impl redis::ConnectionLike, arguments: &str) -> [i64; 5] {
@@ -53,152 +49,6 @@ fn a_look_tells_what_is_left_and_what_a_call_would_get() {
     run::<Value>(&mut connection, "CL.CHARGE key 4 1 60 4").unwrap();
     assert_eq!(look(&mut connection, "key 4 1 60"), [1, 5, 0, 180, 420]);
     assert_eq!(look(&mut connection, "key 4 1 60 0"), throttle(&mut connection, "key 4 1 60 0"));
-}
-
-/// The clock stands still, so that the call's own effect is the only difference between two replies.
-#[test]
-#[ignore = "slow: thousands of calls"]
-fn a_look_never_answers_otherwise_than_the_call_that_comes_at_that_nanosecond() {
-    let (clock, server) = Clock::start(START);
-    let mut connection = server.connect();
-    let mut looks = 0;
-    for (unit, take, second) in [("CL.LOOK", "CL.THROTTLE", SECOND), ("CL.PLOOK", "CL.PTHROTTLE", 1_000_000)] {
-        for (max_burst, count, period) in [
-            (0, 1, 1),
-            (4, 1, 60),
-            (15, 30, 60),
-            (9, 7, 3),
-            (-1, 1, 60),
-            (999_999, 1_000_000, 86_400),
-            (2, 1_000_000, 1),
-        ] {
-            let quota = format!("key {max_burst} {count} {period}");
-            let limit = max_burst + 1;
-            let span = |tokens: i64| (i128::from(tokens) * i128::from(period * second) / count) as i64;
-            // The moments 1 ns before, at and after the return of a token; a full limiter; a debt.
-            let mut moments = vec![i64::MIN, -1, 0, 1];
-            for tokens in [1, 2, limit - 1, limit, limit + 1] {
-                moments.extend([span(tokens) - 1, span(tokens), span(tokens) + 1]);
-            }
-            for moment in moments {
-                if moment == i64::MIN {
-                    run::<()>(&mut connection, "DEL key").unwrap();
-                } else {
-                    run::<()>(&mut connection, &format!("SET key {}", START + moment)).unwrap();
-                }
-                for quantity in [0, 1, 2, limit - 1, limit, limit + 1].into_iter().filter(|&quantity| quantity >= 0) {
-                    let held: Option<Vec<u8>> = run(&mut connection, "DUMP key").unwrap();
-                    let told: [i64; 5] = run(&mut connection, &format!("{unit} {quota} {quantity}")).unwrap();
-                    assert_eq!(run::<Option<Vec<u8>>>(&mut connection, "DUMP key").unwrap(), held);
-                    let now: [i64; 5] = run(&mut connection, &format!("{take} {quota} 0")).unwrap();
-                    let call: [i64; 5] = run(&mut connection, &format!("{take} {quota} {quantity}")).unwrap();
-                    let expected = [call[0], call[1], now[2], call[3], now[4]];
-                    assert_eq!(told, expected, "{unit} {quota} {quantity} with a TAT {moment} ns ahead");
-                    looks += 1;
-                    match held {
-                        None => run::<()>(&mut connection, "DEL key").unwrap(),
-                        Some(_) => run::<()>(&mut connection, &format!("SET key {}", START + moment)).unwrap(),
-                    }
-                }
-            }
-        }
-    }
-    assert!(looks > 1_000, "{looks}");
-    // A look counts time as a call does.
-    run::<()>(&mut connection, "DEL key").unwrap();
-    throttle(&mut connection, "key 0 1 60");
-    for (elapsed, expected) in
-        [(0, [1, 1, 0, 60, 60]), (60 * SECOND - 1, [1, 1, 0, 1, 1]), (60 * SECOND, [0, 1, 1, -1, 0])]
-    {
-        clock.set(START + elapsed);
-        assert_eq!(look(&mut connection, "key 0 1 60"), expected, "{elapsed} ns later");
-    }
-}
-
-#[test]
-fn errors_are_those_of_a_call_and_leave_no_trace() {
-    let server = Server::start_with(&AOF);
-    let mut connection = server.connect();
-    run::<()>(&mut connection, "RPUSH list 1").unwrap();
-    run::<()>(&mut connection, "SET text hello").unwrap();
-    let counts = |connection: &mut Connection| {
-        ["rdb_changes_since_last_save", "aof_current_size"].map(|field| info(connection, field))
-    };
-    let before = counts(&mut connection);
-    for name in ["CL.LOOK", "CL.PLOOK"] {
-        for (arguments, expected) in [
-            ("key", format!("ERR wrong number of arguments for '{}' command", name.to_lowercase())),
-            ("key 4 1 60 1 1", format!("ERR wrong number of arguments for '{}' command", name.to_lowercase())),
-            ("key x 1 60", "ERR max_burst is not an integer or out of range".into()),
-            ("key 4 +1 60", "ERR count is not an integer or out of range".into()),
-            ("key 4 1 060", "ERR period is not an integer or out of range".into()),
-            ("key 4 1 60 1.0", "ERR quantity is not an integer or out of range".into()),
-            ("key -2 1 60", "ERR max_burst must be -1 or more".into()),
-            ("key 4 0 60", "ERR count must be 1 or more".into()),
-            ("key 4 1 0", "ERR period must be 1 or more".into()),
-            ("key 4 1 60 -1", "ERR quantity must be 0 or more".into()),
-            ("key 4 1 60 -9223372036854775808", "ERR quantity must be 0 or more".into()),
-            // All arguments are checked before the key is.
-            ("list 4 1 60 -1", "ERR quantity must be 0 or more".into()),
-            ("list 4 1 60", "WRONGTYPE Operation against a key holding the wrong kind of value".into()),
-            ("text 4 1 60", "ERR the key holds no rate limiter state".into()),
-        ] {
-            let call = format!("{name} {arguments}");
-            // Redis 6.2 names a module's command in the caller's own spelling.
-            assert_eq!(error_of(&mut connection, &call).replace(name, &name.to_lowercase()), expected, "{call}");
-        }
-        for arguments in ["key 4 1000000001 1", "key 9223372036854775807 1 60", "key 1 1 9223372036854775807"] {
-            let throttle = name.replace("LOOK", "THROTTLE");
-            // CL.PLOOK has the bounds of CL.PTHROTTLE, which differ from those of the commands in seconds.
-            let expected = error_of(&mut connection, &format!("{throttle} {arguments}"));
-            assert_eq!(error_of(&mut connection, &format!("{name} {arguments}")), expected);
-        }
-    }
-    assert_eq!(counts(&mut connection), before);
-}
-
-/// A look needs the permissions of GET: `%R~` is enough for a key, if the server knows such permissions.
-#[test]
-fn a_user_needs_the_command_and_may_only_read_the_key() {
-    let server = Server::start();
-    limiter(&mut server.connect());
-    let categories = has_acl_categories();
-    let mut rules = vec![
-        ("~key +cl.look +cl.plook", true),
-        ("~other +cl.look +cl.plook", false),
-        ("~key +@all -cl.look -cl.plook", false),
-        ("~key +@read", categories),
-        ("~key +@fast", categories),
-        ("~key +@write +@slow +@string", false),
-        ("~key +@all -@read", !categories),
-        ("~key +@all -@write", true),
-    ];
-    if !is_redis_6_2() {
-        rules.extend([
-            ("%R~key +@all", true),
-            ("%R~k* +@all", true),
-            ("%W~key +@all", false),
-            ("(%R~key +cl.look +cl.plook)", true),
-            ("(%W~key +cl.look +cl.plook)", false),
-        ]);
-    }
-    for (rule, granted) in rules {
-        let mut connection = server.connect();
-        run::<()>(&mut connection, &format!("ACL SETUSER reader reset on nopass {rule}")).unwrap();
-        run::<()>(&mut connection, "AUTH reader x").unwrap();
-        for look in LOOKS {
-            let answer = run::<[i64; 5]>(&mut connection, look);
-            match granted {
-                true => assert!(is_of_limiter(in_seconds(look, answer.unwrap())), "{look} with {rule}"),
-                false => assert_eq!(answer.unwrap_err().code(), Some("NOPERM"), "{look} with {rule}"),
-            }
-        }
-        // The same user may not call a command that writes.
-        if rule.starts_with("%R") {
-            let error = run::<Value>(&mut connection, "CL.THROTTLE key 4 1 3600 0").unwrap_err();
-            assert_eq!(error.code(), Some("NOPERM"), "{rule}");
-        }
-    }
 }
 
 fn in_seconds(look: &str, mut reply: [i64; 5]) -> [i64; 5] {
@@ -311,14 +161,12 @@ fn the_first_look_at_a_key_takes_at_most_32_bytes_even_at_maxmemory() {
     let tat = now() + 60_000_000_000;
     run::<()>(&mut connection, &format!("SET key {tat} PXAT {}", tat / 1_000_000 + 1)).unwrap();
     run::<()>(&mut connection, "CONFIG SET maxmemory 1").unwrap();
-    let mut sizes = [(); 3].map(|()| {
+    let sizes = [(); 3].map(|()| {
         let size: i64 = run(&mut connection, "MEMORY USAGE key").unwrap();
         run::<[i64; 5]>(&mut connection, "CL.LOOK key 4 1 60").unwrap();
         size
     });
-    sizes[1] -= sizes[0];
-    sizes[2] -= sizes[0];
-    assert!((1..=32).contains(&sizes[1]) && sizes[2] == sizes[1], "{sizes:?}");
+    assert!(sizes[1] <= sizes[0] + 32 && sizes[2] == sizes[1], "{sizes:?} bytes before and after each look");
 }
 
 #[test]
@@ -328,19 +176,6 @@ fn a_look_is_answered_when_replicas_are_missing() {
     limiter(&mut connection);
     run::<()>(&mut connection, "CONFIG SET min-replicas-to-write 1").unwrap();
     assert_only_looks(&mut connection, "NOREPLICAS");
-}
-
-#[test]
-fn a_look_is_answered_when_a_snapshot_has_failed() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    limiter(&mut connection);
-    // A folder in the place of dump.rdb makes the snapshot fail.
-    fs::create_dir(server.folder.join("dump.rdb")).unwrap();
-    redis::cmd("CONFIG").arg(&["SET", "save", "3600 1000000"]).exec(&mut connection).unwrap();
-    run::<Value>(&mut connection, "BGSAVE").unwrap();
-    wait_until("a snapshot that fails", || info(&mut connection, "rdb_last_bgsave_status") == "err");
-    assert_only_looks(&mut connection, "MISCONF");
 }
 
 #[test]
@@ -497,23 +332,6 @@ fn a_callback_may_remake_a_key_that_expires_under_a_look() {
                 assert!(reply == full || reply[..3] == [0, 5, 4], "{harm}: {reply:?}");
             }
             Err(error) => assert_eq!(error, "ERR the key holds no rate limiter state", "{harm}"),
-        }
-    }
-}
-
-#[test]
-fn info_counts_looks_by_their_outcome() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    limiter(&mut connection);
-    for look in ["key 4 1 3600", "key 4 1 3600 0", "key 4 1 3600 4", "key 4 1 3600 -1"] {
-        let _ = run::<Value>(&mut connection, &format!("CL.LOOK {look}"));
-    }
-    let _ = run::<Value>(&mut connection, "CL.PLOOK key 4 1 3600000 4");
-    let counts: String = run(&mut connection, "INFO redis-cell").unwrap();
-    for (name, expected) in [("look", [2, 1, 1]), ("plook", [0, 1, 0]), ("throttle", [1, 0, 0])] {
-        for (outcome, expected) in ["allowed", "limited", "errors"].into_iter().zip(expected) {
-            assert!(counts.contains(&format!("redis-cell_{name}_{outcome}:{expected}\r\n")), "{name}: {counts}");
         }
     }
 }

@@ -70,36 +70,6 @@ fn an_expiry_may_delete_the_keys_that_its_call_has_yet_to_read() {
     }
 }
 
-/// The call has read a missing key, but finds a key when it writes.
-#[test]
-fn a_callback_may_remake_a_key_that_expires() {
-    let (server, mut connection) = start(&[]);
-    let replica = Server::start();
-    replicate(&replica, &server);
-    let again = ["SET KEY text", "CB.SET KEY text", "HSET KEY field text", "CL.THROTTLE KEY 4 1 60"];
-    for harm in again.into_iter().chain(HARM.into_iter().filter(|harm| harm.starts_with("SET KEY x"))) {
-        for line in ["CL.THROTTLE one 4 1 60 2", "CL.MTHROTTLE two 4 1 60 2 one 4 1 60 2"] {
-            run::<()>(&mut connection, "FLUSHALL").unwrap();
-            run::<()>(&mut connection, "CB.CLEAR").unwrap();
-            expire(&mut connection, "one");
-            run::<()>(&mut connection, &format!("CB.DO expired {}", harm_to("one", harm))).unwrap();
-            let reply = call(&server, &mut connection, line);
-            assert_eq!(run::<i64>(&mut connection, "CB.COUNT expired").unwrap(), 1);
-            // Redis 6.2 opens the key again before it reports it as missing.
-            let refusals = [NOT_A_STATE, WRONG_TYPE].map(|refusal| [refusal.to_string(), in_group(2, refusal.into())]);
-            if reply.as_ref().is_err_and(|error| refusals.as_flattened().contains(error)) {
-                continue;
-            }
-            reply.unwrap();
-            // The decision is written whole: two of five tokens are taken; on Redis 6.2 three, by both calls.
-            let held = throttle(&mut connection, "one 4 1 60 0");
-            assert!(matches!(held[..3], [0, 5, 2 | 3]), "{harm}, {line}: {held:?}");
-            catch_up(&replica, &server);
-            assert_eq!(snapshot(&mut replica.connect()), snapshot(&mut connection), "{harm}, {line}");
-        }
-    }
-}
-
 /// The other module also keeps an index: it makes a key of its own for each new key. So the number of keys does not
 /// tell whether the call has written its own.
 #[test]

@@ -4,10 +4,9 @@ use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
-use redis::{Connection, Value};
+use redis::Connection;
 
-use crate::support::aof::{AOF, commands, wait_for_the_file};
-use crate::support::expected::expiry;
+use crate::support::aof::{AOF, wait_for_the_file};
 use crate::support::ledger::Ledger;
 use crate::support::traffic::{lasting, mixed_call, under_full_load, under_load, wait_for_more};
 use crate::support::{Server, command, info, run, snapshot, throttle, wait_until};
@@ -33,29 +32,6 @@ fn appendfsync_always_loses_no_acknowledged_call_in_20_crashes() {
             let (taken, acknowledged) = (ledger.taken(&state), ledger.acknowledged());
             assert!(acknowledged > before, "no load");
             assert!((acknowledged..=acknowledged + 1).contains(&taken), "{taken} taken, {acknowledged} acknowledged");
-            ledger.settle(taken);
-        }
-    }
-}
-
-/// The file may lose its last second, but holds a state that the server really had.
-#[test]
-#[ignore = "slow: crashes"]
-fn appendfsync_everysec_leaves_a_state_that_the_server_really_had_after_a_crash() {
-    let mut server = Server::start_with(&[&AOF[..], &["--appendfsync", "everysec"]].concat());
-    let ledgers = Ledger::open_some(&server, CLIENTS);
-    for crash in 0..4 {
-        let before = acknowledged(&ledgers);
-        crash_under_load(&mut server, &ledgers, |server| {
-            if crash % 2 == 0 {
-                run::<()>(&mut server.connect(), "BGREWRITEAOF").unwrap();
-            }
-            sleep(Duration::from_millis(100));
-        });
-        let state = snapshot(&mut server.connect());
-        for (ledger, before) in ledgers.iter().zip(before) {
-            let taken = ledger.taken(&state);
-            assert!((before..=ledger.acknowledged() + 1).contains(&taken), "{taken} taken");
             ledger.settle(taken);
         }
     }
@@ -87,31 +63,6 @@ fn a_rewrite_under_load_keeps_every_state_and_expiry() {
         let after = lasting(&mut server.connect());
         assert!(after == before, "the limiters are not the same after a restart");
     }
-}
-
-#[test]
-fn the_append_only_file_holds_effects_and_no_calls() {
-    let server = Server::start_with(&[&AOF[..], &["--aof-use-rdb-preamble", "no"]].concat());
-    let mut connection = server.connect();
-    for turn in 0..500 {
-        mixed_call(&mut connection, 0, turn);
-    }
-    let mut effects = 0;
-    for words in commands(&server.folder) {
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        match words[..] {
-            ["SELECT", "0"] | ["MULTI"] | ["EXEC"] => {}
-            // The server deletes expired keys.
-            ["DEL" | "UNLINK", key] => assert!(key.starts_with("short"), "{words:?}"),
-            ["SET", _, tat, "PXAT", ms] => {
-                let (tat, ms): (i128, i128) = (tat.parse().unwrap(), ms.parse().unwrap());
-                assert_eq!(ms, expiry(tat), "{words:?}");
-                effects += 1;
-            }
-            _ => panic!("{words:?}"),
-        }
-    }
-    assert!(effects > 500, "only {effects} effects");
 }
 
 #[test]
@@ -149,23 +100,6 @@ fn a_background_snapshot_under_load_holds_the_states_of_one_moment() {
         assert!((before..=after + 1).contains(&taken), "{taken}, not {before} to {after}");
         assert!(before > 1 && ledger.acknowledged() > taken, "no load");
     }
-}
-
-#[test]
-fn save_points_count_allowed_calls_and_nothing_else() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    let changes = || info(&mut server.connect(), "rdb_changes_since_last_save");
-    for _ in 0..7 {
-        assert_eq!(throttle(&mut connection, "key 6 1 3600")[0], 0);
-    }
-    assert_eq!(changes(), "7");
-    for _ in 0..100 {
-        assert_eq!(throttle(&mut connection, "key 6 1 3600")[0], 1);
-        throttle(&mut connection, "new 4 1 3600 0");
-        run::<Value>(&mut connection, "CL.THROTTLE new 4 1 0").unwrap_err();
-    }
-    assert_eq!(changes(), "7");
 }
 
 /// redis-cell logs the call itself. The call takes its tokens again when the file is loaded, here as in redis-cell.

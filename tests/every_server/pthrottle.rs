@@ -1,9 +1,7 @@
 //! CL.PTHROTTLE is CL.THROTTLE in milliseconds, on the same state.
 
-use crate::support::clock::{Clock, START};
-use crate::support::{Server, command, run, throttle};
-
-const MILLISECOND: i64 = 1_000_000;
+use crate::support::clock::{Clock, MILLISECOND, START};
+use crate::support::{Server, run, throttle};
 
 fn pthrottle(connection: &mut redis::Connection, arguments: &str) -> [i64; 5] {
     run(connection, &format!("CL.PTHROTTLE {arguments}")).unwrap()
@@ -41,12 +39,4 @@ fn a_limiter_may_be_driven_by_one_and_looked_at_by_the_other() {
     assert_eq!(pthrottle(&mut connection, "key 4 1 60000 0")[..3], [0, 5, 2]);
     let state: String = run(&mut connection, "GET key").unwrap();
     assert_eq!(state.len(), 19);
-}
-
-#[test]
-fn the_fastest_rate_is_one_token_per_nanosecond() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    assert_eq!(pthrottle(&mut connection, "fast 15 1000000 1")[..2], [0, 16]);
-    command("CL.PTHROTTLE fast 15 1000001 1").exec(&mut connection).unwrap_err();
 }

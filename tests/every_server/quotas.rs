@@ -3,12 +3,9 @@
 use redis::{Connection, Value};
 
 use crate::support::aof::AOF;
-use crate::support::clock::{Clock, START};
-use crate::support::expected::{NOT_A_STATE, TOO_FAST, arity};
+use crate::support::clock::{Clock, SECOND, START};
 use crate::support::replication::replicate;
-use crate::support::{Server, command, error_of, info, run, snapshot, wait_until};
-
-const SECOND: i64 = 1_000_000_000;
+use crate::support::{Server, command, info, run, snapshot, wait_until};
 
 /// Makes a call of several quotas, and returns its six integers.
 fn six(connection: &mut Connection, line: &str) -> [i64; 6] {
@@ -33,7 +30,7 @@ fn the_quota_that_limits_decides_and_nothing_is_taken() {
     assert_eq!(six(&mut connection, &call), [0, 3, 1, -1, 2, 1]);
     assert_eq!(six(&mut connection, &call), [0, 3, 0, -1, 3, 1]);
     assert_eq!(six(&mut connection, &call), [1, 3, 0, 1, 3, 1]);
-    // Two tokens of the first quota come back, and two of the second are left: of equals, the first decides.
+    // Each quota has two tokens now. The first of equals decides.
     clock.set(START + 2 * SECOND);
     assert_eq!(six(&mut connection, &call), [0, 3, 1, -1, 2, 1]);
     assert_eq!(six(&mut connection, &call), [0, 3, 0, -1, 3, 1]);
@@ -43,7 +40,7 @@ fn the_quota_that_limits_decides_and_nothing_is_taken() {
     let before = snapshot(&mut connection);
     assert_eq!(six(&mut connection, &call), [1, 5, 0, 715, 3595, 2]);
     assert_eq!(snapshot(&mut connection), before);
-    // Neither quota can ever allow nine tokens: of equals, the first decides.
+    // Neither quota can ever allow nine tokens. The first of equals decides.
     assert_eq!(six(&mut connection, "CL.THROTTLE new 2 1 1 9 4 5 3600"), [1, 3, 3, -1, 0, 1]);
 }
 
@@ -99,46 +96,6 @@ fn each_way_of_taking_has_its_own_answer() {
     ] {
         assert_eq!(six(&mut connection, call), expected, "{call}");
     }
-}
-
-#[test]
-fn errors_name_the_quota_and_change_nothing() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    let eight = "4 1 60 ".repeat(7);
-    assert_eq!(run::<Vec<i64>>(&mut connection, &format!("CL.THROTTLE new 4 1 60 0 {eight}")).unwrap().len(), 6);
-    for (line, error) in [
-        ("key 4 1 60 1 4", arity("cl.throttle")),
-        ("key 4 1 60 1 4 1", arity("cl.throttle")),
-        ("key 4 1 60 1 4 1 60 4", arity("cl.throttle")),
-        ("key x 1 60 1 4 1 60", "ERR max_burst is not an integer or out of range".into()),
-        ("key 4 1 60 1 4 0 60", "ERR count must be 1 or more (quota 2)".into()),
-        ("key 4 1 60 x 4 0 60", "ERR quantity is not an integer or out of range".into()),
-        ("key 4 1 60 1 4 1 60 -2 1 60", "ERR max_burst must be -1 or more (quota 3)".into()),
-        ("key 4 1 60 1 4 1000000001 1", format!("{TOO_FAST} (quota 2)")),
-        (&format!("key 4 1 60 1 {eight}4 1 60"), "ERR a limiter has at most 8 quotas".into()),
-    ] {
-        // Redis 6.2 names a module's command in the caller's own spelling.
-        assert_eq!(error_of(&mut connection, &format!("cl.throttle {line}")), error, "{line}");
-    }
-    let debt = "CL.CHARGE key 4 1 60 100 4 1 100000000";
-    let error = "ERR quantity: the tokens would be back only after the year 2262 (quota 2)";
-    assert_eq!(error_of(&mut connection, debt), error);
-    assert_eq!(run::<i64>(&mut connection, "DBSIZE").unwrap(), 0);
-    for (length, is_state) in [(19, true), (38, true), (152, true), (0, false), (37, false), (39, false), (171, false)]
-    {
-        let text = "1".repeat(length);
-        redis::cmd("SET").arg("key").arg(&text).exec(&mut connection).unwrap();
-        for call in ["CL.LOOK key 4 1 60", "CL.LOOK key 4 1 60 1 4 1 60", "CL.THROTTLE key 4 1 60 0 4 1 60"] {
-            match run::<Value>(&mut connection, call) {
-                Ok(_) => assert!(is_state, "{length}: {call}"),
-                Err(_) => assert!(!is_state && error_of(&mut connection, call) == NOT_A_STATE, "{length}: {call}"),
-            }
-        }
-    }
-    // The last of three TATs does not fit in 63 bits.
-    run::<()>(&mut connection, &format!("SET key {START}{START}9999999999999999999")).unwrap();
-    assert_eq!(error_of(&mut connection, "CL.THROTTLE key 4 1 60"), NOT_A_STATE);
 }
 
 /// A call is replicated as one SET.

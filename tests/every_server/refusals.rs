@@ -1,8 +1,7 @@
 //! Servers that refuse calls for a time, because they cannot save, have no memory left, or cannot write a key. A
 //! refused call changes nothing. A server that may evict keys refuses no call, but may forget a limiter.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,8 +11,7 @@ use crate::support::aof::AOF;
 use crate::support::callbacks::start_with_unwritable_keys;
 use crate::support::expected::{NOT_A_STATE, WRONG_TYPE, in_group};
 use crate::support::{
-    Server, Snapshot, command, error_of, eventually, executable, free_port, info, module, run, snapshot, throttle,
-    wait_until,
+    Server, Snapshot, command, error_of, eventually, free_port, info, module, run, snapshot, throttle, wait_until,
 };
 
 #[test]
@@ -43,14 +41,10 @@ fn a_failed_snapshot_refuses_calls_but_no_looks_until_a_snapshot_succeeds() {
     assert_eq!(throttle(&mut connection, "key 4 1 60")[..3], [0, 5, 3]);
 }
 
-/// A limit on the size of files stands in for a full disk.
 #[test]
 #[ignore = "slow: a full file"]
 fn a_file_that_cannot_be_written_refuses_calls_but_no_looks_or_ends_the_server() {
-    let script = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("full-{}", std::process::id()));
-    let limited = format!("#!/bin/sh\ntrap '' XFSZ\nulimit -f 64\nexec '{}' \"$@\"\n", executable().display());
-    fs::write(&script, limited).unwrap();
-    fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/every_server/refusals/full_disk.sh");
     for (policy, ends) in [("everysec", false), ("always", true)] {
         let arguments = ["--appendonly", "yes", "--appendfsync", policy, "--auto-aof-rewrite-percentage", "0"];
         let module = module();
@@ -70,7 +64,6 @@ fn a_file_that_cannot_be_written_refuses_calls_but_no_looks_or_ends_the_server()
         let looked: [i64; 5] = run(&mut connection, "CL.LOOK key 99999 1 60").unwrap();
         assert_eq!(looked[..2], [0, 100_000]);
     }
-    fs::remove_file(script).unwrap();
 }
 
 /// The table of errors in docs/commands.md says who refuses.
@@ -111,51 +104,6 @@ fn without_memory_or_eviction_a_call_fails_and_takes_nothing() {
     assert_eq!(snapshot(&mut connection), before);
     assert_eq!(info(&mut connection, "rdb_changes_since_last_save"), changes);
     assert_eq!(throttle(&mut connection, "key 4 1 3600")[..3], [0, 5, 2]);
-}
-
-#[test]
-fn scripts_and_transactions_without_memory_fail_and_take_nothing() {
-    let server = Server::start_with(&["--maxmemory-policy", "noeviction"]);
-    let mut connection = server.connect();
-    throttle(&mut connection, "key 4 1 3600 2");
-    let before = snapshot(&mut connection);
-    run::<()>(&mut connection, "CONFIG SET maxmemory 1").unwrap();
-    let script = redis::Script::new("return redis.call('CL.THROTTLE', KEYS[1], 4, 1, 3600)");
-    let error = script.key("key").invoke::<Value>(&mut connection).unwrap_err();
-    assert!(error.to_string().contains("OOM"), "{error}");
-    let transaction =
-        redis::pipe().atomic().cmd("CL.THROTTLE").arg(&["key", "4", "1", "3600"]).query::<Value>(&mut connection);
-    transaction.unwrap_err();
-    run::<()>(&mut connection, "CONFIG SET maxmemory 0").unwrap();
-    assert_eq!(snapshot(&mut connection), before);
-}
-
-#[test]
-fn every_policy_but_noeviction_may_forget_a_limiter() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    for policy in [
-        "volatile-lru",
-        "volatile-lfu",
-        "volatile-random",
-        "volatile-ttl",
-        "allkeys-lru",
-        "allkeys-lfu",
-        "allkeys-random",
-    ] {
-        assert_eq!(throttle(&mut connection, "key 0 1 3600")[0], 0);
-        assert_eq!(throttle(&mut connection, "key 0 1 3600")[0], 1);
-        run::<()>(&mut connection, &format!("CONFIG SET maxmemory-policy {policy}")).unwrap();
-        run::<()>(&mut connection, "CONFIG SET maxmemory 1").unwrap();
-        wait_until(policy, || {
-            // A write makes the server check its memory.
-            let _ = run::<Value>(&mut connection, "SET other 1");
-            !run::<bool>(&mut connection, "EXISTS key").unwrap()
-        });
-        run::<()>(&mut connection, "CONFIG SET maxmemory 0").unwrap();
-        assert_eq!(throttle(&mut connection, "key 0 1 3600")[0], 0, "{policy}");
-        run::<()>(&mut connection, "FLUSHALL").unwrap();
-    }
 }
 
 /// The error for a key that cannot be opened for writing. Valkey 9.2 does not open a key for writing while it saves the

@@ -2,12 +2,10 @@
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
-use redis::Value;
-
 use crate::support::ledger::Ledger;
 use crate::support::replication::{SETTINGS, catch_up, replicate};
-use crate::support::traffic::{MISTAKES, lasting, mixed_call, spoil, under_load, wait_for_more};
-use crate::support::{Server, info, run, snapshot, throttle, wait_until};
+use crate::support::traffic::{lasting, mixed_call, spoil, under_load, wait_for_more};
+use crate::support::{Server, info, run, snapshot, wait_until};
 
 #[test]
 #[ignore = "slow: load"]
@@ -46,34 +44,6 @@ fn under_mixed_load_replicas_equal_the_primary_and_need_no_module() {
         }
         assert_eq!(actual.len(), expected.len(), "the replica has keys that the primary does not have");
     }
-}
-
-#[test]
-fn calls_that_take_nothing_are_not_replicated() {
-    let primary = Server::start_with(&SETTINGS);
-    let mut connection = primary.connect();
-    spoil(&mut connection);
-    let replica = Server::start();
-    replicate(&replica, &primary);
-    throttle(&mut connection, "full 0 1 3600");
-    catch_up(&replica, &primary);
-
-    let offset = info(&mut connection, "master_repl_offset");
-    for _ in 0..1_000 {
-        assert_eq!(throttle(&mut connection, "full 0 1 3600")[0], 1);
-    }
-    for _ in 0..100 {
-        throttle(&mut connection, "full 4 1 3600 0");
-        throttle(&mut connection, "new 4 1 3600 0");
-        throttle(&mut connection, "new 4 1 3600 6");
-        for mistake in MISTAKES {
-            run::<Value>(&mut connection, mistake).unwrap_err();
-        }
-    }
-    let sent = info(&mut connection, "master_repl_offset");
-    assert_eq!(sent, offset, "the replica was sent calls that took nothing");
-    throttle(&mut connection, "new 4 1 3600");
-    assert_ne!(info(&mut connection, "master_repl_offset"), offset);
 }
 
 /// The two servers swap their roles while clients call. No token is lost, and none is taken twice.

@@ -224,13 +224,8 @@ impl Limiter {
     /// would be too slow on a busy machine.
     fn take(&self) -> redis::Cmd {
         let (calls, tokens) = if self.rate < 10_000 { (1, 1) } else { (200, self.rate / 10_000) };
-        let script = "local allowed = 0
-            for _ = 1, ARGV[1] do
-                allowed = allowed + 1 - redis.call('CL.THROTTLE', KEYS[1], ARGV[2], ARGV[3], 1, ARGV[4])[1]
-            end
-            return allowed * ARGV[4]";
         let mut eval = redis::cmd("EVAL");
-        eval.arg(script).arg(1).arg("key");
+        eval.arg(include_str!("soak/take.lua")).arg(1).arg("key");
         eval.arg(calls).arg(self.limit - 1).arg(self.rate).arg(tokens);
         eval
     }

@@ -1,7 +1,7 @@
 //! CL.TAKE: it takes the tokens that are there, up to the quantity, and says how many.
 
 use crate::support::clock::{Clock, START};
-use crate::support::{Server, error_of, run, throttle};
+use crate::support::run;
 
 fn take(connection: &mut redis::Connection, arguments: &str) -> [i64; 5] {
     run(connection, &format!("CL.TAKE {arguments}")).unwrap()
@@ -24,35 +24,8 @@ fn the_first_integer_is_how_many_were_taken() {
 }
 
 #[test]
-fn a_debt_is_waited_out() {
-    let (_clock, server) = Clock::start(START);
-    let mut connection = server.connect();
-    run::<[i64; 5]>(&mut connection, "CL.CHARGE key 4 1 1 8").unwrap();
-    assert_eq!(take(&mut connection, "key 4 1 1 2"), [0, 5, 0, 4, 8]);
-}
-
-#[test]
-fn tokens_that_cl_take_took_can_be_given_back_by_the_others() {
-    let (_clock, server) = Clock::start(START);
-    let mut connection = server.connect();
-    take(&mut connection, "key 9 1 1 4");
-    assert_eq!(throttle(&mut connection, "key 9 1 1 -3"), [0, 10, 9, -1, 1]);
-}
-
-#[test]
 fn cl_ptake_counts_in_milliseconds() {
     let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();
     assert_eq!(run::<[i64; 5]>(&mut connection, "CL.PTAKE key 4 1 250 9").unwrap(), [5, 5, 0, 250, 1250]);
-}
-
-#[test]
-fn a_take_gives_nothing_back() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    for command in ["CL.TAKE", "CL.PTAKE"] {
-        let error = error_of(&mut connection, &format!("{command} key 4 1 60 -1"));
-        assert_eq!(error, "ERR quantity must be 0 or more");
-    }
-    assert!(!run::<bool>(&mut connection, "EXISTS key").unwrap());
 }

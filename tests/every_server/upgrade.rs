@@ -2,9 +2,6 @@
 
 use std::fs;
 use std::process::Command;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::thread::sleep;
-use std::time::Duration;
 
 use crate::support::aof::AOF;
 use crate::support::expected::expiry;
@@ -12,8 +9,7 @@ use crate::support::needs::needs;
 use crate::support::pages::shows;
 use crate::support::programs::output;
 use crate::support::replication::{catch_up, replicate};
-use crate::support::traffic::under_load;
-use crate::support::{Server, module, module_command, now, redis_cell, run, snapshot, throttle};
+use crate::support::{Server, module, new_folder, now, redis_cell, run, snapshot, throttle};
 
 const MINUTE: i64 = 60_000_000_000;
 
@@ -119,54 +115,18 @@ fn a_limiter_of_redis_rate_goes_on_where_it_was() {
     assert_eq!(throttle(&mut connection, "user123 9 5 60 0")[2], 4);
 }
 
-#[test]
-#[ignore = "slow: load"]
-fn unloads_under_load_are_refused_and_no_call_is_miscounted() {
-    let server = Server::start_with(module_command());
-    let limit = 20_000;
-    let let_through = AtomicI64::new(0);
-    let attempts = under_load(
-        4,
-        |_, _| {
-            let mut connection = server.connect();
-            loop {
-                let call = format!("CL.THROTTLE key {} 1 3600", limit - 1);
-                let reply: [i64; 5] = run(&mut connection, &call).unwrap();
-                if reply[0] == 1 {
-                    return assert_eq!(reply[..3], [1, limit, 0]);
-                }
-                assert!(let_through.fetch_add(1, Ordering::SeqCst) < limit);
-            }
-        },
-        || {
-            let mut connection = server.connect();
-            let mut attempts = 0;
-            while attempts < 1_000 && let_through.load(Ordering::SeqCst) < limit / 2 {
-                run::<()>(&mut connection, "MODULE UNLOAD redis-cell").unwrap_err();
-                attempts += 1;
-                sleep(Duration::from_millis(5));
-            }
-            attempts
-        },
-    )
-    .0;
-    assert!(attempts > 1, "{attempts} attempts");
-    assert_eq!(let_through.into_inner(), limit);
-}
-
 /// The test replaces the file as `install` and `mv` do. `cp` over the file would change the code that the server is
 /// running.
 #[test]
 fn a_library_is_put_in_the_place_of_the_one_in_use_and_a_restart_takes_it() {
-    let folder = Server::start_bare(&[]).folder.clone();
-    fs::create_dir_all(&folder).unwrap();
-    let library = folder.join("libredis_cell.so");
+    let folder = new_folder();
+    let library = folder.path().join("libredis_cell.so");
     fs::copy(module(), &library).unwrap();
     let mut server = Server::start_bare(&[&["--loadmodule", library.to_str().unwrap()], &AOF[..]].concat());
     let mut connection = server.connect();
     throttle(&mut connection, "key 4 1 3600");
 
-    let new = folder.join("new");
+    let new = folder.path().join("new");
     fs::copy(module(), &new).unwrap();
     fs::rename(&new, &library).unwrap();
     // Some of these calls run code that has not run before.
@@ -181,5 +141,4 @@ fn a_library_is_put_in_the_place_of_the_one_in_use_and_a_restart_takes_it() {
     server.restart();
     let mut connection = server.connect();
     assert_eq!(throttle(&mut connection, "key 4 1 3600")[..3], [0, 5, 1]);
-    fs::remove_dir_all(&folder).unwrap();
 }

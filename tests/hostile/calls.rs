@@ -107,7 +107,7 @@ impl Hostile {
         // Three in four visits are to a key that exists.
         let there: Vec<&Bytes> = database.keys().collect();
         let key = if there.is_empty() || self.random.one_in(4) { self.key() } else { self.random.pick(&there).clone() };
-        // Most values of other clients are no state, and all calls on them are refused: delete some of these values.
+        // Delete one value in four that is no state: calls on it would only be refused.
         if found(database, self.now, &key).is_err() && self.random.one_in(4) {
             return Visit { now: self.now, place: Place::Other, commands: vec![vec!["DEL".into(), key]] };
         }

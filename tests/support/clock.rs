@@ -5,14 +5,19 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+use tempfile::TempDir;
+
 use super::{Server, compiled, executable, module, new_folder};
+
+pub const SECOND: i64 = 1_000_000_000;
+pub const MILLISECOND: i64 = 1_000_000;
 
 /// A moment in 2026 that is not a whole second.
 pub const START: i64 = 1_790_000_000_123_456_789;
 
 pub struct Clock {
     file: File,
-    folder: PathBuf,
+    _folder: TempDir,
 }
 
 impl Clock {
@@ -24,9 +29,9 @@ impl Clock {
     /// Starts the same server with further settings.
     pub fn start_with(now: i64, settings: &[&str]) -> (Self, Server) {
         let folder = new_folder();
-        let path = folder.join("clock");
+        let path = folder.path().join("clock");
         fs::write(&path, [now, 0].map(i64::to_ne_bytes).concat()).unwrap();
-        let clock = Self { file: File::options().write(true).open(&path).unwrap(), folder };
+        let clock = Self { file: File::options().write(true).open(&path).unwrap(), _folder: folder };
         let environment = [("LD_PRELOAD", library()), ("CLOCK", path)];
         let module = module();
         let arguments = [&["--loadmodule", module.to_str().unwrap()], settings].concat();
@@ -42,12 +47,6 @@ impl Clock {
     /// Moves the clock this many seconds further, even to moments whose nanoseconds do not fit in 64 bits.
     pub fn shift(&self, seconds: i64) {
         self.file.write_all_at(&seconds.to_ne_bytes(), 8).unwrap();
-    }
-}
-
-impl Drop for Clock {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 

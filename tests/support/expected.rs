@@ -4,10 +4,11 @@ use std::iter;
 
 use redis::{ServerError, Value};
 
+use super::clock;
 use super::model::{Asked, Change, Refused, Told, Way, told_together};
 
-pub const SECOND: i128 = 1_000_000_000;
-pub const MILLISECOND: i128 = 1_000_000;
+pub const SECOND: i128 = clock::SECOND as i128;
+pub const MILLISECOND: i128 = clock::MILLISECOND as i128;
 
 /// Returns the millisecond in which a key with this TAT expires: rounded up, so that the key is not gone too early.
 pub fn expiry(tat: i128) -> i128 {

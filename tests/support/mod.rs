@@ -34,11 +34,12 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redis::{Client, Connection, FromRedisValue, RedisResult};
+use tempfile::TempDir;
 
 pub use commands::COMMANDS;
 pub use needs::module_command;
@@ -132,7 +133,7 @@ impl Server {
     fn new(environment: &[(&'static str, PathBuf)], executable: &Path, arguments: &[&str]) -> Self {
         Self {
             port: free_port(),
-            folder: new_folder(),
+            folder: new_folder().keep(),
             executable: executable.to_path_buf(),
             settings: None,
             arguments: arguments.iter().map(ToString::to_string).collect(),
@@ -268,33 +269,8 @@ pub type Snapshot = BTreeMap<Vec<u8>, (Vec<u8>, i64)>;
 
 /// Reads every string in the database.
 pub fn snapshot(connection: &mut impl redis::ConnectionLike) -> Snapshot {
-    // Redis 6.2 has no PEXPIRETIME. There, the expiry is TIME plus PTTL, read again if the clock moved on between the
-    // two.
-    let rows: Vec<(Vec<u8>, Vec<u8>, i64)> = redis::Script::new(
-        "local function now()
-             local time = redis.call('TIME')
-             return time[1] * 1000 + math.floor(time[2] / 1000)
-         end
-         local function expires_at(key)
-             local answer = redis.pcall('PEXPIRETIME', key)
-             if type(answer) == 'number' then return answer end
-             while true do
-                 local before, ttl = now(), redis.call('PTTL', key)
-                 if ttl < 0 then return ttl end
-                 if now() == before then return before + ttl end
-             end
-         end
-         local rows = {}
-         for _, key in ipairs(redis.call('KEYS', '*')) do
-             if redis.call('TYPE', key).ok == 'string' then
-                 local text = redis.call('GET', key)
-                 if text then table.insert(rows, {key, text, expires_at(key)}) end
-             end
-         end
-         return rows",
-    )
-    .invoke(connection)
-    .unwrap();
+    let rows: Vec<(Vec<u8>, Vec<u8>, i64)> =
+        redis::Script::new(include_str!("snapshot.lua")).invoke(connection).unwrap();
     rows.into_iter().map(|(key, text, expires_at)| (key, (text, expires_at))).collect()
 }
 
@@ -398,14 +374,9 @@ pub fn free_port() -> u16 {
     }
 }
 
-pub fn new_folder() -> PathBuf {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    // An earlier process with the same id may have left a folder of this name.
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).unwrap();
-    folder
+/// Makes a folder that is gone when dropped.
+pub fn new_folder() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
 /// Returns this machine's time in nanoseconds since the epoch.

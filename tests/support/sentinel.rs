@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use redis::{Client, Connection, RedisResult, Value};
+use tempfile::TempDir;
 
-use super::{Process, executable, free_port, run, wait_until};
+use super::{Process, executable, free_port, new_folder, run, wait_until};
 
 pub struct Sentinel {
     pub port: u16,
-    folder: PathBuf,
+    _folder: TempDir,
     client: Client,
     _process: Process,
 }
@@ -21,15 +21,14 @@ impl Sentinel {
     /// setting.
     pub fn start(settings: &str) -> Self {
         let port = free_port();
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sentinel-{port}"));
-        fs::create_dir_all(&folder).unwrap();
-        let file = folder.join("sentinel.conf");
-        fs::write(&file, format!("port {port}\ndir {}\n{settings}\n", folder.display())).unwrap();
+        let folder = new_folder();
+        let file = folder.path().join("sentinel.conf");
+        fs::write(&file, format!("port {port}\ndir {}\n{settings}\n", folder.path().display())).unwrap();
         let mut sentinel = Command::new(executable());
         sentinel.arg(&file).arg("--sentinel").env("LC_ALL", "C").stdout(Stdio::null());
         let process = Process::start(&mut sentinel);
         let client = Client::open(format!("redis://127.0.0.1:{port}/")).unwrap();
-        let sentinel = Self { port, folder, client, _process: process };
+        let sentinel = Self { port, _folder: folder, client, _process: process };
         wait_until("Sentinel answers", || sentinel.answers("PING", "PONG"));
         // Redis 6.2 has no such setting.
         let _ = sentinel.ask::<()>("SENTINEL DEBUG info-period 500");
@@ -56,11 +55,5 @@ impl Sentinel {
     pub fn primary(&self) -> RedisResult<Connection> {
         let (host, port): (String, u16) = self.ask("SENTINEL get-master-addr-by-name limits")?;
         Client::open((host, port))?.get_connection()
-    }
-}
-
-impl Drop for Sentinel {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
