@@ -28,17 +28,16 @@ COUNTS = 5
 # The settings of a server alone, without replica and append-only file; with an append-only file; and with a replica.
 SETTINGS = {"alone": [], "aof": ["--appendonly", "yes", "--appendfsync", "no"], "replica": []}
 SHAPES = {"pipelined": PIPELINED, "one by one": ONE_BY_ONE}
-# The calls that are measured on each server.
+# The calls that are counted on each server.
 EACH = ["CL.THROTTLE allowed", "CL.THROTTLE second call", "CL.THROTTLE limited", "CL.THROTTLE new key"]
 EACH += ["CL.LOOK limited", "CL.THROTTLE 2 quotas allowed", "CL.THROTTLE 2 quotas limited"]
 EACH += ["CL.MTHROTTLE 2 limiters allowed"]
-EACH_TIMED = ["CL.THROTTLE allowed", "CL.THROTTLE limited", "CL.THROTTLE new key", "CL.LOOK limited"]
 
 
 def measure():
     """Measures all contestants on one server."""
     counted = measure_instructions([SERVER], dict.fromkeys(SETTINGS))[SERVER]
-    speed = measure_speed([c for c in CONTESTANTS if c.timed], SHAPES)
+    speed = measure_speed([c for c in CONTESTANTS if c.timed])
     parts = [counted, measure_replication(), measure_memory(), speed]
     return {
         "about": machine(),
@@ -48,32 +47,26 @@ def measure():
 
 
 def measure_servers(executables):
-    """Measures on each server: instructions, and the CPU time of pipelined calls."""
+    """Counts the instructions on each server."""
     counted = measure_instructions(executables, {"alone": EACH, "aof": EACH})
-    result = {}
-    for executable in executables:
-        name = machine(executable)["server"].split(",")[0]
-        say(name)
-        speed = measure_speed(chosen(EACH_TIMED), ["pipelined"], executable)
-        result[name] = {c: figures | speed.get(c, {}) for c, figures in counted[executable].items()}
-    about = machine()
-    del about["server"]
-    return {"about": about, "rounds": ROUNDS, "seconds": SECONDS, "by server": result}
+    about = {executable: machine(executable) for executable in executables}
+    by_server = {of["server"].split(",")[0]: counted[executable] for executable, of in about.items()}
+    return {"about": machine(), "by server": by_server}
 
 
-def measure_speed(contestants, shapes, executable=SERVER):
+def measure_speed(contestants):
     """Measures the server's CPU time per pipelined call, and the calls a second. Returns medians; of the ratios to the
     base's CPU time in the same round, the median and the middle half.
 
     All contestants take their turn in each round, so that the machine is in the same state for all of them.
     """
     rounds = {c.name: [] for c in contestants}
-    with servers(contestants, executable=executable) as by_module:
+    with servers(contestants) as by_module:
         for number in range(ROUNDS):
             say(f"speed, round {number + 1} of {ROUNDS}")
             for contestant in contestants:
                 figures = {}
-                for shape in shapes:
+                for shape in SHAPES:
                     cpu, calls, limited, seconds = run_for(by_module[contestant.module], contestant, SHAPES[shape])
                     share = limited / calls
                     assert share > 0.99 if "limited" in contestant.name else share == 0, (contestant.name, share)

@@ -2,8 +2,8 @@
 clock that is moved."""
 
 import contextlib
+import os
 import subprocess
-import tempfile
 
 from contestants import BASE
 from places import ROOT, WORK
@@ -34,21 +34,20 @@ def on_a_clock():
     library = WORK / "clock.so"
     source = ROOT / "tests/support/clock.c"
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
-    with tempfile.NamedTemporaryFile(prefix="bench-clock-") as clock:
-        clock.write(START.to_bytes(8, "little") + bytes(8))
-        clock.flush()
-        server = Server(wrapper=["env", f"LD_PRELOAD={library}", f"CLOCK={clock.name}"])
-        with open(clock.name, "r+b", buffering=0) as hands:
+    clock = WORK / f"clock-{os.getpid()}"
+    clock.write_bytes(START.to_bytes(8, "little") + bytes(8))
+    server = Server(wrapper=["env", f"LD_PRELOAD={library}", f"CLOCK={clock}"])
 
-            def at(milliseconds, call):
-                hands.seek(0)
-                hands.write((START + milliseconds * 10**6).to_bytes(8, "little"))
-                return server.client.execute_command(*call.split())
+    def at(milliseconds, call):
+        with clock.open("r+b") as hands:
+            hands.write((START + milliseconds * 10**6).to_bytes(8, "little"))
+        return server.client.execute_command(*call.split())
 
-            try:
-                yield at, server
-            finally:
-                server.stop()
+    try:
+        yield at, server
+    finally:
+        server.stop()
+        clock.unlink()
 
 
 class Picture:
@@ -88,9 +87,9 @@ class Picture:
         line = "M{} {}".format(*first) + "".join(f"H{x}V{y}" for x, y in others)
         self.parts.append(f'<path class="{kind}" d="{line}"/>')
 
-    def dot(self, x, y, kind, radius=3.5):
+    def dot(self, x, y, kind):
         x, y = self.place(x, y)
-        self.parts.append(f'<circle class="{kind}" cx="{x}" cy="{y}" r="{radius}"/>')
+        self.parts.append(f'<circle class="{kind}" cx="{x}" cy="{y}" r="3.5"/>')
 
     def save(self, path):
         path.write_text("\n".join([*self.parts, "</svg>", ""]))

@@ -1,4 +1,4 @@
-"""The tables, in Markdown. Each has a head that no other has: `renewed` finds a page's tables by their heads."""
+"""The tables, in Markdown. Each has a head that no other has: tests/once/costs.rs finds it by its head."""
 
 import textwrap
 
@@ -9,28 +9,6 @@ def table(heads, rows):
     lines = ["| " + " | ".join(heads) + " |", "| --- |" + " ---: |" * (len(heads) - 1)]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join(lines)
-
-
-def renewed(page, results):
-    """Returns the page with the rows of the results in each table that both have."""
-    blocks = ("\n".join(block) for block in split(results) if block[0].startswith("| "))
-    known = {block.split("\n")[0]: {row.split("|")[1]: row for row in block.split("\n")} for block in blocks}
-    lines = []
-    for block in split(page):
-        rows = known.get(block[0], {})
-        lines += [rows.get(line.split("|")[1], line) if rows else line for line in block]
-    return "\n".join(lines) + "\n"
-
-
-def split(text):
-    """Returns the text's lines in blocks: a table is one block, and each other line is one."""
-    blocks = []
-    for line in text.splitlines():
-        if line.startswith("| ") and blocks and blocks[-1][0].startswith("| "):
-            blocks[-1].append(line)
-        else:
-            blocks.append([line])
-    return blocks
 
 
 def wrapped(page):
@@ -134,12 +112,6 @@ def servers(results):
 
         return table([head, BASE, *columns], [[server, *row(of)] for server, of in results["by server"].items()])
 
-    timed = {"allowed": ALLOWED["allowed"]} | LIMITED | NEW
-    ratio = figure("ratio", "{:.2f}")
-    cpu = [
-        [server, figure("cpu")(of[BASE]), *(f"{ratio(of[name])} ({half(of[name])})" for name in timed.values())]
-        for server, of in results["by server"].items()
-    ]
     about = results["about"]
     return f"""Measured with {about["module"]}, on {about["machine"]}, on {about["date"]}.
 
@@ -147,9 +119,4 @@ The instructions of a SET PX, and those of each call divided by them. "Two limit
 
 {instructions("one server", "alone", ALLOWED | LIMITED | NEW | TWO | TWO_LIMITED | TWO_KEYS)}
 
-{instructions("one server with an AOF", "aof", ALLOWED | NEW | TWO | TWO_KEYS)}
-
-The CPU time of a pipelined SET PX, and that of each call divided by it, on servers that are alone. The figures are
-medians of {results["rounds"]} rounds of {results["seconds"]} s; the brackets hold the middle half of the ratios:
-
-{table(["one server, CPU", "SET PX, ns", *timed], cpu)}"""
+{instructions("one server with an AOF", "aof", ALLOWED | NEW | TWO | TWO_KEYS)}"""
