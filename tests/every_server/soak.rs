@@ -1,8 +1,7 @@
 //! Load of 50 clients at once: the server's memory and its time per call stay constant, and a limiter lets through
 //! exactly its burst and its rate.
 //!
-//! `SOAK_SECONDS` and `FAIRNESS_SECONDS` (for each rate) make the runs longer, `SLOWLOG_MICROSECONDS` the soak
-//! stricter.
+//! `SOAK_SECONDS` and `FAIRNESS_SECONDS` (for each rate) make the runs longer.
 
 use std::fs;
 use std::thread::sleep;
@@ -19,10 +18,8 @@ const CLIENTS: usize = 50;
 #[test]
 #[ignore = "slow: load"]
 fn under_a_long_mixed_load_memory_and_time_per_call_stay_as_they_were() {
-    // The log of slow calls would show a call that waits. The limit is far above the longest pause seen, 62 ms, while
-    // other tests use the machine.
-    let threshold = setting("SLOWLOG_MICROSECONDS", 2_000_000).to_string();
-    let server = Server::start_with(&["--slowlog-log-slower-than", &threshold]);
+    // The log of slow calls shows a call of 250 ms. The longest pause seen, while other tests use the machine, is 62 ms.
+    let server = Server::start_with(&["--slowlog-log-slower-than", "250000"]);
     let duration = Duration::from_secs(setting("SOAK_SECONDS", 10));
 
     // The first load warms up the server's own tables and the allocator.
@@ -41,9 +38,11 @@ fn under_a_long_mixed_load_memory_and_time_per_call_stay_as_they_were() {
     );
     let slow: Value = run(&mut server.connect(), "SLOWLOG GET 100").unwrap();
     assert!(!format!("{slow:?}").to_lowercase().contains("throttle"), "{slow:?}");
-    assert!(memory[1] < memory[0] + (256 << 10), "{memory:?} bytes");
-    assert!(resident[1] < resident[0] + (8 << 20), "{resident:?} bytes resident");
-    assert!(nanoseconds[1] < nanoseconds[0] * 2, "{nanoseconds:?} ns of CPU time per call");
+    // A leak of two bytes a call shows. Without a leak, the process has grown by 220 KiB at most, for the allocator's
+    // sake, and the time per call by 8 in 100.
+    assert!(memory[1] < memory[0] + 2 * calls.max(32 << 10), "{memory:?} bytes after {calls} calls");
+    assert!(resident[1] < resident[0] + (1 << 20), "{resident:?} bytes resident");
+    assert!(nanoseconds[1] < nanoseconds[0] * 5 / 4, "{nanoseconds:?} ns of CPU time per call");
 }
 
 /// Lets all clients call for this long. Returns how often they called CL.THROTTLE, and the server's CPU time in
