@@ -19,17 +19,22 @@ end
 -- MOST: the sum of two such numbers is exact in a script. LAST: an end in milliseconds is larger, and is refused.
 local MOST, LAST = 999999999999999, 99999999999
 
+-- Redis 7.2 would send the number 1800000000 as 1.8e+9.
+local function text(number)
+    return string.format('%.0f', number)
+end
+
 local function read(key, quota, ends, now)
-    local expires, text = redis.call('EXPIRETIME', key), '0'
+    local expires, digits = redis.call('EXPIRETIME', key), '0'
     -- A key still exists in the millisecond of its expiry.
     if expires == -1 or expires > now then
-        text = redis.call('GET', key)
+        digits = redis.call('GET', key)
     end
-    if expires == -1 or not text:match('^%d+$') or #text > 15 then
+    if expires == -1 or not digits:match('^%d+$') or #digits > 15 then
         error({err = 'ERR the key holds no counter'})
     end
     -- The later end counts: a caller who changes the time zone does not shorten the day.
-    return {key = key, quota = quota, used = tonumber(text), ends = math.max(ends, expires)}
+    return {key = key, quota = quota, used = tonumber(digits), ends = math.max(ends, expires)}
 end
 
 local function decide(keys, args, takes)
@@ -55,7 +60,7 @@ local function decide(keys, args, takes)
     local answer
     if limiter then
         local command = takes and not limited and 'CL.THROTTLE' or 'CL.LOOK'
-        answer = redis.call(command, limiter, args[#args - 2], args[#args - 1], args[#args], quantity)
+        answer = redis.call(command, limiter, args[#args - 2], args[#args - 1], args[#args], text(quantity))
         limited = limited or answer[1] == 1
     end
 
@@ -68,7 +73,7 @@ local function decide(keys, args, takes)
         if used == 0 and counter.used > 0 then
             redis.call('DEL', counter.key)
         elseif used ~= counter.used then
-            redis.call('SET', counter.key, string.format('%.0f', used), 'EXAT', counter.ends)
+            redis.call('SET', counter.key, text(used), 'EXAT', text(counter.ends))
         end
         local never = not counter.limited or quantity > counter.quota
         reply[number + 1] = {

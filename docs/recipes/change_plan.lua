@@ -3,7 +3,9 @@
 -- KEYS: the limiter. ARGV: its old max_burst, count and period in seconds; the new ones. Replies as CL.CHARGE does.
 local old, new = {ARGV[1], ARGV[2], ARGV[3]}, {ARGV[4], ARGV[5], ARGV[6]}
 local function call(command, numbers, quantity)
-    return redis.call(command, KEYS[1], numbers[1], numbers[2], numbers[3], quantity)
+    -- Send the numbers as text: Redis 7.2 would send the number 1000000000 as 1e+9.
+    local burst = string.format('%.0f', numbers[1])
+    return redis.call(command, KEYS[1], burst, numbers[2], numbers[3], string.format('%.0f', quantity))
 end
 -- A look with a burst that is large enough for a debt, too, shows how many tokens are missing in all.
 local reset_after = call('CL.LOOK', old, 0)[5]

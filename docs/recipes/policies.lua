@@ -38,7 +38,13 @@ local function throttle(keys, args)
     if not policy then
         return redis.error_reply('ERR no policy of that name')
     end
-    return redis.call('CL.THROTTLE', keys[1], policy[2], policy[3], policy[4], args[2] or 1, unpack(policy, 5))
+    -- Send the numbers as text: Redis 7.2 would send the number 1000000000 as 1e+9.
+    local words = {}
+    for place = 2, #policy do
+        words[place - 1] = string.format('%.0f', policy[place])
+    end
+    table.insert(words, 4, args[2] or 1)
+    return redis.call('CL.THROTTLE', keys[1], unpack(words))
 end
 
 redis.register_function('throttle', throttle)
