@@ -1,12 +1,14 @@
-"""The admission of a gateway, by calls in flight, requests a minute and tokens a minute.
+"""The admission of an LLM gateway: calls in flight, and requests and tokens a minute, of an organisation and of a user.
 
-To run this file: [REDIS_PORT=6379] python3 gateway.py
+To run this file: redis-cli -x FUNCTION LOAD REPLACE < reservation.lua, and then [REDIS_PORT=6379] python3 gateway.py
 """
 
 import contextlib
 import os
 import secrets
 import sys
+import time
+from urllib.parse import quote
 
 import redis
 from redis.backoff import NoBackoff
@@ -14,81 +16,118 @@ from redis.retry import Retry
 
 
 class Refused(Exception):
-    """The gateway does not admit the call. Has the seconds after which to try again, or None if no wait helps."""
+    """The gateway does not admit the call. Has the reason, and the seconds to wait, or None if no wait helps."""
 
 
 class Gateway:
-    # The most calls in flight, and the milliseconds after which a call no longer counts: end each call before that.
-    IN_FLIGHT, LEASE = 2, 60_000
-    # max_burst, count, period.
-    REQUESTS, TOKENS = (59, 60, 60), (19_999, 20_000, 60)
+    # An organisation's calls in flight, and the milliseconds after which a call is taken for dead, unless it is renewed.
+    PLACES, LEASE = 2, 60_000
+    # The seconds in which a call of the server is repeated.
+    TIME = 1.0
+    # Further tries may get an answer after these.
+    AGAIN = (redis.ConnectionError, redis.TimeoutError, redis.ReadOnlyError, redis.exceptions.TryAgainError)
 
     def __init__(self, client):
         self.client = client
 
     @contextlib.contextmanager
-    def admitted(self, user, estimate):
+    def admitted(self, organisation, user, estimate):
         """Holds a place, and takes the estimate. The caller sets `used` of the result to what the answer has used."""
-        if estimate < 0:
-            raise ValueError("an estimate below zero would give tokens back")
-        # The hash tag in braces keeps the keys on one node of a cluster. A tag that began with a brace would be none.
-        key, name = f"{{gate:{user}}}", secrets.token_hex(8)
+        # The hash tag in braces keeps the keys on one node of a cluster. A quoted name has no brace, which would end
+        # the tag, and no colon, which would make it two names.
+        whole = f"{{gate:{quote(organisation, safe='')}}}"
+        own = f"{whole}:{quote(user, safe='')}"
+        calls, requests, tokens = f"{whole}:calls", f"{whole}:requests", f"{whole}:tokens"
+        keys = [calls, requests, f"{own}:requests", tokens, f"{own}:tokens"]
+        # max_burst, count, period, and what the call takes: this many a minute, and as many at once.
+        quotas = [599, 600, 60, 1, 59, 60, 60, 1, 99_999, 100_000, 60, "amount", 19_999, 20_000, 60, "amount"]
+        call = Call(self, calls, estimate)
         try:
-            no_place, _, _, retry_after = self.client.fcall(
-                "in_flight_acquire", 1, f"{key}:calls", self.IN_FLIGHT, self.LEASE, name
+            limited, _, first, *limits = self.repeat(
+                "FCALL", "reserve", len(keys), *keys, call.id, self.LEASE, self.PLACES, estimate, "keep", *quotas
             )
-        except redis.RedisError:
-            # The place may have been taken, although there was no answer.
-            self.settle("FCALL", "in_flight_release", 1, f"{key}:calls", name)
+        except self.AGAIN:
+            # The call may have been reserved, although there was no answer.
+            self.settle([calls, tokens, f"{own}:tokens"], call.id, 0)
             raise
-        if no_place:
-            raise Refused(-(-retry_after // 1000))
+        if limited:
+            waits = [wait for refused, _, _, wait, _ in limits if refused]
+            if -1 in waits:
+                raise Refused("over budget", None)
+            raise Refused("over budget" if waits else "no place", max([-(-first // 1000), *waits]))
         try:
-            limits = [f"{key}:requests", *self.REQUESTS, 1, f"{key}:tokens", *self.TOKENS, estimate]
-            limited, *answers = self.client.execute_command("CL.MTHROTTLE", *limits)
-            if limited:
-                waits = [wait for refused, _, _, wait, _ in answers if refused]
-                raise Refused(None if -1 in waits else max(waits))
-            call = Call(estimate)
-            try:
-                yield call
-            finally:
-                self.settle("CL.CHARGE", f"{key}:tokens", *self.TOKENS, call.used - estimate)
+            yield call
         finally:
-            self.settle("FCALL", "in_flight_release", 1, f"{key}:calls", name)
+            self.settle([calls, tokens, f"{own}:tokens"], call.id, call.used)
 
-    def settle(self, *words):
+    def settle(self, keys, *words):
         try:
-            self.client.execute_command(*words)
+            self.repeat("FCALL", "settle", len(keys), *keys, *words)
         except redis.RedisError as error:
             # The answer is there: do not lose it. The estimate stays charged, and the lease ends by itself.
             print(f"not settled: {error}", file=sys.stderr)
 
+    def repeat(self, *words):
+        """Calls the server, in at most three tries. A function that is called again with the same id does no more."""
+        end = time.monotonic() + self.TIME
+        for last in False, False, True:
+            try:
+                return self.client.execute_command(*words)
+            except self.AGAIN:
+                if last or time.monotonic() > end:
+                    raise
+
 
 class Call:
-    def __init__(self, estimate):
+    def __init__(self, gateway, calls, estimate):
         # A caller that hangs up pays the estimate.
-        self.used = estimate
+        self.gateway, self.calls, self.used, self.id = gateway, calls, estimate, secrets.token_hex(8)
+
+    def renew(self):
+        """Begins another lease. Call it after each third of a lease, if answers may take longer than one."""
+        return self.gateway.repeat("FCALL", "renew", 1, self.calls, self.id, self.gateway.LEASE)
+
+
+def ask(gateway, organisation, user, estimate, model):
+    """Returns the model's answer. A call that cannot be made costs nothing; one that breaks off costs its estimate."""
+    with gateway.admitted(organisation, user, estimate) as call:
+        try:
+            answer, call.used = model()
+            return answer
+        except ConnectionRefusedError:
+            # The only ConnectionError that comes before the model has worked; a caller who hangs up is a
+            # BrokenPipeError.
+            call.used = 0
+            raise
+
+
+def failing():
+    raise ConnectionRefusedError("the model is gone")
 
 
 if __name__ == "__main__":
-    # A repeated call would take twice, so there are no retries. The listed error closes the connection: after a failover
-    # behind one address, it leads to a replica.
+    # The gateway repeats calls itself. A connection that leads to a replica, after a failover behind one address, is
+    # closed.
     once = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
-    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1, **once)
+    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=0.3, **once)
     gateway = Gateway(client)
-    with gateway.admitted("alice", 8_000) as first, gateway.admitted("alice", 8_000) as second:
+    for estimate, model in [
+        (8_000, lambda: ("short", 2_000)),
+        (8_000, failing),
+        (8_000, lambda: ("long", 24_000)),
+        (2_000, lambda: ("never asked", 0)),
+        (20_001, lambda: ("never asked", 0)),
+    ]:
         try:
-            with gateway.admitted("alice", 1):
+            print(ask(gateway, "acme", "alice", estimate, model))
+        except Refused as error:
+            print(*error.args)
+        except ConnectionRefusedError as error:
+            print("failed:", error)
+    with gateway.admitted("acme", "bob", 500), gateway.admitted("acme", "bob", 500) as second:
+        try:
+            with gateway.admitted("acme", "carol", 500):
                 print("never")
         except Refused as error:
-            print("two in flight, wait at most", error, "s")
-        first.used, second.used = 9_000, 7_000
-    try:
-        with gateway.admitted("alice", 8_000):
-            print("never")
-    except Refused as error:
-        print("over budget, wait", error, "s")
-    with gateway.admitted("alice", 4_000) as third:
-        third.used = 1_000
-        print("a place is free, and so are 4,000 tokens")
+            print(*error.args)
+        print("another lease:", second.renew())

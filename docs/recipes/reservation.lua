@@ -9,8 +9,6 @@
 -- Keys: the holds, and any number of limiters. Arguments of reserve: the call's id; its lease in milliseconds; the
 -- places (0: no bound); the amount; what the lease's end does with the amount, keep or give_back; then, for each limiter,
 -- max_burst, count and period in seconds, and what it takes: a number, or the word amount.
--- A user needs the right to call FCALL, FCALL_RO, TIME, ZSCORE, ZRANGE, ZCOUNT, ZADD, ZREM, PEXPIRETIME, PEXPIREAT,
--- CL.LOOK, CL.MTHROTTLE, CL.CHARGE.
 --
 -- The holds are a sorted set, so that one key finds a call by its id, and the calls by time. An entry has two members
 -- with one score: its name, and a record that begins with this name. There are three kinds of entries:
@@ -19,11 +17,11 @@
 --     limiter:{acme}:tokens           amounts to give back at the next call that has the limiter among its keys
 -- A moment is in microseconds since 1970, which a score, a double, holds exactly.
 
--- A receipt is kept for this many leases.
-local LEASES = 10
+-- A receipt is kept for this many leases; that of a call that has not reserved, for this many microseconds.
+local LEASES, MINUTE = 10, 60000000
 -- The sums and differences of such numbers are exact in a script. FAR is a moment in the year 2255.
 local MOST, LONGEST, FAR = 999999999999999, 99999999999, 9000000000000000
-local HELD, ENDED, SETTLED = 0, 1, 2
+local HELD, ENDED, SETTLED, UNKNOWN = 0, 1, 2, 3
 
 local function text(number)
     return string.format('%.0f', number)
@@ -139,8 +137,7 @@ local function last(record, ends)
     return last
 end
 
--- Returns the record of a call, its member, and HELD, ENDED or SETTLED; or nil if there is none, or its receipt is
--- gone.
+-- Returns the record of a call, its member and its state; or nil if there is none, or its receipt is gone.
 local function find_call(key, id, now)
     local record, score, member = find(key, 'id:' .. id)
     if record and score > now then
@@ -152,8 +149,8 @@ local function find_call(key, id, now)
 end
 
 -- Returns the changes that are due: leases have ended, receipts are to go, amounts are to be given back to the limiters
--- among the keys. The call `except` is left out. Fails, before anything is written, if an amount cannot be given back.
-local function find_due(keys, declared, now, except)
+-- among the keys. Fails, before anything is written, if an amount cannot be given back.
+local function find_due(keys, declared, now)
     local key = keys[1]
     local due = {receipts = {}, refunds = {}, later = {}, gone = {}}
     for number = 2, #keys do
@@ -175,7 +172,7 @@ local function find_due(keys, declared, now, except)
             fail('the key holds no reservations')
         elseif ends < 0 then
             table.insert(due.gone, member)
-        elseif length and member:sub(start, start + length - 1) ~= except then
+        elseif length then
             local record = cmsgpack.unpack(member:sub(start + length))
             table.insert(due.receipts, {member:sub(start, start + length - 1), record, ends, member})
             for _, share in ipairs(record.gives_back and record.amount > 0 and shares(record) or {}) do
@@ -260,11 +257,11 @@ local function reserve(keys, args)
 
     local key, now, declared = keys[1], clock(), check(keys)
     local known, member, state = find_call(key, id, now)
-    if known and (known.amount ~= record.amount or known.gives_back ~= record.gives_back
+    if known and state ~= HELD then
+        fail(state == ENDED and 'id: the lease of this call has ended' or 'id: this call is settled')
+    elseif known and (known.amount ~= record.amount or known.gives_back ~= record.gives_back
         or cmsgpack.pack(known.groups) ~= cmsgpack.pack(record.groups)) then
         fail('id: this call has reserved with other numbers')
-    elseif known and state ~= HELD then
-        fail(state == SETTLED and 'id: this call is settled' or 'id: the lease of this call has ended')
     end
     local due = find_due(keys, declared, now)
     local held = places > 0 and count(key, now) or 0
@@ -325,8 +322,11 @@ local function settle(keys, args)
     local key, name, used = keys[1], 'id:' .. args[1], whole('used', args[2], 0, MOST)
     local now, declared = clock(), check(keys)
     local record, member, state = find_call(key, args[1], now)
-    if not record then
+    if not record or state == UNKNOWN then
         make(key, find_due(keys, declared, now))
+        -- If the reservation is still on its way, nobody waits for it any more: the receipt refuses it.
+        record = {state = UNKNOWN, lease = 0, amount = 0, groups = {}}
+        put(key, name, record, -(now + MINUTE), now + MINUTE, member)
         return {0}
     end
     local charges = shares(record)
@@ -335,7 +335,7 @@ local function settle(keys, args)
             fail('the keys lack a limiter that took the amount')
         end
     end
-    local due = find_due(keys, declared, now, name)
+    local due = find_due(keys, declared, now)
     local function charge(share, quantity)
         return redis.pcall('CL.CHARGE', share[1], share[2], share[3], share[4], text(quantity))
     end
@@ -352,8 +352,7 @@ local function settle(keys, args)
     -- A charge of 0 finds whatever would make a later one fail, but a debt beyond the year 2262.
     local rows = state_of_all()
     if state ~= SETTLED then
-        local given_back = record.state == ENDED and record.gives_back
-        local difference = used - (given_back and 0 or record.amount)
+        local difference = used - (state == ENDED and record.gives_back and 0 or record.amount)
         for number, share in ipairs(charges) do
             rows[number] = charge(share, difference)
             if rows[number].err then
@@ -363,13 +362,18 @@ local function settle(keys, args)
                 error(rows[number])
             end
         end
+    end
+    if due.any then
+        make(key, due)
+        member = select(3, find(key, name))
+    end
+    if #due.refunds > 0 then
+        rows = state_of_all()
+    end
+    if state ~= SETTLED then
         record.state = SETTLED
         local ends = receipt_ends(record, now)
         put(key, name, record, -ends, ends, member)
-    end
-    make(key, due)
-    if #due.refunds > 0 then
-        rows = state_of_all()
     end
     return {state == SETTLED and 2 or 1, unpack(rows)}
 end

@@ -20,10 +20,10 @@ pub fn python(example: &str, server: &Server) -> Command {
     command
 }
 
-/// Returns the command that runs this code, which may import the examples, as `python` runs an example.
+/// Returns the command that runs this code, which may import the recipes, as `python` runs an example.
 pub fn python_code(code: &str, server: &Server) -> Command {
     let mut command = python_for(server);
-    command.args(["-c", code]).env("PYTHONPATH", format!("{}:{}", path("").display(), path("../budgets").display()));
+    command.args(["-c", code]).env("PYTHONPATH", path("../recipes"));
     command
 }
 

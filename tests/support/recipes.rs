@@ -25,11 +25,11 @@ pub fn read(file: &str) -> String {
     fs::read_to_string(path(file)).unwrap()
 }
 
-/// Returns the command that runs a program, which may import the recipes and the budgets.
+/// Returns the command that runs a program, which may import the recipes.
 pub fn python(program: &str, server: &Server) -> Command {
     let mut python = Command::new("/usr/bin/python3");
     python.arg("-B").arg(path(program)).env("REDIS_PORT", server.port.to_string()).stderr(Stdio::inherit());
-    python.env("PYTHONPATH", format!("{}:{}", path("").display(), path("../budgets").display()));
+    python.env("PYTHONPATH", path(""));
     python
 }
 
@@ -46,6 +46,15 @@ pub fn prints(program: &str, server: &Server, expected: &str) {
 
 pub fn load_function(connection: &mut Connection, library: &str) -> RedisResult<String> {
     redis::cmd("FUNCTION").arg("LOAD").arg("REPLACE").arg(library).query(connection)
+}
+
+/// Returns the commands that a section of a page says a user needs the right to call, each with a plus sign.
+pub fn permissions(page: &str, section: &str) -> Vec<String> {
+    let page = fs::read_to_string(path("..").join(page)).unwrap();
+    let section = page.split_once(section).unwrap().1;
+    let point = section.split("\n* ").find(|point| point.starts_with("A user needs the right")).unwrap();
+    let point = point.split("\n\n").next().unwrap();
+    point.split('`').skip(1).step_by(2).map(|name| format!("+{}", name.to_lowercase())).collect()
 }
 
 /// A program that prints a line for each line that it is sent.

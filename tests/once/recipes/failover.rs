@@ -11,14 +11,14 @@ fn each_program_finds_the_new_primary_after_one_error() {
     needs!("functions, Redis 7");
     let [old, new] = [(); 2].map(|()| {
         let server = Server::start();
-        for library in ["in_flight.lua", "calendar_quota.lua"] {
+        for library in ["reservation.lua", "calendar_quota.lua"] {
             load_function(&mut server.connect(), &read(library)).unwrap();
         }
         server
     });
     let replicate = |primary: &str| run::<()>(&mut old.connect(), &format!("REPLICAOF {primary}")).unwrap();
     let recipes = ["calendar_quota.py", "fairness.py", "gateway.py", "shadow.py", "waiting.py"];
-    for program in ["../budgets/token_budget.py"].iter().chain(&recipes) {
+    for program in recipes {
         let address = Endpoint::to(old.port);
         let mut command = python("../../tests/once/recipes/failover.py", &old);
         command.arg(path(program)).env("REDIS_PORT", address.port.to_string());
