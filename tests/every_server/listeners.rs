@@ -201,6 +201,36 @@ fn a_replica_that_was_away_resumes_or_syncs_again() {
     }
 }
 
+/// A primary becomes a replica of its replica, and the other way round.
+#[test]
+#[ignore = "slow: load"]
+fn roles_may_be_swapped() {
+    let mut servers = [server(&snapshots()[0]), server(&snapshots()[1])];
+    // After these calls, the module on the later replica knows that nothing listens.
+    under_changes(&servers[1], || sleep(Duration::from_millis(100)));
+    replicate(&servers[1], &servers[0]);
+    for round in 0..2 {
+        let [primary, replica] = &servers;
+        under_changes(primary, || sleep(Duration::from_millis(100)));
+        // From here on, the statistics of the old primary count only commands that it is sent.
+        run::<()>(&mut primary.connect(), "CONFIG RESETSTAT").unwrap();
+        if round % 2 == 0 {
+            let failover = format!("FAILOVER TO 127.0.0.1 {}", replica.port);
+            run::<()>(&mut primary.connect(), &failover).unwrap();
+            wait_until("promotion", || info(&mut replica.connect(), "role") == "master");
+            // The old primary will ask for these writes, the first of the new one, when it comes back.
+            under_changes(replica, || sleep(Duration::from_millis(200)));
+        } else {
+            catch_up(replica, primary);
+            run::<()>(&mut replica.connect(), "REPLICAOF NO ONE").unwrap();
+            under_changes(replica, || sleep(Duration::from_millis(200)));
+        }
+        replicate(primary, replica);
+        assert_same(primary, replica);
+        servers.swap(0, 1);
+    }
+}
+
 /// The promoted replica continues its primary's stream before its cron has ticked, and the primary's other replicas
 /// follow it.
 #[test]

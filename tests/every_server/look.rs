@@ -8,10 +8,9 @@ use redis::{Connection, Value};
 use crate::support::aof::AOF;
 use crate::support::callbacks;
 use crate::support::clock::{Clock, START};
-use crate::support::cluster::{SLOTS, add_slots, is_ok};
 use crate::support::needs::{is_redis_6_2, needs};
 use crate::support::replication::{SETTINGS, catch_up, replicate};
-use crate::support::{Server, command, info, now, run, snapshot, throttle, wait_until};
+use crate::support::{Server, command, info, now, run, snapshot, throttle};
 
 const LOOKS: [&str; 2] = ["CL.LOOK key 4 1 3600", "CL.PLOOK key 4 1 3600000"];
 
@@ -112,31 +111,6 @@ fn an_expired_key_on_a_replica_is_a_full_limiter() {
     assert_eq!(look(&mut connection, "key 4 1 3600 5"), [0, 5, 5, -1, 0]);
     assert_eq!(look(&mut connection, "key 4 1 3600 6"), [1, 5, 5, -1, 0]);
     assert_eq!(run::<i64>(&mut connection, "DBSIZE").unwrap(), 1, "a look has deleted what the primary has to");
-}
-
-#[test]
-#[ignore = "slow: a cluster"]
-fn a_cluster_client_gets_a_look_from_a_replica() {
-    let [primary, replica] = [(); 2].map(|()| Server::start_with(&["--cluster-enabled", "yes"]));
-    let (mut connection, mut reader) = (primary.connect(), replica.connect());
-    add_slots(&mut connection, 0..SLOTS);
-    run::<()>(&mut reader, &format!("CLUSTER MEET 127.0.0.1 {}", primary.port)).unwrap();
-    let id: String = run(&mut connection, "CLUSTER MYID").unwrap();
-    wait_until("replication in the cluster", || run::<()>(&mut reader, &format!("CLUSTER REPLICATE {id}")).is_ok());
-    wait_until("synchronisation", || info(&mut reader, "master_link_status") == "up");
-    wait_until("a cluster that is up", || is_ok(&primary) && is_ok(&replica));
-    limiter(&mut connection);
-    catch_up(&replica, &primary);
-    // The replica redirects a client to the primary, unless the client has sent READONLY.
-    for look in LOOKS {
-        assert_eq!(run::<Value>(&mut reader, look).unwrap_err().code(), Some("MOVED"), "{look}");
-    }
-    run::<()>(&mut reader, "READONLY").unwrap();
-    for look in LOOKS {
-        assert!(is_of_limiter(in_seconds(look, run(&mut reader, look).unwrap())), "{look}");
-    }
-    let error = run::<Value>(&mut reader, "CL.THROTTLE key 4 1 3600 0").unwrap_err();
-    assert_eq!(error.code(), Some("MOVED"), "{error}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Servers that refuse calls for a time, because they cannot save, have no memory left, or cannot write a key. A
-//! refused call changes nothing. A server that may evict keys refuses no call, but may forget a limiter.
+//! refused call changes nothing.
 
 use std::fs;
 use std::path::Path;
