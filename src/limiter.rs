@@ -95,6 +95,13 @@ impl<const FURTHER: usize> Limiter<FURTHER> {
         Ok(())
     }
 
+    /// Returns the same limiter with room for the most quotas, for a key with more TATs than the call has quotas.
+    pub fn wide(&self) -> Limiter<{ MOST_QUOTAS - 1 }> {
+        let mut further = [None; MOST_QUOTAS - 1];
+        further.iter_mut().zip(self.further).for_each(|(place, quota)| *place = quota);
+        Limiter { first: self.first, further, quotas: self.quotas }
+    }
+
     /// Decides a call of `quantity` tokens on the stored TATs. A negative quantity gives tokens back, whatever `taking`
     /// is.
     ///

@@ -1,11 +1,12 @@
 //! A call that looks at one limiter and writes nothing, top to bottom: arguments, state, decision, reply.
 
 use crate::counts::Outcome;
-use crate::error::CommandError;
+use crate::error::{CommandError, Error};
 use crate::funnel::{Moment, Taking, Unit};
+use crate::limiter::MOST_QUOTAS;
 use crate::redis::{Access, Argument, Context, Parameter};
 use crate::reply::reply;
-use crate::request::{Request, for_number_of_quotas, one_limiter};
+use crate::request::{ONE_QUOTA, Request, TWO_QUOTAS, one_limiter};
 use crate::state;
 
 pub const ACCESS: Access = Access::Read;
@@ -21,7 +22,12 @@ pub const fn parameters(unit: Unit) -> [Parameter; 6] {
 /// with nothing taken. A call with several quotas gets the integers of the quota that decides, and its number.
 #[inline(always)]
 pub fn call(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
-    for_number_of_quotas!(arguments, call_for(context, arguments, unit))
+    // The fewer quotas a call is compiled for, the less it costs.
+    match arguments.len() {
+        words if words <= ONE_QUOTA => call_for::<0>(context, arguments, unit),
+        words if words <= TWO_QUOTAS => call_for::<1>(context, arguments, unit),
+        _ => call_for::<{ MOST_QUOTAS - 1 }>(context, arguments, unit),
+    }
 }
 
 #[inline(always)]
@@ -33,9 +39,20 @@ fn call_for<const FURTHER: usize>(
     let now = Moment::up_to_last(context.now());
     let request = Request::<FURTHER>::parse(arguments, Taking::Nothing, unit, now)?;
 
-    let tats = state::peek(context, request.key)?;
-    let decision = request.limiter.decide(tats, Taking::Nothing, request.quantity)?;
+    // A key may have more TATs than the call has quotas. Its value is there only within the closure.
+    let mut many = None;
+    let tats = state::peek(context, request.key, |value| {
+        let tats = state::parse(value);
+        if let Err(Error::TooManyQuotas(_)) = tats {
+            many = Some(state::parse(value));
+        }
+        tats
+    });
+    let verdict = match many {
+        None => request.limiter.decide(tats?, Taking::Nothing, request.quantity)?.verdict,
+        Some(many) => request.limiter.wide().decide(many?, Taking::Nothing, request.quantity)?.verdict,
+    };
 
-    reply(context, Taking::Nothing, &decision.verdict, unit);
-    Ok(Outcome::of(decision.verdict.limited))
+    reply(context, Taking::Nothing, &verdict, unit);
+    Ok(Outcome::of(verdict.limited))
 }

@@ -12,10 +12,13 @@ use crate::state;
 /// The names of one limiter's arguments.
 const GROUP: [&str; 5] = ["key", "max_burst", "count", "period", "quantity"];
 
+/// The most TATs of a key beyond the first. A call has one quota for each key, but the key may hold more.
+const FURTHER: usize = MOST_QUOTAS - 1;
+
 /// A limiter's part of the call, the TATs that its key holds, and how it is decided.
-struct Decided<'a, const FURTHER: usize> {
+struct Decided<'a> {
     before: Tats<FURTHER>,
-    request: Request<'a, FURTHER>,
+    request: Request<'a, 0>,
     decision: Decision<FURTHER>,
 }
 
@@ -33,29 +36,14 @@ pub const fn parameters(unit: Unit) -> [Parameter; 1] {
 /// Replies with 0 if all allow or 1 if not, followed by five integers for each limiter, in order, as `CL.THROTTLE`
 /// would reply. If the call is limited, a limiter that would have allowed it shows its tokens with nothing taken.
 pub fn call(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
-    match call_for::<0>(context, arguments, unit) {
-        // The call has one quota for each key, but a key may hold the TATs of more.
-        Err(CommandError::Group(Error::TooManyQuotas(_), _)) => {
-            call_for::<{ MOST_QUOTAS - 1 }>(context, arguments, unit)
-        }
-        answer => answer,
-    }
-}
-
-fn call_for<const FURTHER: usize>(
-    context: &Context,
-    arguments: &[Argument],
-    unit: Unit,
-) -> Result<Outcome, CommandError> {
     if arguments.len() < GROUP.len() {
         return Err(Error::WrongArity.into());
     }
     let now = Moment::up_to_last(context.now());
-    let requests: Vec<Request<FURTHER>> =
-        in_groups(arguments.chunks(GROUP.len()), |group| match GROUP.get(group.len()) {
-            None => Request::parse(group, Taking::AllOrNone, unit, now),
-            Some(missing) => Err(Error::Missing(missing).into()),
-        })?;
+    let requests = in_groups(arguments.chunks(GROUP.len()), |group| match GROUP.get(group.len()) {
+        None => Request::parse(group, Taking::AllOrNone, unit, now),
+        Some(missing) => Err(Error::Missing(missing).into()),
+    })?;
     refuse_same_keys(&requests)?;
 
     // Read every key before the first is written, and close each before the next is opened: opening a key may expire
@@ -65,14 +53,14 @@ fn call_for<const FURTHER: usize>(
     let mut all = in_groups(requests, |request| {
         drop(last.take());
         let before = state::read(last.insert(state::open(context, request.key)?))?;
-        let decision = request.limiter.decide(before, Taking::AllOrNone, request.quantity)?;
+        let decision = request.limiter.wide().decide(before, Taking::AllOrNone, request.quantity)?;
         Ok(Decided { before, request, decision })
     })?;
     let limited = all.iter().any(|one| one.decision.verdict.limited);
     if limited {
         drop(last);
         for Decided { request, before, decision, .. } in all.iter_mut().filter(|one| !one.decision.verdict.limited) {
-            let look = request.limiter.decide(*before, Taking::Nothing, 0)?;
+            let look = request.limiter.wide().decide(*before, Taking::Nothing, 0)?;
             decision.verdict = Verdict { limited: false, retry_after: None, ..look.verdict };
         }
     } else {
@@ -91,11 +79,7 @@ fn call_for<const FURTHER: usize>(
 }
 
 /// Writes every limiter, or none if one cannot be written now. `last` is the key of the last limiter, still open.
-fn write_all<const FURTHER: usize>(
-    context: &Context,
-    mut last: Option<WritableKey>,
-    all: &[Decided<FURTHER>],
-) -> Result<(), CommandError> {
+fn write_all(context: &Context, mut last: Option<WritableKey>, all: &[Decided]) -> Result<(), CommandError> {
     if context.are_writes_paused() {
         drop(last.take());
         in_groups(all, |Decided { request, before, decision, .. }| match decision.change {
@@ -125,7 +109,7 @@ fn in_groups<G, T>(
 }
 
 /// Refuses a key that is given twice: the second limiter would not see the tokens that the first takes.
-fn refuse_same_keys<const FURTHER: usize>(requests: &[Request<FURTHER>]) -> Result<(), CommandError> {
+fn refuse_same_keys(requests: &[Request<0>]) -> Result<(), CommandError> {
     // Sort the keys, so that no number of groups makes this slow.
     let mut keys: Vec<_> = requests.iter().map(|request| request.key.bytes()).zip(1..).collect();
     keys.sort_unstable();

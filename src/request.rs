@@ -8,27 +8,10 @@ use crate::funnel::{Moment, Quota, Taking, Unit};
 use crate::limiter::{Limiter, TooMany};
 use crate::redis::{Argument, Parameter};
 
-/// Calls a function that is generic in the number of further quotas. It is compiled for one quota, for two and for the
-/// most: the fewer it is compiled for, the less a call costs.
-macro_rules! for_number_of_quotas {
-    ($arguments:ident, $call:ident($($argument:expr),*)) => {{
-        let answer = match $arguments.len() {
-            // key max_burst count period quantity
-            ..=5 => $call::<0>($($argument),*),
-            // the same, and max_burst count period
-            ..=8 => $call::<1>($($argument),*),
-            _ => Err($crate::error::Error::from($crate::limiter::TooMany).into()),
-        };
-        match answer {
-            // The call has more quotas, or its key has more TATs.
-            Err($crate::error::CommandError::Call($crate::error::Error::TooManyQuotas(_))) => {
-                $call::<{ $crate::limiter::MOST_QUOTAS - 1 }>($($argument),*)
-            }
-            answer => answer,
-        }
-    }};
-}
-pub(crate) use for_number_of_quotas;
+/// The most words of a call with one quota: `key max_burst count period quantity`.
+pub const ONE_QUOTA: usize = 5;
+/// The most words of a call with two quotas: the same, and `max_burst count period`.
+pub const TWO_QUOTAS: usize = 8;
 
 /// The part of a call that is about one limiter, with its quotas at this moment.
 pub struct Request<'a, const FURTHER: usize> {

@@ -23,16 +23,17 @@ pub fn read<const FURTHER: usize>(key: &Key) -> Result<Tats<FURTHER>, Error> {
     parse(key.value())
 }
 
-/// Reads the TATs at a key, and leaves the key as it is.
+/// Hands `read` the value of a key, which stays as it is, and returns what `read` returns.
 ///
 /// Errors: those of `read`, and `Unavailable` if the server does not let the key be read now.
 #[inline(always)]
-pub fn peek<const FURTHER: usize>(context: &Context, name: &Argument) -> Result<Tats<FURTHER>, Error> {
-    redis::peek(context, name, parse)?
+pub fn peek<T>(context: &Context, name: &Argument, read: impl FnOnce(Value) -> Result<T, Error>) -> Result<T, Error> {
+    redis::peek(context, name, read)?
 }
 
+/// Reads the TATs in a key's value. Errors: those of `read`.
 #[inline(always)]
-fn parse<const FURTHER: usize>(value: Value) -> Result<Tats<FURTHER>, Error> {
+pub fn parse<const FURTHER: usize>(value: Value) -> Result<Tats<FURTHER>, Error> {
     let mut tats = Tats::NONE;
     match value {
         Value::Absent => Ok(tats),

@@ -1,11 +1,12 @@
 //! A call that may take tokens from one limiter, top to bottom: arguments, state, decision, reply.
 
 use crate::counts::Outcome;
-use crate::error::CommandError;
+use crate::error::{CommandError, Error};
 use crate::funnel::{Moment, Taking, Unit};
-use crate::redis::{Access, Argument, Context, Parameter};
+use crate::limiter::{Limiter, MOST_QUOTAS, Tats, Verdict};
+use crate::redis::{Access, Argument, Context, Parameter, WritableKey};
 use crate::reply::{announce, reply};
-use crate::request::{Request, for_number_of_quotas, one_limiter};
+use crate::request::{ONE_QUOTA, Request, TWO_QUOTAS, one_limiter};
 use crate::state;
 
 pub const ACCESS: Access = Access::ReadWrite;
@@ -26,7 +27,12 @@ pub const fn parameters(taking: Taking, unit: Unit) -> [Parameter; 6] {
 /// decides, and its number: 1, 2, …
 #[inline(always)]
 pub fn call(context: &Context, arguments: &[Argument], taking: Taking, unit: Unit) -> Result<Outcome, CommandError> {
-    for_number_of_quotas!(arguments, call_for(context, arguments, taking, unit))
+    // The fewer quotas a call is compiled for, the less it costs.
+    match arguments.len() {
+        words if words <= ONE_QUOTA => call_for::<0>(context, arguments, taking, unit),
+        words if words <= TWO_QUOTAS => call_for::<1>(context, arguments, taking, unit),
+        _ => call_for::<{ MOST_QUOTAS - 1 }>(context, arguments, taking, unit),
+    }
 }
 
 #[inline(always)]
@@ -40,12 +46,39 @@ fn call_for<const FURTHER: usize>(
     let request = Request::<FURTHER>::parse(arguments, taking, unit, now)?;
 
     let key = state::open(context, request.key)?;
-    let tats = state::read(&key)?;
-    let decision = request.limiter.decide(tats, taking, request.quantity)?;
-    // This closes the key, before a notification runs another module's callback, which may delete it.
-    state::write(key, &decision.change)?;
-    announce(context, request.key, &decision.verdict);
+    let verdict = match state::read(&key) {
+        Err(Error::TooManyQuotas(_)) => take_of_many(&request.limiter.wide(), key, taking, request.quantity)?,
+        tats => take(&request.limiter, tats?, key, taking, request.quantity)?,
+    };
+    announce(context, request.key, &verdict);
 
-    reply(context, taking, &decision.verdict, unit);
-    Ok(Outcome::of(decision.verdict.limited))
+    reply(context, taking, &verdict, unit);
+    Ok(Outcome::of(verdict.limited))
+}
+
+/// Decides the call and stores its change. This closes the key, before a notification runs another module's callback,
+/// which may delete it.
+#[inline(always)]
+fn take<const FURTHER: usize>(
+    limiter: &Limiter<FURTHER>,
+    tats: Tats<FURTHER>,
+    key: WritableKey,
+    taking: Taking,
+    quantity: i64,
+) -> Result<Verdict, CommandError> {
+    let decision = limiter.decide(tats, taking, quantity)?;
+    state::write(key, &decision.change)?;
+    Ok(decision.verdict)
+}
+
+/// Does the same on a key that has more TATs than the call has quotas.
+#[cold]
+#[inline(never)]
+fn take_of_many(
+    limiter: &Limiter<{ MOST_QUOTAS - 1 }>,
+    key: WritableKey,
+    taking: Taking,
+    quantity: i64,
+) -> Result<Verdict, CommandError> {
+    take(limiter, state::read(&key)?, key, taking, quantity)
 }

@@ -47,6 +47,7 @@ pub struct WritableKey<'a> {
 }
 
 /// The value of a key.
+#[derive(Clone, Copy)]
 pub enum Value<'a> {
     Absent,
     String(&'a [u8]),
@@ -150,8 +151,8 @@ impl<'a> WritableKey<'a> {
     /// Stores these texts at the key, one after another, replicates them to the AOF and to replicas, and closes the key.
     /// The key expires at `expire_at` ms since the epoch.
     ///
-    /// Errors: see [`open`](Self::open) and [`delete_expired`]. If another module's handler of the `new` event replaces
-    /// the key that this makes, the key keeps the handler's value.
+    /// Errors: see [`open`](Self::open) and [`delete_expired`]. If another module's handler of the `new` event stores a
+    /// value of another type at the key that this makes, the key is deleted.
     #[inline(always)]
     pub fn set<const LENGTH: usize>(
         mut self,
@@ -173,15 +174,26 @@ impl<'a> WritableKey<'a> {
         }
         // SAFETY: the bytes are used only until the key is closed, and a key that is made anew gives new ones.
         let buffer = |key: &Self| unsafe { key.buffer(length) };
-        let bytes = match buffer(&self) {
-            Some(bytes) => bytes,
-            None => {
-                // The call has more quotas than the key had, or another module's callback has changed the value. Make
-                // the key anew: Redis 8.0 to 8.6 counts the sizes of keys wrong if a string changes its length.
-                self.remove();
-                self.make(length, expire_at);
-                buffer(&self).ok_or(Unavailable)?
+        let mut bytes = buffer(&self);
+        if bytes.is_none() && !exists {
+            // Another module's handler of the `new` event has changed the string's length.
+            self.cut(length);
+            bytes = buffer(&self);
+        }
+        if bytes.is_none() {
+            // The call has more quotas than the key had, or another module's callback has changed the value. Make the
+            // key anew: Redis 8.0 to 8.6 counts the sizes of keys wrong if a string changes its length.
+            self.remove();
+            self.make(length, expire_at);
+            if buffer(&self).is_none() {
+                self.cut(length);
             }
+            bytes = buffer(&self);
+        }
+        let Some(bytes) = bytes else {
+            // The handler has stored a value of another type. Replicas still have the limiter that was here.
+            self.delete();
+            return Err(Unavailable);
         };
         if let Some((place, rest)) = bytes.split_first_chunk_mut() {
             *place = first;
@@ -215,9 +227,15 @@ impl<'a> WritableKey<'a> {
     /// Makes a string of this length, in the form that the next call need not convert.
     #[inline(always)]
     fn make(&self, length: usize, expire_at: u64) {
-        // SAFETY: the handle is open for writing, and there is no key.
-        unsafe { api!(RedisModule_StringTruncate)(self.handle.as_ptr(), length) };
+        self.cut(length);
         self.expire(expire_at);
+    }
+
+    /// Cuts or lengthens a string; makes one if there is no key.
+    #[inline(always)]
+    fn cut(&self, length: usize) {
+        // SAFETY: the handle is open for writing.
+        unsafe { api!(RedisModule_StringTruncate)(self.handle.as_ptr(), length) };
     }
 
     fn remove(&self) {
@@ -232,8 +250,8 @@ impl<'a> WritableKey<'a> {
     #[inline(always)]
     unsafe fn buffer<'b>(&self, length: usize) -> Option<&'b mut [u8]> {
         let mut held = 0;
-        // SAFETY: the handle is open for writing. The buffer is null or `held` bytes long, and the server neither reads
-        // nor moves it while the caller may use it.
+        // SAFETY: the handle is open for writing. The buffer is null, `held` bytes long, or, without a key, read-only
+        // and `held` is 0, which no caller asks for. The server neither reads nor moves it while the caller may use it.
         unsafe {
             let bytes = api!(RedisModule_StringDMA)(self.handle.as_ptr(), &mut held, WRITE);
             (!bytes.is_null() && held == length).then(|| slice::from_raw_parts_mut(bytes.cast(), length))

@@ -268,6 +268,21 @@ fn a_callback_on_a_new_key_may_set_its_expiry() {
     assert_eq!(limited_and_groups(&reply), Some(expected));
 }
 
+/// The first call makes the key, and a later one makes it anew with two TATs: each is a `new` event.
+#[test]
+fn a_callback_on_a_new_key_may_lengthen_it() {
+    needs!("a new event whose handlers may set an expiry, not Redis 6.2 or 8.2 and newer");
+    let (server, mut connection) = start(&[]);
+    run::<()>(&mut connection, "CB.DO new APPEND % text").unwrap();
+    let line = "CL.MTHROTTLE one 4 1 60 1 two 4 1 60 1";
+    let reply = call(&server, &mut connection, line).unwrap();
+    assert_eq!(limited_and_groups(&reply), Some((false, vec![[0, 5, 4, -1, 60]; 2])));
+    call(&server, &mut connection, "CL.THROTTLE one 4 1 60 1 9 1 60").unwrap();
+    for (key, digits) in [("one", 38), ("two", 19)] {
+        assert_eq!(run::<String>(&mut connection, &format!("GET {key}")).unwrap().len(), digits, "{key}");
+    }
+}
+
 #[test]
 fn a_new_key_holds_19_nul_bytes_for_each_quota_until_the_call_has_written_it() {
     let (server, mut connection) = start(&[]);
