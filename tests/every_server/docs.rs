@@ -68,25 +68,26 @@ fn sessions_are_what_redis_cli_shows() {
     }
 }
 
-/// A block without a language shows one of three things: a command's syntax; a call and, after an arrow, its reply on a
-/// new key; or a call and, below it, an arrow to the name of each argument, the last one first.
+/// A block without a language shows one of three things: a command's syntax; calls, each with an arrow to its reply,
+/// made one after the other on an empty server; or a call and, below it, an arrow to the name of each argument, the last
+/// one first.
 #[test]
-fn commands_are_known_and_calls_are_explained_where_they_stand() {
-    let server = Server::start();
+fn commands_are_known_and_calls_are_answered_and_explained_where_they_stand() {
+    let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();
     for Block { place, text, .. } in blocks_in("") {
+        run::<()>(&mut connection, "FLUSHALL").unwrap();
+        for (call, reply) in text.lines().filter_map(|line| line.split_once("   ->   ")) {
+            let integers: Vec<i64> = run(&mut connection, call).unwrap();
+            let integers: Vec<_> = integers.iter().map(ToString::to_string).collect();
+            assert_eq!(integers.join(" "), reply, "{place}: {call}");
+        }
         let mut lines = text.lines();
-        let first = lines.next().unwrap();
-        let (call, reply) = first.split_once("->").unwrap_or((first, ""));
+        let call = lines.next().unwrap();
         let name = call.split(' ').next().unwrap();
         let known: Vec<redis::Value> = run(&mut connection, &format!("COMMAND INFO {name}")).unwrap();
         assert!(known != [redis::Value::Nil], "{place}: {name}");
-        if !reply.is_empty() {
-            run::<()>(&mut connection, "FLUSHALL").unwrap();
-            let integers: [i64; 5] = run(&mut connection, call).unwrap();
-            assert_eq!(integers.map(|integer| integer.to_string()).join(" "), reply.trim(), "{place}");
-        }
-        let arrows = lines.filter_map(|line| line.split_once('+'));
+        let arrows = lines.filter_map(|line| line.split_once("+-"));
         let mut explained: Vec<_> = arrows
             .map(|(before, arrow)| (before.len(), arrow.trim_start_matches(['-', '>', ' ']).split(' ').next().unwrap()))
             .collect();
@@ -136,20 +137,26 @@ fn a_burst_and_a_rate_let_through_the_calls_that_the_page_counts() {
     assert_eq!(seconds, [0, 12, 30, 60, 120]);
     let (clock, server) = Clock::start(START);
     let mut connection = server.connect();
-    let mut all = |quota: &str| -> Vec<i64> {
+    let mut taken_until = |quota: &str, seconds: &[i64]| -> Vec<i64> {
+        clock.set(START);
+        run::<()>(&mut connection, "DEL key").unwrap();
         let mut taken = 0;
         let counts = (0..=120).map(|second| {
             clock.set(START + second * 1_000_000_000);
-            taken += run::<[i64; 5]>(&mut connection, &format!("CL.TAKE {quota} 1000")).unwrap()[0];
+            taken += run::<[i64; 5]>(&mut connection, &format!("CL.TAKE key {quota} 1000")).unwrap()[0];
             taken
         });
         let counts: Vec<_> = counts.collect();
         seconds.iter().map(|second| counts[*second as usize]).collect()
     };
-    assert!(page.contains("The quota `19 100 60`"));
-    assert_eq!(all("key 19 100 60"), calls);
-    assert!(page.contains("at most 100 in any minute") && page.contains("`19 80 60`"));
-    assert_eq!(all("other 19 80 60")[3], 100);
+    assert_eq!(taken_until("19 100 60", &seconds), calls);
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+    let rows: Vec<_> = rows.filter(|(quota, _)| quota.ends_with(" 60")).collect();
+    assert_eq!(rows.len(), 3);
+    for (quota, most) in rows {
+        let most: Vec<i64> = most.split(['|', ' ']).filter_map(|word| word.parse().ok()).collect();
+        assert_eq!(taken_until(quota, &[1, 60]), most, "{quota}");
+    }
 }
 
 #[test]

@@ -51,6 +51,29 @@ fn a_limiter_of_dragonfly_goes_on_where_it_was() {
     assert_eq!(throttle(&mut new, "user123 9 5 3600 0")[2], 4);
 }
 
+/// The command line is the page's and the script's.
+#[test]
+fn a_limiter_with_several_quotas_goes_back_to_its_first() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/moving/first_quota.lua");
+    let text = fs::read_to_string(file).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("--     ")).unwrap();
+    assert!(shows("docs/moving.md", line));
+    let line = line.replace("first_quota.lua", file).replacen("redis-cli", &format!("redis-cli -p {}", server.port), 1);
+    let back = || String::from_utf8(Command::new("sh").args(["-c", &line]).output().unwrap().stdout).unwrap();
+    assert_eq!(back(), "0\n", "no key");
+    run::<Value>(&mut connection, "CL.THROTTLE user123 9 1 3600 4 99 1 86400").unwrap();
+    let both: String = run(&mut connection, "GET user123").unwrap();
+    assert_eq!(back(), "1\n");
+    assert_eq!(run::<String>(&mut connection, "GET user123").unwrap(), both[..19]);
+    assert_eq!(throttle(&mut connection, "user123 9 1 3600 0")[..3], [0, 10, 6]);
+    let [expires, time]: [i64; 2] = [run(&mut connection, "PTTL user123").unwrap(), now() / 1_000_000];
+    let full = both[..13].parse::<i64>().unwrap() - time;
+    assert!((full..=full + 10_000).contains(&expires), "{expires} ms, full again in {full}");
+    assert_eq!(back(), "0\n", "one quota");
+}
+
 #[test]
 fn calls_that_redis_cell_takes_are_refused_with_these_errors() {
     let server = Server::start();

@@ -1,7 +1,6 @@
 //! The pages themselves, without a server. A test runs every block of code, or the block is word for word a file, or
-//! lines of a file, that the tests run; every link leads somewhere; no sentence stands twice. Costs are in cost.rs.
+//! lines of a file, that the tests run; every link leads somewhere. Costs are in costs.rs.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -10,12 +9,10 @@ use crate::support::pages::{Block, ROOT, blocks, dangling_links, pages, prose};
 
 /// Folders whose files the tests run. A page's block in one of the languages below must be lines of one of these files.
 const EXAMPLES: [&str; 5] = ["docs/budgets", "docs/clients", "docs/moving", "docs/monitoring", "docs/recipes"];
-const LANGUAGES: [(&str, &str); 10] = [
+const LANGUAGES: [(&str, &str); 8] = [
     ("python", "py"),
     ("js", "js"),
     ("rust", "rs"),
-    ("lua", "lua"),
-    ("yaml", "yml"),
     ("c", "c"),
     ("go", "go"),
     ("java", "java"),
@@ -82,7 +79,8 @@ fn each_file_that_a_page_names_is_there() {
 #[test]
 fn the_readme_is_short() {
     let readme = fs::read_to_string(Path::new(ROOT).join("README.md")).unwrap();
-    assert!(readme.lines().count() <= 150, "{} lines", readme.lines().count());
+    let lines = readme.lines().count();
+    assert!(lines <= 130, "README.md has {lines} lines, and may have 130: shorten another part, or move it to docs/");
 }
 
 /// A row in a table for redis-7.0 is `| Redis 7.0 | …`, for valkey-9 `| Valkey 9 | …`.
@@ -177,34 +175,13 @@ fn the_pages_name_what_the_scripts_install() {
     }
 }
 
-/// The test compares sentences of six words or more, over all pages. Tables may repeat what prose explains.
-#[test]
-fn no_sentence_is_said_twice() {
-    let mut places = BTreeMap::<String, Vec<String>>::new();
-    for page in pages(Path::new(ROOT)) {
-        let text = fs::read_to_string(&page).unwrap();
-        let lines = prose(&text).into_iter().map(|(line, _)| line.trim_start_matches("* "));
-        let lines: Vec<_> = lines.map(|line| if line.starts_with(['|', '[']) { "." } else { line }).collect();
-        for paragraph in lines.split(|line| line.is_empty()) {
-            for sentence in paragraph.join(" ").split(['.', ':', ';', '?']) {
-                let words: Vec<_> = sentence.split_whitespace().map(str::to_lowercase).collect();
-                if words.len() >= 6 {
-                    places.entry(words.join(" ")).or_default().push(page.display().to_string());
-                }
-            }
-        }
-    }
-    places.retain(|_, places| places.len() > 1);
-    assert!(places.is_empty(), "{places:#?}");
-}
-
 #[test]
 fn lines_are_no_wider_than_those_of_the_code() {
     for page in pages(Path::new(ROOT)) {
         let text = fs::read_to_string(&page).unwrap();
         for (line, number) in prose(&text) {
             let free = line.starts_with(['|', '[']) || line.chars().count() <= 120;
-            assert!(free, "{}:{number}: {} letters", page.display(), line.chars().count());
+            assert!(free, "{}:{number} has {} letters, and may have 120", page.display(), line.chars().count());
         }
     }
 }
