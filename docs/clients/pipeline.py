@@ -4,8 +4,13 @@ import os
 import time
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
-client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1, retry=None)
+# A repeated call would take twice, so there are no retries. The listed error closes the connection: after a failover
+# behind one address, it leads to a replica.
+once = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
+client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1, **once)
 client.ping()
 USERS = [f"user:{number}" for number in range(1000)]
 

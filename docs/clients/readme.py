@@ -1,6 +1,7 @@
 import redis
 
-client = redis.Redis(socket_timeout=0.1, socket_connect_timeout=0.1, retry=None)
+once = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
+client = redis.Redis(socket_timeout=0.1, socket_connect_timeout=0.1, **once)
 
 
 def admit(user):

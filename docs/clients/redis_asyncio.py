@@ -47,7 +47,9 @@ class Pool:
         try:
             await asyncio.wait_for(self.turns.acquire(), WAIT)
         except asyncio.TimeoutError:
-            raise Busy from None
+            if self.unanswered < CONNECTIONS:
+                raise Busy from None
+            raise redis.TimeoutError("the server is silent") from None
         # A server that has answered none of these calls is silent: only one call per TIMEOUT still asks it.
         if self.unanswered >= CONNECTIONS and time.monotonic() < self.asked + TIMEOUT:
             self.turns.release()

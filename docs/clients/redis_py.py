@@ -42,7 +42,9 @@ class Pool:
         try:
             client = self.free.get(timeout=WAIT)
         except queue.Empty:
-            raise Busy from None
+            if self.unanswered < CONNECTIONS:
+                raise Busy from None
+            raise redis.TimeoutError("the server is silent") from None
         try:
             # A server that has answered none of these calls is silent: only one call per TIMEOUT still asks it.
             if self.unanswered >= CONNECTIONS and time.monotonic() < self.asked + TIMEOUT:

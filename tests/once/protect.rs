@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::support::examples::{self, Http};
 use crate::support::needs::needs;
 use crate::support::pages::{ROOT, prose};
+use crate::support::programs::signal;
 use crate::support::{Server, eventually, run};
 
 const REQUESTS: usize = 200;
@@ -150,6 +151,25 @@ fn a_form_of_any_letters_is_answered() {
         assert_eq!(http.ask_once(&log_in(&long, &long.repeat(4))), 401, "{example:?}: the longest form");
         assert_eq!(http.ask_once(&log_in("alice", &"x".repeat(257))), 422, "{example:?}");
     }
+}
+
+/// The page says what a right password costs whose log-in got 503: one attempt of 50 a day.
+#[test]
+#[ignore = "slow: attacks"]
+fn a_stall_charges_a_right_password_one_attempt_for_29_minutes() {
+    let Some(example) = examples::protect().next() else { return };
+    let server = Server::start();
+    let http = Http::start(&example, server.port);
+    signal(server.pid(), "STOP");
+    assert_eq!(http.ask_once(&log_in("bob", "battery staple")), 503);
+    signal(server.pid(), "CONT");
+    let mut connection = server.connect();
+    let charged = eventually(BOUND, || {
+        let look = run::<[i64; 5]>(&mut connection, "CL.LOOK attempts:127.0.0.1 49 50 86400").unwrap();
+        (look[2] == 49).then_some(look[4])
+    });
+    assert!(charged.is_some_and(|seconds| (28 * 60..29 * 60).contains(&seconds)), "{charged:?}");
+    assert_eq!(run::<u64>(&mut connection, "EXISTS account:bob address:127.0.0.1").unwrap(), 0);
 }
 
 /// The page's lines of rights, given to the user as which the application connects.

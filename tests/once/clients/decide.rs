@@ -214,19 +214,17 @@ fn decides_with_a_server(example: &Example) {
 /// Checks that an error in place of the reply is a call without a reply, and that the example's log says which: a key
 /// of another type, a right or a password that is missing.
 fn decides_on_an_error(example: &Example) {
-    for (cause, logged) in [
-        ("RPUSH user123 x", "WRONGTYPE|wrong kind"),
-        ("ACL SETUSER default -cl.throttle", "permission"),
-        ("CONFIG SET requirepass secret", "Authentication required|NOAUTH|HELLO AUTH"),
+    for (cause, fail, without_an_answer, logged) in [
+        ("RPUSH user123 x", "closed", "503 Retry-After: 1", "WRONGTYPE|wrong kind"),
+        ("ACL SETUSER default -cl.throttle", "open", "200", "permission"),
+        ("CONFIG SET requirepass secret", "open", "200", "Authentication required|NOAUTH|HELLO AUTH"),
     ] {
         let server = Server::start();
         run::<()>(&mut server.connect(), cause).unwrap();
-        for (fail, without_an_answer) in [("open", "200"), ("closed", "503 Retry-After: 1")] {
-            let (printed, errors) = example.with("FAIL", fail).output_and_errors(server.port);
-            let lines: Vec<_> = printed.lines().map(str::trim_end).collect();
-            assert_eq!(lines, [without_an_answer; 5], "{example:?}: {cause}");
-            assert!(logged.split('|').any(|logged| errors.contains(logged)), "{example:?}: {cause}: {errors}");
-        }
+        let (printed, errors) = example.with("FAIL", fail).output_and_errors(server.port);
+        let lines: Vec<_> = printed.lines().map(str::trim_end).collect();
+        assert_eq!(lines, [without_an_answer; 5], "{example:?}: {cause}");
+        assert!(logged.split('|').any(|logged| errors.contains(logged)), "{example:?}: {cause}: {errors}");
     }
 }
 

@@ -1,13 +1,14 @@
 //! Servers that are not one local server: Sentinel, a cluster, TLS, a network that loses answers; and pipelines.
 
 use std::net::TcpListener;
+use std::process::Command;
 
 use redis::Client;
 
 use super::BOUND;
 use super::losing::losing;
 use crate::support::cluster::{SLOTS, add_slots};
-use crate::support::examples::{debian_python, pypi_python};
+use crate::support::examples::{debian_python, pypi_python, python_program, target};
 use crate::support::{Process, Server, eventually, free_port, run, wait_until};
 
 /// docs/clients.md promises that a pipeline takes less than half of the time that the same calls take one by one.
@@ -79,6 +80,31 @@ fn a_call_in_a_cluster_that_gets_no_answer_takes_once_and_fails_in_time() {
         let success = ended.unwrap_or_else(|| panic!("{example:?} does not end")).success();
         let remaining = run::<[i64; 5]>(&mut connection, "CL.LOOK {user123}:minute 2 1 60").unwrap()[2];
         assert!(!takes_once || (remaining, success) == (2, false), "{example:?}: {remaining} remain, {success}");
+    }
+}
+
+/// The server has a certificate of the test's own, and a user with a password.
+#[test]
+#[ignore = "slow: other languages"]
+fn redis_py_calls_a_server_with_a_password_over_tls_and_logs_a_wrong_password() {
+    let [certificate, key] = ["crt", "key"].map(|kind| target(&format!("clients-{}.{kind}", std::process::id())));
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-nodes", "-newkey", "rsa:2048", "-subj", "/CN=localhost", "-out"]).arg(&certificate);
+    openssl.args(["-addext", "subjectAltName=IP:127.0.0.1", "-keyout"]).arg(&key);
+    assert!(openssl.output().unwrap().status.success());
+    let [certificate, key] = [&certificate, &key].map(|file| file.to_str().unwrap());
+    let port = free_port().to_string();
+    let files = ["--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", certificate];
+    let server = Server::start_with(&[&["--tls-port", &port, "--tls-auth-clients", "no"], &files[..]].concat());
+    let user = "ACL SETUSER limits on >secret ~* +ping +cl.throttle +hello +client";
+    run::<()>(&mut server.connect(), user).unwrap();
+    for example in python_program("clients/elsewhere.py") {
+        for (password, answers) in [("secret", "200 200\n"), ("wrong", "503 503\n")] {
+            let example = example.with_arguments(&["127.0.0.1", &port, password, certificate]);
+            let (printed, errors) = example.output_and_errors(0);
+            assert_eq!(printed, answers, "{example:?}: {errors}");
+            assert_eq!(errors.contains("invalid username-password pair"), password == "wrong", "{example:?}: {errors}");
+        }
     }
 }
 

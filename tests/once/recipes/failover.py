@@ -5,6 +5,7 @@ Usage: failover.py PROGRAM
 
 import contextlib
 import io
+import os
 import runpy
 import sys
 
@@ -13,6 +14,8 @@ import redis
 program = sys.argv[1]
 with contextlib.redirect_stdout(io.StringIO()):
     client = runpy.run_path(program, run_name="__main__")["client"]
+# The README's lines name no port.
+client.connection_pool.connection_kwargs["port"] = int(os.environ["REDIS_PORT"])
 for line in sys.stdin:
     try:
         client.execute_command(*line.split())
