@@ -54,7 +54,7 @@ fn each_cost_in_a_sentence_is_one_of_the_committed_results() {
         ("docs/comparison.md", "where this module takes ", ALONE, "CL.THROTTLE allowed"),
         ("docs/comparison.md", "of redis-cell 0.5.0 takes [", ALONE, "redis-cell_0.5.0 allowed"),
         ("docs/costs.md", "call by two quotas takes ", ALONE, "CL.THROTTLE 2 quotas allowed"),
-        ("docs/costs.md", "With an AOF an allowed call takes ", "× SET PX there", "CL.THROTTLE allowed"),
+        ("docs/costs.md", "Beside an AOF an allowed call takes ", "× SET PX there", "CL.THROTTLE allowed"),
     ] {
         let text = words(page);
         let rest = text.split_once(words_before).unwrap_or_else(|| panic!("{page} does not say {words_before:?}")).1;
