@@ -26,7 +26,6 @@ mod recipes;
 mod refusals;
 mod replication;
 mod reply;
-mod reservation;
 mod soak;
 mod state;
 mod take;

@@ -11,9 +11,9 @@ use redis::{Connection, Value};
 use crate::support::clock::{Clock, START};
 use crate::support::needs::needs;
 use crate::support::pages::shows;
-use crate::support::programs::{output, python, python_code};
+use crate::support::programs::output;
 use crate::support::random::Random;
-use crate::support::recipes::{load_function, read};
+use crate::support::recipes::{self, load_function, program, read};
 use crate::support::{Server, run, throttle, wait_until};
 
 const MILLISECOND: i64 = 1_000_000;
@@ -35,7 +35,7 @@ fn held(connection: &mut Connection) -> i64 {
 fn the_gateway_charges_what_was_used_and_says_how_long_to_wait() {
     needs!("functions, Redis 7");
     let (_clock, server, mut connection) = start();
-    let output = output(&mut python("../recipes/gateway.py", &server));
+    let output = output(&mut recipes::python("gateway.py", &server));
     // The user has used 26,000 of 20,000. So 6,000 have to come back, and 2,000 more for the estimate, at 20,000 a
     // minute.
     let expected = "\
@@ -63,17 +63,8 @@ fn the_gateway_charges_what_was_used_and_says_how_long_to_wait() {
 fn a_call_that_breaks_off_is_charged_its_estimate_and_a_negative_estimate_is_an_error() {
     needs!("functions, Redis 7");
     let (_clock, server, mut connection) = start();
-    let program = "import os, redis, gateway
-gate = gateway.Gateway(redis.Redis(port=int(os.environ['REDIS_PORT'])))
-def hangs_up():
-    raise error
-for estimate, error in (4_000, GeneratorExit()), (2_000, BrokenPipeError()), (2_000, TimeoutError()), (-8_000, None):
-    try:
-        gateway.ask(gate, 'acme', 'alice', estimate, hangs_up)
-    except (GeneratorExit, OSError, redis.ResponseError) as error:
-        print(type(error).__name__)";
     assert_eq!(
-        output(&mut python_code(program, &server)),
+        output(&mut program("gateway_broken.py", &server)),
         "GeneratorExit\nBrokenPipeError\nTimeoutError\nResponseError\n"
     );
     let tokens: i64 = run(&mut connection, "GET {gate:acme}:alice:tokens").unwrap();
@@ -86,14 +77,7 @@ for estimate, error in (4_000, GeneratorExit()), (2_000, BrokenPipeError()), (2_
 fn an_answer_is_not_lost_if_it_cannot_be_settled() {
     needs!("functions, Redis 7");
     let (_clock, server, _) = start();
-    let program = "import os, signal, redis, gateway
-gate = gateway.Gateway(redis.Redis(port=int(os.environ['REDIS_PORT']), retry=None))
-def model():
-    os.kill(int(os.environ['SERVER_PID']), signal.SIGKILL)
-    return 'the answer', 9_000
-print(gateway.ask(gate, 'acme', 'alice', 8_000, model))";
-    let mut python = python_code(program, &server);
-    assert_eq!(output(python.env("SERVER_PID", server.pid().to_string())), "the answer\n");
+    assert_eq!(output(&mut program("gateway_killed.py", &server)), "the answer\n");
 }
 
 /// The first two answers of each call are lost, and then all three.
@@ -102,23 +86,7 @@ print(gateway.ask(gate, 'acme', 'alice', 8_000, model))";
 fn a_call_whose_answer_is_lost_is_repeated_in_three_tries_and_charged_once() {
     needs!("functions, Redis 7");
     let (_clock, server, mut connection) = start();
-    let program = "import os, redis, gateway
-class Client(redis.Redis):
-    def execute_command(self, *words):
-        global lost
-        answer = super().execute_command(*words)
-        lost += 1
-        if lost % losses:
-            raise redis.TimeoutError()
-        return answer
-gate = gateway.Gateway(Client(port=int(os.environ['REDIS_PORT'])))
-for losses in 3, 99:
-    lost = 0
-    try:
-        print(gateway.ask(gate, 'acme', 'alice', 8_000, lambda: ('the answer', 9_000)), lost)
-    except redis.TimeoutError:
-        print('no answer', lost)";
-    assert_eq!(output(&mut python_code(program, &server)), "the answer 6\nno answer 6\n");
+    assert_eq!(output(&mut program("gateway_lost.py", &server)), "the answer 6\nno answer 6\n");
     assert_eq!(throttle(&mut connection, "{gate:acme}:alice:tokens 19999 20000 60 0")[2], 11_000);
     assert_eq!(held(&mut connection), 0);
 }
@@ -129,18 +97,7 @@ for losses in 3, 99:
 fn a_gateway_without_an_answer_leaves_no_place_and_no_tokens_taken() {
     needs!("functions, Redis 7");
     let (_clock, server, mut connection) = start();
-    let program = "import os, signal, redis, gateway
-gate = gateway.Gateway(redis.Redis(port=int(os.environ['REDIS_PORT']), retry=None, socket_timeout=0.2))
-gate.client.ping()
-os.kill(int(os.environ['SERVER_PID']), signal.SIGSTOP)
-try:
-    with gate.admitted('acme', 'alice', 1):
-        print('admitted')
-except redis.TimeoutError:
-    print('no answer')
-os.kill(int(os.environ['SERVER_PID']), signal.SIGCONT)";
-    let mut python = python_code(program, &server);
-    assert_eq!(output(python.env("SERVER_PID", server.pid().to_string())), "no answer\n");
+    assert_eq!(output(&mut program("gateway_silent.py", &server)), "no answer\n");
     let calls = |connection: &mut Connection| -> usize {
         let stats: String = run(connection, "INFO commandstats").unwrap();
         let calls = stats.split_once("cmdstat_fcall:calls=").map_or("0", |(_, calls)| calls);

@@ -24,6 +24,7 @@ pub mod programs;
 pub mod random;
 pub mod recipes;
 pub mod replication;
+pub mod reservations;
 pub mod sentinel;
 pub mod traffic;
 

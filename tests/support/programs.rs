@@ -15,21 +15,8 @@ pub mod redis_rs;
 
 /// Returns the command that runs an example against the server, with Debian's own Python. It needs python3-redis.
 pub fn python(example: &str, server: &Server) -> Command {
-    let mut command = python_for(server);
-    command.arg(path(example));
-    command
-}
-
-/// Returns the command that runs this code, which may import the recipes, as `python` runs an example.
-pub fn python_code(code: &str, server: &Server) -> Command {
-    let mut command = python_for(server);
-    command.args(["-c", code]).env("PYTHONPATH", path("../recipes"));
-    command
-}
-
-fn python_for(server: &Server) -> Command {
     let mut command = Command::new("/usr/bin/python3");
-    command.arg("-B").env("REDIS_PORT", server.port.to_string());
+    command.arg("-B").arg(path(example)).env("REDIS_PORT", server.port.to_string());
     command
 }
 

@@ -33,6 +33,13 @@ pub fn python(program: &str, server: &Server) -> Command {
     python
 }
 
+/// Returns the command that runs a program of the tests, which may import the recipes and stop the server.
+pub fn program(file: &str, server: &Server) -> Command {
+    let mut python = python(&format!("../../tests/once/recipes/{file}"), server);
+    python.env("SERVER_PID", server.pid().to_string());
+    python
+}
+
 /// Returns the output of a program.
 pub fn output(program: &str, server: &Server) -> String {
     programs::output(&mut python(program, server))

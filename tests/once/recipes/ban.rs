@@ -1,0 +1,46 @@
+//! docs/recipes/ban.py: log-ins, and their guessers.
+
+use std::fs;
+
+use crate::support::clock::Clock;
+use crate::support::programs;
+use crate::support::recipes::{START, output, path, prints, program};
+use crate::support::{Server, run};
+
+#[test]
+#[ignore = "slow: attacks"]
+fn a_caller_with_too_many_wrong_passwords_is_kept_out_and_a_right_one_counts_for_nothing() {
+    let (_clock, server) = Clock::start(START);
+    let expected = "\
+        correct horse is right\n\
+        123456 is wrong\n\
+        qwerty is wrong\n\
+        secret is wrong\n\
+        dragon is wrong\n\
+        monkey is wrong\n\
+        correct horse is not tried: kept out for 60 s\n";
+    prints("ban.py", &server, expected);
+    let mut connection = server.connect();
+    let lift = "DEL attempts:{account:alice} banned:{account:alice} offences:{account:alice}";
+    assert!(fs::read_to_string(path("../recipes.md")).unwrap().contains(lift));
+    run::<()>(&mut connection, lift).unwrap();
+    assert_eq!(output("ban.py", &server), expected, "the ban is lifted");
+    // Guesses at an account with the name of an address do not ban the address. A restarted server does not know the
+    // script.
+    assert_eq!(programs::output(&mut program("ban_kinds.py", &server)), "account\n");
+}
+
+#[test]
+#[ignore = "slow: Python"]
+fn a_right_password_counts_even_if_its_attempt_cannot_be_given_back() {
+    let server = Server::start();
+    assert_eq!(programs::output(&mut program("ban_killed.py", &server)), "True\n");
+}
+
+/// The check of a password takes so long that all guesses have arrived before the first check ends.
+#[test]
+#[ignore = "slow: attacks"]
+fn eighty_guesses_at_once_get_no_more_attempts_than_the_limit() {
+    let (_clock, server) = Clock::start(START);
+    assert_eq!(programs::output(&mut program("ban_eighty.py", &server)), "5 75 {60}\n");
+}

@@ -1,0 +1,7 @@
+import os, signal, redis, ban
+class Door(ban.Door):
+    def attempt(self, who):
+        super().attempt(who)
+        os.kill(int(os.environ['SERVER_PID']), signal.SIGKILL)
+door = Door(redis.Redis(port=int(os.environ['REDIS_PORT']), retry=None), 'account')
+print(ban.log_in(door, 'alice', 'correct horse'))

@@ -1,0 +1,6 @@
+import os, signal, redis, gateway
+gate = gateway.Gateway(redis.Redis(port=int(os.environ['REDIS_PORT']), retry=None))
+def model():
+    os.kill(int(os.environ['SERVER_PID']), signal.SIGKILL)
+    return 'the answer', 9_000
+print(gateway.ask(gate, 'acme', 'alice', 8_000, model))

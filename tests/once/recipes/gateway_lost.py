@@ -1,0 +1,16 @@
+import os, redis, gateway
+class Client(redis.Redis):
+    def execute_command(self, *words):
+        global lost
+        answer = super().execute_command(*words)
+        lost += 1
+        if lost % losses:
+            raise redis.TimeoutError()
+        return answer
+gate = gateway.Gateway(Client(port=int(os.environ['REDIS_PORT'])))
+for losses in 3, 99:
+    lost = 0
+    try:
+        print(gateway.ask(gate, 'acme', 'alice', 8_000, lambda: ('the answer', 9_000)), lost)
+    except redis.TimeoutError:
+        print('no answer', lost)

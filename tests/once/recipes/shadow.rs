@@ -1,0 +1,19 @@
+//! docs/recipes/shadow.py: a limit that is tried out.
+
+use crate::support::clock::Clock;
+use crate::support::programs;
+use crate::support::recipes::{START, prints, program};
+
+#[test]
+#[ignore = "slow: Python"]
+fn a_shadow_refuses_nothing_and_the_day_on_which_it_counts_begins_with_all_tokens() {
+    let (_clock, mut server) = Clock::start(START);
+    let expected = "\
+        shadow: 20 of 20 pass, {'allowed': 16, 'limited': 4}\n\
+        enforced: 16 of 20 pass, {'allowed': 16, 'limited': 4}\n";
+    prints("shadow.py", &server, expected);
+    // If no server answers, the shadow allows and counts the call, and the limit leaves the choice to its caller.
+    server.kill();
+    let said = programs::output(&mut program("shadow_killed.py", &server));
+    assert_eq!(said, "True {'error': 1}\nan error\n");
+}

@@ -1,0 +1,8 @@
+import os, redis, shadow
+client = redis.Redis(port=int(os.environ['REDIS_PORT']), retry=None)
+limit = shadow.Limit(client, 'search', (15, 30, 60), enforced=False)
+print(limit.allows('alice'), dict(limit.counts))
+try:
+    shadow.Limit(client, 'search', (15, 30, 60), enforced=True).allows('alice')
+except redis.RedisError:
+    print('an error')

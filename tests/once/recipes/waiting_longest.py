@@ -1,0 +1,9 @@
+import os, redis, waiting
+client = redis.Redis(port=int(os.environ['REDIS_PORT']))
+queue = waiting.Queue(client, 'key', 0, 3, 1000, 1000)
+print([queue.turn() for _ in range(4)])
+for tokens in 2, 0, -1:
+    try:
+        print(queue.turn(tokens))
+    except ValueError as error:
+        print(error)
