@@ -13,7 +13,8 @@ fn a_shadow_refuses_nothing_and_the_day_on_which_it_counts_begins_with_all_token
         enforced: 16 of 20 pass, {'allowed': 16, 'limited': 4}\n";
     prints("shadow.py", &server, expected);
     // If no server answers, the shadow allows and counts the call, and the limit leaves the choice to its caller.
+    let mut later = program("shadow_killed.py", &server);
     server.kill();
-    let said = programs::output(&mut program("shadow_killed.py", &server));
+    let said = programs::output(&mut later);
     assert_eq!(said, "True {'error': 1}\nan error\n");
 }
