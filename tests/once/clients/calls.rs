@@ -67,7 +67,7 @@ fn a_full_pool_of_redis_py_refuses_a_call_that_fails_open() {
     let programs = ["clients/full_pool.py", "clients/full_asyncio_pool.py"];
     for example in programs.into_iter().flat_map(python_program) {
         let server = Server::start();
-        let mut command = example.with("TIMEOUT", "3").command(server.port);
+        let mut command = example.with("TIMEOUT", "6").command(server.port);
         let mut process = Process(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
         // The pool opens all its connections at the start.
         let connected = || info(&mut server.connect(), "connected_clients").parse::<u32>().unwrap() > 20;
