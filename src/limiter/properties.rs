@@ -101,6 +101,8 @@ proptest! {
             },
         });
         prop_assert_eq!(decided, expected);
+        let numbered = limiter.decide(tats, taking, quantity).is_ok_and(|decision| decision.verdict.quota.is_some());
+        prop_assert!(!numbered || quotas.len() > 1, "a limiter of one quota numbers none");
     }
 
     /// A call by the same quota twice gets the verdict of a call by it alone, and stores its TAT twice.
