@@ -105,8 +105,8 @@ pub enum Taking {
     Nothing,
 }
 
-/// The time that a caller has to wait: until the call is allowed, its debt is paid, or one more token is there. A longer
-/// wait is greater.
+/// The time that a caller has to wait: until the call is allowed, its debt is paid, or one more token is there. A
+/// longer wait is greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Wait(Span);
 
@@ -264,8 +264,8 @@ impl Funnel {
         Wait(Span(one_more.saturating_sub(self.tolerance.0)))
     }
 
-    /// Returns the TAT once these tokens are given back. The quota never holds more than its limit: a TAT that has passed
-    /// stays as it is. A call and its refund leave the TAT as it was, because both are rounded alike.
+    /// Returns the TAT once these tokens are given back. The quota never holds more than its limit: a TAT that has
+    /// passed stays as it is. A call and its refund leave the TAT as it was, because both are rounded alike.
     pub fn give_back(&self, tat: Moment, tokens: u64) -> Moment {
         let earlier = Moment(tat.0.saturating_sub(self.refill_time(tokens).0));
         earlier.max(self.now.min(tat))

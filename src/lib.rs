@@ -6,8 +6,9 @@
 //! limiter, and `funnel.rs` has the rule for one of them. `state.rs` reads and writes the state, and `error.rs` has the
 //! errors. `redis/` stands between these files and the server.
 //!
-//! The functions on a call's path are `inline(always)`: they have several callers, which are the commands and the numbers
-//! of quotas that a call is compiled for, and the compiler would inline few of them. A call would cost a tenth more.
+//! The functions on a call's path are `inline(always)`: they have several callers, which are the commands and the
+//! numbers of quotas that a call is compiled for, and the compiler would inline few of them. A call would cost a tenth
+//! more.
 
 mod counts;
 mod decimal;
@@ -38,8 +39,8 @@ static MODULE: Module = Module {
 };
 module!(MODULE);
 
-/// The commands: name; the version that brought it; the file with its call, and how the call differs from others of that
-/// file; its summary.
+/// The commands: name; the version that brought it; the file with its call, and how the call differs from others of
+/// that file; its summary.
 #[rustfmt::skip]
 static COMMANDS: [Command; 10] = [
     command!(c"cl.throttle" c"1.0.0" throttle(AllOrNone, Seconds),

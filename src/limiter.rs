@@ -144,8 +144,8 @@ impl<const FURTHER: usize> Limiter<FURTHER> {
         Ok(Decision { verdict, change: if taken > 0 { Change::Store(after) } else { Change::Nothing } })
     }
 
-    /// Takes tokens from each quota. Returns the first quota whose wait is the longest: for the tokens, or until they are
-    /// paid.
+    /// Takes tokens from each quota. Returns the first quota whose wait is the longest: for the tokens, or until they
+    /// are paid.
     #[inline(always)]
     fn take(&self, tats: &mut Tats<FURTHER>, taking: Taking, tokens: u64) -> Result<Standing<'_>, QuotaError> {
         let mut slowest = Standing::take(&self.first, 1, &mut tats.first, taking, tokens)?;

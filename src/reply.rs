@@ -4,7 +4,8 @@ use crate::funnel::{Span, Taking, Unit};
 use crate::limiter::Verdict;
 use crate::redis::{Argument, Context};
 
-/// Replies with five integers; with six if a limiter has several quotas: the last is the number of the one that decides.
+/// Replies with five integers, and with six if a limiter has several quotas: the last is the number of the quota that
+/// decides.
 #[inline(always)]
 pub fn reply(context: &Context, taking: Taking, verdict: &Verdict, unit: Unit) {
     let units = |span: Span| span.round_up(unit).cast_signed();

@@ -1,4 +1,5 @@
-//! A command's description: its parameters, and its key specs, `COMMAND DOCS` and redis-cli's hints, which follow from them.
+//! A command's description: its parameters, and its key specs, `COMMAND DOCS` and redis-cli's hints, which follow from
+//! them.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;

@@ -148,8 +148,8 @@ impl<'a> WritableKey<'a> {
         Ok(Self { key, context, name })
     }
 
-    /// Stores these texts at the key, one after another, replicates them to the AOF and to replicas, and closes the key.
-    /// The key expires at `expire_at` ms since the epoch.
+    /// Stores these texts at the key, one after another, replicates them to the AOF and to replicas, and closes the
+    /// key. The key expires at `expire_at` ms since the epoch.
     ///
     /// Errors: see [`open`](Self::open) and [`delete_expired`]. If another module's handler of the `new` event stores a
     /// value of another type at the key that this makes, the key is deleted.
