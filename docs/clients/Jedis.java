@@ -36,6 +36,7 @@ class Jedis {
     static JedisPooled connect() {
         var config = DefaultJedisClientConfig.builder().timeoutMillis(TIMEOUT);
         var address = new HostAndPort("127.0.0.1", Integer.parseInt(setting("REDIS_PORT", "6379")));
+        // A pool has 8 connections unless told, and a call waits for one without end: PLACES bounds the wait.
         var connections = new ConnectionPoolConfig();
         connections.setMaxTotal(CONNECTIONS);
         connections.setMaxIdle(CONNECTIONS);

@@ -1,4 +1,6 @@
-// The HTTP answer to a call of node_redis.js or ioredis.js, within a time limit.
+// The HTTP answer to a call of node_redis.js or ioredis.js. It bounds the calls that wait for a reply, and the time of
+// each, because the libraries bound neither reliably. It also replaces a silent connection: one that a firewall has
+// forgotten would stay silent for many minutes, and all calls would fail although the server is there.
 
 // The longest time that a call waits for the reply, in ms.
 const TIMEOUT = 1000 * (process.env.TIMEOUT ?? 0.1);

@@ -2,6 +2,9 @@
 
 To run this file, beside redis_asyncio.py and addresses.py:
 [REDIS_PORT=6379] [TIMEOUT=0.1] [PROXY=192.0.2.1] uvicorn --no-proxy-headers fastapi_app:app
+
+By default uvicorn takes the caller's address from X-Forwarded-For if the connection comes from this machine.
+--no-proxy-headers leaves that to addresses.py.
 """
 
 from fastapi import Depends, FastAPI, Header, HTTPException, Request, Response

@@ -1,5 +1,8 @@
 /* Rate limiting with hiredis. To run this file: cc -o hiredis hiredis.c -lhiredis
- * [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] ./hiredis */
+ * [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] ./hiredis
+ *
+ * This is for one process for each request, whose pool is the server's maxclients. A connection belongs to one thread:
+ * a program with threads makes its connections at the start. */
 
 #include <errno.h>
 #include <hiredis/hiredis.h>

@@ -40,6 +40,7 @@ function connect(): Predis\Client
 
 function call(Predis\Client $client, array $words): array
 {
+    // Predis knows no method for this command.
     $reply = $client->executeRaw($words, $isError);
     return $isError ? throw new Predis\Response\ServerException($reply) : $reply;
 }

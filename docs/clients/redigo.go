@@ -1,4 +1,7 @@
-// Rate limiting with redigo. To run this file: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] go run redigo.go
+// Rate limiting with redigo, and a middleware for net/http. To run this file in a new folder:
+// go mod init demo && go get github.com/gomodule/redigo/redis
+// [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] [HTTP_PORT=8080] go run redigo.go
+// With Debian's packages alone: GO111MODULE=off GOPATH=/usr/share/gocode go run redigo.go
 package main
 
 import (

@@ -1,5 +1,6 @@
 """Rate limiting with redis-py and asyncio.
 
+Open the pool before the first call: `await pool.open()`.
 To run this file: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] python3 redis_asyncio.py
 """
 

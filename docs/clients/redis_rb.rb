@@ -8,7 +8,8 @@ TIMEOUT = ENV.fetch("TIMEOUT", 0.1).to_f
 CONNECTIONS = 20
 WAIT = 1
 
-# Connections for all threads, made at the start and not in the first burst.
+# Connections for all threads, made at the start and not in the first burst. Threads that share one client would take
+# turns, and wait without a bound. (The gem connection_pool raises ConnectionPool::TimeoutError when it is full.)
 class Pool
   class Full < StandardError; end
 

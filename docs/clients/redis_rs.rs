@@ -1,4 +1,5 @@
-//! Rate limiting with redis-rs.
+//! Rate limiting with redis-rs, on any connection: a cluster's `ClusterConnection`, too. To run this file, copy it over
+//! the `main.rs` of a new crate: `cargo add redis`.
 
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

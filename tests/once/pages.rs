@@ -1,24 +1,15 @@
 //! The pages themselves, without a server. A test runs every block of code, or the block is word for word a file, or
 //! lines of a file, that the tests run; every link leads somewhere. Costs are in costs.rs.
 
-use std::fs;
 use std::path::Path;
+use std::process::Command;
+use std::{env, fs};
 
 use crate::support::COMMANDS;
 use crate::support::pages::{Block, ROOT, blocks, dangling_links, pages, prose};
 
-/// Folders whose files the tests run. A page's block in one of the languages below must be lines of one of these files.
+/// Folders whose files the tests run. A page's block of Python must be lines of one of these files.
 const EXAMPLES: [&str; 5] = ["docs/budgets", "docs/clients", "docs/moving", "docs/monitoring", "docs/recipes"];
-const LANGUAGES: [(&str, &str); 8] = [
-    ("python", "py"),
-    ("js", "js"),
-    ("rust", "rs"),
-    ("c", "c"),
-    ("go", "go"),
-    ("java", "java"),
-    ("php", "php"),
-    ("ruby", "rb"),
-];
 
 fn read(file: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join(file)).unwrap()
@@ -27,31 +18,28 @@ fn read(file: &str) -> String {
 #[test]
 fn there_is_no_block_that_no_test_knows() {
     for Block { place, language, .. } in blocks(|_| true) {
-        let known = LANGUAGES.iter().any(|(name, _)| *name == language);
-        assert!(known || ["console", "conf", "sh", ""].contains(&language.as_str()), "{place}: {language}");
+        assert!(["python", "console", "conf", "sh", ""].contains(&language.as_str()), "{place}: {language}");
     }
 }
 
 /// A block is a whole file, or some lines of a file to which the page links.
 #[test]
 fn examples_are_lines_of_files_that_the_tests_run() {
-    for (language, extension) in LANGUAGES {
-        let files = EXAMPLES.iter().flat_map(|folder| fs::read_dir(Path::new(ROOT).join(folder)).unwrap());
-        let files: Vec<_> = files
-            .map(|file| file.unwrap().path())
-            .filter(|path| path.extension().is_some_and(|found| found == extension))
-            .map(|path| (path.strip_prefix(ROOT).unwrap().display().to_string(), fs::read_to_string(&path).unwrap()))
-            .collect();
-        for Block { place, text, .. } in blocks(|block| block.language == language) {
-            let name = place.split(':').next().unwrap();
-            let (page, folder) = (read(name), format!("{}/", Path::new(name).parent().unwrap().display()));
-            let stands_in = |(path, file): &(String, String)| {
-                *file == format!("{text}\n")
-                    || page.contains(&format!("({})", path.trim_start_matches(&folder)))
-                        && format!("\n{file}").contains(&format!("\n{text}\n"))
-            };
-            assert!(files.iter().any(stands_in), "{place} stands in no file of {EXAMPLES:?} that the page links to");
-        }
+    let files = EXAMPLES.iter().flat_map(|folder| fs::read_dir(Path::new(ROOT).join(folder)).unwrap());
+    let files: Vec<_> = files
+        .map(|file| file.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|found| found == "py"))
+        .map(|path| (path.strip_prefix(ROOT).unwrap().display().to_string(), fs::read_to_string(&path).unwrap()))
+        .collect();
+    for Block { place, text, .. } in blocks(|block| block.language == "python") {
+        let name = place.split(':').next().unwrap();
+        let (page, folder) = (read(name), format!("{}/", Path::new(name).parent().unwrap().display()));
+        let stands_in = |(path, file): &(String, String)| {
+            *file == format!("{text}\n")
+                || page.contains(&format!("({})", path.trim_start_matches(&folder)))
+                    && format!("\n{file}").contains(&format!("\n{text}\n"))
+        };
+        assert!(files.iter().any(stands_in), "{place} stands in no file of {EXAMPLES:?} that the page links to");
     }
 }
 
@@ -144,6 +132,26 @@ fn each_command_is_in_the_changelog() {
         let version = version.or_else(|| section(&changelog, "## Unreleased")).unwrap();
         let name = format!("`{}`", command.name.to_uppercase());
         assert!(version.contains(&name), "{name} is not in CHANGELOG.md, under {}", command.since);
+    }
+}
+
+/// A name is the beginning of the tests' names: `hostile`.
+#[test]
+fn each_guarantee_names_tests_that_exist() {
+    let tests = Command::new(env::current_exe().unwrap()).arg("--list").output().unwrap();
+    let tests = format!("\n{}", String::from_utf8(tests.stdout).unwrap());
+    let page = read("docs/design.md");
+    let guarantees = section(&page, "## Guarantees\n").unwrap().split("\n### The servers' own tests").next().unwrap();
+    let guarantees = guarantees.split("\n* ").skip(1).map(|bullet| bullet.split("\n\n").next().unwrap());
+    let guarantees: Vec<_> = guarantees.collect();
+    assert!(guarantees.len() > 8);
+    for guarantee in guarantees {
+        let (_, named) = guarantee.rsplit_once('(').unwrap_or_else(|| panic!("no test is named: {guarantee}"));
+        let names: Vec<_> = named.split('`').skip(1).step_by(2).collect();
+        assert!(!names.is_empty(), "no test is named: {guarantee}");
+        for name in names {
+            assert!(tests.contains(&format!("\n{name}")), "there is no test {name}");
+        }
     }
 }
 

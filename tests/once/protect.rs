@@ -218,12 +218,16 @@ fn attack(http: &Http, what: &str) {
     let count = |request: &str, let_through: u16| {
         let statuses = http.at_once(REQUESTS, request);
         assert!(statuses.iter().all(|status| [let_through, 429, 503].contains(status)), "{what}: {statuses:?}");
-        statuses.iter().filter(|status| **status == let_through).count()
+        let count = |of: u16| statuses.iter().filter(|status| **status == of).count();
+        (count(let_through), count(503) > 0)
     };
-    assert_eq!(count(&log_in("alice", "guess"), 401), 5, "{what}");
-    assert_eq!(count(VISIT, 200), 5, "{what}");
+    for (request, let_through) in [(log_in("alice", "guess").as_str(), 401), (VISIT, 200)] {
+        // On a busy machine the pool may be full when an attempt makes its second call: its tokens are lost then.
+        let (passed, busy) = count(request, let_through);
+        assert!(passed == 5 || busy && passed < 5, "{what}: {passed} of 5");
+    }
     let start = Instant::now();
-    let answered = count(CALL, 200);
+    let (answered, _) = count(CALL, 200);
     // Ten tokens come back every second.
     let most = 11 + start.elapsed().as_millis() as usize / 100;
     assert!((10..=most).contains(&answered), "{what}: {answered} of {most}");

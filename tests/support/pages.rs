@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 
 pub const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Returns README.md and every page in docs/, docs/clients/ and .github/, of a clone or of an unpacked release, which
+/// Returns README.md and every page in docs/ and .github/, of a clone or of an unpacked release, which
 /// has no .github/.
 pub fn pages(root: &Path) -> Vec<PathBuf> {
-    let folders =
-        ["docs", "docs/clients", ".github"].into_iter().filter_map(|folder| fs::read_dir(root.join(folder)).ok());
+    let folders = ["docs", ".github"].into_iter().filter_map(|folder| fs::read_dir(root.join(folder)).ok());
     let files = folders.flatten().map(|file| file.unwrap().path());
     let mut pages: Vec<_> = files.filter(|path| path.extension().is_some_and(|found| found == "md")).collect();
     pages.sort();
