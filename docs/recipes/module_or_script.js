@@ -43,7 +43,7 @@ async function main() {
   client.on('error', (error) => console.error(`redis: ${error.message}`));
   const limiter = new Limiter(client);
   await client.connect();
-  // The limiter allows 10 a second and 1,000 a day.
+  // The limiter allows 10 at once and 10 a second, and 1,000 at once and 1,000 a day.
   const answer = await limiter.throttle('user123', 9, 10, 1, 1, 999, 1000, 86400);
   console.log(answer, limiter.module ? 'by the module' : 'by the script');
   await client.disconnect();

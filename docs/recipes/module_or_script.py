@@ -42,6 +42,6 @@ if __name__ == "__main__":
     once = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
     client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1, **once)
     limiter = Limiter(client)
-    # The limiter allows 10 a second and 1,000 a day.
+    # The limiter allows 10 at once and 10 a second, and 1,000 at once and 1,000 a day.
     answer = limiter.throttle("user123", 9, 10, 1, 1, 999, 1000, 86400)
     print(answer, "by the module" if limiter.module else "by the script")

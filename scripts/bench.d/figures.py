@@ -38,7 +38,7 @@ def measure():
     """Measures all contestants on one server."""
     counted = measure_instructions([SERVER], dict.fromkeys(SETTINGS))[SERVER]
     speed = measure_speed([c for c in CONTESTANTS if c.timed])
-    parts = [counted, measure_replication(), measure_memory(), speed]
+    parts = [counted, measure_memory(), speed]
     return {
         "about": machine(),
         "settings": {"rounds": ROUNDS, "seconds": SECONDS, "keys": KEYS, "counted keys": COUNTED_KEYS} | SHAPES,
@@ -195,20 +195,6 @@ def measure_memory():
                 time.sleep(0.2)  # the server frees the buffers of the load's connections
                 figures[f"bytes after {calls}"] = (server.memory() - empty) / MEMORY_KEYS
             result[contestant.name] = figures
-    return result
-
-
-def measure_replication():
-    """Measures the bytes per call that the server sends to a replica."""
-    result = {}
-    with servers(CONTESTANTS, replicas=True) as by_module:
-        for contestant in CONTESTANTS:
-            say(f"replication: {contestant.name}")
-            server = by_module[contestant.module]
-            server.prepare(contestant, KEYS)
-            before = server.replicated()
-            server.load(contestant.call, KEYS, KEYS, 0)
-            result[contestant.name] = {"replicated": (server.replicated() - before) / KEYS}
     return result
 
 

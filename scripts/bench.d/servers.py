@@ -64,9 +64,6 @@ class Server:
     def memory(self):
         return self.client.info("memory")["used_memory"]
 
-    def replicated(self):
-        return self.client.info("replication")["master_repl_offset"]
-
     def empty(self):
         """Deletes all keys at once: without SYNC, Valkey 9 would free them later, in another thread."""
         self.client.execute_command("FLUSHALL", "SYNC")

@@ -42,8 +42,8 @@ def markdown(results):
         rows(figure("cpu"), figure("ratio", "{:.2f}"), half, figure("pipelined"), figure("one by one")),
     )
     weight = table(
-        ["one key", "bytes after 1 call", "after 3 calls", "bytes replicated per call"],
-        rows(*map(figure, ("bytes after 1", "bytes after 3", "replicated"))),
+        ["one key", "bytes after 1 call", "after 3 calls"],
+        rows(*map(figure, ("bytes after 1", "bytes after 3"))),
     )
     lines = "\n".join(f"* {key}: {value}" for key, value in about.items() if key != "command")
     connections, at_once = settings["pipelined"]
@@ -75,7 +75,7 @@ A ratio compares two figures of the same round; the middle half is that of the r
 
 ![CPU of the server per check](cost.svg)
 
-## Memory and replication
+## Memory
 
 {weight}
 

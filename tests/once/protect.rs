@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::examples::{self, Http};
+use crate::support::losing::losing;
 use crate::support::needs::needs;
 use crate::support::pages::{ROOT, prose};
 use crate::support::programs::signal;
@@ -170,6 +171,20 @@ fn a_stall_charges_a_right_password_one_attempt_for_29_minutes() {
     });
     assert!(charged.is_some_and(|seconds| (28 * 60..29 * 60).contains(&seconds)), "{charged:?}");
     assert_eq!(run::<u64>(&mut connection, "EXISTS account:bob address:127.0.0.1").unwrap(), 0);
+}
+
+#[test]
+#[ignore = "slow: attacks"]
+fn a_stall_between_a_log_ins_two_calls_charges_the_account_for_3_minutes_and_the_address_for_1() {
+    let Some(example) = examples::protect().next() else { return };
+    let server = Server::start();
+    let http = Http::start(&example, losing(server.port, "CL.MTHROTTLE", 0, usize::MAX));
+    assert_eq!(http.ask_once(&log_in("bob", "battery staple")), 503);
+    let mut connection = server.connect();
+    for (look, seconds) in [("account:bob 4 20 3600", 180), ("address:127.0.0.1 19 60 3600", 60)] {
+        let [.., reset_after] = run::<[i64; 5]>(&mut connection, &format!("CL.LOOK {look}")).unwrap();
+        assert!((seconds - 20..=seconds).contains(&reset_after), "{look}: {reset_after}");
+    }
 }
 
 /// The page's lines of rights, given to the user as which the application connects.

@@ -15,6 +15,7 @@ pub mod examples;
 pub mod expected;
 pub mod hostile;
 pub mod ledger;
+pub mod losing;
 pub mod mach_o;
 #[path = "../../src/funnel/model.rs"]
 pub mod model;

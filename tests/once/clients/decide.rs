@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use ::redis_cell_rs::{AllowedDetails, BlockedDetails, Cmd, Key, Policy, Verdict};
 use redis::RedisResult;
 
-use super::losing::losing;
 use super::{ANSWERS, BOUND};
 use crate::support::examples::{
     Example, TIMEOUT, debian_node, debian_python, hiredis, npm_node, phpredis, predis, pypi_python, redigo, redis_rb,
 };
+use crate::support::losing::losing;
 use crate::support::needs::found;
 use crate::support::programs::redis_rs::Fail;
 use crate::support::programs::{redis_cell_rs, redis_rs, signal};
@@ -96,7 +96,7 @@ fn redis_rs_decides_and_decides_in_time_without_an_answer() {
     assert_eq!(answers(Server::start().port, Fail::Open), ANSWERS);
     for (fail, without_an_answer) in [(Fail::Open, "200"), (Fail::Closed, "503 Retry-After: 1")] {
         let server = Server::start();
-        assert_two_were_lost(&answers(losing(server.port, 1, 2), fail), without_an_answer);
+        assert_two_were_lost(&answers(losing(server.port, "CL.THROTTLE", 1, 2), fail), without_an_answer);
     }
     let mut server = Server::start();
     let pool = redis_rs::Pool::new(server.client(), Duration::from_millis(100));
@@ -233,7 +233,7 @@ fn decides_without_an_answer(example: &Example) {
     for (fail, without_an_answer) in [("open", "200"), ("closed", "503 Retry-After: 1")] {
         let example = example.with("FAIL", fail);
         let mut server = Server::start();
-        assert_two_were_lost(&example.output(losing(server.port, 1, 2)), without_an_answer);
+        assert_two_were_lost(&example.output(losing(server.port, "CL.THROTTLE", 1, 2)), without_an_answer);
         if fail == "open" {
             signal(server.pid(), "STOP")
         } else {

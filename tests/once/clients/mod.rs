@@ -8,7 +8,6 @@ mod addresses;
 mod calls;
 mod decide;
 mod http;
-mod losing;
 mod servers;
 
 use std::fs;

@@ -6,9 +6,9 @@ use std::process::Command;
 use redis::Client;
 
 use super::BOUND;
-use super::losing::losing;
 use crate::support::cluster::{SLOTS, add_slots};
 use crate::support::examples::{debian_python, pypi_python, python_program, target};
+use crate::support::losing::losing;
 use crate::support::{Process, Server, eventually, free_port, run, wait_until};
 
 /// docs/clients.md promises that a pipeline takes less than half of the time that the same calls take one by one.
@@ -66,7 +66,7 @@ fn a_call_in_a_cluster_that_gets_no_answer_takes_once_and_fails_in_time() {
     for (example, takes_once) in [(debian_python("cluster.py"), false), (pypi_python("cluster.py"), true)] {
         let Some(example) = example else { continue };
         let node = free_port();
-        let proxy = losing(node, 0, usize::MAX);
+        let proxy = losing(node, "CL.THROTTLE", 0, usize::MAX);
         let announced = proxy.to_string();
         let settings = ["--cluster-enabled", "yes", "--cluster-announce-port", &announced];
         let _server = Server::start_with(&[&settings[..], &["--port", &node.to_string()]].concat());

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::spawn;
 
-/// Returns the port of a proxy to this server. The proxy counts the calls from 0. It loses the answer to one, and
-/// closes the connection at another.
-pub fn losing(server: u16, lost: usize, closed: usize) -> u16 {
+/// Returns the port of a proxy to this server. The proxy counts the calls of this command from 0. It loses the answer to
+/// one, and closes the connection at another.
+pub fn losing(server: u16, command: &'static str, lost: usize, closed: usize) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     let calls = Arc::new(AtomicUsize::new(0));
@@ -16,13 +16,13 @@ pub fn losing(server: u16, lost: usize, closed: usize) -> u16 {
     spawn(move || {
         for client in listener.incoming().flatten() {
             let calls = calls.clone();
-            spawn(move || pass_on(client, server, &calls, (lost, closed)));
+            spawn(move || pass_on(client, server, command, &calls, (lost, closed)));
         }
     });
     port
 }
 
-fn pass_on(mut client: TcpStream, server: u16, calls: &AtomicUsize, (answer, closed): (usize, usize)) {
+fn pass_on(mut client: TcpStream, server: u16, command: &str, calls: &AtomicUsize, (answer, closed): (usize, usize)) {
     let mut server = TcpStream::connect(("127.0.0.1", server)).unwrap();
     let lost = Arc::new(AtomicBool::new(false));
     let (mut from, mut to, losing) = (server.try_clone().unwrap(), client.try_clone().unwrap(), lost.clone());
@@ -37,7 +37,7 @@ fn pass_on(mut client: TcpStream, server: u16, calls: &AtomicUsize, (answer, clo
     });
     let mut bytes = [0; 4096];
     while let Ok(length @ 1..) = client.read(&mut bytes) {
-        if bytes[..length].windows(11).any(|word| word == b"CL.THROTTLE") {
+        if bytes[..length].windows(command.len()).any(|word| word == command.as_bytes()) {
             let call = calls.fetch_add(1, Ordering::Relaxed);
             if call == closed {
                 break;
