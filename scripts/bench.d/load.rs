@@ -1,5 +1,5 @@
-//! The load for scripts/bench: one thread makes calls on many connections. Each connection sends its next batch when
-//! its last batch has been answered.
+//! The load for scripts/bench: one thread makes calls on many connections, in turn. Each connection sends its next batch
+//! when its last batch has been answered.
 //!
 //! ```text
 //! load PORT CONNECTIONS PIPELINE (SECONDSs | CALLS) KEYS (random | each | FIRST) COMMAND... [; COMMAND...]
@@ -16,7 +16,6 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::fd::{AsRawFd, RawFd};
 use std::process::exit;
 use std::time::{Duration, Instant};
 
@@ -45,21 +44,16 @@ fn main() {
     let mut left = calls;
     let mut done = 0;
     let mut limited = 0;
-    loop {
+    let mut more = true;
+    while more {
+        more = false;
+        // The server answers the other connections while one is read.
         for connection in &mut connections {
-            if connection.waiting == 0 && left > 0 && end.is_none_or(|end| Instant::now() < end) {
-                connection.calls = number(pipeline).min(left);
+            done += connection.receive(&mut limited);
+            if left > 0 && end.is_none_or(|end| Instant::now() < end) {
+                connection.send(number(pipeline).min(left), &mut source);
                 left -= connection.calls;
-                connection.send(&mut source);
-            }
-        }
-        if connections.iter().all(|connection| connection.waiting == 0) {
-            break;
-        }
-        let readable = poll(&connections);
-        for (connection, readable) in connections.iter_mut().zip(readable) {
-            if readable && connection.receive(&mut limited) {
-                done += connection.calls;
+                more = true;
             }
         }
     }
@@ -139,7 +133,8 @@ impl Connection {
         Self { stream, output: Vec::new(), input: Vec::new(), calls: 0, waiting: 0 }
     }
 
-    fn send(&mut self, source: &mut Source) {
+    fn send(&mut self, calls: u64, source: &mut Source) {
+        self.calls = calls;
         self.output.clear();
         for _ in 0..self.calls {
             source.write(&mut self.output);
@@ -148,23 +143,25 @@ impl Connection {
         self.stream.write_all(&self.output).unwrap();
     }
 
-    /// Reads the replies that have arrived. Returns whether the batch is now complete.
-    fn receive(&mut self, limited: &mut u64) -> bool {
+    /// Waits for the replies to the last batch, and returns how many calls it had.
+    fn receive(&mut self, limited: &mut u64) -> u64 {
         let mut buffer = [0; 65536];
-        let length = self.stream.read(&mut buffer).unwrap();
-        assert!(length > 0, "the server closed the connection");
-        self.input.extend(&buffer[..length]);
-        let mut rest = &self.input[..];
-        while let Some(length) = reply_length(rest) {
-            if rest[0] == b'*' && rest[4..].starts_with(b":1\r\n") {
-                *limited += 1;
+        while self.waiting > 0 {
+            let length = self.stream.read(&mut buffer).unwrap();
+            assert!(length > 0, "the server closed the connection");
+            self.input.extend(&buffer[..length]);
+            let mut rest = &self.input[..];
+            while let Some(length) = reply_length(rest) {
+                if rest[0] == b'*' && rest[4..].starts_with(b":1\r\n") {
+                    *limited += 1;
+                }
+                rest = &rest[length..];
+                self.waiting -= 1;
             }
-            rest = &rest[length..];
-            self.waiting -= 1;
+            let consumed = self.input.len() - rest.len();
+            self.input.drain(..consumed);
         }
-        let consumed = self.input.len() - rest.len();
-        self.input.drain(..consumed);
-        self.waiting == 0
+        std::mem::take(&mut self.calls)
     }
 }
 
@@ -191,29 +188,4 @@ fn reply_length(input: &[u8]) -> Option<usize> {
         }
         _ => Some(line),
     }
-}
-
-/// `struct pollfd` of the C library.
-#[repr(C)]
-struct PollFd {
-    fd: RawFd,
-    events: i16,
-    happened: i16,
-}
-
-/// Waits until a connection has something to read. Returns for each connection whether it has. The standard library
-/// lacks such a function, so this calls the C library, to which every program is linked.
-fn poll(connections: &[Connection]) -> Vec<bool> {
-    unsafe extern "C" {
-        fn poll(fds: *mut PollFd, count: u64, timeout: i32) -> i32;
-    }
-    const POLLIN: i16 = 1;
-    let mut fds: Vec<_> = connections
-        .iter()
-        .map(|connection| PollFd { fd: connection.stream.as_raw_fd(), events: POLLIN, happened: 0 })
-        .collect();
-    // SAFETY: `fds` is live, and has the length that is passed.
-    let ready = unsafe { poll(fds.as_mut_ptr(), fds.len() as u64, -1) };
-    assert!(ready > 0, "{}", std::io::Error::last_os_error());
-    fds.iter().map(|fd| fd.happened != 0).collect()
 }
