@@ -5,7 +5,6 @@ use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread::{available_parallelism, scope};
 use std::time::{Duration, Instant};
 
@@ -14,8 +13,8 @@ use redis::Client;
 
 use crate::support::endpoint::Endpoint;
 use crate::support::examples::{
-    Example, Http, at_once, debian_node, express, fastapi, flask, flask_with_a_queue, hiredis, http_server, npm_node,
-    of_test, php_server, redigo, redis_rb,
+    Example, Http, at_once, debian_node, express, fastapi, flask_with_a_queue, hiredis, http_server, npm_node, of_test,
+    php_server, redigo, redis_rb,
 };
 use crate::support::programs::redis_rs::{Fail, Pool};
 use crate::support::programs::{redis_cell_rs, redis_rs, signal};
@@ -34,126 +33,52 @@ const BOUND: Duration = Duration::from_secs(20);
 /// A function that makes this many calls at once, which fail "open" or "closed", and returns their statuses.
 type Calls = Box<dyn Fn(usize, &str) -> Vec<u16>>;
 
-#[test]
-#[ignore = "slow: attacks"]
-fn http_server_lets_through_its_limit() {
-    http_server().for_each(|example| lets_through_its_limit(&[], over_http(example)));
+/// A function that starts an example before a server at this port, with this many seconds to wait for a reply.
+type Start = Box<dyn Fn(u16, f64) -> Calls + Send + Sync>;
+
+/// Returns the name and the start of each example with lasting connections.
+fn examples() -> Vec<(String, Start)> {
+    let servers = http_server().chain(flask_with_a_queue()).chain(fastapi()).chain(express()).chain(redigo());
+    let servers = servers.map(|example| (format!("{example:?}"), over_http(example)));
+    let programs = lines_in_ruby().into_iter().chain(lines_in_node());
+    let programs = programs.map(|example| (format!("{example:?}"), by_lines(example)));
+    let rust: Start = Box::new(in_rust);
+    servers.chain(programs).chain([("redis-rs".to_string(), rust)]).collect()
 }
 
+/// PHP and C have one process for each request. The processes' pool is the server's list of clients, which is too short
+/// for all.
 #[test]
 #[ignore = "slow: attacks"]
-fn flask_lets_through_its_limit() {
-    flask_with_a_queue().for_each(|example| lets_through_its_limit(&[], over_http(example)));
-}
-
-#[test]
-#[ignore = "slow: attacks"]
-fn fastapi_lets_through_its_limit() {
-    fastapi().for_each(|example| lets_through_its_limit(&[], over_http(example)));
-}
-
-#[test]
-#[ignore = "slow: attacks"]
-fn express_lets_through_its_limit() {
-    express().for_each(|example| lets_through_its_limit(&[], over_http(example)));
-}
-
-#[test]
-#[ignore = "slow: attacks"]
-fn redigo_lets_through_its_limit() {
-    redigo().for_each(|example| lets_through_its_limit(&[], over_http(example)));
-}
-
-/// PHP answers each request in a process of its own. The processes' pool is the server's list of clients, which is too
-/// short for all.
-#[test]
-#[ignore = "slow: attacks"]
-fn php_lets_through_its_limit() {
-    php_server().for_each(|example| lets_through_its_limit(&["--maxclients", "10"], over_http(example)));
-}
-
-#[test]
-#[ignore = "slow: attacks"]
-fn hiredis_lets_through_its_limit() {
+fn each_example_lets_through_its_limit() {
+    for (what, start) in examples() {
+        lets_through_its_limit(&what, &[], start);
+    }
+    lets_through_its_limit("redis-cell-rs", &[], in_rust_with_types);
+    for example in php_server() {
+        lets_through_its_limit(&format!("{example:?}"), &["--maxclients", "10"], over_http(example));
+    }
     if let Some(example) = hiredis(Some("bursts/lines.c")) {
-        lets_through_its_limit(&["--maxclients", "50"], by_lines(example));
+        lets_through_its_limit("hiredis", &["--maxclients", "50"], by_lines(example));
     }
 }
 
 #[test]
 #[ignore = "slow: attacks"]
-fn redis_rb_lets_through_its_limit() {
-    if let Some(example) = lines_in_ruby() {
-        let calls = by_lines(example);
-        lets_through_its_limit(&[], &calls);
-        refuses_a_call_without_a_connection(20, &calls);
-    }
-}
-
-#[test]
-#[ignore = "slow: attacks"]
-fn node_redis_and_ioredis_let_through_their_limit() {
-    for example in lines_in_node() {
-        let calls = by_lines(example);
-        lets_through_its_limit(&[], &calls);
-        refuses_a_call_without_a_connection(100, &calls);
-    }
-}
-
-#[test]
-#[ignore = "slow: attacks"]
-fn redis_rs_and_redis_cell_rs_let_through_their_limit() {
-    for calls in [in_rust, in_rust_with_types] {
-        lets_through_its_limit(&[], calls);
-    }
+fn a_call_without_a_free_connection_is_refused() {
+    redigo().for_each(|example| refuses_a_call_without_a_connection(20, over_http(example)));
+    lines_in_ruby().into_iter().for_each(|example| refuses_a_call_without_a_connection(20, by_lines(example)));
+    lines_in_node().for_each(|example| refuses_a_call_without_a_connection(100, by_lines(example)));
     refuses_a_call_without_a_connection(20, in_rust);
 }
 
 #[test]
 #[ignore = "slow: attacks"]
-fn redigo_refuses_a_call_without_a_connection() {
-    redigo().for_each(|example| refuses_a_call_without_a_connection(20, over_http(example)));
-}
-
-#[test]
-#[ignore = "slow: attacks"]
-fn http_server_flask_and_fastapi_find_their_server_again() {
-    for example in http_server().chain(flask()).chain(fastapi()) {
-        finds_its_server_again(&format!("{example:?}"), over_http(example));
+fn each_example_finds_its_server_again() {
+    for (what, start) in examples() {
+        finds_its_server_again(&what, start);
     }
-}
-
-#[test]
-#[ignore = "slow: attacks"]
-fn express_finds_its_server_again() {
-    express().for_each(|example| finds_its_server_again(&format!("{example:?}"), over_http(example)));
-}
-
-#[test]
-#[ignore = "slow: attacks"]
-fn redigo_finds_its_server_again() {
-    redigo().for_each(|example| finds_its_server_again("redigo", over_http(example)));
-}
-
-#[test]
-#[ignore = "slow: attacks"]
-fn redis_rb_finds_its_server_again() {
-    lines_in_ruby().into_iter().for_each(|example| finds_its_server_again("redis-rb", by_lines(example)));
-}
-
-#[test]
-#[ignore = "slow: attacks"]
-fn node_redis_and_ioredis_find_their_server_again() {
-    for example in lines_in_node() {
-        finds_its_server_again(&format!("{example:?}"), by_lines(example));
-    }
-}
-
-#[test]
-#[ignore = "slow: attacks"]
-fn hiredis_finds_its_server_again() {
-    let example = hiredis(Some("bursts/lines.c"));
-    let Some(start) = example.map(by_lines) else { return };
+    let Some(start) = hiredis(Some("bursts/lines.c")).map(by_lines) else { return };
     // Make the calls on the lasting connection, one by one.
     finds_its_server_again("hiredis", |port, timeout| {
         let call = start(port, timeout);
@@ -163,27 +88,17 @@ fn hiredis_finds_its_server_again() {
 
 #[test]
 #[ignore = "slow: attacks"]
-fn python_s_servers_decide_on_500_callers_beside_a_silent_server() {
-    for example in http_server().chain(flask_with_a_queue()).chain(fastapi()) {
-        decides_on_500_callers_beside_a_silent_server(&format!("{example:?}"), over_http(example));
+fn each_example_decides_on_500_callers_beside_a_silent_server() {
+    for (what, start) in examples() {
+        decides_on_500_callers_beside_a_silent_server(&what, start);
     }
-}
-
-#[test]
-#[ignore = "slow: attacks"]
-fn redigo_redis_rb_redis_rs_node_redis_and_ioredis_decide_on_500_callers_beside_a_silent_server() {
-    redigo().for_each(|example| decides_on_500_callers_beside_a_silent_server("redigo", over_http(example)));
-    for example in lines_in_ruby().into_iter().chain(lines_in_node()) {
-        decides_on_500_callers_beside_a_silent_server(&format!("{example:?}"), by_lines(example));
-    }
-    decides_on_500_callers_beside_a_silent_server("redis-rs", in_rust);
 }
 
 /// node-redis and ioredis connect by themselves, and calls fail until they have.
 #[test]
 #[ignore = "slow: attacks"]
 fn a_connection_that_breaks_off_fails_at_most_four_of_100_calls_a_second() {
-    for example in lines_in_node().chain(lines_in_ruby()) {
+    side_by_side(lines_in_node().chain(lines_in_ruby()), |example| {
         let server = Server::start();
         let endpoint = Endpoint::to(server.port);
         let calls = by_lines(example.clone())(endpoint.port, 1.0);
@@ -195,37 +110,26 @@ fn a_connection_that_breaks_off_fails_at_most_four_of_100_calls_a_second() {
             failed += calls(1, "open").iter().filter(|status| **status == 200).count();
         }
         assert!(cuts == 30 && failed <= 4 * cuts, "{example:?}: {failed} calls failed open in {cuts} breaks");
-    }
-}
-
-#[test]
-#[ignore = "slow: attacks"]
-fn redis_rs_finds_its_server_again() {
-    finds_its_server_again("redis-rs", in_rust);
+    });
 }
 
 /// The late answer to a call that was given up must not become the answer to the next call on its connection.
 #[test]
 #[ignore = "slow: attacks"]
 fn no_late_answer_becomes_that_of_another_call() {
-    // Flask calls by the same library as the HTTP server.
-    let examples = http_server().chain(fastapi()).chain(express()).chain(php_server()).chain(redigo());
-    side_by_side(examples, |example| takes_no_late_answer(&format!("{example:?}"), over_http(example)));
-    if let Some(example) = lines_in_ruby() {
-        takes_no_late_answer("redis-rb", by_lines(example));
-    }
-    takes_no_late_answer("redis-rs", in_rust);
+    let php = php_server().map(|example| (format!("{example:?}"), over_http(example)));
+    side_by_side(examples().into_iter().chain(php), |(what, start)| takes_no_late_answer(&what, start));
 }
 
-fn over_http(example: Example) -> impl Fn(u16, f64) -> Calls {
-    move |port, timeout| {
+fn over_http(example: Example) -> Start {
+    Box::new(move |port, timeout| {
         let http = Http::start(&example.with("TIMEOUT", &timeout.to_string()), port);
         Box::new(move |calls, fail| {
             let line = if fail == "open" { "GET /" } else { "POST /login" };
             let request = format!("{line} HTTP/1.0\r\nContent-Length: 0\r\n\r\n");
             http.at_once(calls, &request)
         })
-    }
+    })
 }
 
 fn pool(port: u16, timeout: f64) -> Pool {
@@ -267,8 +171,8 @@ fn lines_in_node() -> impl Iterator<Item = Example> {
 }
 
 /// Starts the example, which reads lines such as "200 open" and answers each with a line of statuses.
-fn by_lines(example: Example) -> impl Fn(u16, f64) -> Calls {
-    move |port, timeout| {
+fn by_lines(example: Example) -> Start {
+    Box::new(move |port, timeout| {
         let mut command = example.with("TIMEOUT", &timeout.to_string()).command(port);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = Process(command.spawn().unwrap());
@@ -281,36 +185,34 @@ fn by_lines(example: Example) -> impl Fn(u16, f64) -> Calls {
             output.read_line(&mut line).unwrap();
             line.split_whitespace().map(|status| status.parse().unwrap()).collect()
         })
-    }
+    })
 }
 
-/// Checks that exactly the limit passes; the example and a server with these settings are started anew each time.
-fn lets_through_its_limit(settings: &[&str], start: impl Fn(u16, f64) -> Calls) {
-    // One test runs at a time: the machine has to be as busy as the test makes it.
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    for others in [0, 1, 2] {
+/// Checks that exactly the limit passes, beside idle processors and beside busy ones. The example and a server with
+/// these settings are started anew each time.
+fn lets_through_its_limit(what: &str, settings: &[&str], start: impl Fn(u16, f64) -> Calls) {
+    for others in [0, 1] {
         let mut server = Server::start_with(settings);
         let calls = start(server.port, TIMEOUT);
         let let_through = || {
             let statuses = calls(CALLS, "open");
-            assert!(statuses.iter().all(|status| [200, 429, 503].contains(status)), "{statuses:?}");
+            assert!(statuses.iter().all(|status| [200, 429, 503].contains(status)), "{what}: {statuses:?}");
             statuses.iter().filter(|status| **status == 200).count()
         };
         beside(others, || {
-            assert_eq!(let_through(), LIMIT, "beside {others}");
+            assert_eq!(let_through(), LIMIT, "{what}, beside {others}");
             server.kill();
             for (fail, status) in [("open", 200), ("closed", 503)] {
                 let start = Instant::now();
-                assert_eq!(calls(1, fail), [status], "{fail}, gone");
-                assert!(start.elapsed() < BOUND, "{fail}: {:?}", start.elapsed());
+                assert_eq!(calls(1, fail), [status], "{what}, {fail}, gone");
+                assert!(start.elapsed() < BOUND, "{what}, {fail}: {:?}", start.elapsed());
             }
         });
         if others == 0 {
             server.restart();
             let limits = || (calls(1, "closed") != [503]).then_some(());
-            assert!(eventually(BOUND, limits).is_some(), "the example does not limit again after the restart");
-            assert_eq!(let_through(), LIMIT, "after the restart");
+            assert!(eventually(BOUND, limits).is_some(), "{what} does not limit again after the restart");
+            assert_eq!(let_through(), LIMIT, "{what}, after the restart");
         }
     }
 }
