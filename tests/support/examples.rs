@@ -92,20 +92,12 @@ pub fn http_server() -> impl Iterator<Item = Example> {
     [debian_python("http_server.py"), pypi_python("http_server.py")].into_iter().flatten()
 }
 
+/// Returns Flask's example on a server that queues 1,000 connections at once. It usually queues 128, and the others
+/// would connect a second later.
 pub fn flask() -> impl Iterator<Item = Example> {
-    flask_by(&["-m", "flask"])
-}
-
-/// Returns Flask's example on a server that queues 200 connections at once. It usually queues 128, and the others would
-/// connect a second later.
-pub fn flask_with_a_queue() -> impl Iterator<Item = Example> {
     let main = "from flask import cli; from werkzeug import serving; \
                 serving.LISTEN_QUEUE = serving.BaseWSGIServer.request_queue_size = 1000; cli.main()";
-    flask_by(&["-c", main])
-}
-
-fn flask_by(program: &[&str]) -> impl Iterator<Item = Example> + use<> {
-    let flask = [program, &["--app", "flask_app", "run", "--port", "PORT"]].concat();
+    let flask = ["-c", main, "--app", "flask_app", "run", "--port", "PORT"];
     [debian_python_with("python3-flask", "flask", &flask), pypi_python_with(&flask)].into_iter().flatten()
 }
 

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
-use ::redis_cell_rs::{AllowedDetails, BlockedDetails, Cmd, Key, Policy, Verdict};
+use ::redis_cell_rs::{Cmd, Key, Policy, Verdict};
 use redis::RedisResult;
 
 use super::{ANSWERS, BOUND};
@@ -17,75 +17,46 @@ use crate::support::needs::found;
 use crate::support::programs::redis_rs::Fail;
 use crate::support::programs::{redis_cell_rs, redis_rs, signal};
 use crate::support::traffic::side_by_side;
-use crate::support::{Server, eventually, run};
+use crate::support::{Server, run};
 
 #[test]
 #[ignore = "slow: other languages"]
-fn redis_py_decides() {
-    redis_py().for_each(|example| decides_with_a_server(&example));
-}
-
-#[test]
-#[ignore = "slow: other languages"]
-fn redis_py_decides_in_time_without_an_answer() {
-    redis_py().for_each(|example| {
+fn each_example_decides_and_decides_in_time_without_an_answer() {
+    let python =
+        ["redis_py.py", "redis_asyncio.py"].into_iter().flat_map(|file| [debian_python(file), pypi_python(file)]);
+    let others = [phpredis(), predis(), redis_rb(&["redis_rb.rb"]), hiredis(None), jedis()];
+    side_by_side(python.chain(others).flatten().chain(redigo()), |example| {
+        decides_with_a_server(&example);
         decides_on_an_error(&example);
         decides_without_an_answer(&example);
     });
 }
 
-fn redis_py() -> impl Iterator<Item = Example> {
-    ["redis_py.py", "redis_asyncio.py"].into_iter().flat_map(|file| [debian_python(file), pypi_python(file)]).flatten()
-}
-
-/// node-redis and ioredis reconnect at times of their own choice. Their decisions without an answer are tested below,
-/// with Express.
+/// node-redis and ioredis reconnect at times of their own choice. Their decisions without an answer are tested in
+/// http.rs, with Express.
 #[test]
 #[ignore = "slow: other languages"]
 fn node_redis_and_ioredis_decide() {
-    for example in [debian_node("node_redis.js"), npm_node("node_redis.js"), npm_node("ioredis.js")] {
-        example.inspect(decides_with_a_server).inspect(decides_on_an_error);
-    }
-}
-
-#[test]
-#[ignore = "slow: other languages"]
-fn phpredis_and_predis_decide_and_decide_in_time_without_an_answer() {
-    [phpredis(), predis()].iter().flatten().for_each(decides);
-}
-
-#[test]
-#[ignore = "slow: other languages"]
-fn redis_rb_decides_and_decides_in_time_without_an_answer() {
-    redis_rb(&["redis_rb.rb"]).iter().for_each(decides);
-}
-
-#[test]
-#[ignore = "slow: other languages"]
-fn hiredis_decides_and_decides_in_time_without_an_answer() {
-    hiredis(None).iter().for_each(decides);
-}
-
-#[test]
-#[ignore = "slow: other languages"]
-fn redigo_decides_and_decides_in_time_without_an_answer() {
-    redigo().for_each(|example| decides(&example));
+    let node = [debian_node("node_redis.js"), npm_node("node_redis.js"), npm_node("ioredis.js")];
+    side_by_side(node.into_iter().flatten(), |example| {
+        decides_with_a_server(&example);
+        decides_on_an_error(&example);
+    });
 }
 
 /// `JEDIS` is a class path with Jedis and its dependencies; no registry was found that has them.
-#[test]
-#[ignore = "slow: other languages"]
-fn jedis_decides_and_decides_in_time_without_an_answer() {
+fn jedis() -> Option<Example> {
     let (Ok(jedis), true) = (std::env::var("JEDIS"), found(Command::new("java").arg("-version"))) else {
         println!("left out: there is no java, or no class path in JEDIS");
-        return;
+        return None;
     };
-    decides(&Example::new("java", &["-cp", &jedis, "Jedis.java"]));
+    Some(Example::new("java", &["-cp", &jedis, "Jedis.java"]))
 }
 
+/// bursts.rs tests its decisions beside a server that is stopped or gone.
 #[test]
 #[ignore = "slow: other languages"]
-fn redis_rs_decides_and_decides_in_time_without_an_answer() {
+fn redis_rs_decides_with_a_server_and_without_an_answer() {
     let client = |port: u16| redis::Client::open(format!("redis://127.0.0.1:{port}/")).unwrap();
     let answers = |port: u16, fail| {
         let pool = redis_rs::Pool::new(client(port), TIMEOUT);
@@ -98,20 +69,6 @@ fn redis_rs_decides_and_decides_in_time_without_an_answer() {
         let server = Server::start();
         assert_two_were_lost(&answers(losing(server.port, "CL.THROTTLE", 1, 2), fail), without_an_answer);
     }
-    let mut server = Server::start();
-    let pool = redis_rs::Pool::new(server.client(), Duration::from_millis(100));
-    let status = |fail| {
-        let start = Instant::now();
-        let answer = pool.ask(fail, |connection| redis_rs::throttle(connection, "user123", (2, 1, 60), 1));
-        assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
-        answer.0
-    };
-    signal(server.pid(), "STOP");
-    assert_eq!([Fail::Open, Fail::Closed].map(status), [200, 503]);
-    server.kill();
-    assert_eq!([Fail::Open, Fail::Closed].map(status), [200, 503]);
-    server.restart();
-    assert!(eventually(BOUND, || (status(Fail::Closed) == 200).then_some(())).is_some());
 }
 
 #[test]
@@ -144,42 +101,6 @@ fn redis_cell_rs_refuses_a_call_for_more_than_the_limit_even_if_it_fails_open() 
     }
 }
 
-#[test]
-#[ignore = "slow: other languages"]
-fn redis_cell_rs_verdicts_are_right_for_every_kind_of_key() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    let policy = Policy::new(4, 1, Duration::from_secs(60), 2);
-    for key in [
-        Key::from("str"),
-        Key::from("string".to_string()),
-        Key::from(7_usize),
-        Key::from(-7_isize),
-        Key::pair("user123", "/api"),
-        Key::triple("a", "b", "c"),
-    ] {
-        let mut verdict = || -> Verdict { redis::Cmd::from(Cmd::new(&key, &policy)).query(&mut connection).unwrap() };
-        for (left, reset) in [(3, 120), (1, 240)] {
-            assert!(
-                matches!(
-                    verdict(),
-                    Verdict::Allowed(AllowedDetails { total: 5, remaining, reset_after, .. })
-                        if (remaining, reset_after) == (left, reset)
-                ),
-                "{key}"
-            );
-        }
-        let blocked = verdict();
-        assert!(
-            matches!(
-                blocked,
-                Verdict::Blocked(BlockedDetails { total: 5, remaining: 1, reset_after: 240, retry_after: 60, .. })
-            ),
-            "{key}: {blocked:?}"
-        );
-    }
-}
-
 /// A server with the most clients that it accepts may take its time to close a connection.
 #[test]
 #[ignore = "slow: other languages"]
@@ -199,12 +120,6 @@ fn phpredis_predis_and_hiredis_ask_a_full_server_for_a_second_however_slow_it_is
         let lines: Vec<_> = printed.lines().map(str::trim_end).collect();
         assert_eq!(lines, ["503 Retry-After: 1"; 5], "{example:?}");
     });
-}
-
-fn decides(example: &Example) {
-    decides_with_a_server(example);
-    decides_on_an_error(example);
-    decides_without_an_answer(example);
 }
 
 fn decides_with_a_server(example: &Example) {
