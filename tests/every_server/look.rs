@@ -7,7 +7,6 @@ use redis::{Connection, Value};
 
 use crate::support::aof::AOF;
 use crate::support::callbacks;
-use crate::support::clock::{Clock, START};
 use crate::support::needs::{is_redis_6_2, needs};
 use crate::support::replication::{SETTINGS, catch_up, replicate};
 use crate::support::{Server, command, info, now, run, snapshot, throttle};
@@ -26,28 +25,6 @@ fn limiter(connection: &mut Connection) {
 
 fn is_of_limiter(reply: [i64; 5]) -> bool {
     reply[..4] == [0, 5, 3, -1] && (7_190..=7_200).contains(&reply[4])
-}
-
-#[test]
-fn a_look_tells_what_is_left_and_what_a_call_would_get() {
-    let (_clock, server) = Clock::start(START);
-    let mut connection = server.connect();
-    assert_eq!(look(&mut connection, "key 4 1 60"), [0, 5, 5, -1, 0]);
-    throttle(&mut connection, "key 4 1 60 3");
-    assert_eq!(look(&mut connection, "key 4 1 60"), [0, 5, 2, -1, 180]);
-    assert_eq!(look(&mut connection, "key 4 1 60 0"), [0, 5, 2, -1, 180]);
-    assert_eq!(look(&mut connection, "key 4 1 60 2"), [0, 5, 2, -1, 180]);
-    assert_eq!(look(&mut connection, "key 4 1 60 4"), [1, 5, 2, 120, 180]);
-    // A quantity above the limit.
-    assert_eq!(look(&mut connection, "key 4 1 60 6"), [1, 5, 2, -1, 180]);
-    assert_eq!(run::<[i64; 5]>(&mut connection, "CL.PLOOK key 4 1 60000 4").unwrap(), [1, 5, 2, 120_000, 180_000]);
-    // A limit of 0.
-    assert_eq!(look(&mut connection, "new -1 1 60"), [1, 0, 0, -1, 0]);
-    assert_eq!(look(&mut connection, "new -1 1 60 0"), [0, 0, 0, -1, 0]);
-    // The limiter is in debt.
-    run::<Value>(&mut connection, "CL.CHARGE key 4 1 60 4").unwrap();
-    assert_eq!(look(&mut connection, "key 4 1 60"), [1, 5, 0, 180, 420]);
-    assert_eq!(look(&mut connection, "key 4 1 60 0"), throttle(&mut connection, "key 4 1 60 0"));
 }
 
 fn in_seconds(look: &str, mut reply: [i64; 5]) -> [i64; 5] {
@@ -114,10 +91,13 @@ fn an_expired_key_on_a_replica_is_a_full_limiter() {
 }
 
 #[test]
-fn a_look_is_answered_when_memory_is_short() {
+fn a_look_is_answered_when_replicas_or_memory_are_short() {
     let server = Server::start_with(&["--maxmemory-policy", "noeviction"]);
     let mut connection = server.connect();
     limiter(&mut connection);
+    run::<()>(&mut connection, "CONFIG SET min-replicas-to-write 1").unwrap();
+    assert_only_looks(&mut connection, "NOREPLICAS");
+    run::<()>(&mut connection, "CONFIG SET min-replicas-to-write 0").unwrap();
     run::<()>(&mut connection, "CONFIG SET maxmemory 1").unwrap();
     assert_only_looks(&mut connection, "OOM");
     // Redis 6.2 and 7.0 then refuse to queue any command, even GET.
@@ -141,15 +121,6 @@ fn the_first_look_at_a_key_takes_at_most_32_bytes_even_at_maxmemory() {
         size
     });
     assert!(sizes[1] <= sizes[0] + 32 && sizes[2] == sizes[1], "{sizes:?} bytes before and after each look");
-}
-
-#[test]
-fn a_look_is_answered_when_replicas_are_missing() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    limiter(&mut connection);
-    run::<()>(&mut connection, "CONFIG SET min-replicas-to-write 1").unwrap();
-    assert_only_looks(&mut connection, "NOREPLICAS");
 }
 
 #[test]

@@ -13,10 +13,11 @@ use redis::{Connection, RedisResult, Value};
 use crate::support::aof::{AOF, wait_for_the_file};
 use crate::support::clock::{Clock, START};
 use crate::support::needs::needs;
-use crate::support::pages::{blocks, shows};
+use crate::support::pages::{blocks, command_of};
+use crate::support::programs::output;
 use crate::support::sentinel::Sentinel;
 use crate::support::traffic::under_load;
-use crate::support::{Server, error_of, eventually, module, now, redis_cell, run, throttle, wait_until};
+use crate::support::{Server, eventually, module, now, redis_cell, run, throttle, wait_until};
 
 /// The module's number on the page, as `MODULE LIST` shows it.
 const VERSION: &str = "10100";
@@ -26,16 +27,8 @@ const VERSION: &str = "10100";
 fn a_limiter_of_dragonfly_goes_on_where_it_was() {
     let (there, here) = (Server::start(), Server::start());
     let (mut old, mut new) = (there.connect(), here.connect());
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/moving/from_dragonfly.lua");
-    let text = std::fs::read_to_string(file).unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix("--     ")).unwrap();
-    assert!(shows("docs/moving.md", line));
-    let line = line.replace("-p 6380", &format!("-p {}", there.port)).replace("from_dragonfly.lua", file);
-    let line = line.replacen("redis-cli", &format!("redis-cli -p {}", here.port), 1);
-    let carry = || {
-        let output = Command::new("sh").args(["-c", &line]).output().unwrap();
-        String::from_utf8(output.stdout).unwrap()
-    };
+    let line = command_of("from_dragonfly.lua", here.port).replace("-p 6380", &format!("-p {}", there.port));
+    let carry = || output(Command::new("sh").args(["-c", &line]));
     assert_eq!(carry(), "0\n", "no limiter");
     throttle(&mut old, "user123 9 5 3600 4");
     assert_eq!(carry(), "1\n");
@@ -56,12 +49,8 @@ fn a_limiter_of_dragonfly_goes_on_where_it_was() {
 fn a_limiter_with_several_quotas_goes_back_to_its_first() {
     let server = Server::start();
     let mut connection = server.connect();
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/moving/first_quota.lua");
-    let text = fs::read_to_string(file).unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix("--     ")).unwrap();
-    assert!(shows("docs/moving.md", line));
-    let line = line.replace("first_quota.lua", file).replacen("redis-cli", &format!("redis-cli -p {}", server.port), 1);
-    let back = || String::from_utf8(Command::new("sh").args(["-c", &line]).output().unwrap().stdout).unwrap();
+    let line = command_of("first_quota.lua", server.port);
+    let back = || output(Command::new("sh").args(["-c", &line]));
     assert_eq!(back(), "0\n", "no key");
     run::<Value>(&mut connection, "CL.THROTTLE user123 9 1 3600 4 99 1 86400").unwrap();
     let both: String = run(&mut connection, "GET user123").unwrap();
@@ -72,70 +61,6 @@ fn a_limiter_with_several_quotas_goes_back_to_its_first() {
     let full = both[..13].parse::<i64>().unwrap() - time;
     assert!((full..=full + 10_000).contains(&expires), "{expires} ms, full again in {full}");
     assert_eq!(back(), "0\n", "one quota");
-}
-
-#[test]
-fn calls_that_redis_cell_takes_are_refused_with_these_errors() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    for number in ["+5", "05", "-0"] {
-        let error = error_of(&mut connection, &format!("CL.THROTTLE key 15 30 60 {number}"));
-        assert_eq!(error, "ERR quantity is not an integer or out of range", "{number}");
-    }
-    for (numbers, error) in [
-        ("-2 30 60", "ERR max_burst must be -1 or more"),
-        ("15 -1 -1", "ERR count must be 1 or more"),
-        ("0 1 9000000000", "ERR max_burst, count and period"),
-    ] {
-        let told = error_of(&mut connection, &format!("CL.THROTTLE key {numbers}"));
-        assert!(told.starts_with(error), "{told}");
-    }
-    // The TAT lies before September 2001: a refund of 26 years' worth leaves it so in redis-cell, without an expiry.
-    run::<()>(&mut connection, "SET key 954028800000000000").unwrap();
-    for quantity in [1, 0, -1] {
-        let error = error_of(&mut connection, &format!("CL.THROTTLE key 15 30 60 {quantity}"));
-        assert_eq!(error, "ERR the key holds no rate limiter state");
-    }
-    run::<()>(&mut connection, "DEL key").unwrap();
-    assert_eq!(throttle(&mut connection, "key 15 30 60"), [0, 16, 15, -1, 2]);
-}
-
-/// The second limiter gets a token back that takes less than 2 ms to come back.
-#[test]
-fn remaining_is_never_more_than_the_limit_where_redis_cells_is() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    assert_eq!(throttle(&mut connection, "key 952 54187 1")[..3], [0, 953, 952]);
-    for (call, remaining) in [("1 21231 30 1", 1), ("1 21231 30 -1", 2), ("1 21231 30 0", 2)] {
-        assert_eq!(throttle(&mut connection, &format!("refunded {call}"))[..3], [0, 2, remaining], "{call}");
-    }
-}
-
-/// Redis's own GCRA answers the first three with errors.
-#[test]
-fn a_limit_of_0_a_look_a_refund_and_a_call_beyond_the_limit_are_answered() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    for (call, reply) in [
-        ("-1 1 3600", [1, 0, 0, -1, 0]),
-        ("2 1 3600 0", [0, 3, 3, -1, 0]),
-        ("2 1 3600 -1", [0, 3, 3, -1, 0]),
-        ("2 1 3600 4", [1, 3, 3, -1, 0]),
-    ] {
-        assert_eq!(throttle(&mut connection, &format!("key {call}")), reply, "{call}");
-    }
-}
-
-#[test]
-fn a_refund_beyond_a_lowered_burst_is_given_back_and_a_look_tells_the_rest_of_the_debt() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    throttle(&mut connection, "key 9 1 3600 8");
-    // 8 tokens are taken of a limit of 5: a debt of 3.
-    assert_eq!(throttle(&mut connection, "key 4 1 3600 -2")[..4], [0, 5, 0, -1]);
-    assert_eq!(throttle(&mut connection, "key 4 1 3600 0")[..3], [1, 5, 0]);
-    assert_eq!(throttle(&mut connection, "key 4 1 3600 -1")[..4], [0, 5, 0, -1]);
-    assert_eq!(throttle(&mut connection, "key 4 1 3600 0")[..3], [0, 5, 0]);
 }
 
 /// The clock stands still, so both columns count their limit down alike.

@@ -205,20 +205,3 @@ fn a_call_of_several_limiters_writes_none_if_one_cannot_be_written() {
     let call = "CL.MTHROTTLE unwritable:1 4 1 3600 1 unwritable:2 4 1 3600 1";
     assert_eq!(error_of(&mut connection, call), in_group(1, TRY_AGAIN.into()));
 }
-
-/// After a refusal, a transaction goes on with its next command, and a script has to check the reply.
-#[test]
-fn the_refusal_is_an_error_like_any_other_in_transactions_and_scripts() {
-    let (_server, mut connection) = start_with_an_unwritable_key();
-    let script = "return redis.pcall('CL.THROTTLE', KEYS[1], 4, 1, 3600).err";
-    let told: String = redis::cmd("EVAL").arg(script).arg(&["1", "unwritable"]).query(&mut connection).unwrap();
-    assert!(told.starts_with(TRY_AGAIN), "{told}");
-    let mut transaction = redis::pipe();
-    transaction.atomic();
-    for key in ["key", "unwritable", "key"] {
-        transaction.cmd("CL.THROTTLE").arg(&[key, "4", "1", "3600"]);
-    }
-    transaction.query::<Value>(&mut connection).unwrap_err();
-    // The two other calls have each taken a token.
-    assert_eq!(run::<[i64; 5]>(&mut connection, "CL.THROTTLE key 4 1 3600 0").unwrap()[2], 1);
-}

@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::support::aof::AOF;
 use crate::support::expected::expiry;
 use crate::support::needs::needs;
-use crate::support::pages::shows;
+use crate::support::pages::command_of;
 use crate::support::programs::output;
 use crate::support::replication::{catch_up, replicate};
 use crate::support::{Server, module, new_folder, now, redis_cell, run, snapshot, throttle};
@@ -89,13 +89,7 @@ fn a_limiter_of_redis_rate_goes_on_where_it_was() {
     needs!("redis-tools");
     let server = Server::start();
     let mut connection = server.connect();
-    // The command line is the page's and the script's.
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/moving/from_redis_rate.lua");
-    let text = fs::read_to_string(file).unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix("--     ")).unwrap();
-    assert!(shows("docs/moving.md", line));
-    let line =
-        line.replace("from_redis_rate.lua", file).replacen("redis-cli", &format!("redis-cli -p {}", server.port), 1);
+    let line = command_of("from_redis_rate.lua", server.port);
     let carry = || output(Command::new("sh").args(["-c", &line]));
     assert_eq!(carry(), "0\n", "no limiter");
 

@@ -232,24 +232,6 @@ fn eight_clients_use_at_least_95_in_100_of_the_rate() {
     }
 }
 
-/// Leases have a price: a window may use, beyond burst and rate, the tokens that clients held when it began.
-#[test]
-fn tokens_that_clients_hold_come_on_top_of_the_burst_until_they_are_given_back() {
-    for (milliseconds, held) in [(LEASE - 1, 5 * (BATCH - 1)), (LEASE, 0)] {
-        let mut world = World::new();
-        let mut leases = [(); 5].map(|()| world.lease());
-        for lease in &mut leases {
-            assert_eq!(world.spend(lease, 1), 1);
-        }
-        // In this time, all tokens that were taken come back.
-        world.pass(milliseconds);
-        leases.iter_mut().for_each(|lease| lease.end_if_over(world.now()).unwrap());
-        let mut at_once: u64 = leases.iter_mut().map(|lease| world.spend(lease, BATCH - 1)).sum();
-        at_once += leases.iter_mut().map(|lease| world.spend(lease, LIMIT)).sum::<u64>();
-        assert_eq!(at_once, held + LIMIT, "after {milliseconds} ms");
-    }
-}
-
 /// The clients are idle, busy or bursting at random; they come and go, and some die.
 #[test]
 #[ignore = "slow: thousands of calls"]

@@ -12,10 +12,19 @@ use crate::support::pages::ROOT;
 use crate::support::programs::signal;
 use crate::support::{eventually, free_port, module, run, throttle};
 
-/// A script that runs until it gets Ctrl-C: from the test, or when the test ends.
+/// scripts/run, which runs until it gets Ctrl-C: from the test, or when the test ends.
 struct Running(Child);
 
 impl Running {
+    /// Starts the script with these settings. Returns what it prints until it is ready.
+    fn start(settings: &[&str], environment: &[(&str, &str)]) -> (Self, String) {
+        let mut script = scripts_run(environment);
+        let mut process = Self(script.args(settings).stdout(Stdio::piped()).spawn().unwrap());
+        let lines = BufReader::new(process.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let text: Vec<_> = lines.take_while(|line| !line.contains("Ctrl-C ends the server")).collect();
+        (process, text.join("\n"))
+    }
+
     fn interrupt(&mut self) -> ExitStatus {
         signal(self.0.id(), "INT");
         self.0.wait().unwrap()
@@ -28,6 +37,13 @@ impl Drop for Running {
             self.interrupt();
         }
     }
+}
+
+fn scripts_run(environment: &[(&str, &str)]) -> Command {
+    // `env` restores the signal of Ctrl-C, which a test in a shell's background ignores, and so would the script.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT", "scripts/run"]).current_dir(ROOT).envs(environment.iter().copied());
+    command
 }
 
 /// Returns the command that runs this test binary again with these arguments.
@@ -88,20 +104,8 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
     let port = free_port();
     let temporary = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("run-{port}"));
     std::fs::create_dir_all(&temporary).unwrap();
-    let script = || {
-        // `env` restores the signal of Ctrl-C, which a test in a shell's background ignores, and so would the script.
-        let mut command = Command::new("env");
-        command
-            .args(["--default-signal=INT", "scripts/run"])
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .env("PORT", port.to_string())
-            .env("TMPDIR", &temporary);
-        command
-    };
-    let mut process = Running(script().args(["--maxmemory", "123mb"]).stdout(Stdio::piped()).spawn().unwrap());
-    let mut lines = BufReader::new(process.0.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let text: Vec<_> = lines.by_ref().take_while(|line| !line.contains("Ctrl-C ends the server")).collect();
-    let text = text.join("\n");
+    let environment = [("PORT", &*port.to_string()), ("TMPDIR", temporary.to_str().unwrap())];
+    let (mut process, text) = Running::start(&["--maxmemory", "123mb"], &environment);
     assert!(text.contains(&format!("CL.THROTTLE is ready at 127.0.0.1:{port}")), "{text}");
     let first = "1) (integer) 0\n2) (integer) 3\n3) (integer) 2\n4) (integer) -1\n5) (integer) 60";
     // The next integer, retry_after, is a second less on a slow machine.
@@ -117,7 +121,7 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
     let (_, save): (String, String) = run(&mut connection, "CONFIG GET save").unwrap();
     assert_eq!(save, "");
 
-    let second = script().output().unwrap();
+    let second = scripts_run(&environment).output().unwrap();
     assert!(!second.status.success());
     assert!(String::from_utf8(second.stderr).unwrap().contains(&format!("port {port} is taken")));
 
@@ -139,26 +143,13 @@ fn scripts_run_says_ready_where_the_settings_put_the_server() {
         (vec!["--port", "0", "--unixsocket", socket.to_str().unwrap()], socket.display().to_string()),
     ];
     for (settings, place) in calls {
-        let process = Command::new("env")
-            .args(["--default-signal=INT", "scripts/run"])
-            .args(&settings)
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .stdout(Stdio::piped())
-            .spawn();
-        let mut process = Running(process.unwrap());
-        let lines = BufReader::new(process.0.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let text: Vec<_> = lines.take_while(|line| !line.contains("Ctrl-C ends the server")).collect();
-        let text = text.join("\n");
+        let (mut process, text) = Running::start(&settings, &[]);
         assert!(text.contains(&format!("CL.THROTTLE is ready at {place}")), "{text}");
         assert!(text.contains("1) (integer) 1\n2) (integer) 3\n3) (integer) 0\n"), "{text}");
         assert!(process.interrupt().success());
     }
     for port in ["x", "65536", ""] {
-        let output = Command::new("scripts/run")
-            .args(["--port", port])
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .output()
-            .unwrap();
+        let output = scripts_run(&[]).args(["--port", port]).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(error, format!("run: port {port} is not a number from 0 to 65535\n"));
     }
