@@ -2,13 +2,11 @@
 
 mod access;
 mod bad_input;
-mod charge;
 mod clock;
 mod cluster;
 mod contexts;
 mod cost;
 mod docs;
-mod giving_back;
 mod keysizes;
 mod kubernetes;
 mod listeners;
@@ -20,13 +18,10 @@ mod mthrottle;
 mod operating;
 mod other_modules;
 mod persistence;
-mod pthrottle;
 mod quotas;
 mod recipes;
 mod refusals;
 mod replication;
 mod reply;
 mod soak;
-mod state;
-mod take;
 mod upgrade;

@@ -14,18 +14,6 @@ fn mthrottle(connection: &mut Connection, arguments: &str) -> (bool, Vec<[i64; 5
 }
 
 #[test]
-fn each_limiter_takes_its_quantity_if_all_of_them_allow() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    assert_eq!(
-        mthrottle(&mut connection, "minute 9 10 60 1 day 999 1000 86400 3"),
-        (false, vec![[0, 10, 9, -1, 6], [0, 1000, 997, -1, 260]])
-    );
-    assert_eq!(throttle(&mut connection, "minute 9 10 60 0")[..3], [0, 10, 9]);
-    assert_eq!(throttle(&mut connection, "day 999 1000 86400 0")[..3], [0, 1000, 997]);
-}
-
-#[test]
 fn a_call_with_a_limited_group_changes_nothing_and_says_which_group() {
     let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();

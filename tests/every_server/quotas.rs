@@ -22,29 +22,6 @@ fn tats(connection: &mut Connection, key: &str) -> Vec<i64> {
 const PLAN: &str = "2 1 1 1 4 5 3600";
 
 #[test]
-fn the_quota_that_limits_decides_and_nothing_is_taken() {
-    let (clock, server) = Clock::start(START);
-    let mut connection = server.connect();
-    let call = format!("CL.THROTTLE user123 {PLAN}");
-    assert_eq!(six(&mut connection, &call), [0, 3, 2, -1, 1, 1]);
-    assert_eq!(six(&mut connection, &call), [0, 3, 1, -1, 2, 1]);
-    assert_eq!(six(&mut connection, &call), [0, 3, 0, -1, 3, 1]);
-    assert_eq!(six(&mut connection, &call), [1, 3, 0, 1, 3, 1]);
-    // Each quota has two tokens now. The first of equals decides.
-    clock.set(START + 2 * SECOND);
-    assert_eq!(six(&mut connection, &call), [0, 3, 1, -1, 2, 1]);
-    assert_eq!(six(&mut connection, &call), [0, 3, 0, -1, 3, 1]);
-    // Both quotas limit now, the second for longer.
-    assert_eq!(six(&mut connection, &call), [1, 5, 0, 718, 3598, 2]);
-    clock.set(START + 5 * SECOND);
-    let before = snapshot(&mut connection);
-    assert_eq!(six(&mut connection, &call), [1, 5, 0, 715, 3595, 2]);
-    assert_eq!(snapshot(&mut connection), before);
-    // Neither quota can ever allow nine tokens. The first of equals decides.
-    assert_eq!(six(&mut connection, "CL.THROTTLE new 2 1 1 9 4 5 3600"), [1, 3, 3, -1, 0, 1]);
-}
-
-#[test]
 fn the_state_is_the_tat_of_each_quota_and_expires_with_the_last() {
     let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();
@@ -70,32 +47,6 @@ fn the_state_is_the_tat_of_each_quota_and_expires_with_the_last() {
     assert_eq!(run::<i64>(&mut connection, "EXISTS key").unwrap(), 0);
     assert_eq!(six(&mut connection, "CL.THROTTLE key 2 1 1 -2 4 5 3600"), [0, 3, 3, -1, 0, 1]);
     assert_eq!(run::<i64>(&mut connection, "EXISTS key").unwrap(), 0);
-}
-
-#[test]
-fn each_way_of_taking_has_its_own_answer() {
-    let (_clock, server) = Clock::start(START);
-    let mut connection = server.connect();
-    for (call, expected) in [
-        // A take gets the tokens of the emptiest quota.
-        ("CL.TAKE take 9 1 1 4 2 1 60", [3, 3, 0, 60, 180, 2]),
-        ("CL.TAKE take 9 1 1 4 2 1 60", [0, 3, 0, 60, 180, 2]),
-        ("CL.TAKE none 9 1 1 4 -1 1 60", [0, 0, 0, -1, 0, 2]),
-        ("CL.PTAKE ptake 9 1 1 4 8 1 60", [4, 9, 5, -1, 240, 2]),
-        // A charge always takes from both quotas: here one is in debt afterwards, and the other is not.
-        ("CL.CHARGE charge 9 1 1 4 2 1 60", [1, 3, 0, 60, 240, 2]),
-        ("CL.CHARGE charge 9 1 1 7 2 1 60", [1, 3, 0, 480, 660, 2]),
-        ("CL.PCHARGE pcharge 9 1 1 2 2 1 60", [0, 3, 1, -1, 120, 2]),
-        // A look takes nothing.
-        ("CL.LOOK charge 9 1 1 1 2 1 60", [1, 3, 0, 540, 660, 2]),
-        ("CL.LOOK charge 9 1 1 0 2 1 60", [1, 3, 0, 480, 660, 2]),
-        ("CL.PLOOK new 9 1 1 3 2 1 60", [0, 3, 3, -1, 0, 2]),
-        ("CL.LOOK new 9 1 1 3 1 1 60", [1, 2, 2, -1, 0, 2]),
-        // A quantity that can never pass counts as the longest wait.
-        ("CL.THROTTLE charge 2 1 1 4 2 1 60", [1, 3, 0, -1, 11, 1]),
-    ] {
-        assert_eq!(six(&mut connection, call), expected, "{call}");
-    }
 }
 
 /// A call is replicated as one SET.

@@ -1,21 +1,35 @@
-//! The five integers of a reply, on a server with the system's clock.
+//! The integers of each command's replies: those of replies.txt, and those at a million calls a second.
 
-use crate::support::{Server, command, throttle};
+use redis::Value;
+
+use crate::support::clock::{Clock, SECOND, START};
+use crate::support::{Server, command, run};
 
 #[test]
-fn a_new_limiter_counts_down_and_then_limits() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    let calls: Vec<_> = (0..5).map(|_| throttle(&mut connection, "user123 15 30 60")).collect();
-    // Each token adds 2 s to reset_after, which is rounded up; all five calls are within the first 2 s.
-    assert_eq!(
-        calls,
-        [[0, 16, 15, -1, 2], [0, 16, 14, -1, 4], [0, 16, 13, -1, 6], [0, 16, 12, -1, 8], [0, 16, 11, -1, 10]]
-    );
-    for _ in 5..16 {
-        assert_eq!(throttle(&mut connection, "user123 15 30 60")[0], 0);
+fn the_replies_are_those_of_the_table() {
+    for part in include_str!("replies.txt").split("\n\n").skip(1) {
+        let (clock, server) = Clock::start(START);
+        let (mut connection, mut now) = (server.connect(), START);
+        for line in part.lines().filter(|line| !line.starts_with('#')) {
+            if let Some(seconds) = line.strip_prefix("+ ") {
+                now += (seconds.trim_end_matches(" s").parse::<f64>().unwrap() * SECOND as f64) as i64;
+                clock.set(now);
+                continue;
+            }
+            let (call, expected) = line.split_once("   ->   ").unwrap();
+            let reply: Value = run(&mut connection, call).unwrap_or_else(|error| panic!("{call}: {error}"));
+            assert_eq!(integers(&reply).join(" "), expected, "{call}");
+        }
     }
-    assert_eq!(throttle(&mut connection, "user123 15 30 60"), [1, 16, 0, 2, 32]);
+}
+
+/// Returns the integers of a reply, those of a list within it as well.
+fn integers(reply: &Value) -> Vec<String> {
+    match reply {
+        Value::Array(replies) => replies.iter().flat_map(integers).collect(),
+        Value::Int(integer) => vec![integer.to_string()],
+        other => panic!("{other:?} is no integer"),
+    }
 }
 
 #[test]
