@@ -12,35 +12,9 @@ use crate::support::cluster::{SLOTS, add_slots, is_ok};
 use crate::support::needs::{debug_command, is_redis_6_2, needs};
 use crate::support::programs::{output, python, redis_rs, signal};
 use crate::support::traffic::{under_full_load, under_load};
-use crate::support::{COMMANDS, Server, command, eventually, info, run, snapshot, throttle, wait_until};
+use crate::support::{Server, command, eventually, info, run, snapshot, throttle, wait_until};
 
 const PRIMARIES: usize = 3;
-
-#[test]
-#[ignore = "slow: a cluster"]
-fn each_limiter_is_on_the_node_of_its_slot() {
-    let cluster = Cluster::start();
-    let mut connection = cluster.connect();
-    let keys = 200;
-    for number in 0..keys {
-        let key = format!("user{number}");
-        let limited: Vec<i64> = (0..3).map(|_| throttle(&mut connection, &format!("{key} 1 1 3600"))[0]).collect();
-        assert_eq!(limited, [0, 0, 1], "{key}");
-    }
-    let held: Vec<usize> =
-        cluster.primaries().iter().map(|server| run(&mut server.connect(), "DBSIZE").unwrap()).collect();
-    assert_eq!(held.iter().sum::<usize>(), keys);
-    assert!(held.iter().all(|&held| held > keys / 6), "{held:?}");
-    for (command, number) in COMMANDS.iter().zip(0..) {
-        let key = format!("user{number}");
-        let owner = cluster.owner(&key);
-        for (node, server) in cluster.primaries().iter().enumerate() {
-            let answer = run::<Value>(&mut server.connect(), &command.call(&key));
-            let refusal = answer.err().map(|error| error.code().unwrap().to_string());
-            assert_eq!(refusal.as_deref(), (node != owner).then_some("MOVED"), "{}", command.name);
-        }
-    }
-}
 
 /// The examples work even when the first node that the client knows owns none of the keys.
 #[test]

@@ -3,21 +3,7 @@
 use redis::Value;
 
 use crate::support::needs::needs;
-use crate::support::{Server, command, info, run, throttle};
-
-#[test]
-fn lua_gets_a_table_of_integers_and_errors_as_errors() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    let script = redis::Script::new(
-        "local r = redis.call('CL.THROTTLE', KEYS[1], 4, 1, 60, ARGV[1]); return {r[1] + 0, r[2], r[3], r[4], r[5]}",
-    );
-    let reply: [i64; 5] = script.key("key").arg(2).invoke(&mut connection).unwrap();
-    assert_eq!(reply, [0, 5, 3, -1, 120]);
-    let error = script.key("key").arg("x").invoke::<Value>(&mut connection).unwrap_err();
-    assert!(error.to_string().contains("quantity is not an integer or out of range"), "{error}");
-    assert_eq!(throttle(&mut connection, "key 4 1 60 0"), [0, 5, 3, -1, 120]);
-}
+use crate::support::{Server, command, info, run};
 
 /// Lua's numbers are inexact beyond 53 bits, but the module's decision is exact.
 #[test]
@@ -77,13 +63,4 @@ fn both_protocols_get_an_array_of_integers() {
         };
         assert_eq!(items, [0, 5, 5, -1, 0].map(Value::Int));
     }
-}
-
-#[test]
-fn a_database_is_a_namespace() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    throttle(&mut connection, "key 0 1 60");
-    run::<()>(&mut connection, "SELECT 1").unwrap();
-    assert_eq!(throttle(&mut connection, "key 0 1 60"), [0, 1, 0, -1, 60]);
 }

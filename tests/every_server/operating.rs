@@ -200,16 +200,3 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
         assert_eq!((event.as_str(), key.as_str()), expected);
     }
 }
-
-#[test]
-fn notifications_are_off_by_default() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    let mut subscriber = server.connect();
-    let mut subscriber = subscriber.as_pubsub();
-    subscriber.psubscribe("*").unwrap();
-    run::<Value>(&mut connection, "CL.THROTTLE key 0 1 60").unwrap();
-    run::<()>(&mut connection, "PUBLISH last -").unwrap();
-    subscriber.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    assert_eq!(subscriber.get_message().unwrap().get_channel_name(), "last");
-}

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::{Connection, Value};
 
 use crate::support::callbacks::{HARM, call, expire, harm_to, start};
-use crate::support::expected::{NOT_A_STATE, WRONG_TYPE, in_group, integers, limited_and_groups};
+use crate::support::expected::{NOT_A_STATE, WRONG_TYPE, integers, limited_and_groups};
 use crate::support::needs::{is_redis_6_2, needs};
 use crate::support::replication::{catch_up, replicate};
 use crate::support::{Server, command, info, run, snapshot, throttle};
@@ -42,31 +42,6 @@ fn an_expiry_may_delete_the_keys_that_its_call_has_read() {
         assert_eq!(run::<i64>(&mut connection, "CB.COUNT expired").unwrap(), 1);
         // The decision is written whole, over the content that the callback has left.
         assert_eq!(throttle(&mut connection, "limiter 4 1 60 0")[..3], [0, 5, 2], "{harm}");
-    }
-}
-
-#[test]
-fn an_expiry_may_delete_the_keys_that_its_call_has_yet_to_read() {
-    let (server, mut connection) = start(&[]);
-    for harm in HARM {
-        limiter_and_expired_key(&mut connection, harm);
-        let reply = call(&server, &mut connection, "CL.MTHROTTLE expired 4 1 60 1 limiter 4 1 60 1");
-        let gone = [0, 5, 4, -1, 60];
-        let limiters = match harm {
-            "DEL" | "CB.DELETE" | "UNLINK" => vec![gone],
-            "CL.THROTTLE KEY 4 1 60" => vec![[0, 5, 1, -1, 240]],
-            // A slow machine may take the millisecond, and then the key is gone.
-            "PEXPIRE KEY 1" => vec![[0, 5, 2, -1, 180], gone],
-            _ => {
-                assert_eq!(reply, Err(in_group(2, NOT_A_STATE.into())), "{harm}");
-                continue;
-            }
-        };
-        let reply = limited_and_groups(&reply.unwrap()).unwrap();
-        assert!(
-            limiters.into_iter().any(|limiter| reply == (false, vec![[0, 5, 4, -1, 60], limiter])),
-            "{harm}: {reply:?}"
-        );
     }
 }
 
@@ -213,39 +188,6 @@ fn a_write_of_a_callback_on_an_expired_key_under_a_pause_is_replicated() {
     run::<()>(&mut connection, "CLIENT UNPAUSE").unwrap();
     assert_same(&replica, &server, "seen");
     assert_same(&replica, &server, "k1");
-}
-
-#[test]
-fn a_callback_on_a_call_may_delete_or_rewrite_its_keys() {
-    let (server, mut connection) = start(&["--notify-keyspace-events", "Ed"]);
-    for event in ["cl.throttle", "cl.limited"] {
-        for harm in HARM {
-            for (quantity, left) in [(1, [0, 5, 2, -1, 180]), (4, [1, 5, 3, 60, 120])] {
-                let ready = |connection: &mut Connection| {
-                    run::<()>(connection, "CB.CLEAR").unwrap();
-                    for key in ["one", "two", "three"] {
-                        run::<()>(connection, &format!("DEL {key}")).unwrap();
-                        throttle(connection, &format!("{key} 4 1 60 2"));
-                    }
-                    for key in ["%", "one", "two", "three"] {
-                        let rule = format!("CB.DO {event} {}", harm_to(key, harm));
-                        run::<()>(connection, &rule).unwrap();
-                    }
-                };
-                ready(&mut connection);
-                let line = format!("CL.THROTTLE one 4 1 60 {quantity}");
-                let reply = call(&server, &mut connection, &line).unwrap();
-                assert_eq!(integers(&reply), Some(left), "{event} {harm}");
-
-                ready(&mut connection);
-                let groups = ["one", "two", "three"].map(|key| format!("{key} 4 1 60 {quantity}"));
-                let line = format!("CL.MTHROTTLE {}", groups.join(" "));
-                let reply = call(&server, &mut connection, &line).unwrap();
-                let expected = (left[0] == 1, vec![left; 3]);
-                assert_eq!(limited_and_groups(&reply), Some(expected), "{event} {harm}");
-            }
-        }
-    }
 }
 
 /// The server sends `new` while it makes the key. A callback that deletes the key then crashes every server, and one

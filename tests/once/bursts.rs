@@ -66,10 +66,10 @@ fn each_example_lets_through_its_limit() {
 #[test]
 #[ignore = "slow: attacks"]
 fn a_call_without_a_free_connection_is_refused() {
-    redigo().for_each(|example| refuses_a_call_without_a_connection(20, over_http(example)));
-    lines_in_ruby().into_iter().for_each(|example| refuses_a_call_without_a_connection(20, by_lines(example)));
-    lines_in_node().for_each(|example| refuses_a_call_without_a_connection(100, by_lines(example)));
-    refuses_a_call_without_a_connection(20, in_rust);
+    side_by_side(examples(), |(what, start)| {
+        let places = if what.contains("\"node\"") { 100 } else { 20 };
+        refuses_a_call_without_a_connection(&what, places, start);
+    });
 }
 
 #[test]
@@ -219,14 +219,14 @@ fn lets_through_its_limit(what: &str, settings: &[&str], start: impl Fn(u16, f64
 
 /// Checks that a call without a free connection is refused. The calls that have one wait longer for the server than the
 /// others wait for a connection.
-fn refuses_a_call_without_a_connection(places: usize, start: impl Fn(u16, f64) -> Calls) {
+fn refuses_a_call_without_a_connection(what: &str, places: usize, start: impl Fn(u16, f64) -> Calls) {
     let server = Server::start();
     let calls = start(server.port, 3.0);
-    assert_eq!(calls(1, "open"), [200]);
+    assert_eq!(calls(1, "open"), [200], "{what}");
     signal(server.pid(), "STOP");
     let mut statuses = calls(places + 20, "open");
     statuses.sort_unstable();
-    assert_eq!(statuses, [vec![200; places], vec![503; 20]].concat());
+    assert_eq!(statuses, [vec![200; places], vec![503; 20]].concat(), "{what}");
 }
 
 /// Checks that each of 500 callers is answered as their calls fail, open or closed, while the server is stopped: those

@@ -1,14 +1,10 @@
-//! A call that no server sees: its quantity is none, all connections are in use, or the process is late or panics.
+//! A call that no server sees: its quantity is none, or the process is late or panics.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::Stdio;
-
+use crate::support::Server;
 use crate::support::examples::{
     Example, TIMEOUT, debian_node, hiredis, npm_node, of_test, phpredis, predis, python_program, redigo_with, redis_rb,
 };
 use crate::support::programs::redis_rs::{self, Fail};
-use crate::support::programs::signal;
-use crate::support::{Process, Server};
 
 /// A request may state its own size. One that is no quantity must neither give tokens back, nor get an error from the
 /// server and be let through because the call fails open.
@@ -58,29 +54,6 @@ fn a_panic_in_a_call_takes_no_connection_from_the_pool_of_redis_rs() {
     }
     let answer = pool.ask(Fail::Closed, |connection| redis_rs::throttle(connection, "user123", (2, 1, 60), 1));
     assert_eq!(answer.0, 200);
-}
-
-/// Twenty of forty calls get a connection. They wait longer for the server than the others wait for a connection.
-#[test]
-#[ignore = "slow: other languages"]
-fn a_full_pool_of_redis_py_refuses_a_call_that_fails_open() {
-    let programs = ["clients/full_pool.py", "clients/full_asyncio_pool.py"];
-    for example in programs.into_iter().flat_map(python_program) {
-        let server = Server::start();
-        let mut command = example.with("TIMEOUT", "3").command(server.port);
-        let mut process = Process(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
-        // The pool opens all its connections at the start. Stop the server once it has answered on each.
-        let mut said = BufReader::new(process.0.stdout.take().unwrap());
-        let mut statuses = String::new();
-        said.read_line(&mut statuses).unwrap();
-        assert_eq!(statuses, "open\n", "{example:?}");
-        signal(server.pid(), "STOP");
-        process.0.stdin.take().unwrap().write_all(b"\n").unwrap();
-        statuses.clear();
-        said.read_to_string(&mut statuses).unwrap();
-        let expected: Vec<_> = [[200; 20], [503; 20]].concat();
-        assert_eq!(statuses.trim(), format!("{expected:?}"), "{example:?}");
-    }
 }
 
 /// The event loop is late by more than the call's time, at each of its turns.
