@@ -67,129 +67,128 @@ fn the_exporters_user_reads_every_count_with_the_script() {
     assert_eq!(counts, expected);
 }
 
-/// Waits until Prometheus answers like this. It gathers once a second, and promtool takes 50 ms of CPU time to ask: to
-/// ask without a pause would only keep the machine busy.
-fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
-    wait_until(what, || {
-        let there = holds();
-        if !there {
-            sleep(Duration::from_millis(250));
-        }
-        there
-    });
+/// A server, the application of docs/protect.md, the exporter and Prometheus, started by the page's lines and files, with
+/// a second for every 15.
+struct Monitored {
+    server: Server,
+    application: Http,
+    exporter: Process,
+    _prometheus: Process,
+    /// The addresses of the exporter and of the application, and then that of Prometheus.
+    addresses: [String; 3],
+    promtool: PathBuf,
 }
 
-#[test]
-fn prometheus_gathers_the_counts_alerts_and_answers_the_dashboard() {
-    needs!("Redis 7.0 alone");
-    needs!(SCRIPTS_TEST);
-    let Some(application) = examples::protect().next() else { return };
-    let mut server = Server::start();
-    create_exporter(&server);
-    // The application counts its calls by limit.
-    let application = Http::start(&application, server.port);
-    let executables = executables();
-    let path = format!("{}:{}", executables.display(), std::env::var("PATH").unwrap());
-
-    // Use the page's command line and settings, with other ports, and with a second for every 15.
-    let port = free_port().to_string();
-    let line = block("sh", "prometheus-redis-exporter");
-    let line = line.replace("6379", &server.port.to_string()).replace("9121", &port);
-    let exporter =
-        Process::start(Command::new("sh").arg("-c").arg(format!("exec {line}")).current_dir(FILES).env("PATH", &path));
-    let rules = Path::new(FILES).join("limits.rules.yml");
-    let settings = fs::read_to_string(Path::new(FILES).join("prometheus.yml")).unwrap();
-    let [of_exporter, of_application] = [&port, &application.port.to_string()].map(|port| format!("127.0.0.1:{port}"));
-    let settings = settings.replace("15s", "1s");
-    let settings = settings.replace("127.0.0.1:9121", &of_exporter).replace("127.0.0.1:8000", &of_application);
-    let folder = server.folder.join("prometheus");
-    fs::create_dir(&folder).unwrap();
-    fs::write(folder.join("prometheus.yml"), settings).unwrap();
-    let rules = fs::read_to_string(rules).unwrap().replace("for: 5m", "for: 1s").replace("for: 2m", "for: 1s");
-    assert_eq!(rules.matches("for: 1s").count(), rules.matches("alert:").count());
-    fs::write(folder.join("limits.rules.yml"), rules).unwrap();
-    let promtool = || {
-        let mut command = Command::new(executables.join("promtool"));
-        command.current_dir(&folder);
-        command
-    };
-    output(promtool().args(["check", "config", "prometheus.yml"]));
-    // promtool checks hours of the alerts at once.
-    let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/every_server/monitoring/limits.test.yml");
-    output(promtool().args(["test", "rules", tests]));
-    let address = format!("127.0.0.1:{}", free_port());
-    let _prometheus = Process::start(
-        Command::new(executables.join("prometheus"))
-            .args(["--config.file=prometheus.yml", "--storage.tsdb.path=data"])
-            .arg(format!("--web.listen-address={address}"))
-            .current_dir(&folder),
-    );
-    // The answer has a line for each series: {key="throttle_allowed"} => 1 @[1700000000]
-    let query = |expression: &str| -> String {
-        let address = format!("http://{address}");
-        let output = promtool().args(["query", "instant", &address, expression]).output().unwrap();
-        String::from_utf8(output.stdout).unwrap().trim().to_string()
-    };
-    let counts = |name: &str, count: u64| {
-        let expression = format!("redis_script_values{{key='{name}'}} == {count}");
-        wait_for(&expression, || !query(&expression).is_empty());
-    };
-    let fires = |alert: &str| {
-        let firing = query("ALERTS{alertstate='firing'}");
-        firing.contains(&format!("alertname=\"{alert}\""))
-    };
-
-    counts("throttle_allowed", 0);
-    counts("mpthrottle_errors", 0);
-    let mut connection = server.connect();
-    run::<Value>(&mut connection, "CL.TAKE other 99 1 60 1").unwrap();
-    for _ in 0..7 {
-        run::<Value>(&mut connection, "CL.THROTTLE other 99 1 60").unwrap();
-    }
-    counts("throttle_allowed", 7);
-    counts("take_allowed", 1);
-    let share = "sum(rate(redis_script_values{key='throttle_allowed'}[5m])) > 0";
-    wait_for(share, || !query(share).is_empty());
-    let alerts = ["ManyCallsLimited", "CallsWithErrors", "CountsMissing", "ExporterGone"];
-    for alert in alerts {
-        assert!(!fires(alert), "{alert}");
+impl Monitored {
+    fn start() -> Option<Self> {
+        let application = examples::protect().next()?;
+        let server = Server::start();
+        create_exporter(&server);
+        let application = Http::start(&application, server.port);
+        let executables = executables();
+        let path = format!("{}:{}", executables.display(), std::env::var("PATH").unwrap());
+        let of = |port: u16| format!("127.0.0.1:{port}");
+        let addresses = [of(free_port()), of(application.port), of(free_port())];
+        let line = block("sh", "prometheus-redis-exporter");
+        let line = line.replace("6379", &server.port.to_string()).replace("127.0.0.1:9121", &addresses[0]);
+        let mut exporter = Command::new("sh");
+        exporter.arg("-c").arg(format!("exec {line}")).current_dir(FILES).env("PATH", &path);
+        let folder = server.folder.join("prometheus");
+        fs::create_dir(&folder).unwrap();
+        let settings = fs::read_to_string(Path::new(FILES).join("prometheus.yml")).unwrap().replace("15s", "1s");
+        let settings = settings.replace("127.0.0.1:9121", &addresses[0]).replace("127.0.0.1:8000", &addresses[1]);
+        fs::write(folder.join("prometheus.yml"), settings).unwrap();
+        let rules = fs::read_to_string(Path::new(FILES).join("limits.rules.yml")).unwrap();
+        let rules = rules.replace("for: 5m", "for: 1s").replace("for: 2m", "for: 1s");
+        assert_eq!(rules.matches("for: 1s").count(), rules.matches("alert:").count());
+        fs::write(folder.join("limits.rules.yml"), rules).unwrap();
+        let promtool = executables.join("promtool");
+        output(Command::new(&promtool).args(["check", "config", "prometheus.yml"]).current_dir(&folder));
+        let mut prometheus = Command::new(executables.join("prometheus"));
+        prometheus.args(["--config.file=prometheus.yml", "--storage.tsdb.path=data"]).current_dir(&folder);
+        prometheus.arg(format!("--web.listen-address={}", addresses[2]));
+        let [exporter, _prometheus] = [exporter, prometheus].map(|mut command| Process::start(&mut command));
+        let monitored = Self { server, application, exporter, _prometheus, addresses, promtool };
+        monitored.wait_for("redis_script_values{key='throttle_allowed'} == 0");
+        Some(monitored)
     }
 
-    // A few limited calls and one mistyped call raise no alert; many do.
-    let mut limited_and_wrong = |limited: usize, wrong: usize| {
+    /// Returns a line for each series: {key="throttle_allowed"} => 1 @[1700000000]
+    fn query(&self, expression: &str) -> String {
+        let address = format!("http://{}", self.addresses[2]);
+        let output = Command::new(&self.promtool).args(["query", "instant", &address, expression]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Waits until the query has an answer. Prometheus gathers once a second, and promtool takes 50 ms of CPU time to
+    /// ask: to ask without a pause would only keep the machine busy.
+    fn wait_for(&self, expression: &str) {
+        wait_until(expression, || {
+            let there = !self.query(expression).trim().is_empty();
+            if !there {
+                sleep(Duration::from_millis(250));
+            }
+            there
+        });
+    }
+
+    fn wait_until_fires(&self, alert: &str) {
+        self.wait_for(&firing(alert));
+    }
+
+    fn fires(&self, alert: &str) -> bool {
+        !self.query(&firing(alert)).trim().is_empty()
+    }
+
+    /// Makes this many calls that are limited, but for the first, and this many that are wrong.
+    fn call(&self, limited: usize, wrong: usize) {
+        let mut connection = self.server.connect();
         for _ in 0..limited {
             run::<Value>(&mut connection, "CL.THROTTLE key 0 1 600").unwrap();
         }
         for _ in 0..wrong {
             run::<Value>(&mut connection, "CL.CHARGE key 0 1 0 1").unwrap_err();
         }
-    };
-    limited_and_wrong(6, 1);
-    counts("throttle_limited", 5);
-    counts("charge_errors", 1);
-    // Wait longer than the condition of an alert has to hold here.
-    sleep(Duration::from_secs(4));
-    for alert in alerts {
-        assert!(!fires(alert), "{alert}");
     }
-    limited_and_wrong(1_000, 0);
-    wait_for("ManyCallsLimited", || fires("ManyCallsLimited"));
-    assert!(!fires("CallsWithErrors"));
-    limited_and_wrong(0, 50);
-    wait_for("CallsWithErrors", || fires("CallsWithErrors"));
 
-    // Five visitors are allowed, and the others limited.
-    let visit = || application.ask_once("GET /items/7 HTTP/1.0\r\n\r\n");
-    assert_eq!([(); 6].map(|()| visit()), [200, 200, 200, 200, 200, 429]);
-    for (result, count) in [("allowed", 5), ("limited", 1)] {
-        let expression = format!("limit_calls_total{{limit='visitor', result='{result}'}} == {count}");
-        wait_for(&expression, || !query(&expression).is_empty());
+    /// Makes a request of a visitor, who is allowed five.
+    fn visit(&self) -> u16 {
+        self.application.ask_once("GET /items/7 HTTP/1.0\r\n\r\n")
     }
-    let more = "rate(limit_calls_total{limit='visitor', result='limited'}[5m]) > 0";
-    wait_for(more, || {
-        visit();
-        !query(more).is_empty()
-    });
+}
+
+fn firing(alert: &str) -> String {
+    format!("ALERTS{{alertstate='firing', alertname='{alert}'}}")
+}
+
+/// promtool checks hours of the alerts at once.
+#[test]
+fn each_alert_fires_in_the_hours_that_promtool_plays() {
+    needs!("Redis 7.0 alone");
+    needs!(SCRIPTS_TEST);
+    let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/every_server/monitoring/limits.test.yml");
+    output(Command::new(executables().join("promtool")).args(["test", "rules", tests]));
+}
+
+#[test]
+fn prometheus_gathers_the_counts_of_the_server_and_of_an_application() {
+    needs!("Redis 7.0 alone");
+    needs!(SCRIPTS_TEST);
+    let Some(monitored) = Monitored::start() else { return };
+    let mut connection = monitored.server.connect();
+    run::<Value>(&mut connection, "CL.TAKE other 99 1 60 1").unwrap();
+    for _ in 0..7 {
+        run::<Value>(&mut connection, "CL.THROTTLE other 99 1 60").unwrap();
+    }
+    assert_eq!([(); 6].map(|()| monitored.visit()), [200, 200, 200, 200, 200, 429]);
+    for (name, count) in [("throttle_allowed", 12), ("throttle_limited", 1), ("take_allowed", 1), ("charge_errors", 0)]
+    {
+        monitored.wait_for(&format!("redis_script_values{{key='{name}'}} == {count}"));
+    }
+    for (result, count) in [("allowed", 5), ("limited", 1)] {
+        monitored.wait_for(&format!("limit_calls_total{{limit='visitor', result='{result}'}} == {count}"));
+    }
+    monitored.wait_for("sum(rate(redis_script_values{key='throttle_allowed'}[5m])) > 0");
 
     // The exporter also tries the commands that the page names; the server refuses them, and the exporter goes on.
     let log: Vec<BTreeMap<String, Value>> = run(&mut connection, "ACL LOG 100").unwrap();
@@ -199,45 +198,65 @@ fn prometheus_gathers_the_counts_alerts_and_answers_the_dashboard() {
         let command = command.replace('|', " ").to_uppercase();
         assert!(page.contains(&format!("`{command}`")), "{command}");
     }
+}
 
-    for alert in ["CountsMissing", "LimitFailsOpen"] {
-        assert!(!fires(alert), "{alert}");
+#[test]
+fn alerts_fire_on_many_limited_and_wrong_calls_and_not_on_few() {
+    needs!("Redis 7.0 alone");
+    needs!(SCRIPTS_TEST);
+    let Some(monitored) = Monitored::start() else { return };
+    monitored.call(6, 1);
+    monitored.wait_for("redis_script_values{key='charge_errors'} == 1");
+    // Wait longer than the condition of an alert has to hold here.
+    sleep(Duration::from_secs(4));
+    for alert in ["ManyCallsLimited", "CallsWithErrors", "CountsMissing", "ExporterGone", "LimitFailsOpen"] {
+        assert!(!monitored.fires(alert), "{alert}");
     }
-    server.kill();
-    wait_for("CountsMissing", || fires("CountsMissing"));
-    wait_for("LimitFailsOpen", || {
-        assert_eq!(visit(), 200);
-        fires("LimitFailsOpen")
-    });
+    monitored.call(1_000, 0);
+    monitored.wait_until_fires("ManyCallsLimited");
+    assert!(!monitored.fires("CallsWithErrors"));
+    monitored.call(0, 50);
+    monitored.wait_until_fires("CallsWithErrors");
+}
 
-    // Print the dashboard's queries, one a line: those that list the exporters and the applications, and then each
-    // panel's, once for every address and once for the address that this test has started.
-    let print = format!(
-        "import json; dashboard = json.load(open('dashboard.json'))
-addresses = {{'instance': '{of_exporter}', 'application': '{of_application}'}}
-datasource, *variables = dashboard['templating']['list']
-assert [variable['name'] for variable in variables] == list(addresses), variables
-for variable in variables:
-    metric = variable['query']['query'].removeprefix('label_values(').removesuffix(', instance)')
-    print(metric + '{{instance=\"' + addresses[variable['name']] + '\"}}')
-for panel in dashboard['panels']:
-    assert panel['title'] and panel['description']
-    for target in panel['targets']:
-        [name] = [name for name in addresses if f\"instance=~'${{name}}'\" in target['expr']]
-        for address in '.+', addresses[name]: print(target['expr'].replace(f'${{name}}', address))"
-    );
-    let expressions = output(Command::new("python3").args(["-c", &print]).current_dir(FILES));
+#[test]
+fn alerts_fire_without_the_server_and_without_the_exporter() {
+    needs!("Redis 7.0 alone");
+    needs!(SCRIPTS_TEST);
+    let Some(mut monitored) = Monitored::start() else { return };
+    assert_eq!(monitored.visit(), 200);
+    monitored.wait_for("limit_calls_total{limit='visitor', result='allowed'} == 1");
+    monitored.server.kill();
+    monitored.wait_until_fires("CountsMissing");
+    wait_until("LimitFailsOpen", || {
+        assert_eq!(monitored.visit(), 200);
+        monitored.fires("LimitFailsOpen")
+    });
+    assert!(!monitored.fires("ExporterGone"));
+    monitored.exporter.0.kill().unwrap();
+    monitored.wait_until_fires("ExporterGone");
+}
+
+/// queries.py prints the dashboard's queries, one a line: those that list the exporters and the applications, and then
+/// each panel's, once for every address and once for the one address that this test has started.
+#[test]
+fn each_query_of_the_dashboard_has_an_answer() {
+    needs!("Redis 7.0 alone");
+    needs!(SCRIPTS_TEST);
+    let Some(monitored) = Monitored::start() else { return };
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/every_server/monitoring/queries.py");
+    let addresses = &monitored.addresses[..2];
+    let expressions = output(Command::new("python3").arg(program).args(addresses).current_dir(FILES));
     assert!(expressions.lines().count() >= 14, "{expressions}");
     for expression in expressions.lines() {
-        let answer = query(expression);
-        // The time of a command without recent calls is 0 / 0.
-        let figures = answer.lines().filter(|line| line.contains("} => ") && !line.contains("NaN"));
-        assert!(figures.count() > 0, "{expression}: {answer}");
+        // The rates need calls in several of Prometheus's rounds.
+        wait_until(expression, || {
+            monitored.call(2, 1);
+            monitored.visit();
+            // The time of a command without recent calls is 0 / 0.
+            monitored.query(expression).lines().any(|line| line.contains("} => ") && !line.contains("NaN"))
+        });
     }
-
-    assert!(!fires("ExporterGone"));
-    drop(exporter);
-    wait_for("ExporterGone", || fires("ExporterGone"));
 }
 
 /// The page's line counts while clients call; the test runs it for six of its ten seconds.
