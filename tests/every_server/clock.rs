@@ -1,6 +1,6 @@
 //! Time to the nanosecond, on a server whose wall clock the test moves.
 
-use crate::support::clock::{Clock, MILLISECOND, SECOND, START};
+use crate::support::clock::{Clock, SECOND, START};
 use crate::support::{Server, now, run, throttle};
 
 #[test]
@@ -28,34 +28,6 @@ fn a_clock_outside_its_range_counts_as_standing_at_the_end_of_it() {
     clock.shift(-2_100_000_000);
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
     assert_eq!(run::<String>(&mut connection, "GET key").unwrap(), "0000000060999999999");
-}
-
-#[test]
-fn the_key_holds_the_tat_and_is_gone_after_its_millisecond_when_the_limiter_is_full() {
-    let (clock, server) = Clock::start(START);
-    let mut connection = server.connect();
-    let day = 86_400 * SECOND;
-    let mut now = START - START % day;
-    // One token comes back in two seconds, or in a nanosecond. In the second case, the key would be gone at once if its
-    // expiry were rounded down.
-    for (quota, increment) in [("0 1 2", 2 * SECOND), ("0 1000000000 1", 1)] {
-        for past_the_millisecond in [0, 1, 2, 499_999, 500_000, 999_998, 999_999] {
-            now += day;
-            let tat = now + past_the_millisecond + increment;
-            clock.set(tat - increment);
-            throttle(&mut connection, &format!("key {quota}"));
-            assert_eq!(run::<i64>(&mut connection, "GET key").unwrap(), tat);
-            let ttl: i64 = run(&mut connection, "PTTL key").unwrap();
-            let expires_at = now + ttl * MILLISECOND;
-            assert!((0..MILLISECOND).contains(&(expires_at - tat)), "{ttl} for {tat}");
-            clock.set(tat - 1);
-            assert!(run::<bool>(&mut connection, "EXISTS key").unwrap(), "the key is gone too early");
-            // A server keeps a key for the millisecond in which it expires.
-            clock.set(expires_at + MILLISECOND);
-            assert!(!run::<bool>(&mut connection, "EXISTS key").unwrap(), "the key is there too long");
-            assert_eq!(throttle(&mut connection, &format!("key {quota} 0")), [0, 1, 1, -1, 0]);
-        }
-    }
 }
 
 #[test]

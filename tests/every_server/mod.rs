@@ -18,7 +18,6 @@ mod mthrottle;
 mod operating;
 mod other_modules;
 mod persistence;
-mod quotas;
 mod recipes;
 mod refusals;
 mod replication;

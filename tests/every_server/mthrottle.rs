@@ -2,33 +2,14 @@
 
 use redis::{Connection, Value};
 
-use crate::support::clock::{Clock, START};
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
-use crate::support::{Server, error_of, run, throttle, wait_until};
+use crate::support::{Server, error_of, run, wait_until};
 
 /// Calls `CL.MTHROTTLE`. Returns whether the call was limited, and the integers of each group.
 fn mthrottle(connection: &mut Connection, arguments: &str) -> (bool, Vec<[i64; 5]>) {
     let Value::Array(reply) = run(connection, &format!("CL.MTHROTTLE {arguments}")).unwrap() else { panic!() };
     let limited = redis::from_redis_value_ref(&reply[0]).unwrap();
     (limited, reply[1..].iter().map(|group| redis::from_redis_value_ref(group).unwrap()).collect())
-}
-
-#[test]
-fn a_call_with_a_limited_group_changes_nothing_and_says_which_group() {
-    let (_clock, server) = Clock::start(START);
-    let mut connection = server.connect();
-    throttle(&mut connection, "small 1 1 60 2");
-    throttle(&mut connection, "large 9 1 60 3");
-    let states =
-        |connection: &mut Connection| -> Vec<Option<String>> { run(connection, "MGET large small new").unwrap() };
-    let before = states(&mut connection);
-    assert_eq!(
-        mthrottle(&mut connection, "large 9 1 60 1 small 1 1 60 1 new 4 1 60 1"),
-        (true, vec![[0, 10, 7, -1, 180], [1, 2, 0, 60, 120], [0, 5, 5, -1, 0]])
-    );
-    assert_eq!(states(&mut connection), before);
-    // A quantity above the limit is told a retry_after of -1, as in a call of one limiter.
-    assert_eq!(mthrottle(&mut connection, "new 4 1 60 6").1, [[1, 5, 5, -1, 0]]);
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! The state after a restart or a crash, from the append-only file and from snapshots.
 
-use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use redis::Connection;
 use crate::support::aof::{AOF, wait_for_the_file};
 use crate::support::ledger::Ledger;
 use crate::support::traffic::{lasting, mixed_call, under_full_load, under_load, wait_for_more};
-use crate::support::{Server, command, info, run, snapshot, throttle, wait_until};
+use crate::support::{Server, info, run, snapshot, wait_until};
 
 const CLIENTS: usize = 4;
 
@@ -100,41 +99,6 @@ fn a_background_snapshot_under_load_holds_the_states_of_one_moment() {
         assert!((before..=after + 1).contains(&taken), "{taken}, not {before} to {after}");
         assert!(before > 1 && ledger.acknowledged() > taken, "no load");
     }
-}
-
-/// redis-cell logs the call itself. The call takes its tokens again when the file is loaded, here as in redis-cell.
-#[test]
-fn an_append_only_file_of_redis_cell_loads() {
-    let mut server = Server::start_with(&AOF);
-    server.kill();
-    let _ = fs::remove_dir_all(server.folder.join("appendonlydir"));
-    let lines = [
-        "SELECT 0",
-        "cl.throttle key 4 1 3600",
-        "CL.THROTTLE key 4 1 3600 2",
-        "CL.THROTTLE other 15 30 86400 5",
-        "CL.THROTTLE other 15 30 86400",
-        "CL.THROTTLE packets 999 1 3600 900",
-        "CL.THROTTLE packets 999 1 3600 -500",
-    ];
-    // The file has the format of Redis 6, which newer servers convert.
-    fs::write(server.folder.join("appendonly.aof"), lines.map(|line| command(line).get_packed_command()).concat())
-        .unwrap();
-    server.restart();
-    let mut connection = server.connect();
-    assert_eq!(throttle(&mut connection, "key 4 1 3600 0")[..3], [0, 5, 2]);
-    assert_eq!(throttle(&mut connection, "other 15 30 86400 0")[..3], [0, 16, 10]);
-
-    // interledger-rs gives back in this way.
-    let packets = throttle(&mut connection, "packets 999 1 3600 0");
-    assert_eq!(packets[..3], [0, 1000, 600]);
-
-    // A rewritten file holds states and no calls: a further restart moves nothing.
-    rewrite(&mut connection);
-    let before = snapshot(&mut connection);
-    assert_eq!(before.len(), 3);
-    server.restart();
-    assert_eq!(snapshot(&mut server.connect()), before);
 }
 
 /// Lets each client call a limiter of its own until `body` is over and the server is killed; then restarts the server.

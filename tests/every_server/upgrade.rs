@@ -4,59 +4,11 @@ use std::fs;
 use std::process::Command;
 
 use crate::support::aof::AOF;
-use crate::support::expected::expiry;
 use crate::support::needs::needs;
 use crate::support::pages::command_of;
 use crate::support::programs::output;
 use crate::support::replication::{catch_up, replicate};
 use crate::support::{Server, module, new_folder, now, redis_cell, run, snapshot, throttle};
-
-const MINUTE: i64 = 60_000_000_000;
-
-#[test]
-fn state_written_by_redis_cell_goes_on_to_the_nanosecond_whatever_its_ttl() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    for spent in 1..5 {
-        // The key's expiry is redis-cell's, rounded down to whole milliseconds, or one that another program has set.
-        let left = spent * 60_000;
-        for given in [format!("PX {left}"), format!("PX {}", 2 * left), String::new()] {
-            let tat = now() + spent * MINUTE + 123;
-            run::<()>(&mut connection, &format!("SET key {tat} {given}")).unwrap();
-            assert_eq!(throttle(&mut connection, "key 4 1 60 0")[..3], [0, 5, 5 - spent], "{given}");
-            assert_eq!(throttle(&mut connection, "key 4 1 60")[..3], [0, 5, 4 - spent], "{given}");
-            let new = tat + MINUTE;
-            let state = snapshot(&mut connection);
-            let (text, expires_at) = &state[&b"key"[..]];
-            assert_eq!(*text, new.to_string().into_bytes(), "{given}");
-            assert_eq!(i128::from(*expires_at), expiry(new.into()), "{given}");
-        }
-    }
-}
-
-/// redis-cell parses the string as an `i64`, the TAT in nanoseconds.
-#[test]
-fn redis_cell_could_read_the_state_that_is_written_here() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    let mut expected = Vec::new();
-    for (funnel, increment) in
-        [("4 1 60", MINUTE), ("0 7 3600", 514_285_714_285), ("9 3 100000000", 33_333_333_333_333_333)]
-    {
-        let key = funnel.replace(' ', "/");
-        let before = now() + increment;
-        throttle(&mut connection, &format!("{key} {funnel}"));
-        expected.push((key, before..=now() + increment));
-    }
-    let state = snapshot(&mut connection);
-    for (key, range) in expected {
-        let (text, expires_at) = &state[key.as_bytes()];
-        assert!(text.iter().all(u8::is_ascii_digit) && text[0] != b'0', "{text:?}");
-        let tat: i64 = str::from_utf8(text).unwrap().parse().unwrap();
-        assert!(range.contains(&tat), "{tat} is not in {range:?}");
-        assert!(*expires_at >= tat / 1_000_000);
-    }
-}
 
 /// The replica gets the calls themselves, limited ones too: this is how redis-cell replicates.
 #[test]
@@ -135,4 +87,20 @@ fn a_library_is_put_in_the_place_of_the_one_in_use_and_a_restart_takes_it() {
     server.restart();
     let mut connection = server.connect();
     assert_eq!(throttle(&mut connection, "key 4 1 3600")[..3], [0, 5, 1]);
+}
+
+/// The state is a native string: the server itself can copy it.
+#[test]
+fn a_key_with_several_quotas_is_restored_and_migrated_whole() {
+    let [server, other] = [(); 2].map(|()| Server::start());
+    let mut connection = server.connect();
+    run::<[i64; 6]>(&mut connection, "CL.THROTTLE key 9 1 60 3 99 1 3600").unwrap();
+    let held = snapshot(&mut connection);
+    let dump: Vec<u8> = run(&mut connection, "DUMP key").unwrap();
+    let (_, expires_at) = held[&b"key"[..]];
+    run::<()>(&mut connection, "DEL key").unwrap();
+    redis::cmd("RESTORE").arg("key").arg(expires_at).arg(dump).arg("ABSTTL").exec(&mut connection).unwrap();
+    assert_eq!(snapshot(&mut connection), held);
+    run::<()>(&mut connection, &format!("MIGRATE 127.0.0.1 {} key 0 5000", other.port)).unwrap();
+    assert_eq!(snapshot(&mut other.connect())[&b"key"[..]].0, held[&b"key"[..]].0);
 }
