@@ -132,25 +132,6 @@ fn a_user_without_the_command_or_the_key_is_refused() {
     }
 }
 
-/// The server logs and measures a command as fast or slow by its flag, whatever an ACL says of it.
-#[test]
-#[ignore = "slow: thousands of limiters"]
-fn a_call_of_many_limiters_is_not_watched_as_a_fast_command() {
-    // The call takes some 60 ms; no fast command takes 10 ms, even on a busy machine or under valgrind.
-    let server = Server::start_with(&["--latency-monitor-threshold", "10"]);
-    let mut connection = server.connect();
-    let mut call = redis::cmd("CL.MTHROTTLE");
-    for group in 0..20_000 {
-        call.arg(group).arg(&["4", "1", "60", "1"]);
-    }
-    call.exec(&mut connection).unwrap();
-    let history = |connection: &mut Connection, event: &str| -> usize {
-        run::<Vec<Value>>(connection, &format!("LATENCY HISTORY {event}")).unwrap().len()
-    };
-    assert_eq!(history(&mut connection, "fast-command"), 0);
-    assert_eq!(history(&mut connection, "command"), 1);
-}
-
 #[test]
 fn a_read_only_replica_refuses() {
     let server = Server::start();

@@ -12,9 +12,9 @@ use crate::support::cluster::{SLOTS, add_slots, is_ok};
 use crate::support::needs::{debug_command, is_redis_6_2, needs};
 use crate::support::programs::{output, python, redis_rs, signal};
 use crate::support::traffic::{under_full_load, under_load};
-use crate::support::{Server, command, eventually, info, run, snapshot, throttle, wait_until};
+use crate::support::{Server, command, eventually, run, throttle, wait_until};
 
-const PRIMARIES: usize = 3;
+const NODES: usize = 3;
 
 /// The examples work even when the first node that the client knows owns none of the keys.
 #[test]
@@ -22,7 +22,7 @@ const PRIMARIES: usize = 3;
 fn the_examples_for_clients_find_the_node_of_a_call() {
     needs!("python3-redis");
     let cluster = Cluster::start();
-    let other = &cluster.nodes[(cluster.owner("{user123}") + 1) % PRIMARIES];
+    let other = &cluster.nodes[(cluster.owner("{user123}") + 1) % NODES];
     let replies = output(&mut python("cluster.py", other));
     assert_eq!(replies, "[0, 3, 2, -1, 60]\n[0, [0, 3, 1, -1, 120], [0, 100, 99, -1, 864]]\n");
     let reply = redis_rs::throttle(&mut cluster.connect(), "{user123}:minute", (2, 1, 60), 1).unwrap();
@@ -78,44 +78,6 @@ fn a_slot_that_the_servers_move_under_load_lets_through_what_one_server_would_ha
             migrations.contains("success")
         });
     });
-}
-
-#[test]
-#[ignore = "slow: elections"]
-fn a_replica_goes_on_limiting_when_its_primary_is_killed() {
-    let mut cluster = Cluster::start();
-    let mut connection = cluster.connect();
-    let key = "user123";
-    let call = format!("CL.THROTTLE {key} 9 1 3600");
-    for left in [9, 8, 7, 6] {
-        assert_eq!(run::<[i64; 5]>(&mut connection, &call).unwrap()[2], left);
-    }
-    let owner = cluster.owner(key);
-    let mut primary = cluster.nodes[owner].connect();
-    // WAIT counts only the writes of its own connection.
-    assert_eq!(run::<[i64; 5]>(&mut primary, &call).unwrap()[2], 5);
-    assert_eq!(run::<i64>(&mut primary, "WAIT 1 10000").unwrap(), 1);
-    let state = snapshot(&mut primary);
-    run::<()>(&mut cluster.nodes[PRIMARIES + owner].connect(), "CONFIG SET cluster-replica-no-failover no").unwrap();
-    cluster.nodes[owner].kill();
-
-    let replica = &cluster.nodes[PRIMARIES + owner];
-    wait_until("the replica takes over", || info(&mut replica.connect(), "role") == "master");
-    assert_eq!(snapshot(&mut replica.connect()), state);
-    let survivor = &cluster.nodes[(owner + 1) % PRIMARIES];
-    wait_until("the cluster knows", || {
-        let nodes: String = run(&mut survivor.connect(), "CLUSTER NODES").unwrap();
-        nodes
-            .lines()
-            .any(|line| line.contains(&format!(":{}@", replica.port)) && line.contains("master") && line.contains('-'))
-            && is_ok(survivor)
-            && is_ok(replica)
-    });
-    let mut connection = cluster.connect();
-    for left in [4, 3, 2, 1, 0] {
-        assert_eq!(run::<[i64; 5]>(&mut connection, &call).unwrap()[..3], [0, 10, left]);
-    }
-    assert_eq!(run::<[i64; 5]>(&mut connection, &call).unwrap()[..3], [1, 10, 0]);
 }
 
 /// The node loses the slot of an expired key while writes are paused, within a transaction that the server has already
@@ -267,7 +229,7 @@ fn move_under_load(cluster: &Cluster, change: impl FnOnce(&Cluster, usize, usize
     let all = limit * 20;
     let slot = cluster.slot("{tag}");
     let from = cluster.owner("{tag}");
-    let to = (from + 1) % PRIMARIES;
+    let to = (from + 1) % NODES;
     under_load(
         4,
         |_, _| {
@@ -298,47 +260,31 @@ fn move_under_load(cluster: &Cluster, change: impl FnOnce(&Cluster, usize, usize
     assert_eq!(run::<i64>(&mut cluster.nodes[to].connect(), "DBSIZE").unwrap(), 20);
 }
 
-/// A cluster of three primaries, each with a replica.
+/// A cluster of three nodes.
 struct Cluster {
     nodes: Vec<Server>,
 }
 
 impl Cluster {
     fn start() -> Self {
-        // A node that a busy machine stops for two seconds counts as gone. No replica takes over for that reason alone.
-        let never = ["--cluster-replica-no-failover", "yes"];
-        let settings = [["--cluster-enabled", "yes"], ["--cluster-node-timeout", "2000"], never].concat();
-        let nodes: Vec<Server> = (0..2 * PRIMARIES).map(|_| Server::start_with(&settings)).collect();
+        // A node that a busy machine stops for two seconds counts as gone.
+        let settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
+        let nodes: Vec<Server> = (0..NODES).map(|_| Server::start_with(&settings)).collect();
         for (number, node) in nodes.iter().enumerate() {
             let mut connection = node.connect();
             run::<()>(&mut connection, &format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1)).unwrap();
-            if number < PRIMARIES {
-                let slots = SLOTS * number / PRIMARIES..SLOTS * (number + 1) / PRIMARIES;
-                add_slots(&mut connection, slots);
-            }
+            add_slots(&mut connection, SLOTS * number / NODES..SLOTS * (number + 1) / NODES);
             for other in &nodes[..number] {
                 run::<()>(&mut connection, &format!("CLUSTER MEET 127.0.0.1 {}", other.port)).unwrap();
             }
         }
-        for replica in PRIMARIES..nodes.len() {
-            let primary = id(&nodes[replica - PRIMARIES]);
-            wait_until("the replica knows its primary", || {
-                run::<()>(&mut nodes[replica].connect(), &format!("CLUSTER REPLICATE {primary}")).is_ok()
-            });
-        }
         wait_until("the cluster is there", || {
             nodes.iter().all(|node| {
                 let view: String = run(&mut node.connect(), "CLUSTER NODES").unwrap();
-                is_ok(node)
-                    && view.matches("connected").count() == nodes.len()
-                    && view.matches("slave").count() == PRIMARIES
-            }) && nodes[PRIMARIES..].iter().all(|node| info(&mut node.connect(), "master_link_status") == "up")
+                is_ok(node) && view.matches("connected").count() == nodes.len()
+            })
         });
         Self { nodes }
-    }
-
-    fn primaries(&self) -> &[Server] {
-        &self.nodes[..PRIMARIES]
     }
 
     fn connect(&self) -> ClusterConnection {
@@ -351,11 +297,11 @@ impl Cluster {
         run(&mut self.nodes[0].connect(), &format!("CLUSTER KEYSLOT {key}")).unwrap()
     }
 
-    /// Returns the primary that owns this key.
+    /// Returns the node that owns this key.
     fn owner(&self, key: &str) -> usize {
         let look = format!("EXISTS {key}");
         let answers = |node: &Server| -> RedisResult<bool> { run(&mut node.connect(), &look) };
-        self.primaries().iter().position(|node| answers(node).is_ok()).unwrap()
+        self.nodes.iter().position(|node| answers(node).is_ok()).unwrap()
     }
 }
 

@@ -83,24 +83,6 @@ fn a_shutdown_that_asks_for_the_unload_logs_that_the_module_stays_and_ends_the_s
     }
 }
 
-/// Servers keep a pointer to each client's last command, and read it after an unload has freed it.
-#[test]
-fn a_refused_unload_does_no_harm_to_clients_that_have_called() {
-    let server = Server::start_with(module_command());
-    let (mut caller, mut other) = (server.connect(), server.connect());
-    throttle(&mut caller, "key 4 1 60 2");
-    let _ = run::<()>(&mut other, "MODULE UNLOAD redis-cell");
-    // These writes reuse any memory that the unload has freed.
-    let mut sets = redis::pipe();
-    for turn in 0..5_000 {
-        sets.cmd("SET").arg(turn).arg("x".repeat(90 + turn % 431));
-    }
-    sets.exec(&mut other).unwrap();
-    run::<String>(&mut other, "CLIENT LIST").unwrap_or_else(|_| panic!("{}", server.log()));
-    // The time to wait is not compared: seconds may have passed.
-    assert_eq!(throttle(&mut caller, "key 4 1 60")[..4], [0, 5, 2, -1]);
-}
-
 /// The module allows an unload only to the command that loads it. The clock, which stands still within a transaction,
 /// cannot tell that command from a later one. Even if the module was not called, a user's permissions may name its
 /// commands, and the server uses these names later.

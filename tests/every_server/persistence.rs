@@ -65,20 +65,6 @@ fn a_rewrite_under_load_keeps_every_state_and_expiry() {
 }
 
 #[test]
-#[ignore = "slow: thousands of calls"]
-fn a_snapshot_restores_every_state_and_expiry() {
-    let mut server = Server::start();
-    let mut connection = server.connect();
-    for turn in 0..2_000 {
-        mixed_call(&mut connection, 0, turn);
-    }
-    run::<()>(&mut connection, "SAVE").unwrap();
-    let before = lasting(&mut connection);
-    server.restart();
-    assert!(lasting(&mut server.connect()) == before, "the limiters are not the same after a restart");
-}
-
-#[test]
 fn a_background_snapshot_under_load_holds_the_states_of_one_moment() {
     let mut server = Server::start();
     let ledgers = Ledger::open_some(&server, CLIENTS);

@@ -46,48 +46,6 @@ fn under_mixed_load_replicas_equal_the_primary_and_need_no_module() {
     }
 }
 
-/// The two servers swap their roles while clients call. No token is lost, and none is taken twice.
-#[test]
-#[ignore = "slow: load"]
-fn a_failover_under_load_lets_through_what_one_server_would_have() {
-    let servers = [Server::start_with(&SETTINGS), Server::start_with(&SETTINGS)];
-    replicate(&servers[1], &servers[0]);
-    let limit = 20_000;
-    let let_through = AtomicI64::new(0);
-
-    let ((), switches) = under_load(
-        4,
-        |_, _| {
-            let mut at = 0;
-            let mut switches = 0;
-            let mut connection = servers[at].connect();
-            loop {
-                let call = format!("CL.THROTTLE key {} 1 100000", limit - 1);
-                match run::<[i64; 5]>(&mut connection, &call) {
-                    Ok([0, ..]) => assert!(let_through.fetch_add(1, Ordering::SeqCst) < limit),
-                    Ok(_) => return switches,
-                    // The server has become a replica.
-                    Err(error) => {
-                        assert_eq!(error.code(), Some("READONLY"), "{error}");
-                        at = 1 - at;
-                        switches += 1;
-                        connection = servers[at].connect();
-                    }
-                }
-            }
-        },
-        || {
-            wait_until("load", || let_through.load(Ordering::SeqCst) > 1_000);
-            let failover = format!("FAILOVER TO 127.0.0.1 {}", servers[1].port);
-            run::<()>(&mut servers[0].connect(), &failover).unwrap();
-            wait_until("promotion", || role(&servers[1]) == "master");
-            assert!(let_through.load(Ordering::SeqCst) < limit, "the limiter was empty before the failover");
-        },
-    );
-    assert!(switches.iter().all(|&switches| switches > 0), "{switches:?}");
-    assert_eq!(let_through.into_inner(), limit);
-}
-
 #[test]
 fn a_replica_promoted_after_a_crash_goes_on_from_what_it_was_sent() {
     let mut primary = Server::start_with(&SETTINGS);
@@ -132,8 +90,4 @@ fn a_replica_promoted_after_a_crash_goes_on_from_what_it_was_sent() {
         ledger.take(&mut connection).unwrap();
         assert_eq!(ledger.taken(&snapshot(&mut connection)), taken + 1);
     }
-}
-
-fn role(server: &Server) -> String {
-    info(&mut server.connect(), "role")
 }

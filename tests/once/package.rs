@@ -239,29 +239,6 @@ fn a_release_made_again_in_another_folder_has_the_same_bytes() {
     }
 }
 
-/// The first target is not one of the six. Rust has no standard library for the second here, and rustup cannot fetch
-/// it.
-#[test]
-fn targets_that_cannot_be_made_are_named_and_the_others_are_made() {
-    needs!(SCRIPTS_TEST);
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("targets-{}", std::process::id()));
-    let rustc = output(Command::new("sh").args(["-c", "command -v rustc"]));
-    let (unknown, native) = ("riscv64gc-unknown-linux-gnu", native());
-    let missing = native.replace("gnu", "musl");
-    let mut package = Command::new(Path::new(ROOT).join("scripts/package"));
-    package.arg("--folder").arg(&folder).args([unknown, &missing, &native]);
-    let path = std::env::var("PATH").unwrap();
-    package.env("PATH", format!("{ROOT}/tests/once/package:{path}")).env("RUSTC_PATH", rustc.trim());
-    let package = package.output().unwrap();
-    let said = String::from_utf8(package.stderr).unwrap();
-    assert_eq!(package.status.code(), Some(1), "{said}");
-    let why = format!("fake: rustup target add {missing}\npackage: missing: Rust's standard library for {missing}\n");
-    assert!(said.contains(&why), "{said}");
-    assert!(said.ends_with(&format!("package: not made: {unknown} {missing}\n")), "{said}");
-    assert!(folder.join(format!("redis-cell-v{VERSION}-{native}.tar.gz.sha256")).exists(), "{said}");
-    fs::remove_dir_all(folder).unwrap();
-}
-
 /// Returns this machine's platform.
 fn native() -> String {
     format!("{}-unknown-linux-gnu", std::env::consts::ARCH)

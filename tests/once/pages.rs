@@ -155,20 +155,6 @@ fn each_guarantee_names_tests_that_exist() {
     }
 }
 
-/// "All ten commands" would be wrong with the eleventh.
-#[test]
-fn no_page_says_how_many_commands_there_are() {
-    const NUMBERS: [&str; 9] = ["four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
-    for page in pages(Path::new(ROOT)) {
-        let text = fs::read_to_string(&page).unwrap().to_lowercase();
-        let words: Vec<_> = text.split_whitespace().collect();
-        for pair in words.windows(2).filter(|pair| pair[1].starts_with("commands")) {
-            let number = NUMBERS.contains(&pair[0]) || pair[0].parse::<u32>().is_ok_and(|number| number > 3);
-            assert!(!number, "{}: {}", page.display(), pair.join(" "));
-        }
-    }
-}
-
 #[test]
 fn the_pages_name_what_the_scripts_install() {
     let readme = read("README.md") + &read("docs/development.md");

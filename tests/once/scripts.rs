@@ -333,32 +333,3 @@ fn scripts_servers_says_what_it_could_not_fetch_and_what_it_needs() {
     assert_eq!(code, Some(1), "{errors}");
     assert!(errors.starts_with("scripts/servers: these servers run only on Linux."), "{errors}");
 }
-
-/// The stand-in for python3 takes the lock of the folder into which pip installs, if the script does not hold it.
-#[test]
-#[ignore = "slow: builds"]
-fn a_script_that_fetches_with_pip_holds_its_lock_until_pip_ends() {
-    let python = "if [[ $3 == install ]] && flock --nonblock \"$6/lock\" true; then echo the lock is free; fi >&2";
-    let system = ["bash", "dirname", "mkdir", "rm", "find", "flock", "true"];
-    let tools = Tools::new("lock", &system, &[("python3", python)]);
-    let copy = tools.0.join("copy");
-    copy_scripts(&copy);
-    for script in ["zig", "test.d/schemas"] {
-        let (code, _, errors) = tools.call_in(&copy, script, &[]);
-        assert_eq!(code, Some(0), "{script}: {errors}");
-        assert!(errors.contains("fetching with pip") && !errors.contains("free"), "{script}: {errors}");
-    }
-}
-
-#[test]
-#[ignore = "slow: builds"]
-fn a_command_that_fails_ends_scripts_bench_with_a_line_that_names_it() {
-    let tools = Tools::new("bench", &["bash", "sed", "dirname", "uname"], &[]);
-    let (code, _, errors) = tools.call("bench", &["--instructions", "alone", "PING"]);
-    assert_eq!(code, Some(1), "{errors}");
-    let lines: Vec<_> = errors.lines().collect();
-    let [setup, bench] = lines[..] else { panic!("{errors}") };
-    assert!(setup.starts_with("setup: missing: cargo cc."), "{errors}");
-    let command = format!("bench: this command failed, see above: {ROOT}/scripts/setup valgrind libclang-dev");
-    assert!(bench.starts_with(&command), "{errors}");
-}
