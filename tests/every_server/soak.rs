@@ -11,48 +11,64 @@ use redis::{Connection, Value};
 
 use crate::support::replication::{SETTINGS, catch_up, replicate};
 use crate::support::traffic::{spoil, under_load};
-use crate::support::{Server, command, info, run, setting, wait_until};
+use crate::support::{Server, command, eventually, info, run, setting, wait_until};
 
 const CLIENTS: usize = 50;
 
 #[test]
 #[ignore = "slow: load"]
 fn under_a_long_mixed_load_memory_and_time_per_call_stay_as_they_were() {
-    // The log of slow calls shows a call of 250 ms. The longest pause seen, while other tests use the machine, is 62 ms.
+    // The log of slow calls shows a call of 250 ms: a busy machine has been seen to pause a call for 62 ms.
     let server = Server::start_with(&["--slowlog-log-slower-than", "250000"]);
-    let duration = Duration::from_secs(setting("SOAK_SECONDS", 10));
+    let part = Duration::from_secs(setting("SOAK_SECONDS", 10)) / 8;
 
     // The first load warms up the server's own tables and the allocator.
-    let _ = soak(&server, duration / 5);
+    let _ = soak(&server, 2 * part);
     let before = Sample::take(&server);
-    let loads = [(); 8].map(|()| soak(&server, duration / 8));
-    let after = Sample::take(&server);
-
-    let calls: i64 = loads.iter().map(|(calls, _)| calls).sum();
-    // Other programs on the machine make calls dearer, and never cheaper: the cheapest load of each half counts.
-    let nanoseconds = [&loads[..4], &loads[4..]]
-        .map(|half| half.iter().map(|(calls, seconds)| (seconds * 1e9) as i64 / calls).min().unwrap());
-    let memory = [before.memory, after.memory];
-    let resident = [before.resident, after.resident];
-    println!(
-        "{calls} calls of CL.THROTTLE in {duration:?}: before and after {memory:?} bytes, {resident:?} resident; \
-         {nanoseconds:?} ns of CPU time per call, with all that goes with it, in the first and the second half"
-    );
-    let slow: Value = run(&mut server.connect(), "SLOWLOG GET 100").unwrap();
-    assert!(!format!("{slow:?}").to_lowercase().contains("throttle"), "{slow:?}");
+    let mut calls = 0;
+    let mut load = || {
+        let load = soak(&server, part);
+        calls += load.calls;
+        load
+    };
+    // Other programs on the machine make calls dearer, and never cheaper: the cheapest of four loads counts.
+    let first = [(); 4].map(|()| load().nanoseconds_per_call).into_iter().min().unwrap();
+    [(); 3].map(|()| load());
+    // The time per call has grown by 8 in 100 at most on an idle machine. A machine that is busy needs another load.
+    eventually(Duration::from_secs(60), || {
+        let last = load();
+        println!("ns of CPU time per call, with all that goes with it: first {first}, last {last:?}");
+        (last.nanoseconds_per_call < first * 5 / 4 && last.slow_calls.is_empty()).then_some(())
+    })
+    .expect("calls cost no more than at the start, and none is slow");
     // A leak of two bytes a call shows. Without a leak, the process has grown by 220 KiB at most, for the allocator's
-    // sake, and the time per call by 8 in 100.
-    assert!(memory[1] < memory[0] + 2 * calls.max(32 << 10), "{memory:?} bytes after {calls} calls");
-    assert!(resident[1] < resident[0] + (1 << 20), "{resident:?} bytes resident");
-    assert!(nanoseconds[1] < nanoseconds[0] * 5 / 4, "{nanoseconds:?} ns of CPU time per call");
+    // sake. The allocator returns memory to the system some seconds after it is freed.
+    eventually(Duration::from_secs(30), || {
+        let after = Sample::take(&server);
+        println!("{calls} calls of CL.THROTTLE: {before:?}, then {after:?}");
+        let grown = [after.allocated - before.allocated, after.resident - before.resident];
+        (grown[0] < 2 * calls.max(32 << 10) && grown[1] < 1 << 20).then_some(())
+    })
+    .expect("the server needs no more memory than at the start");
 }
 
-/// Lets all clients call for this long. Returns how often they called CL.THROTTLE, and the server's CPU time in
-/// seconds.
-fn soak(server: &Server, duration: Duration) -> (i64, f64) {
+/// A time under load.
+#[derive(Debug)]
+struct Load {
+    /// The calls of CL.THROTTLE.
+    calls: i64,
+    /// The server's CPU time, which stands still while other tests have the processor.
+    nanoseconds_per_call: i64,
+    /// Those of the server's slow calls that are the module's.
+    slow_calls: Vec<String>,
+}
+
+/// Lets all clients call for this long.
+fn soak(server: &Server, duration: Duration) -> Load {
     let mut connection = server.connect();
     spoil(&mut connection);
     run::<()>(&mut connection, "CONFIG RESETSTAT").unwrap();
+    run::<()>(&mut connection, "SLOWLOG RESET").unwrap();
     let before = cpu_time(&mut connection);
     let ((), turns) = under_load(
         CLIENTS,
@@ -71,18 +87,25 @@ fn soak(server: &Server, duration: Duration) -> (i64, f64) {
     let seconds = cpu_time(&mut connection) - before;
     // The field reads calls=3,usec=7,...
     let stats = info(&mut connection, "cmdstat_cl.throttle");
-    let calls = stats.split(',').find_map(|field| field.strip_prefix("calls=")).unwrap();
-    (calls.parse().unwrap(), seconds)
+    let calls = stats.split(',').find_map(|field| field.strip_prefix("calls=")).unwrap().parse().unwrap();
+    let log: Vec<Value> = run(&mut connection, "SLOWLOG GET 100").unwrap();
+    let log = log.iter().map(|entry| format!("{entry:?}").to_lowercase());
+    Load {
+        calls,
+        nanoseconds_per_call: (seconds * 1e9) as i64 / calls,
+        slow_calls: log.filter(|entry| entry.contains("throttle")).collect(),
+    }
 }
 
-/// Returns the server's CPU time in seconds, which stands still while other tests have the processor.
+/// Returns the server's CPU time in seconds.
 fn cpu_time(connection: &mut Connection) -> f64 {
     ["used_cpu_user", "used_cpu_sys"].map(|field| info(connection, field).parse::<f64>().unwrap()).iter().sum()
 }
 
-/// The server's memory when all keys and clients are gone.
+/// The server's memory in bytes, when all keys and clients are gone.
+#[derive(Debug)]
 struct Sample {
-    memory: i64,
+    allocated: i64,
     resident: i64,
 }
 
@@ -92,15 +115,15 @@ impl Sample {
         run::<()>(&mut connection, "FLUSHALL SYNC").unwrap();
         wait_until("the clients are gone", || info(&mut connection, "connected_clients") == "1");
         // The server reads its allocator's figures ten times a second, if the machine is not too busy.
-        let memory = (0..5).map(|_| {
+        let allocated = (0..5).map(|_| {
             sleep(Duration::from_millis(200));
             // The figure includes the module's memory if the module uses the server's allocator.
             info(&mut connection, "allocator_allocated").parse().unwrap()
         });
-        let memory = memory.min().unwrap();
+        let allocated = allocated.min().unwrap();
         let statm = fs::read_to_string(format!("/proc/{}/statm", server.pid())).unwrap();
         let pages: i64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
-        Self { memory, resident: pages * 4096 }
+        Self { allocated, resident: pages * 4096 }
     }
 }
 
