@@ -5,7 +5,7 @@ use std::num::NonZero;
 use crate::decimal;
 use crate::error::{CommandError, Error};
 use crate::funnel::{Moment, Quota, Taking, Unit};
-use crate::limiter::{Limiter, TooMany};
+use crate::limiter::{Limiter, MOST_QUOTAS, TooMany};
 use crate::redis::{Argument, Parameter};
 
 /// The most words of a call with one quota: `key max_burst count period quantity`.
@@ -60,6 +60,11 @@ impl<'a, const FURTHER: usize> Request<'a, FURTHER> {
             limiter.add(quota.map_err(|error| CommandError::Quota(error, number))?).map_err(Error::from)?;
         }
         Ok(Self { key, limiter, quantity })
+    }
+
+    /// Returns the same request for a key that has more TATs than the request has quotas.
+    pub fn wide(&self) -> Request<'a, { MOST_QUOTAS - 1 }> {
+        Request { key: self.key, limiter: self.limiter.wide(), quantity: self.quantity }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::counts::Outcome;
 use crate::error::{CommandError, Error};
 use crate::funnel::{Moment, Taking, Unit};
-use crate::limiter::{Limiter, MOST_QUOTAS, Tats, Verdict};
+use crate::limiter::{MOST_QUOTAS, Tats};
 use crate::redis::{Access, Argument, Context, Parameter, WritableKey};
 use crate::reply::{announce, reply};
 use crate::request::{ONE_QUOTA, Request, TWO_QUOTAS, one_limiter};
@@ -46,39 +46,38 @@ fn call_for<const FURTHER: usize>(
     let request = Request::<FURTHER>::parse(arguments, taking, unit, now)?;
 
     let key = state::open(context, request.key)?;
-    let verdict = match state::read(&key) {
-        Err(Error::TooManyQuotas(_)) => take_of_many(&request.limiter.wide(), key, taking, request.quantity)?,
-        tats => take(&request.limiter, tats?, key, taking, request.quantity)?,
-    };
-    announce(context, request.key, &verdict);
-
-    reply(context, taking, &verdict, unit);
-    Ok(Outcome::of(verdict.limited))
+    match state::read(&key) {
+        Err(Error::TooManyQuotas(_)) => answer_by_all(context, &request.wide(), key, taking, unit),
+        tats => answer(context, &request, tats?, key, taking, unit),
+    }
 }
 
-/// Decides the call and stores its change. This closes the key, before a notification runs another module's callback,
-/// which may delete it.
 #[inline(always)]
-fn take<const FURTHER: usize>(
-    limiter: &Limiter<FURTHER>,
+fn answer<const FURTHER: usize>(
+    context: &Context,
+    request: &Request<FURTHER>,
     tats: Tats<FURTHER>,
     key: WritableKey,
     taking: Taking,
-    quantity: i64,
-) -> Result<Verdict, CommandError> {
-    let decision = limiter.decide(tats, taking, quantity)?;
+    unit: Unit,
+) -> Result<Outcome, CommandError> {
+    let decision = request.limiter.decide(tats, taking, request.quantity)?;
+    // This closes the key, before a notification runs another module's callback, which may delete it.
     state::write(key, &decision.change)?;
-    Ok(decision.verdict)
+    announce(context, request.key, &decision.verdict);
+
+    reply(context, taking, &decision.verdict, unit);
+    Ok(Outcome::of(decision.verdict.limited))
 }
 
-/// Does the same on a key that has more TATs than the call has quotas.
+/// Answers a call on a key that has more TATs than the call has quotas.
 #[cold]
-#[inline(never)]
-fn take_of_many(
-    limiter: &Limiter<{ MOST_QUOTAS - 1 }>,
+fn answer_by_all(
+    context: &Context,
+    request: &Request<{ MOST_QUOTAS - 1 }>,
     key: WritableKey,
     taking: Taking,
-    quantity: i64,
-) -> Result<Verdict, CommandError> {
-    take(limiter, state::read(&key)?, key, taking, quantity)
+    unit: Unit,
+) -> Result<Outcome, CommandError> {
+    answer(context, request, state::read(&key)?, key, taking, unit)
 }
