@@ -6,7 +6,7 @@ use crate::funnel;
 use crate::limiter::{MOST_QUOTAS, QuotaError, TooMany};
 use crate::redis::{ErrorReply, Unavailable};
 
-/// The reason why a call was refused. A refused call has changed nothing.
+/// The reason why a call was refused. A refused call has changed nothing, but for the case that [`Unavailable`] names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Error {
     /// The server words this reply itself: it is the same as for the server's own commands.

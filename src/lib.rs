@@ -6,9 +6,8 @@
 //! limiter, and `funnel.rs` has the rule for one of them. `state.rs` reads and writes the state, and `error.rs` has the
 //! errors. `redis/` stands between these files and the server.
 //!
-//! The functions on a call's path are `inline(always)`: they have several callers, which are the commands and the
-//! numbers of quotas that a call is compiled for, and the compiler would inline few of them. A call would cost a tenth
-//! more.
+//! Functions that are marked `inline(always)` have several callers, which are the commands and the numbers of quotas
+//! that a call is compiled for. The compiler alone would inline few of them, and a call would cost a tenth more.
 
 mod counts;
 mod decimal;
@@ -56,9 +55,9 @@ static COMMANDS: [Command; 10] = [
     command!(c"cl.ptake" c"1.1.0" throttle(UpTo, Milliseconds),
         c"Takes as many tokens as a rate limiter has, up to the quantity. Times are in milliseconds."),
     command!(c"cl.look" c"1.1.0" look(Seconds),
-        c"Tells what taking tokens from a rate limiter would reply, and takes none. Times are in seconds."),
+        c"Tells whether a rate limiter has that many tokens, and takes none. Times are in seconds."),
     command!(c"cl.plook" c"1.1.0" look(Milliseconds),
-        c"Tells what taking tokens from a rate limiter would reply, and takes none. Times are in milliseconds."),
+        c"Tells whether a rate limiter has that many tokens, and takes none. Times are in milliseconds."),
     command!(c"cl.mthrottle" c"1.0.0" mthrottle(Seconds),
         c"Takes tokens from several rate limiters, if all have that many. Times are in seconds."),
     command!(c"cl.mpthrottle" c"1.1.0" mthrottle(Milliseconds),

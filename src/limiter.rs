@@ -248,7 +248,8 @@ impl<'a> Standing<'a> {
         Ok(Self { funnel, number, until_full: funnel.until_full(*tat), wait: taken.wait })
     }
 
-    /// Tells where the quota stands.
+    /// Returns the quota's place on this TAT: its time until full and, if the call got `less` than it asked for, its
+    /// wait for one more token.
     #[inline(always)]
     fn at(funnel: &'a Funnel, number: u64, tat: Moment, less: bool) -> Self {
         let until_full = funnel.until_full(tat);

@@ -4,7 +4,7 @@ use crate::counts::Outcome;
 use crate::error::{CommandError, Error};
 use crate::funnel::{Moment, Taking, Unit};
 use crate::limiter::{Change, Decision, MOST_QUOTAS, Tats, Verdict};
-use crate::redis::{Access, Argument, Context, Parameter, WritableKey};
+use crate::redis::{Access, Argument, Context, Parameter, WritableKey, delete_expired};
 use crate::reply::{announce, reply};
 use crate::request::{Request, limiter};
 use crate::state;
@@ -81,17 +81,21 @@ pub fn call(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Out
 /// Writes every limiter, or none if one cannot be written now. `last` is the key of the last limiter, still open.
 fn write_all(context: &Context, mut last: Option<WritableKey>, all: &[Decided]) -> Result<(), CommandError> {
     if context.are_writes_paused() {
+        // Close the key first: a deletion may run another module's callback, which may delete the key.
         drop(last.take());
-        in_groups(all, |Decided { request, before, decision, .. }| match decision.change {
-            Change::Store(_) if before.is_full() => Ok(state::delete_expired(context, request.key)?),
-            _ => Ok(()),
+        in_groups(all, |Decided { request, before, decision, .. }| {
+            if before.is_full() && decision.change != Change::Nothing {
+                delete_expired(context, request.key).map_err(Error::from)?;
+            }
+            Ok(())
         })?;
     }
     // Write in reverse order: the key that may still be open is that of the last limiter.
     for (index, Decided { request, decision, .. }) in all.iter().enumerate().rev() {
         let open = last.take();
         if decision.change != Change::Nothing {
-            // A later key cannot fail here: before a server runs a command, it has decided that keys can be written.
+            // A server decides that keys can be written before it runs a command. A later key therefore fails only in
+            // the case that `WritableKey::set` names, and the limiters that are written by then stay.
             let key = open.map_or_else(|| state::open(context, request.key), Ok);
             let written = key.and_then(|key| state::write(key, &decision.change));
             written.map_err(|error| CommandError::Group(error, index.saturating_add(1)))?;

@@ -71,12 +71,3 @@ pub fn write<const FURTHER: usize>(key: WritableKey, change: &Change<FURTHER>) -
     }
     Ok(())
 }
-
-/// Deletes the key if it reads as absent, but is still there because writes are paused. Close every key first: this may
-/// run another module's callback, which may delete it.
-///
-/// Errors: `Unavailable` if the server does not let the key be written now.
-pub fn delete_expired(context: &Context, name: &Argument) -> Result<(), Error> {
-    redis::delete_expired(context, name)?;
-    Ok(())
-}

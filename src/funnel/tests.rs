@@ -219,7 +219,7 @@ fn the_extremes_of_every_argument_are_exact_or_an_error() {
     let longest = (MAX - START) / SECOND;
     assert!(funnel(START, 0, 1, longest).is_ok());
     assert_eq!(funnel(START, 0, 1, longest + 1), Err(Error::TooLarge));
-    // all of them
+    // every argument at once
     assert_eq!(funnel(START, MAX, MAX, MAX), Err(Error::TooLarge));
     assert_eq!(funnel(START, MAX - 1, 1, MAX), Err(Error::TooLarge));
     // now

@@ -325,31 +325,18 @@ pub fn delete_expired(context: &Context, name: &Argument) -> Result<bool, Unavai
     Ok(paused)
 }
 
-/// Makes a string in the server's own form that outlives the call.
-///
-/// # Safety
-/// The module has loaded.
-unsafe fn new_string(bytes: &[u8]) -> *mut raw::RedisModuleString {
-    // SAFETY: the server copies the bytes.
-    unsafe { api!(RedisModule_CreateString)(ptr::null_mut(), bytes.as_ptr().cast(), bytes.len()) }
-}
-
-/// # Safety
-/// The string is from `new_string` and is not used again.
-unsafe fn free_string(string: *mut raw::RedisModuleString) {
-    // SAFETY: as promised by the caller. A key that holds the string has retained it.
-    unsafe { api!(RedisModule_FreeString)(ptr::null_mut(), string) }
-}
-
 /// Sets the module's options, and makes the string that calls share, when the module loads.
 ///
 /// # Safety
 /// The module has seen every function of the API.
 pub(super) unsafe fn prepare(context: &Context, options: c_int) {
-    // SAFETY: as promised by the caller; the context is live.
+    let word = c"PXAT";
+    // SAFETY: as promised by the caller; the context is live, and the server copies the word. A string that is made
+    // without a context outlives the call.
     unsafe {
         api!(RedisModule_SetModuleOptions)(context.0, options);
-        PXAT.store(new_string(b"PXAT"), Ordering::Relaxed);
+        let word = api!(RedisModule_CreateString)(ptr::null_mut(), word.as_ptr(), word.count_bytes());
+        PXAT.store(word, Ordering::Relaxed);
     }
     OPTIONS.store(options, Ordering::Relaxed);
 }
@@ -359,6 +346,6 @@ pub(super) unsafe fn prepare(context: &Context, options: c_int) {
 /// # Safety
 /// `prepare` has been called, and the server calls no command of the module after this.
 pub(super) unsafe fn clean_up() {
-    // SAFETY: the string is from `new_string`, and no later call uses it.
-    unsafe { free_string(PXAT.swap(ptr::null_mut(), Ordering::Relaxed)) }
+    // SAFETY: the string is that of `prepare`, and no later call uses it.
+    unsafe { api!(RedisModule_FreeString)(ptr::null_mut(), PXAT.swap(ptr::null_mut(), Ordering::Relaxed)) }
 }
