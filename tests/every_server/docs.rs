@@ -73,8 +73,8 @@ fn sessions_are_what_redis_cli_shows() {
 }
 
 /// A block without a language shows one of three things: a command's syntax; calls, each with an arrow to its reply,
-/// made one after the other on an empty server; or a call and, below it, an arrow to the name of each argument, the last
-/// one first.
+/// made one after the other on an empty server; or a call and, below it, an arrow to the name of each argument or, if its
+/// reply is shown, of each integer, the last one first.
 #[test]
 fn commands_are_known_and_calls_are_answered_and_explained_where_they_stand() {
     let (_clock, server) = Clock::start(START);
@@ -99,10 +99,16 @@ fn commands_are_known_and_calls_are_answered_and_explained_where_they_stand() {
             continue;
         }
         explained.reverse();
-        run::<[i64; 5]>(&mut connection, call).unwrap();
-        let columns = call.match_indices(' ').map(|(column, _)| column + 1);
-        let arguments: Vec<_> = columns.zip(["key", "max_burst", "count", "period", "quantity"]).collect();
-        assert_eq!(explained, arguments, "{place}: an arrow does not begin below its argument");
+        let (start, names) = match call.find("   ->   ") {
+            Some(arrow) => (arrow + 7, ["limited", "limit", "remaining", "retry_after", "reset_after"]),
+            None => (0, ["key", "max_burst", "count", "period", "quantity"]),
+        };
+        if start == 0 {
+            run::<[i64; 5]>(&mut connection, call).unwrap();
+        }
+        let columns = call[start..].match_indices(' ').map(|(column, _)| start + column + 1);
+        let named: Vec<_> = columns.zip(names).collect();
+        assert_eq!(explained, named, "{place}: an arrow does not begin below what it names");
     }
 }
 
