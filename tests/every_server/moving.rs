@@ -2,6 +2,7 @@
 //! are in upgrade.rs.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use redis::{Connection, RedisResult, Value};
 
 use crate::support::aof::{AOF, wait_for_the_file};
-use crate::support::clock::{Clock, START};
+use crate::support::clock::{Clock, SECOND, START};
 use crate::support::needs::needs;
 use crate::support::pages::{blocks, command_of};
 use crate::support::programs::output;
@@ -44,17 +45,32 @@ fn a_limiter_of_dragonfly_goes_on_where_it_was() {
     assert_eq!(throttle(&mut new, "user123 9 5 3600 0")[2], 4);
 }
 
-/// The command line is the page's and the script's.
+/// The command lines are the page's; the second is also the script's.
 #[test]
-fn a_limiter_with_several_quotas_goes_back_to_its_first() {
+fn a_limiter_with_several_quotas_is_found_and_goes_back_to_its_first() {
+    needs!("redis-tools");
     let server = Server::start();
     let mut connection = server.connect();
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/moving.md")).unwrap();
+    let (_, lines) = page.split_once("\n    redis-cli --scan").unwrap();
+    let lines = format!("redis-cli --scan{}\n", lines.split("\n\n").next().unwrap());
+    let lines = lines.replace("redis-cli", &format!("redis-cli -p {}", server.port));
+    // The lines end with the result of `grep` for the last key.
+    let found = || Command::new("sh").args(["-c", &lines]).output().unwrap().stdout;
     let line = command_of("first_quota.lua", server.port);
     let back = || output(Command::new("sh").args(["-c", &line]));
     assert_eq!(back(), "0\n", "no key");
+    throttle(&mut connection, "one 9 1 3600");
+    run::<()>(&mut connection, "RPUSH list 1").unwrap();
+    assert_eq!(found(), b"", "no limiter has several quotas");
     run::<Value>(&mut connection, "CL.THROTTLE user123 9 1 3600 4 99 1 86400").unwrap();
     let both: String = run(&mut connection, "GET user123").unwrap();
+    let odd = "an 'odd' \\ \"name\" of eight quotas";
+    redis::cmd("SET").arg(odd).arg(both.repeat(4)).exec(&mut connection).unwrap();
+    let several = String::from_utf8(found()).unwrap();
+    assert_eq!(several.lines().collect::<HashSet<_>>(), ["user123", odd].into());
     assert_eq!(back(), "1\n");
+    assert_eq!(found(), format!("{odd}\n").as_bytes());
     assert_eq!(run::<String>(&mut connection, "GET user123").unwrap(), both[..19]);
     assert_eq!(throttle(&mut connection, "user123 9 1 3600 0")[..3], [0, 10, 6]);
     let [expires, time]: [i64; 2] = [run(&mut connection, "PTTL user123").unwrap(), now() / 1_000_000];
@@ -177,7 +193,10 @@ impl Member {
 /// it prints what the page shows beside it. `version` is the module's version that INFO must show after the steps.
 fn walk(primary: &Member, replica: &Member, sentinel: u16, library: &str, version: &str) {
     let steps = blocks(|block| block.place.starts_with("docs/moving.md") && block.language == "sh");
-    let steps: Vec<_> = steps.iter().map(|step| step.text.replace("\\\n", "")).collect();
+    let mut steps: Vec<_> = steps.iter().map(|step| step.text.replace("\\\n", "")).collect();
+    // Step 7 is steps 2 and 3 at the old primary's address.
+    let again = [1, 2].map(|step| steps[step].replace("-h 10.0.0.2", "-h 10.0.0.1"));
+    steps.splice(6..6, again);
     let (one, two) = (primary.port(), replica.port());
     // The commands without an address change the settings of this server, or restart it: the server that the last
     // address has named.
@@ -272,6 +291,21 @@ fn redis_cell_goes_on_with_a_key_of_one_quota_and_with_one_of_several_after_del(
     let mut old = back.connect();
     run::<()>(&mut old, "DEL several").unwrap();
     assert_eq!(throttle(&mut old, "several 4 1 3600")[..3], [0, 5, 4]);
+}
+
+/// Two libraries do so; docs/choosing.md lists it among the mistakes that no error catches.
+#[test]
+fn an_expire_after_a_call_forgives_calls_or_leaves_a_key_that_counts_as_full() {
+    let (clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    for (key, seconds, later) in [("shorter", 10, 11), ("longer", 3_600, 301)] {
+        clock.set(START);
+        assert_eq!(throttle(&mut connection, &format!("{key} 4 1 60 5")), [0, 5, 0, -1, 300]);
+        run::<()>(&mut connection, &format!("EXPIRE {key} {seconds}")).unwrap();
+        clock.set(START + later * SECOND);
+        assert_eq!(run::<bool>(&mut connection, &format!("EXISTS {key}")).unwrap(), key == "longer");
+        assert_eq!(throttle(&mut connection, &format!("{key} 4 1 60")), [0, 5, 4, -1, 60], "{key}");
+    }
 }
 
 /// Copies the library of redis-cell's stand-in into this new folder, under redis-cell's own name.
