@@ -59,9 +59,9 @@ pub fn load_function(connection: &mut Connection, library: &str) -> RedisResult<
 pub fn permissions(page: &str, section: &str) -> Vec<String> {
     let page = fs::read_to_string(path("..").join(page)).unwrap();
     let section = page.split_once(section).unwrap().1;
-    let point = section.split("\n* ").find(|point| point.starts_with("A user needs the right")).unwrap();
-    let point = point.split("\n\n").next().unwrap();
-    point.split('`').skip(1).step_by(2).map(|name| format!("+{}", name.to_lowercase())).collect()
+    let sentence = section.split_once("A user needs the right").unwrap().1;
+    let sentence = sentence.split_once("`.").unwrap().0;
+    sentence.split('`').skip(1).step_by(2).map(|name| format!("+{}", name.to_lowercase())).collect()
 }
 
 /// A program that prints a line for each line that it is sent.

@@ -166,6 +166,9 @@ fn the_script_refuses_what_the_module_refuses_and_what_it_cannot_do_exactly() {
         assert_eq!(error(arguments), expected, "{arguments}");
         assert!(!run::<bool>(&mut other, "EXISTS key").unwrap());
     }
+    // The module takes this quantity, for which a double has no place.
+    assert_eq!(throttle(&mut other, "key 15 30 60 9007199254740993"), [1, 16, 16, -1, 0]);
+    assert_eq!(error("key 15 30 60 9007199254740993"), "ERR quantity is not an integer or out of range");
     let exact = "ERR these numbers are too large for a script to be exact";
     for (arguments, number) in [
         ("key 15 9000001 9000001", ""),

@@ -6,3 +6,4 @@ mod change_plan;
 mod gcra;
 mod policies;
 mod reservation;
+mod rights;
