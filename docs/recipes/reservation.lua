@@ -6,8 +6,8 @@
 --     FCALL renew   1 {acme}:calls call-7 30000
 --     FCALL settle  3 {acme}:calls {acme}:requests {acme}:tokens call-7 430
 --     FCALL_RO reservations 1 {acme}:calls
--- Keys: the holds, and any number of limiters. Arguments of reserve: the call's id; its lease in milliseconds; the
--- places (0: no bound); the amount; what the lease's end does with the amount, keep or give_back; then, for each limiter,
+-- Keys: the holds, and up to 1,000 limiters. Arguments of reserve: the call's id; its lease in milliseconds; the places
+-- (0: no bound); the amount; what the lease's end does with the amount, keep or give_back; then, for each limiter,
 -- max_burst, count and period in seconds, and what it takes: a number, or the word amount.
 --
 -- The holds are a sorted set, so that one key finds a call by its id, and the calls by time. An entry has two members
@@ -19,8 +19,11 @@
 
 -- A receipt is kept for this many leases; that of a call that has not reserved, for this many microseconds.
 local LEASES, MINUTE = 10, 60000000
--- The sums and differences of such numbers are exact in a script. FAR is a moment in the year 2255.
-local MOST, LONGEST, FAR = 999999999999999, 99999999999, 9000000000000000
+-- A script can pass on some thousands of values: five for each limiter. A call reads SWEPT members whose time is over,
+-- two for each entry, which takes some milliseconds; the next calls read the others.
+local LIMITERS, SWEPT = 1000, 1000
+-- The sums and differences of such numbers are exact in a script, up to EXACT. FAR is a moment in the year 2255.
+local MOST, LONGEST, FAR, EXACT = 999999999999999, 99999999999, 9000000000000000, 9007199254740991
 local HELD, ENDED, SETTLED, UNKNOWN = 0, 1, 2, 3
 
 local function text(number)
@@ -127,11 +130,16 @@ local function receipt_ends(record, moment)
     return moment + LEASES * record.lease * 1000
 end
 
--- Returns the moment until which the key of the holds must live if this lease ends at `ends` and no call comes after
--- it.
-local function last(record, ends)
+-- Returns the limiters that get the amount of a call back when its lease ends.
+local function given_back(record)
+    return record.gives_back and record.amount > 0 and shares(record) or {}
+end
+
+-- Returns the moment until which the amount of a lease that ends at `ends` is given back to these limiters: its receipt
+-- is gone, so that no settlement can come, and they are full in any case. The key of the holds lives at least as long.
+local function last(record, ends, shares)
     local last = receipt_ends(record, ends)
-    for _, share in ipairs(record.gives_back and shares(record) or {}) do
+    for _, share in ipairs(shares) do
         last = math.max(last, full(share, ends))
     end
     return last
@@ -148,80 +156,104 @@ local function find_call(key, id, now)
     end
 end
 
+local function remove(due, name, member)
+    table.insert(due.gone, name)
+    table.insert(due.gone, member)
+end
+
+-- Returns what a limiter is owed, to be taken out of the holds: max_burst, count, period and amount of each quota, and
+-- `last`, the moment until which all of it is given back.
+local function owed_to(key, due, limiter, now)
+    if not due.owed[limiter] then
+        local name = 'limiter:' .. limiter
+        local amounts, score, member = find(key, name)
+        if amounts then
+            remove(due, name, member)
+        end
+        local is_due = amounts and -score > now
+        due.owed[limiter] = is_due and {amounts = amounts, last = -score} or {amounts = {}, last = 0}
+    end
+    return due.owed[limiter]
+end
+
+-- Adds the amount of a lease that ended at `ends` to what a limiter is owed.
+local function owe(key, due, share, record, ends, now)
+    local last = last(record, ends, {share})
+    if last <= now then
+        return
+    end
+    local owed = owed_to(key, due, share[1], now)
+    local amounts, at = owed.amounts, 1
+    while amounts[at] and (amounts[at] ~= share[2] or amounts[at + 1] ~= share[3] or amounts[at + 2] ~= share[4]
+        or amounts[at + 3] > EXACT - record.amount) do
+        at = at + 4
+    end
+    amounts[at], amounts[at + 1], amounts[at + 2] = share[2], share[3], share[4]
+    amounts[at + 3] = (amounts[at + 3] or 0) + record.amount
+    owed.last = math.max(owed.last, last)
+end
+
 -- Returns the changes that are due: leases have ended, receipts are to go, amounts are to be given back to the limiters
--- among the keys. Fails, before anything is written, if an amount cannot be given back.
-local function find_due(keys, declared, now)
-    local key = keys[1]
-    local due = {receipts = {}, refunds = {}, later = {}, gone = {}}
-    for number = 2, #keys do
-        local name = 'limiter:' .. keys[number]
-        local owed, score, member = find(key, name)
-        if owed and -score > now then
-            table.insert(due.gone, name)
-            table.insert(due.gone, member)
-            for at = 1, #owed, 4 do
-                table.insert(due.refunds, {keys[number], unpack(owed, at, at + 3)})
-            end
+-- among the keys. If there are many, these are the entry of the call itself, `own`, and the first of the others. Fails,
+-- before anything is written, if an amount cannot be given back.
+local function find_due(keys, now, own)
+    local key, due = keys[1], {receipts = {}, refunds = {}, owed = {}, gone = {}}
+    local function see(name, record, ends, member)
+        if ends < 0 or receipt_ends(record, ends) <= now then
+            remove(due, name, member)
+        else
+            table.insert(due.receipts, {name, record, ends, member})
+        end
+        for _, share in ipairs(ends > 0 and given_back(record) or {}) do
+            owe(key, due, share, record, ends, now)
         end
     end
-    local members = call('ZRANGE', key, text(-now), text(now), 'BYSCORE', 'WITHSCORES')
+    local members = call('ZRANGE', key, text(-now), text(now), 'BYSCORE', 'LIMIT', 0, SWEPT, 'WITHSCORES')
+    local are_more = #members == 2 * SWEPT
     for at = 1, #members, 2 do
         local member, ends = members[at], tonumber(members[at + 1])
         local length, start = member:match('^=(%d+):()')
-        if not length and not member:match('^id:') and not member:match('^limiter:') then
+        local name = length and member:sub(start, start + length - 1)
+        if not name and not member:match('^id:') and not member:match('^limiter:') then
             fail('the key holds no reservations')
-        elseif ends < 0 then
-            table.insert(due.gone, member)
-        elseif length then
-            local record = cmsgpack.unpack(member:sub(start + length))
-            table.insert(due.receipts, {member:sub(start, start + length - 1), record, ends, member})
-            for _, share in ipairs(record.gives_back and record.amount > 0 and shares(record) or {}) do
-                share[5] = record.amount
-                if declared[share[1]] then
-                    table.insert(due.refunds, share)
-                elseif full(share, ends) > now then
-                    table.insert(due.later, {share, full(share, ends)})
-                end
-            end
+        elseif name and not (are_more and name == own) then
+            see(name, ends > 0 and cmsgpack.unpack(member:sub(start + length)), ends, member)
         end
     end
-    for _, refund in ipairs(due.refunds) do
-        call('CL.CHARGE', refund[1], refund[2], refund[3], refund[4], 0)
+    if are_more then
+        local record, ends, member = find(key, own)
+        if record and math.abs(ends) <= now then
+            see(own, record, ends, member)
+        end
+    end
+    for number = 2, #keys do
+        local limiter = keys[number]
+        local amounts = owed_to(key, due, limiter, now).amounts
+        for at = 1, #amounts, 4 do
+            call('CL.CHARGE', limiter, amounts[at], amounts[at + 1], amounts[at + 2], 0)
+            table.insert(due.refunds, {limiter, unpack(amounts, at, at + 3)})
+        end
+        due.owed[limiter] = nil
     end
     due.any = #members > 0 or #due.refunds > 0
     return due
-end
-
--- Records that a limiter is to get an amount back at the next call that has it among its keys.
-local function owe(key, share, ends)
-    local name = 'limiter:' .. share[1]
-    local owed, score, member = find(key, name)
-    owed = owed or {}
-    local at = 1
-    while owed[at] and (owed[at] ~= share[2] or owed[at + 1] ~= share[3] or owed[at + 2] ~= share[4]) do
-        at = at + 4
-    end
-    owed[at], owed[at + 1], owed[at + 2] = share[2], share[3], share[4]
-    owed[at + 3] = math.min((owed[at + 3] or 0) + share[5], MOST)
-    ends = math.max(ends, -(score or 0))
-    put(key, name, owed, -ends, ends, member)
 end
 
 local function make(key, due)
     for _, refund in ipairs(due.refunds) do
         call('CL.CHARGE', refund[1], refund[2], refund[3], refund[4], '-' .. text(refund[5]))
     end
-    -- Remove members after the other writes: a set that is empty in between would lose its expiry.
     for _, receipt in ipairs(due.receipts) do
         local name, record, ends, member = unpack(receipt)
         record.state = ENDED
-        put(key, name, record, -receipt_ends(record, ends), ends, member)
-    end
-    for _, later in ipairs(due.later) do
-        owe(key, later[1], later[2])
+        put(key, name, record, -receipt_ends(record, ends), receipt_ends(record, ends), member)
     end
     for at = 1, #due.gone, 1000 do
         call('ZREM', key, unpack(due.gone, at, math.min(at + 999, #due.gone)))
+    end
+    -- Write these after the removals: the same names held what the limiters were owed so far.
+    for limiter, owed in pairs(due.owed) do
+        put(key, 'limiter:' .. limiter, owed.amounts, -owed.last, owed.last)
     end
 end
 
@@ -232,6 +264,8 @@ end
 local function reserve(keys, args)
     if #keys < 1 or #args ~= 5 + 4 * (#keys - 1) then
         fail('wrong number of arguments')
+    elseif #keys > 1 + LIMITERS then
+        fail('too many limiters')
     end
     local id, ending = args[1], args[5]
     local lease, places = whole('lease', args[2], 1, LONGEST), whole('places', args[3], 0, MOST)
@@ -255,7 +289,8 @@ local function reserve(keys, args)
         table.insert(record.groups, takes)
     end
 
-    local key, now, declared = keys[1], clock(), check(keys)
+    local key, now = keys[1], clock()
+    check(keys)
     local known, member, state = find_call(key, id, now)
     if known and state ~= HELD then
         fail(state == ENDED and 'id: the lease of this call has ended' or 'id: this call is settled')
@@ -263,7 +298,7 @@ local function reserve(keys, args)
         or cmsgpack.pack(known.groups) ~= cmsgpack.pack(record.groups)) then
         fail('id: this call has reserved with other numbers')
     end
-    local due = find_due(keys, declared, now)
+    local due = find_due(keys, now, 'id:' .. id)
     local held = places > 0 and count(key, now) or 0
     local limited = not known and places > 0 and held >= places
     -- Asks the limiters for what the call takes, or for this quantity of each.
@@ -293,7 +328,7 @@ local function reserve(keys, args)
         wait = math.ceil((first[2] - now) / 1000)
     elseif not known and rows[1] == 0 then
         local ends = now + lease * 1000
-        put(key, 'id:' .. id, record, ends, last(record, ends))
+        put(key, 'id:' .. id, record, ends, last(record, ends, given_back(record)))
         held = held + 1
     end
     return {rows[1], places > 0 and math.max(places - held, 0) or -1, wait, unpack(rows, 2)}
@@ -311,7 +346,7 @@ local function renew(keys, args)
     end
     local ends = now + lease * 1000
     record.lease = lease
-    put(key, 'id:' .. args[1], record, ends, last(record, ends), member)
+    put(key, 'id:' .. args[1], record, ends, last(record, ends, given_back(record)), member)
     return 1
 end
 
@@ -323,7 +358,7 @@ local function settle(keys, args)
     local now, declared = clock(), check(keys)
     local record, member, state = find_call(key, args[1], now)
     if not record or state == UNKNOWN then
-        make(key, find_due(keys, declared, now))
+        make(key, find_due(keys, now, name))
         -- If the reservation is still on its way, nobody waits for it any more: the receipt refuses it.
         record = {state = UNKNOWN, lease = 0, amount = 0, groups = {}}
         put(key, name, record, -(now + MINUTE), now + MINUTE, member)
@@ -335,7 +370,7 @@ local function settle(keys, args)
             fail('the keys lack a limiter that took the amount')
         end
     end
-    local due = find_due(keys, declared, now)
+    local due = find_due(keys, now, name)
     local function charge(share, quantity)
         return redis.pcall('CL.CHARGE', share[1], share[2], share[3], share[4], text(quantity))
     end
@@ -378,7 +413,10 @@ local function settle(keys, args)
     return {state == SETTLED and 2 or 1, unpack(rows)}
 end
 
-local function reservations(keys)
+local function reservations(keys, args)
+    if #keys ~= 1 or #args > 0 then
+        fail('wrong number of arguments')
+    end
     return count(keys[1], clock())
 end
 

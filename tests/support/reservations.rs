@@ -43,6 +43,12 @@ struct Terms {
     gives_back: bool,
 }
 
+impl Terms {
+    fn takes(&self, limiter: usize) -> bool {
+        limiter == 0 || limiter == self.user
+    }
+}
+
 #[derive(Clone, Copy, PartialEq)]
 enum State {
     Held,
@@ -60,7 +66,7 @@ struct Call {
 }
 
 impl Call {
-    /// Returns the tokens that it is charged: those that it has used, or its amount, if that is not given back.
+    /// Returns the tokens that it is charged: those that it has used, or its amount, if that is not to be given back.
     fn cost(&self) -> i64 {
         match self.state {
             State::Unknown => 0,
@@ -71,17 +77,29 @@ impl Call {
     }
 }
 
-const PLACES: i64 = 8;
+const PLACES: i64 = 4;
 const LEASES: i64 = 10;
-/// The limiters of all and of each of three users: name, numbers, and the seconds after which an empty one is full.
-const LIMITERS: [(&str, &str, i64); 4] = [
-    ("all", "4010 4011 60", 60),
-    ("user1", "1006 2014 60", 30),
-    ("user2", "100054 20011 60", 300),
-    ("user3", "40021 20011 3600", 7_200),
+/// The limiters of all and of each of three users: name, max_burst, tokens that come back in a period, and this in
+/// seconds. A token takes no whole number of nanoseconds.
+const LIMITERS: [(&str, i64, i64, i64); 4] = [
+    ("all", 4_010, 4_011, 60),
+    ("user1", 2_013, 2_014, 2),
+    ("user2", 100_054, 20_011, 60),
+    ("user3", 40_021, 20_011, 3_600),
 ];
-/// The tokens that come back to all in a minute. A token takes no whole number of nanoseconds.
-const ALL: i64 = 4_011;
+/// The limiter that is full now and then: tokens that are given back to it are lost.
+const FULL: usize = 2;
+
+fn numbers(limiter: usize) -> String {
+    let (_, max_burst, count, period) = LIMITERS[limiter];
+    format!("{max_burst} {count} {period}")
+}
+
+/// Returns the milliseconds in which all tokens of a limiter come back.
+fn full(limiter: usize) -> i64 {
+    let (_, max_burst, count, period) = LIMITERS[limiter];
+    (max_burst + 1) * period * 1_000 / count
+}
 
 /// The rule a second time. Each limiter has a twin, to which the model makes the plain calls that the functions should
 /// make: replies and stored states are equal.
@@ -91,17 +109,31 @@ struct Model<C> {
     calls: BTreeMap<usize, Call>,
     /// The amounts of leases that have ended, to be given back from the next call on, and the end of each.
     ended: Vec<(Terms, i64)>,
-    /// The amount that each limiter is owed, and the moment after which it is full in any case.
+    /// The amount that each limiter is owed, and the moment after which it keeps it.
     owed: [(i64, i64); 4],
-    /// The tokens that calls are charged whose receipts are gone.
-    past: i64,
-    /// The calls on the twin of all.
-    changes: i64,
+    /// The tokens that each limiter keeps of calls whose receipts are gone, of amounts, and of other users of it.
+    past: [i64; 4],
+    /// The calls on each twin, and the moment that it stores.
+    changes: [i64; 4],
+    tats: [i64; 4],
     counts: BTreeMap<&'static str, usize>,
 }
 
 impl<C: ConnectionLike> Model<C> {
+    /// Moves to this moment. Before it, others use as much of the limiters as comes back until then, so that these are
+    /// never full, except one.
     fn at(&mut self, now: i64) {
+        for limiter in (0..4).filter(|limiter| *limiter != FULL) {
+            let (name, _, count, period) = LIMITERS[limiter];
+            let level = (self.tats[limiter] - START) / MILLISECOND - now;
+            if level < full(limiter) / 2 {
+                let used = (full(limiter) * 3 / 4 - level) * count / period / 1_000;
+                run::<Row>(&mut self.connection, &format!("CL.CHARGE {{a}}:{name} {} {used}", numbers(limiter)))
+                    .unwrap();
+                self.charge(limiter, used);
+                self.past[limiter] += used;
+            }
+        }
         self.now = now;
         for call in self.calls.values_mut().filter(|call| call.state == State::Held && call.ends <= now) {
             if call.terms.gives_back && call.terms.amount > 0 {
@@ -109,7 +141,11 @@ impl<C: ConnectionLike> Model<C> {
             }
             (call.state, call.ends) = (State::Ended, call.ends + LEASES * call.terms.lease);
         }
-        self.past += self.calls.values().filter(|call| call.ends <= now).map(Call::cost).sum::<i64>();
+        for call in self.calls.values().filter(|call| call.ends <= now) {
+            for limiter in [0, call.terms.user] {
+                self.past[limiter] += call.cost();
+            }
+        }
         self.calls.retain(|_, call| call.ends > now);
     }
 
@@ -119,27 +155,40 @@ impl<C: ConnectionLike> Model<C> {
 
     /// Charges the twin of a limiter. Returns its five integers.
     fn charge(&mut self, limiter: usize, quantity: i64) -> Row {
-        let (name, numbers, _) = LIMITERS[limiter];
-        self.changes += i64::from(limiter == 0);
-        run(&mut self.connection, &format!("CL.CHARGE {{a}}:twin:{name} {numbers} {quantity}")).unwrap()
+        self.changes[limiter] += 1;
+        let call = format!("CL.CHARGE {{a}}:twin:{} {} {quantity}", LIMITERS[limiter].0, numbers(limiter));
+        run(&mut self.connection, &call).unwrap()
     }
 
-    /// Gives back the amounts of leases that have ended to all and to this user. Returns whether there were any.
-    fn give_back(&mut self, user: usize) -> bool {
-        let (owed, until) = std::mem::take(&mut self.owed[user]);
-        let owed = if until > self.now { owed } else { 0 };
-        self.charge(user, -owed);
-        let any = owed > 0 || !self.ended.is_empty();
-        for (Terms { user: its, amount, .. }, ends) in std::mem::take(&mut self.ended) {
-            self.charge(0, -amount);
-            *self.counts.entry(if its == user { "given back" } else { "owed" }).or_default() += 1;
-            let full = ends + LIMITERS[its].2 * 1_000;
-            if its == user {
-                self.charge(user, -amount);
-            } else if full > self.now {
-                let (owed, until) = self.owed[its];
-                self.owed[its] = (if until > self.now { owed + amount } else { amount }, full.max(until));
+    /// Gives back to these limiters what they are owed. Returns whether there was anything.
+    fn give_back(&mut self, limiters: &[usize]) -> bool {
+        let now = self.now;
+        let mut count = |name| *self.counts.entry(name).or_default() += 1;
+        for (owed, past) in
+            self.owed.iter_mut().zip(&mut self.past).filter(|((amount, until), _)| *amount > 0 && *until <= now)
+        {
+            count("kept");
+            *past += std::mem::take(owed).0;
+        }
+        for (Terms { user, lease, amount, .. }, ends) in std::mem::take(&mut self.ended) {
+            for limiter in [0, user] {
+                // Until then, a settlement may come, or the limiter may lack tokens that were taken before.
+                let until = (ends + LEASES * lease).max(ends + full(limiter));
+                if until <= now {
+                    count("kept");
+                    self.past[limiter] += amount;
+                } else {
+                    count(if limiters.contains(&limiter) { "given back" } else { "owed" });
+                    let owed = &mut self.owed[limiter];
+                    *owed = (owed.0 + amount, owed.1.max(until));
+                }
             }
+        }
+        let mut any = false;
+        for &limiter in limiters {
+            let (owed, _) = std::mem::take(&mut self.owed[limiter]);
+            any |= owed > 0;
+            self.charge(limiter, -owed);
         }
         any
     }
@@ -152,11 +201,11 @@ impl<C: ConnectionLike> Model<C> {
             Some((_, amount)) if amount != terms.amount => return Err("this call has reserved with other numbers"),
             _ => {}
         }
-        self.give_back(terms.user);
+        self.give_back(&[0, terms.user]);
         let held = self.held().count() as i64;
         let quantity = if known.is_some() { 0 } else { terms.amount };
-        let [all, user] = [LIMITERS[0], LIMITERS[terms.user]]
-            .map(|(name, numbers, _)| format!("{{a}}:twin:{name} {numbers} {quantity}"));
+        let [all, user] = [0, terms.user]
+            .map(|limiter| format!("{{a}}:twin:{} {} {quantity}", LIMITERS[limiter].0, numbers(limiter)));
         let twins = [format!("{{a}}:twin:requests 999 1000 1 {}", i32::from(known.is_none())), all, user];
         if known.is_some() || held >= PLACES {
             let mut rows = twins.map(|twin| run::<Row>(&mut self.connection, &format!("CL.LOOK {twin}")).unwrap());
@@ -171,7 +220,9 @@ impl<C: ConnectionLike> Model<C> {
         if integers[0] == 1 {
             return Ok(("limited", (vec![1, PLACES - held, -1], rows)));
         }
-        self.changes += 1;
+        for limiter in [0, terms.user] {
+            self.changes[limiter] += 1;
+        }
         self.calls.insert(id, Call { terms, state: State::Held, ends: self.now + terms.lease, used: 0 });
         Ok(("reserved", (vec![0, PLACES - held - 1, -1], rows)))
     }
@@ -191,7 +242,7 @@ impl<C: ConnectionLike> Model<C> {
         let (name, first, quantity) = match state {
             State::Unknown => {
                 call.ends = now + 60_000;
-                self.give_back(user);
+                self.give_back(&[0, user]);
                 return ("unknown", (vec![0], vec![]));
             }
             State::Held => ("settled", 1, used - amount),
@@ -202,7 +253,7 @@ impl<C: ConnectionLike> Model<C> {
             (call.state, call.ends, call.used) = (State::Settled, now + LEASES * lease, used);
         }
         let mut rows = [0, user].map(|limiter| self.charge(limiter, quantity));
-        if self.give_back(user) {
+        if self.give_back(&[0, user]) {
             rows = [0, user].map(|limiter| self.charge(limiter, 0));
         }
         (name, (vec![first], rows.to_vec()))
@@ -220,36 +271,34 @@ pub fn live_through<C: ConnectionLike>(
 ) {
     let set = |now: i64| clocks.iter().for_each(|clock| clock.set(START + now * MILLISECOND));
     set(0);
-    let (calls, counts, ended) = Default::default();
-    let mut model = Model { connection, now: 0, calls, ended, owed: [(0, 0); 4], past: 0, changes: 0, counts };
+    let (calls, ended, owed, past, changes, counts) = Default::default();
+    let mut model = Model { connection, now: 0, calls, ended, owed, past, changes, tats: [START; 4], counts };
     let (mut random, mut terms) = (Random::new(2026), Vec::<Terms>::new());
-    // The limiter of all begins empty, so that it is never full: a full limiter gains no tokens.
-    for key in ["all", "twin:all"] {
-        run::<Row>(&mut model.connection, &format!("CL.CHARGE {{a}}:{key} {} {ALL}", LIMITERS[0].1)).unwrap();
-    }
     for step in 0..steps {
-        model.at(model.now + random.below(100) as i64 + if random.one_in(60) { 4_000 } else { 0 });
+        let quiet = if random.one_in(400) { 100_000 } else { random.below(14_000) } as i64;
+        model.at(model.now + random.below(100) as i64 + if random.one_in(20) { quiet } else { 0 });
         set(model.now);
         let is_new = terms.is_empty() || random.one_in(3);
         if is_new {
-            let (longest, amount) = (if random.one_in(4) { 180 } else { 6_000 }, random.below(120) as i64);
+            let (longest, amount) = (if random.one_in(2) { 180 } else { 9_000 }, random.below(200) as i64);
             let (user, lease) = (1 + random.below(3), 20 + random.below(longest) as i64);
             terms.push(Terms { user, lease, amount, gives_back: random.one_in(2) });
         }
-        let id = terms.len() - 1 - if is_new { 0 } else { random.below(terms.len().min(24)) };
+        let id = terms.len() - 1 - if is_new { 0 } else { random.below(terms.len().min(16)) };
         terms[id].amount += i64::from(random.one_in(60));
         let Terms { user, lease, amount, gives_back } = terms[id];
-        let (name, numbers, _) = LIMITERS[user];
+        let (name, ..) = LIMITERS[user];
         let used = random.below(2 * amount as usize + 1) as i64;
-        let action = if is_new { 0 } else { random.below(10) };
+        let action = if is_new { 0 } else { random.below(11) };
         let line = match action {
             0..3 => {
                 let ending = if gives_back { "give_back" } else { "keep" };
                 let call = format!("call-{id} {lease} {PLACES} {amount} {ending}");
-                let numbers = format!("999 1000 1 1 {} amount {numbers} amount", LIMITERS[0].1);
+                let numbers = format!("999 1000 1 1 {} amount {} amount", numbers(0), numbers(user));
                 format!("FCALL reserve 4 {{a}}:calls {{a}}:requests {{a}}:all {{a}}:{name} {call} {numbers}")
             }
             3..5 => format!("FCALL renew 1 {{a}}:calls call-{id} {lease}"),
+            5 => "FCALL settle 1 {a}:calls other 0".to_string(),
             _ => format!("FCALL settle 3 {{a}}:calls {{a}}:all {{a}}:{name} call-{id} {used}"),
         };
         let successor = between(step, &line);
@@ -260,8 +309,14 @@ pub fn live_through<C: ConnectionLike>(
             assert_eq!(integer(&mut model.connection, &line), model.renew(id, lease), "{place}");
         } else {
             let answer = ask(&mut model.connection, &line).map_err(|error| error.to_string());
-            let expected =
-                if action < 3 { model.reserve(id, terms[id]) } else { Ok(model.settle(id, terms[id], used)) };
+            let expected = match action {
+                0..3 => model.reserve(id, terms[id]),
+                5 => {
+                    model.give_back(&[]);
+                    Ok(("no limiter", (vec![0], vec![])))
+                }
+                _ => Ok(model.settle(id, terms[id], used)),
+            };
             let expected = expected.map(|(name, reply)| {
                 *model.counts.entry(name).or_default() += 1;
                 reply
@@ -275,25 +330,31 @@ pub fn live_through<C: ConnectionLike>(
                 (answer, expected) => panic!("{place}: {answer:?}, not {expected:?}"),
             }
         }
-        for key in ["requests", "all", "user1", "user2", "user3"] {
-            let states =
-                run::<[Option<String>; 2]>(&mut model.connection, &format!("MGET {{a}}:{key} {{a}}:twin:{key}"));
-            let [state, twin] = states.unwrap();
-            assert_eq!(state, twin, "{place}: {key}");
-        }
+        let keys =
+            |of: &str| format!("{{a}}:{of}all {{a}}:{of}user1 {{a}}:{of}user2 {{a}}:{of}user3 {{a}}:{of}requests");
+        let both = format!("MGET {} {}", keys(""), keys("twin:"));
+        let states = run::<[Option<i64>; 10]>(&mut model.connection, &both).unwrap();
+        let (states, twins) = states.split_at(5);
+        assert_eq!(states, twins, "{place}");
+        model.tats.iter_mut().zip(states).for_each(|(tat, state)| *tat = state.unwrap_or(START));
         let held = integer(&mut model.connection, "FCALL_RO reservations 1 {a}:calls");
         assert!(held <= PLACES && held == model.held().count() as i64, "{place}: {held} places");
         assert_ne!(integer(&mut model.connection, "PTTL {a}:calls"), -1, "{place}: the holds stay for ever");
     }
-    // All that was charged is what was used, and the amounts that were kept or are held.
-    let due: i64 = model.ended.iter().map(|(terms, _)| terms.amount).sum();
-    let charged = ALL + model.past + due + model.calls.values().map(Call::cost).sum::<i64>();
-    let expected = i128::from(charged) * 60_000_000_000 / i128::from(ALL);
-    let rounding = i128::from(integer(&mut model.connection, "GET {a}:all") - START) - expected;
-    println!("{:?}: {charged} tokens, to within {rounding} ns by {} calls", model.counts, model.changes);
-    assert!(rounding.abs() <= i128::from(model.changes), "{rounding} ns");
-    // A short life may miss one of the ten cases.
-    let met = model.counts.len() == 10 && model.counts.values().all(|&count| count > steps / 200);
+    println!("{:?}", model.counts);
+    // All that was charged is what was used, and the amounts that were kept or are not yet given back.
+    for limiter in (0..4).filter(|limiter| *limiter != FULL) {
+        let due = model.ended.iter().filter(|(terms, _)| terms.takes(limiter)).map(|(terms, _)| terms.amount);
+        let calls = model.calls.values().filter(|call| call.terms.takes(limiter)).map(Call::cost);
+        let charged = model.past[limiter] + model.owed[limiter].0 + due.sum::<i64>() + calls.sum::<i64>();
+        let (name, _, count, period) = LIMITERS[limiter];
+        let expected = i128::from(charged) * i128::from(period) * 1_000_000_000 / i128::from(count);
+        let rounding = i128::from(model.tats[limiter] - START) - expected;
+        println!("{name}: {charged} tokens, to within {rounding} ns by {} calls", model.changes[limiter]);
+        assert!(rounding.abs() <= i128::from(model.changes[limiter]), "{name}: {rounding} ns");
+    }
+    // A short life may miss one of the twelve cases.
+    let met = model.counts.len() == 12 && model.counts.values().all(|&count| count > steps / 200);
     assert!(met || steps < 1_000, "{:?}", model.counts);
     set(model.now + 366 * 86_400_000);
     let keys: Vec<String> = run(&mut model.connection, "KEYS *").unwrap();

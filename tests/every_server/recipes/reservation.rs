@@ -5,8 +5,8 @@ use redis::{Connection, Value};
 use crate::support::clock::Clock;
 use crate::support::needs::needs;
 use crate::support::recipes::{MILLISECOND, START, permissions};
-use crate::support::reservations::{QUOTAS, RESERVE, ask, integer, live_through, load};
-use crate::support::{Server, error_of, run, snapshot};
+use crate::support::reservations::{QUOTAS, RESERVE, Row, ask, integer, live_through, load};
+use crate::support::{Server, command, error_of, run, snapshot};
 
 fn start() -> (Clock, Server, Connection) {
     let (clock, server) = Clock::start(START);
@@ -55,6 +55,91 @@ fn a_call_is_reserved_once_and_settled_once() {
     }
 }
 
+/// Makes calls, each so many seconds after the start. Returns the five integers that the last one's first limiter has.
+fn lives(calls: &[(i64, &str)]) -> Row {
+    let (clock, _server, mut connection) = start();
+    let ask = |(seconds, line): &(i64, &str)| {
+        clock.set(START + seconds * 1_000 * MILLISECOND);
+        ask(&mut connection, line).unwrap_or_else(|error| panic!("{line}: {error}")).1
+    };
+    calls.iter().map(ask).last().unwrap()[0]
+}
+
+#[test]
+fn an_amount_is_given_back_after_an_earlier_one_is_given_up() {
+    needs!("functions, Redis 7");
+    // Others use the limiter, so that it is never full.
+    let calls = [
+        (0, "CL.CHARGE L 99 100 100 50"),
+        (0, "FCALL reserve 2 H L a 1000 0 10 give_back 99 100 100 amount"),
+        (0, "FCALL reserve 2 H L b 150000 0 40 give_back 99 100 100 amount"),
+        (2, "FCALL reserve 1 H c 3600000 0 0 keep"),
+        (60, "CL.CHARGE L 99 100 100 60"),
+        (120, "CL.CHARGE L 99 100 100 60"),
+        (151, "FCALL reserve 1 H d 3600000 0 0 keep"),
+        (151, "FCALL reserve 2 H L e 1000 0 0 keep 99 100 100 amount"),
+    ];
+    assert_eq!(lives(&calls), [0, 100, 71, -1, 29]);
+}
+
+#[test]
+fn an_amount_is_not_given_back_to_a_limiter_that_has_been_full_since() {
+    needs!("functions, Redis 7");
+    let calls = [
+        (0, "FCALL reserve 2 H L a 1000 0 100 give_back 99 100 60 amount"),
+        (0, "FCALL reserve 1 H b 7200000 0 0 keep"),
+        (3_600, "CL.CHARGE L 99 100 60 100"),
+        (3_600, "FCALL reserve 2 H L c 1000 0 100 keep 99 100 60 amount"),
+    ];
+    assert_eq!(lives(&calls), [1, 100, 0, 60, 60]);
+}
+
+#[test]
+fn a_late_settlement_is_charged_once_however_long_its_limiter_was_in_use() {
+    needs!("functions, Redis 7");
+    let calls = [
+        (0, "CL.CHARGE L 99 100 60 40"),
+        (0, "FCALL reserve 2 H L a 60000 0 50 give_back 99 100 60 amount"),
+        (30, "CL.CHARGE L 99 100 60 50"),
+        (60, "CL.CHARGE L 99 100 60 50"),
+        (61, "FCALL reserve 1 H b 60000 0 0 keep"),
+        (90, "CL.CHARGE L 99 100 60 50"),
+        (120, "CL.CHARGE L 99 100 60 50"),
+        (130, "FCALL settle 2 H L a 50"),
+    ];
+    // The limiter is charged 290 tokens, which come back in 174 s.
+    assert_eq!(lives(&calls), [0, 100, 26, -1, 44]);
+}
+
+#[test]
+fn amounts_whose_sum_is_no_exact_number_of_lua_are_given_back_whole() {
+    needs!("functions, Redis 7");
+    let quota = "11999999999999987 1000000000 1 amount";
+    let mut lines: Vec<_> =
+        (0..12).map(|id| format!("FCALL reserve 2 H L {id} 1 0 999999999999999 give_back {quota}")).collect();
+    lines.extend(["FCALL settle 1 H other 0".to_string(), format!("FCALL reserve 2 H L new 1 0 0 keep {quota}")]);
+    let calls: Vec<_> = lines.iter().enumerate().map(|(number, line)| (number as i64 / 12, line.as_str())).collect();
+    assert_eq!(lives(&calls)[2], 11_999_999_999_999_988);
+}
+
+/// A server would otherwise stand still after a time in which thousands of callers have died.
+#[test]
+fn a_call_ends_500_leases_and_its_own_and_the_next_calls_end_the_others() {
+    needs!("functions, Redis 7");
+    let (clock, _server, mut connection) = start();
+    let mut pipeline = redis::pipe();
+    for number in 0..700 {
+        let lease = 60_000 + number;
+        let call = format!("FCALL reserve 2 H L {number} {lease} 0 1 give_back 999 1000 86400 amount");
+        pipeline.add_command(command(&call));
+    }
+    pipeline.query::<Vec<Value>>(&mut connection).unwrap();
+    clock.set(START + 70_000 * MILLISECOND);
+    assert_eq!(integer(&mut connection, "FCALL_RO reservations 1 H"), 0);
+    let mut settle = |id| ask(&mut connection, &format!("FCALL settle 2 H L {id} 3")).unwrap().1[0][2];
+    assert_eq!([settle(699), settle(698)], [300 + 500 + 1 - 3, 300 + 700 - 3 - 3]);
+}
+
 #[test]
 fn a_call_with_bad_input_changes_nothing() {
     needs!("functions, Redis 7");
@@ -70,6 +155,11 @@ fn a_call_with_bad_input_changes_nothing() {
     }
     let slow = "FCALL reserve 3 {a}:calls {a}:fast {a}:slow two 90000 0 5 keep 9 10 600 amount 9 1 86400 amount";
     ask(&mut connection, slow).unwrap();
+    let many = |limiters| {
+        let keys: String = (0..limiters).map(|number| format!(" {{a}}:{number}")).collect();
+        format!("reserve {} {{a}}:calls{keys} many 1000 0 1 keep{}", limiters + 1, " 9 10 60 amount".repeat(limiters))
+    };
+    assert_eq!(ask(&mut connection, &format!("FCALL {}", many(1_000))).unwrap().1.len(), 1_000);
     // The lease of "dead" has ended: the next call would give its amount back.
     clock.set(START + 30_000 * MILLISECOND);
     let before = everything(&mut connection);
@@ -77,6 +167,10 @@ fn a_call_with_bad_input_changes_nothing() {
     for (line, expected) in [
         (format!("reserve {tokens} new 30000 16 500 keep 59 60 60 1 19999 20000 60"), "wrong number of arguments"),
         ("reserve 0".to_string(), "wrong number of arguments"),
+        (many(1_001), "too many limiters"),
+        ("reservations 0".to_string(), "wrong number of arguments"),
+        ("reservations 2 {a}:calls {a}:requests".to_string(), "wrong number of arguments"),
+        ("reservations 1 {a}:calls held".to_string(), "wrong number of arguments"),
         (format!("reserve {tokens} new 0 16 500 keep {QUOTAS}"), "lease must be a whole number from 1 "),
         (format!("reserve {tokens} new 30000 -1 500 keep {QUOTAS}"), "places must be a whole number from 0 "),
         (format!("reserve {tokens} new 30000 16 -500 keep {QUOTAS}"), "amount must be a whole number from 0 "),
@@ -126,8 +220,10 @@ fn calls_settle_and_renew_at_maxmemory_and_none_is_reserved() {
     assert_eq!(ask(&mut connection, &format!("{SETTLE} less 0")).unwrap().1[0][2], 18_900);
     assert_eq!(integer(&mut connection, "FCALL renew 1 {a}:calls long 60000"), 1);
     assert_eq!(integer(&mut connection, "FCALL_RO reservations 1 {a}:calls"), 1);
-    let error = error_of(&mut connection, &format!("{RESERVE} new 30000 0 500 keep {QUOTAS}"));
-    assert!(error.starts_with("OOM "), "{error}");
+    for id in ["new", "long"] {
+        let error = error_of(&mut connection, &format!("{RESERVE} {id} 30000 0 500 keep {QUOTAS}"));
+        assert!(error.starts_with("OOM "), "{id}: {error}");
+    }
 }
 
 #[test]
