@@ -22,7 +22,7 @@ class Refused(Exception):
 class Gateway:
     # An organisation's calls in flight, and the milliseconds after which a call is taken for dead, unless it is renewed.
     PLACES, LEASE = 2, 60_000
-    # The seconds in which a call of the server is repeated.
+    # The seconds in which a call of the server is repeated. A try has a third: the client's socket_timeout is less.
     TIME = 1.0
     # Further tries may get an answer after these.
     AGAIN = (redis.ConnectionError, redis.TimeoutError, redis.ReadOnlyError, redis.exceptions.TryAgainError)
@@ -46,8 +46,8 @@ class Gateway:
             limited, _, first, *limits = self.repeat(
                 "FCALL", "reserve", len(keys), *keys, call.id, self.LEASE, self.PLACES, estimate, "keep", *quotas
             )
-        except self.AGAIN:
-            # The call may have been reserved, although there was no answer.
+        except redis.RedisError:
+            # The call may have been reserved, if the answer to an earlier try was lost.
             self.settle([calls, tokens, f"{own}:tokens"], call.id, 0)
             raise
         if limited:
@@ -69,13 +69,15 @@ class Gateway:
 
     def repeat(self, *words):
         """Calls the server, in at most three tries. A function that is called again with the same id does no more."""
-        end = time.monotonic() + self.TIME
-        for last in False, False, True:
+        begun = time.monotonic()
+        for third in 1, 2, 3:
             try:
                 return self.client.execute_command(*words)
             except self.AGAIN:
-                if last or time.monotonic() > end:
+                passed = time.monotonic() - begun
+                if third == 3 or passed > self.TIME * 2 / 3:
                     raise
+                time.sleep(max(self.TIME * third / 3 - passed, 0))
 
 
 class Call:

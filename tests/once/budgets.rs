@@ -91,6 +91,24 @@ fn a_call_whose_answer_is_lost_is_repeated_in_three_tries_and_charged_once() {
     assert_eq!(held(&mut connection), 0);
 }
 
+/// The answer to the first call is lost, and the memory is full. Then the server is gone. Each line has the moments of the
+/// tries in seconds: those of the reservation, and those of its settlement.
+#[test]
+#[ignore = "slow: Python"]
+fn a_call_that_is_refused_leaves_nothing_taken_and_three_tries_last_a_second() {
+    needs!("functions, Redis 7");
+    let (_clock, server, mut connection) = start();
+    let expected = "\
+        ResponseError 0.0 0.3 0.3\n\
+        ConnectionError 0.0 0.3 0.7 0.7 1.0 1.3\n\
+        ConnectionError 0.0 0.3 0.7 1.0 1.3 1.6\n\
+        ConnectionError 0.0 0.7\n\
+        the answer 0.0 0.3 0.7 0.7\n";
+    assert_eq!(output(&mut program("gateway_refused.py", &server)), expected);
+    assert_eq!(throttle(&mut connection, "{gate:acme}:alice:tokens 19999 20000 60 0")[2], 17_000);
+    assert_eq!(held(&mut connection), 0);
+}
+
 /// The server stands still, and carries all tries out after the program has given up, in any order.
 #[test]
 #[ignore = "slow: Python"]
