@@ -5,6 +5,7 @@ mod bursts;
 mod clients;
 mod costs;
 mod leases;
+mod monitoring;
 mod package;
 mod pages;
 mod panics;

@@ -45,6 +45,19 @@ pub fn blocks(of_interest: impl Fn(&Block) -> bool) -> Vec<Block> {
     blocks
 }
 
+/// Returns the only block in this language with these words in it.
+pub fn block(language: &str, words: &str) -> String {
+    let found = blocks(|block| block.language == language && block.text.contains(words));
+    let [block] = &found[..] else { panic!("expected exactly one block with {words:?}") };
+    block.text.clone()
+}
+
+/// Returns the command that creates the user of docs/monitoring.md for the exporter.
+pub fn create_exporter() -> String {
+    let session = block("console", "ACL SETUSER exporter");
+    session.lines().next().unwrap().split_once("> ").unwrap().1.to_string()
+}
+
 /// Returns whether the page shows the lines that a program has printed, indented.
 pub fn shows(page: &str, printed: &str) -> bool {
     let lines: String = printed.lines().map(|line| format!("    {line}\n")).collect();
