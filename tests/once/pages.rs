@@ -5,8 +5,10 @@ use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
+use pulldown_cmark::Event;
+
 use crate::support::COMMANDS;
-use crate::support::pages::{Block, ROOT, blocks, dangling_links, pages, prose};
+use crate::support::pages::{Block, ROOT, blocks, dangling_links, pages, parts, prose};
 
 /// Folders whose files the tests run. A page's block of Python must be lines of one of these files.
 const EXAMPLES: [&str; 5] = ["docs/budgets", "docs/clients", "docs/moving", "docs/monitoring", "docs/recipes"];
@@ -51,15 +53,17 @@ fn links_lead_somewhere() {
 
 #[test]
 fn each_file_that_a_page_names_is_there() {
+    let folders = ["src/", "tests/", "scripts/", "docs/"];
     for page in pages(Path::new(ROOT)) {
         let text = fs::read_to_string(&page).unwrap();
-        for (line, number) in prose(&text) {
-            let named = line.split('`').skip(1).step_by(2);
-            let is_path = |name: &&str| !name.contains([' ', '*', '…']);
-            let folders = ["src/", "tests/", "scripts/", "docs/"];
-            for file in named.filter(is_path).filter(|name| folders.iter().any(|folder| name.starts_with(folder))) {
-                assert!(Path::new(ROOT).join(file).exists(), "{}:{number}: {file}", page.display());
-            }
+        for (part, number, _) in parts(&text) {
+            let Event::Code(file) = part else { continue };
+            let is_path = folders.iter().any(|folder| file.starts_with(folder)) && !file.contains([' ', '*', '…']);
+            assert!(
+                !is_path || Path::new(ROOT).join(&*file).exists(),
+                "{}:{number}: there is no {file}",
+                page.display()
+            );
         }
     }
 }
@@ -110,7 +114,8 @@ fn each_command_has_a_section_with_its_arguments() {
         let name = command.name.to_uppercase();
         match command.in_seconds() {
             None => {
-                let section = section(&page, &format!("## {name}\n")).unwrap_or_else(|| panic!("no section {name}"));
+                let heading = format!("## {name}\n");
+                let section = section(&page, &heading).unwrap_or_else(|| panic!("docs/commands.md has no {heading:?}"));
                 let block = format!("```\n{name} {}\n```\n", command.syntax);
                 assert!(section.contains(&block), "docs/commands.md does not say {block}");
             }

@@ -4,10 +4,11 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use pulldown_cmark::{BrokenLink, CodeBlockKind, Event, Options, Parser, Tag};
+
 pub const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Returns README.md and every page in docs/ and .github/, of a clone or of an unpacked release, which
-/// has no .github/.
+/// Returns README.md and every page in docs/ and .github/, of a clone or of an unpacked release, which has no .github/.
 pub fn pages(root: &Path) -> Vec<PathBuf> {
     let folders = ["docs", ".github"].into_iter().filter_map(|folder| fs::read_dir(root.join(folder)).ok());
     let files = folders.flatten().map(|file| file.unwrap().path());
@@ -15,6 +16,22 @@ pub fn pages(root: &Path) -> Vec<PathBuf> {
     pages.sort();
     pages.insert(0, root.join("README.md"));
     pages
+}
+
+/// Returns the parts of a page: each, the number of its first line, and its text. An undefined reference is a link to
+/// `[its name]`.
+pub fn parts(text: &str) -> impl Iterator<Item = (Event<'_>, usize, &str)> {
+    let undefined = |link: BrokenLink| Some((format!("[{}]", link.reference).into(), "".into()));
+    let parts = Parser::new_with_broken_link_callback(text, Options::ENABLE_TABLES, Some(undefined)).into_offset_iter();
+    parts.map(|(part, place)| (part, text[..place.start].matches('\n').count() + 1, &text[place]))
+}
+
+/// Returns the language, the first line's number and the text of each block of code between lines of three backticks.
+fn fenced(text: &str) -> impl Iterator<Item = (String, usize, &str)> {
+    parts(text).filter_map(|(part, number, text)| match part {
+        Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language))) => Some((language.to_string(), number, text)),
+        _ => None,
+    })
 }
 
 /// A block of code on a page, between lines of three backticks.
@@ -26,19 +43,16 @@ pub struct Block {
     pub text: String,
 }
 
-/// Returns the blocks of all pages, and prints the place of each: if a test fails, the last place printed is the cause.
+/// Returns the blocks of all pages that are of interest; fails if there is none.
 pub fn blocks(of_interest: impl Fn(&Block) -> bool) -> Vec<Block> {
     let mut blocks = Vec::new();
     for page in pages(Path::new(ROOT)) {
         let text = fs::read_to_string(&page).unwrap();
-        let mut lines = text.lines().zip(1..);
-        while let Some((line, number)) = lines.next() {
-            if let Some(language) = line.strip_prefix("```") {
-                let place = format!("{}:{number}", page.strip_prefix(ROOT).unwrap().display());
-                let text: Vec<_> = lines.by_ref().map(|(line, _)| line).take_while(|line| *line != "```").collect();
-                blocks.push(Block { place, language: language.to_string(), text: text.join("\n") });
-            }
-        }
+        blocks.extend(fenced(&text).map(|(language, number, text)| {
+            let place = format!("{}:{number}", page.strip_prefix(ROOT).unwrap().display());
+            let lines: Vec<_> = text.lines().skip(1).collect();
+            Block { place, language, text: lines[..lines.len() - 1].join("\n") }
+        }));
     }
     blocks.retain(of_interest);
     assert!(!blocks.is_empty(), "no page has such a block");
@@ -78,53 +92,37 @@ pub fn command_of(script: &str, port: u16) -> String {
 /// other sites are not followed.
 pub fn dangling_links(root: &Path) -> Vec<String> {
     let mut dangling = Vec::new();
-    let mut pages = pages(root);
-    pages.push(root.join("CHANGELOG.md"));
-    for page in &pages {
-        let folder = page.parent().unwrap();
-        let text = fs::read_to_string(page).unwrap();
-        for (line, number) in prose(&text) {
-            let targets = line.split("](").skip(1).map(|rest| rest.split(')').next().unwrap().to_string());
-            let references = line.split("][").skip(1).map(|rest| rest.split(']').next().unwrap());
-            let undefined = references.filter(|name| !text.contains(&format!("\n[{name}]: https://")));
-            let undefined: Vec<_> = undefined.map(ToString::to_string).collect();
-            for target in targets.filter(|target| !target.starts_with("https://")) {
-                let (path, anchor) = target.split_once('#').unwrap_or((&target, ""));
-                let file = if path.is_empty() { page.clone() } else { folder.join(path) };
-                let found = file.exists() && (anchor.is_empty() || anchors(&file).contains(anchor));
-                if !found {
-                    dangling.push(format!("{}:{number}: {target}", page.display()));
-                }
+    for page in pages(root).into_iter().chain([root.join("CHANGELOG.md")]) {
+        let text = fs::read_to_string(&page).unwrap();
+        for (part, number, _) in parts(&text) {
+            let Event::Start(Tag::Link { dest_url: target, .. } | Tag::Image { dest_url: target, .. }) = part else {
+                continue;
+            };
+            let (path, anchor) = target.split_once('#').unwrap_or((&target, ""));
+            let file = if path.is_empty() { page.clone() } else { page.with_file_name(path) };
+            let found = file.exists() && (anchor.is_empty() || anchors(&file).contains(anchor));
+            if !found && !target.starts_with("https://") {
+                dangling.push(format!("{}:{number}: {target}", page.display()));
             }
-            dangling.extend(undefined.iter().map(|name| format!("{}:{number}: [{name}]", page.display())));
         }
     }
     dangling
 }
 
-/// Returns the lines outside of code, with their numbers.
+/// Returns the lines outside of fenced code, with their numbers.
 pub fn prose(text: &str) -> Vec<(&str, usize)> {
-    let mut code = false;
-    let mut lines = Vec::new();
-    for (line, number) in text.lines().zip(1..) {
-        if line.starts_with("```") {
-            code = !code;
-        } else if !code {
-            lines.push((line, number));
-        }
-    }
-    lines
+    let code = fenced(text).flat_map(|(_, number, text)| (number..).take(text.lines().count()));
+    let code: HashSet<_> = code.collect();
+    text.lines().zip(1..).filter(|(_, number)| !code.contains(number)).collect()
 }
 
 /// Returns the anchors that GitHub makes of a page's headings.
 fn anchors(page: &Path) -> HashSet<String> {
     let text = fs::read_to_string(page).unwrap();
-    let headings = prose(&text).into_iter().filter_map(|(line, _)| line.strip_prefix('#'));
-    headings
-        .map(|heading| {
-            let heading = heading.trim_start_matches('#').trim().to_lowercase();
-            let letters = heading.chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
-            letters.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
-        })
-        .collect()
+    let headings = parts(&text).filter(|(part, ..)| matches!(part, Event::Start(Tag::Heading { .. })));
+    let anchor = |(_, _, heading): (Event, usize, &str)| {
+        let letters = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+        letters.chars().filter(|letter| letter.is_alphanumeric() || "-_".contains(*letter)).collect()
+    };
+    headings.map(anchor).collect()
 }
