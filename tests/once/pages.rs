@@ -140,6 +140,29 @@ fn each_command_is_in_the_changelog() {
     }
 }
 
+#[test]
+fn each_command_and_file_stands_in_the_lists_of_info_of_the_layout_and_of_lib_rs() {
+    let page = read("docs/operating.md");
+    let info = section(&page, "## INFO\n").unwrap();
+    for command in &COMMANDS {
+        let name = command.name.strip_prefix("cl.").unwrap();
+        let named = info.contains(&format!("`{name}`")) || info.contains(&format!("_{name}_allowed:"));
+        assert!(named, "docs/operating.md does not name `{name}` under INFO");
+    }
+    let page = read("docs/development.md");
+    let layout = section(&page, "## The layout\n").unwrap();
+    for file in fs::read_dir(Path::new(ROOT).join("src")).unwrap() {
+        let file = format!("`src/{}`", file.unwrap().file_name().display());
+        assert!(!file.ends_with(".rs`") || layout.contains(&file), "docs/development.md has no {file} in its layout");
+    }
+    let source = read("src/lib.rs");
+    let header = source.split("\n\n").next().unwrap();
+    for row in source.split("command!(c\"").skip(1) {
+        let file = format!("`{}.rs`", row.split('(').next().unwrap().rsplit(' ').next().unwrap());
+        assert!(header.contains(&file), "the header of src/lib.rs does not name {file}");
+    }
+}
+
 /// A name is the beginning of the tests' names: `hostile`.
 #[test]
 fn each_guarantee_names_tests_that_exist() {

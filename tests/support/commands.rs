@@ -91,6 +91,7 @@ impl Command {
 fn each_command_is_among_the_hostile_calls() {
     let hostile = include_str!("hostile.rs").to_lowercase();
     for command in &COMMANDS {
-        assert!(hostile.contains(&format!("\"{}\"", command.name)), "{}", command.name);
+        let name = command.name;
+        assert!(hostile.contains(&format!("\"{name}\"")), "{name} is not among the names in tests/support/hostile.rs");
     }
 }

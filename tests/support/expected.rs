@@ -153,7 +153,7 @@ impl Command {
             "cl.ptake" => (Way::Take, MILLISECOND, false),
             "cl.look" => (Way::Look, SECOND, false),
             "cl.plook" => (Way::Look, MILLISECOND, false),
-            _ => panic!("{name}"),
+            _ => panic!("tests/support/expected.rs does not know {name}"),
         };
         Self { name, way, unit, several }
     }
