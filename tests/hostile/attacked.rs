@@ -31,14 +31,11 @@ pub struct Attacked {
 #[derive(Clone, Default)]
 pub struct Seen {
     pub database: Database,
-    /// The commands that replicas are sent, in order. A part is the effects of one call, or MULTI or EXEC.
-    effects: Vec<Part>,
+    /// The commands that replicas are sent, in order.
+    effects: Vec<hostile::Command>,
     /// Fields of INFO: the changes since the last save, and how many calls of each command were allowed and limited.
     counts: BTreeMap<String, i64>,
 }
-
-/// Commands that may be sent in any order if they are of different keys.
-type Part = Vec<hostile::Command>;
 
 /// All keys and their values.
 pub type Database = BTreeMap<Bytes, Held>;
@@ -86,24 +83,18 @@ impl Attacked {
         // The client's GET of each key deletes those that have expired since.
         for key in KEYS {
             let gone = due.expire(visit.now, [&key.to_vec()]);
-            due.effects.extend(at_once(vec![gone]));
+            due.effects.extend(gone);
         }
-        let mut sent = self.seen.effects.concat();
+        let sent = &mut self.seen.effects;
         if is_redis_6_2() && visit.place == Place::Transaction && sent.contains(&words(&["EXEC"])) {
             // Redis 6.2 counts EXEC as a change.
             due.count(CHANGES);
         }
-        // Redis 6.2 puts MULTI and EXEC around each effect.
+        // Redis 6.2 puts MULTI and EXEC around a single write of a module, and in scripts and transactions around none.
         let left_out: &[&[u8]] = if is_redis_6_2() { &[b"SELECT", b"MULTI", b"EXEC"] } else { &[b"SELECT"] };
         sent.retain(|effect| !left_out.contains(&effect[0].as_slice()));
         // Some servers replicate an expiry as UNLINK.
         sent.iter_mut().filter(|effect| effect[0] == b"UNLINK").for_each(|effect| effect[0] = "DEL".into());
-        self.seen.effects = due.effects.iter().map(|part| sent.drain(..part.len().min(sent.len())).collect()).collect();
-        self.seen.effects.push(sent);
-        due.effects.push(Part::new());
-        for part in self.seen.effects.iter_mut().chain(&mut due.effects) {
-            part.sort_by(|one, other| one.get(1).cmp(&other.get(1)));
-        }
         self.seen.compare(&due)?;
         Ok(answered)
     }
@@ -142,15 +133,15 @@ impl Attacked {
 
         let mut effects = Vec::new();
         self.aof.read_to_end(&mut effects)?;
-        Ok((replies, Seen { database, effects: vec![aof::parse(&effects)], counts }))
+        Ok((replies, Seen { database, effects: aof::parse(&effects), counts }))
     }
 }
 
 /// The methods compute the state that must be seen after a visit from the state before it.
 impl Seen {
     /// Deletes those of these keys that have expired by `now`. Returns what replicas are sent.
-    fn expire<'a>(&mut self, now: i64, keys: impl IntoIterator<Item = &'a Bytes>) -> Part {
-        let mut gone = Part::new();
+    fn expire<'a>(&mut self, now: i64, keys: impl IntoIterator<Item = &'a Bytes>) -> Vec<hostile::Command> {
+        let mut gone = Vec::new();
         for key in keys {
             if self.database.get(key).is_some_and(|held| !held.is_there(now)) {
                 self.database.remove(key);
@@ -165,7 +156,7 @@ impl Seen {
         let now = visit.now.into();
         if visit.place == Place::Watched {
             let gone = self.expire(visit.now, visit.commands.iter().flat_map(|call| keys(call)));
-            self.effects.extend(at_once(vec![gone]));
+            self.effects.extend(at_once(gone));
         }
         let mut replies = &replies[visit.around().0..];
         if visit.place == Place::Transaction {
@@ -189,29 +180,29 @@ impl Seen {
             });
             check(visit.place, call, reply, &answer)
                 .map_err(|due| format!("{}: the reply is {reply:?}, and has to be {due}", typed(call)))?;
-            let mut part = self.expire(visit.now, &opened.into_inner());
-            part.extend(self.apply(call, &answer));
-            parts.push(part);
+            let expired = self.expire(visit.now, &opened.into_inner());
+            parts.push([expired, self.apply(call, &answer)].concat());
             answered.push(answer);
         }
         let written = parts.concat().len();
         if visit.place == Place::Watched && (replies.last() == Some(&Value::Nil)) != (written > 0) {
             return Err(format!("{written} keys were written, but EXEC after WATCH: {:?}", replies.last()));
         }
-        match visit.place {
-            Place::Transaction => self.effects.extend(at_once(parts)),
-            _ => self.effects.extend(parts.into_iter().flat_map(|part| at_once(vec![part]))),
+        if visit.place == Place::Transaction {
+            parts = vec![parts.concat()];
         }
+        self.effects.extend(parts.into_iter().flat_map(at_once));
         Ok(answered)
     }
 
     /// Makes the changes of a call. Returns what replicas are sent.
-    fn apply(&mut self, call: &hostile::Command, answer: &Result<Answer, String>) -> Part {
-        let mut effects = Part::new();
+    fn apply(&mut self, call: &hostile::Command, answer: &Result<Answer, String>) -> Vec<hostile::Command> {
+        let mut effects = Vec::new();
         let Ok(Answer { told, changes, .. }) = answer else { return effects };
         let outcome = if told.iter().any(|told| told.limited) { "limited" } else { "allowed" };
         self.count(&format!("{}_{outcome}", Command::of(call).name.replace("cl.", "redis-cell_")));
-        for (key, change) in changes {
+        // CL.MTHROTTLE writes its last key first.
+        for (key, change) in changes.iter().rev() {
             let key = key.clone();
             let effect = match change {
                 Change::Nothing => continue,
@@ -239,7 +230,7 @@ impl Seen {
     fn compare(&self, due: &Self) -> Result<(), String> {
         let both = [self, due];
         let text = |key: &Bytes| Text(key.clone());
-        let typed = |parts: &[Part]| parts.iter().flatten().map(|effect| typed(effect)).collect::<Vec<_>>();
+        let typed = |effects: &[hostile::Command]| effects.iter().map(|effect| typed(effect)).collect::<Vec<_>>();
         let [seen, due] = if self.database != due.database {
             both.map(|seen| {
                 format!("{:?}", seen.database.iter().map(|(key, held)| (text(key), held)).collect::<Vec<_>>())
@@ -256,12 +247,12 @@ impl Seen {
 }
 
 /// Returns the effects of one command or transaction as they are sent: several are a transaction.
-fn at_once(mut parts: Vec<Part>) -> Vec<Part> {
-    if parts.concat().len() > 1 && !is_redis_6_2() {
-        parts.insert(0, vec![words(&["MULTI"])]);
-        parts.push(vec![words(&["EXEC"])]);
+fn at_once(mut effects: Vec<hostile::Command>) -> Vec<hostile::Command> {
+    if effects.len() > 1 && !is_redis_6_2() {
+        effects.insert(0, words(&["MULTI"]));
+        effects.push(words(&["EXEC"]));
     }
-    parts
+    effects
 }
 
 impl Held {
