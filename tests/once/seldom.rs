@@ -17,11 +17,12 @@ fn script(name: &str) -> Command {
     command
 }
 
-/// Two Debian suites have a Redis 8: the source is that of the newer one.
+/// Two Debian suites have a Redis 8: the source is that of the newer one. Only one of the two has a Valkey 9.
 #[test]
 fn scripts_guest_gets_the_source_of_the_server_that_is_tested() {
     needs!(SCRIPTS_TEST);
-    for (name, version) in [("redis-7.0", "REDIS_VERSION \"7.0."), ("redis-8", "REDIS_VERSION \"8.")] {
+    let versions = ["REDIS_VERSION \"7.0.", "REDIS_VERSION \"8.", "VALKEY_VERSION \"9."];
+    for (name, version) in ["redis-7.0", "redis-8", "valkey-9"].into_iter().zip(versions) {
         let suite = output(script("servers").args(["--source", name]));
         let folder = Path::new(suite.trim()).parent().unwrap();
         let source = fs::read_to_string(folder.join("src/version.h")).unwrap();
