@@ -123,7 +123,9 @@ fn replicas_that_join_at_any_moment_hold_what_the_primary_holds() {
         let primary = server(&[&settings[..], &["--rdbcompression", "no"]].concat());
         run::<()>(&mut primary.connect(), &format!("RPUSH large {}", "x".repeat(10 << 20))).unwrap();
         for _ in 0..2 {
-            let replicas = [(); 3].map(|()| server(&settings));
+            // One of the replicas lacks the module.
+            let bare = Server::start_bare(&[&SETTINGS, &settings[..]].concat());
+            let replicas = [server(&settings), bare, server(&settings)];
             under_changes(&primary, || {
                 pause(&mut random, 300);
                 replicate(&replicas[0], &primary);

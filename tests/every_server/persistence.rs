@@ -3,11 +3,9 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use redis::Connection;
-
-use crate::support::aof::{AOF, wait_for_the_file};
+use crate::support::aof::AOF;
 use crate::support::ledger::Ledger;
-use crate::support::traffic::{lasting, mixed_call, under_full_load, under_load, wait_for_more};
+use crate::support::traffic::under_load;
 use crate::support::{Server, info, run, snapshot, wait_until};
 
 const CLIENTS: usize = 4;
@@ -33,34 +31,6 @@ fn appendfsync_always_loses_no_acknowledged_call_in_20_crashes() {
             assert!((acknowledged..=acknowledged + 1).contains(&taken), "{taken} taken, {acknowledged} acknowledged");
             ledger.settle(taken);
         }
-    }
-}
-
-#[test]
-#[ignore = "slow: load"]
-fn a_rewrite_under_load_keeps_every_state_and_expiry() {
-    for preamble in ["yes", "no"] {
-        let mut server = Server::start_with(&[&AOF[..], &["--aof-use-rdb-preamble", preamble]].concat());
-        under_full_load(
-            CLIENTS,
-            |number, more| {
-                let mut connection = server.connect();
-                for turn in (0..).take_while(|_| more()) {
-                    mixed_call(&mut connection, number, turn);
-                }
-            },
-            || {
-                let mut connection = server.connect();
-                for _ in 0..2 {
-                    wait_for_more(200, &mut connection);
-                    rewrite(&mut connection);
-                }
-            },
-        );
-        let before = lasting(&mut server.connect());
-        server.restart();
-        let after = lasting(&mut server.connect());
-        assert!(after == before, "the limiters are not the same after a restart");
     }
 }
 
@@ -106,13 +76,6 @@ fn crash_under_load<T>(server: &mut Server, ledgers: &[Ledger], body: impl FnOnc
     );
     server.restart();
     answer
-}
-
-/// Rewrites the append-only file, and waits for it.
-fn rewrite(connection: &mut Connection) {
-    run::<()>(connection, "BGREWRITEAOF").unwrap();
-    wait_for_the_file(connection);
-    assert_eq!(info(connection, "aof_last_bgrewrite_status"), "ok");
 }
 
 /// Waits until every client has made some more calls than these.

@@ -1,50 +1,11 @@
-//! Replicas, with or without the module: they hold what the primary holds, to the byte and the millisecond.
+//! A replica that is promoted after its primary's crash.
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use crate::support::ledger::Ledger;
-use crate::support::replication::{SETTINGS, catch_up, replicate};
-use crate::support::traffic::{lasting, mixed_call, spoil, under_load, wait_for_more};
+use crate::support::replication::{SETTINGS, replicate};
+use crate::support::traffic::under_load;
 use crate::support::{Server, info, run, snapshot, wait_until};
-
-#[test]
-#[ignore = "slow: load"]
-fn under_mixed_load_replicas_equal_the_primary_and_need_no_module() {
-    let primary = Server::start_with(&SETTINGS);
-    let mut connection = primary.connect();
-    spoil(&mut connection);
-    let replicas = [Server::start(), Server::start_bare(&[])];
-
-    let ((), _) = under_load(
-        4,
-        |number, more| {
-            let mut connection = primary.connect();
-            for turn in (0..).take_while(|_| more()) {
-                mixed_call(&mut connection, number, turn);
-            }
-        },
-        || {
-            // The replicas connect under load, so that their first synchronisation is tested as well.
-            for replica in &replicas {
-                replicate(replica, &primary);
-            }
-            wait_for_more(600, &mut primary.connect());
-        },
-    );
-
-    let lasting = |server: &Server| lasting(&mut server.connect());
-    let expected = lasting(&primary);
-    for replica in &replicas {
-        catch_up(replica, &primary);
-        let actual = lasting(replica);
-        for (key, state) in &expected {
-            let found = actual.get(key);
-            let key = str::from_utf8(key);
-            assert_eq!(found, Some(state), "the replica does not hold what the primary holds of {key:?}");
-        }
-        assert_eq!(actual.len(), expected.len(), "the replica has keys that the primary does not have");
-    }
-}
 
 #[test]
 fn a_replica_promoted_after_a_crash_goes_on_from_what_it_was_sent() {
