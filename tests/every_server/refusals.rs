@@ -1,5 +1,4 @@
-//! Servers that refuse calls for a time, because they cannot save, have no memory left, or cannot write a key. A
-//! refused call changes nothing.
+//! Servers that refuse calls for a time, because they cannot save or cannot write a key. A refused call changes nothing.
 
 use std::fs;
 use std::path::Path;
@@ -78,32 +77,6 @@ fn a_replica_without_its_primary_answers_no_look_if_it_may_not_serve_old_data() 
         let error = error_of(&mut connection, call);
         assert!(error.starts_with(code), "{call}: {error}");
     }
-}
-
-#[test]
-fn without_memory_or_eviction_a_call_fails_and_takes_nothing() {
-    let server = Server::start_with(&["--maxmemory-policy", "noeviction"]);
-    let mut connection = server.connect();
-    throttle(&mut connection, "key 4 1 3600 2");
-    let before = snapshot(&mut connection);
-    let changes = info(&mut connection, "rdb_changes_since_last_save");
-    run::<()>(&mut connection, "CONFIG SET maxmemory 1").unwrap();
-    for call in [
-        "CL.THROTTLE key 4 1 3600",
-        "CL.THROTTLE key 4 1 3600 9",
-        "CL.THROTTLE key 4 1 3600 0",
-        "CL.THROTTLE new 4 1 3600",
-        "CL.TAKE key 4 1 3600 0",
-        "CL.CHARGE key 4 1 3600 -1",
-        "CL.MTHROTTLE key 4 1 3600 0",
-    ] {
-        let error = run::<Value>(&mut connection, call).unwrap_err();
-        assert_eq!(error.code(), Some("OOM"), "{error}");
-    }
-    run::<()>(&mut connection, "CONFIG SET maxmemory 0").unwrap();
-    assert_eq!(snapshot(&mut connection), before);
-    assert_eq!(info(&mut connection, "rdb_changes_since_last_save"), changes);
-    assert_eq!(throttle(&mut connection, "key 4 1 3600")[..3], [0, 5, 2]);
 }
 
 /// The error for a key that cannot be opened for writing. Valkey 9.2 does not open a key for writing while it saves the

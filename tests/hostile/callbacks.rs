@@ -49,9 +49,11 @@ fn random_callbacks_end_no_server_and_no_reply_is_out_of_shape() {
         }
         let mut group = |key: usize| format!("{} 9 1 60 {}", keys[key], random.below(4));
         let [a, b, c, d] = [0, 1, 2, 3].map(&mut group);
-        let line = match random.below(4) {
+        let line = match random.below(5) {
             0 => format!("CL.THROTTLE {a}"),
             1 => format!("CL.PTHROTTLE {b}"),
+            // A look on a primary deletes an expired key, as GET does, and a callback may then write the key.
+            4 => format!("CL.LOOK {a}"),
             2 => format!("CL.MTHROTTLE {c} {a} {d} {b}"),
             _ => format!("CL.MTHROTTLE {b} {d}"),
         };
