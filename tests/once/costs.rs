@@ -1,8 +1,14 @@
-//! The figures on the pages are those that `scripts/bench` has measured.
+//! The costs of a call: `scripts/bench` counts instructions again, and the pages have the figures that it measured.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value as Json;
+
+use crate::support::needs::{SCRIPTS_TEST, needs};
+use crate::support::{executable, module};
 
 fn read(page: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).unwrap()
@@ -92,4 +98,49 @@ fn costs_in_words_on_the_page_are_those_measured() {
     let cpu = ratios("| one check, CPU |", "× SET PX");
     let (_, allowed) = cpu.iter().find(|(row, _)| row == "CL.THROTTLE allowed").unwrap();
     assert!((0.8..1.25).contains(allowed), "an allowed call takes {allowed} of a SET's CPU");
+}
+
+/// The checks that are counted with an append-only file and with a replica as well.
+const WRITES: [&str; 3] = ["CL.THROTTLE allowed", "CL.THROTTLE new key", "CL.THROTTLE 2 quotas allowed"];
+
+/// Unlike seconds, instructions are the same on every run, to 1%: the server's hash tables are laid out at random. The
+/// unit is the server's own `SET key value PX ms`.
+#[test]
+fn a_call_costs_at_most_5_percent_more_than_in_the_committed_results() {
+    needs!("Redis 7.0 alone");
+    needs!(SCRIPTS_TEST);
+    module();
+    let results: Json = serde_json::from_str(include_str!("../../scripts/bench-results/results.json")).unwrap();
+    let checks = results["contestants"].as_object().unwrap().keys().filter(|name| name.starts_with("CL."));
+    let bench = Command::new("scripts/bench")
+        .args(["--instructions", "alone"])
+        .args(checks.clone())
+        .arg("aof")
+        .args(WRITES)
+        .arg("replica")
+        .args(WRITES)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env("SERVER", executable())
+        .env_remove("PEER")
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(bench.status.success(), "scripts/bench failed");
+    let lines = String::from_utf8(bench.stdout).unwrap();
+    let counted = |setting: &str, name: &str| -> f64 {
+        let begin = format!("{setting}\t{name}\t");
+        lines.lines().find_map(|line| line.strip_prefix(&begin)).unwrap().parse().unwrap()
+    };
+    let committed = |setting: &str, name: &str| results["contestants"][name]["instructions"][setting].as_f64().unwrap();
+    let mut dearer = Vec::new();
+    let writes = ["aof", "replica"].map(|setting| WRITES.map(|name| (setting, name)));
+    for (setting, name) in checks.map(|name| ("alone", &name[..])).chain(writes.into_iter().flatten()) {
+        let now = counted(setting, name) / counted(setting, "SET PX");
+        let most = committed(setting, name) / committed(setting, "SET PX") * 1.05;
+        println!("{setting}: {name} takes {now:.3} times the instructions of SET PX; the most is {most:.3}");
+        if now > most {
+            dearer.push(format!("{setting}: {name}: {now:.3} times the instructions of SET PX; the most is {most:.3}"));
+        }
+    }
+    assert!(dearer.is_empty(), "a change has made calls dearer:\n{}", dearer.join("\n"));
 }
