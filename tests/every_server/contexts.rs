@@ -1,33 +1,8 @@
-//! Calls in transactions, scripts, pipelines and both protocols: they all do the same.
+//! Replies on both protocols, and the caches of clients.
 
 use redis::Value;
 
-use crate::support::needs::needs;
 use crate::support::{Server, command, info, run};
-
-/// Lua's numbers are inexact beyond 53 bits, but the module's decision is exact.
-#[test]
-fn lua_rounds_integers_beyond_53_bits() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    let call = "CL.THROTTLE key 9007199254740992 1000000000 1 9007199254740994";
-    assert_eq!(run::<[i64; 5]>(&mut connection, call).unwrap()[..2], [1, 9_007_199_254_740_993]);
-    let script = redis::Script::new(
-        "return redis.call('CL.THROTTLE', KEYS[1], '9007199254740992', '1000000000', 1, '9007199254740993')",
-    );
-    let reply: [i64; 5] = script.key("key").invoke(&mut connection).unwrap();
-    assert_eq!(reply[..2], [0, 9_007_199_254_740_992]);
-}
-
-#[test]
-fn functions_call_the_module_like_lua() {
-    needs!("functions, Redis 7");
-    let server = Server::start();
-    let mut connection = server.connect();
-    let library = "#!lua name=limits\nredis.register_function('take', function(keys) return redis.call('CL.THROTTLE', keys[1], 4, 1, 60) end)";
-    redis::cmd("FUNCTION").arg("LOAD").arg(library).exec(&mut connection).unwrap();
-    assert_eq!(run::<[i64; 5]>(&mut connection, "FCALL take 1 key").unwrap(), [0, 5, 4, -1, 60]);
-}
 
 /// The server tracks the keys that a client may have cached; a key leaves its table when the client is told to drop it.
 #[test]

@@ -14,22 +14,6 @@ use crate::support::pages::blocks;
 use crate::support::programs::output;
 use crate::support::{Server, command, module, module_command, redis_cell, run, throttle, wait_until};
 
-#[test]
-fn one_line_in_the_log_names_the_version() {
-    let server = Server::start();
-    let line = format!("redis-cell {} is ready", env!("CARGO_PKG_VERSION"));
-    assert_eq!(server.log().matches(&line).count(), 1, "{}", server.log());
-}
-
-#[test]
-fn the_server_lists_the_module_and_its_version() {
-    let server = Server::start();
-    let info: String = run(&mut server.connect(), "INFO modules").unwrap();
-    let number: Vec<i64> = env!("CARGO_PKG_VERSION").split('.').map(|part| part.parse().unwrap()).collect();
-    let number = number[0] * 10_000 + number[1] * 100 + number[2];
-    assert!(info.contains(&format!("name=redis-cell,ver={number}")), "{info}");
-}
-
 /// The module must not set an option that it does not need: on a later server, the option may be a promise that the
 /// module does not keep. Redis 6.2 does not list the options.
 #[test]
@@ -176,16 +160,10 @@ fn a_load_with_settings_or_arguments_is_refused_and_a_later_one_works() {
         let error = alive.unwrap_err().to_string();
         assert!(error.contains("unknown command"), "{load} {shown:?}: {loaded:?}, {error}\n{}", server.log());
     }
+    let is_named = |line: &str| line.contains("<redis-cell>") && line.contains("max_burst");
+    assert!(server.log().lines().any(is_named), "no line names the argument: {}", server.log());
     run::<()>(&mut connection, &format!("MODULE LOAD {library}")).unwrap();
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
-}
-
-#[test]
-fn an_argument_in_the_servers_settings_is_refused_and_named() {
-    let library = module();
-    let log = Server::refused(&["--loadmodule", library.to_str().unwrap(), "max_burst", "9"]);
-    let line = log.lines().find(|line| line.contains("<redis-cell>"));
-    assert!(line.is_some_and(|line| line.contains("max_burst")), "{log}");
 }
 
 /// The module replicates its writes as the server's own commands SET and DEL, which must have these names.

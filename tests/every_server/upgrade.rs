@@ -1,4 +1,4 @@
-//! Moves from another limiter to this module, back from it, and from one library of it to the next.
+//! Moves from redis_rate to this module, and from one library of it to the next.
 
 use std::fs;
 use std::process::Command;
@@ -7,33 +7,7 @@ use crate::support::aof::AOF;
 use crate::support::needs::needs;
 use crate::support::pages::command_of;
 use crate::support::programs::output;
-use crate::support::replication::{catch_up, replicate};
-use crate::support::{Server, module, new_folder, now, redis_cell, run, snapshot, throttle};
-
-/// The replica gets the calls themselves, limited ones too: this is how redis-cell replicates.
-#[test]
-fn a_replica_of_a_redis_cell_primary_takes_its_calls() {
-    let primary = Server::start_bare(&["--loadmodule", redis_cell().to_str().unwrap()]);
-    let replica = Server::start();
-    replicate(&replica, &primary);
-    let mut connection = primary.connect();
-    for arguments in [
-        "key 4 1 3600",
-        "key 4 1 3600 2",
-        "key 4 1 3600 5",
-        "packets 999 1 3600 900",
-        "packets 999 1 3600 -500",
-        "other 15 30 86400 5",
-    ] {
-        throttle(&mut connection, arguments);
-    }
-    catch_up(&replica, &primary);
-    let mut connection = replica.connect();
-    run::<()>(&mut connection, "REPLICAOF NO ONE").unwrap();
-    assert_eq!(throttle(&mut connection, "key 4 1 3600")[..3], [0, 5, 1]);
-    assert_eq!(throttle(&mut connection, "other 15 30 86400 0")[..3], [0, 16, 11]);
-    assert_eq!(throttle(&mut connection, "packets 999 1 3600 0")[..3], [0, 1000, 600]);
-}
+use crate::support::{Server, module, new_folder, now, run, throttle};
 
 #[test]
 fn a_limiter_of_redis_rate_goes_on_where_it_was() {
@@ -87,20 +61,4 @@ fn a_library_is_put_in_the_place_of_the_one_in_use_and_a_restart_takes_it() {
     server.restart();
     let mut connection = server.connect();
     assert_eq!(throttle(&mut connection, "key 4 1 3600")[..3], [0, 5, 1]);
-}
-
-/// The state is a native string: the server itself can copy it.
-#[test]
-fn a_key_with_several_quotas_is_restored_and_migrated_whole() {
-    let [server, other] = [(); 2].map(|()| Server::start());
-    let mut connection = server.connect();
-    run::<[i64; 6]>(&mut connection, "CL.THROTTLE key 9 1 60 3 99 1 3600").unwrap();
-    let held = snapshot(&mut connection);
-    let dump: Vec<u8> = run(&mut connection, "DUMP key").unwrap();
-    let (_, expires_at) = held[&b"key"[..]];
-    run::<()>(&mut connection, "DEL key").unwrap();
-    redis::cmd("RESTORE").arg("key").arg(expires_at).arg(dump).arg("ABSTTL").exec(&mut connection).unwrap();
-    assert_eq!(snapshot(&mut connection), held);
-    run::<()>(&mut connection, &format!("MIGRATE 127.0.0.1 {} key 0 5000", other.port)).unwrap();
-    assert_eq!(snapshot(&mut other.connect())[&b"key"[..]].0, held[&b"key"[..]].0);
 }

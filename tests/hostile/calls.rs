@@ -69,6 +69,7 @@ fn hostile_calls_get_the_right_answer_and_change_nothing_else() {
     seldom.extend([2, 3].map(|group| in_group(group, same_key(1))));
     seldom.extend(["cl.throttle", "cl.charge", "cl.take", "cl.mthrottle"].map(arity));
     seldom.extend(NAMES.iter().flat_map(|name| [not_an_integer(name), below_least(name)]));
+    seldom.extend(NAMES.iter().map(|name| in_group(2, format!("ERR {name} is missing"))));
     seldom.extend([EMPTIED, IN_DEBT, PART, TOO_FAST, DEBT_TOO_LONG].map(String::from));
     let often = [ON_AN_EDGE, BY_ANOTHER_QUOTA, ALLOWED, LOOKED, LIMITED, NEVER, WRONG_TYPE, NOT_A_STATE, TOO_LARGE];
     for (expected, least) in [(seldom, made / 4000), (often.map(String::from).into(), made / 100)] {

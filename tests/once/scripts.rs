@@ -83,12 +83,12 @@ fn a_server_that_lacks_a_feature_leaves_a_test_out_and_a_machine_that_lacks_a_pr
         (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
     };
     let [feature, program] = [
-        "every_server::contexts::functions_call_the_module_like_lua",
+        "every_server::operating::command_docs_explain_the_command_and_every_argument",
         "every_server::docs::sessions_are_what_redis_cli_shows",
     ];
     for required in [false, true] {
         let (passed, said) = run(feature, required);
-        assert!(passed && said.contains(&format!("left out: {feature} (needs functions, Redis 7)\n")), "{said}");
+        assert!(passed && said.contains(&format!("left out: {feature} (needs COMMAND DOCS, Redis 7)\n")), "{said}");
     }
     let (passed, said) = run(program, false);
     assert!(passed && said.contains(&format!("left out: {program} (redis-tools is not installed)\n")), "{said}");

@@ -227,7 +227,7 @@ pub fn integers(reply: &Value) -> Option<[i128; 5]> {
         let [group] = groups.try_into().ok()?;
         return Some(group).filter(|group| group[0] == i128::from(limited));
     }
-    five(reply)
+    redis::from_redis_value_ref(reply).ok()
 }
 
 /// Reads a reply of `CL.MTHROTTLE`: whether the whole was limited, and each group's five integers.
@@ -238,19 +238,8 @@ pub fn limited_and_groups(reply: &Value) -> Option<(bool, Vec<[i128; 5]>)> {
     let (Value::Int(limited @ 0..=1), groups) = items.split_first()? else {
         return None;
     };
-    let groups = groups.iter().map(five);
-    Some((*limited == 1, groups.collect::<Option<_>>()?))
-}
-
-fn five(reply: &Value) -> Option<[i128; 5]> {
-    let Value::Array(items) = reply else {
-        return None;
-    };
-    let integers = items.iter().map(|item| match item {
-        Value::Int(integer) => Some(i128::from(*integer)),
-        _ => None,
-    });
-    integers.collect::<Option<Vec<_>>>()?.try_into().ok()
+    let groups = groups.iter().map(redis::from_redis_value_ref);
+    Some((*limited == 1, groups.collect::<Result<_, _>>().ok()?))
 }
 
 /// Returns an error's text as the server sent it.

@@ -73,6 +73,10 @@ impl Hostile {
                 let key = self.key();
                 call.extend(self.group(&key, way, usual));
             }
+            if self.random.one_in(8) {
+                // The last group lacks some of its integers.
+                call.truncate(call.len() - 1 - self.random.below(4));
+            }
         } else if self.random.one_in(if matches!(way, Way::Throttle | Way::Look) { 3 } else { 12 }) {
             call.pop();
         } else {

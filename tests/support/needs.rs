@@ -124,18 +124,6 @@ impl Server {
     }
 }
 
-#[test]
-fn a_server_is_known_by_its_answer_to_version() {
-    for (answer, is_valkey, version) in [
-        ("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.2.1 bits=64", false, (7, 0)),
-        ("Valkey server v=8.1.1 sha=00000000:0", true, (8, 1)),
-        ("Server v=7.2.7 sha=00000000:0", true, (7, 2)),
-    ] {
-        let server = Server::of(answer);
-        assert_eq!((server.is_valkey, server.version), (is_valkey, version));
-    }
-}
-
 pub fn is_valkey() -> bool {
     server().is_valkey
 }
