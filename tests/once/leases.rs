@@ -1,4 +1,4 @@
-//! The lease of docs/clients: one call for many decisions, which together still keep the limit.
+//! The lease of docs/budgets: one call for many decisions, which together still keep the limit.
 
 #[allow(dead_code, reason = "main is for those who copy the file")]
 #[path = "../../docs/budgets/lease.rs"]
@@ -9,14 +9,13 @@ use std::time::{Duration, Instant};
 use lease::Lease;
 use redis::{Client, Connection};
 
-use crate::support::clock::{Clock, START};
+use crate::support::clock::{Clock, MILLISECOND, START};
 use crate::support::endpoint::Endpoint;
 use crate::support::programs::signal;
 use crate::support::random::Random;
 use crate::support::replication::{follow, replicate};
 use crate::support::{Server, info, run};
 
-const MILLISECOND: i64 = 1_000_000;
 /// The limiter's quota: 5,000 at once and 100 a millisecond.
 const LIMIT: u64 = 5_000;
 const RATE: u64 = 100;

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use redis::{Connection, Value};
 
-use super::expected::error_text;
 use super::needs::debug_command;
-use super::{Server, command, compiled, module, run};
+use super::{Server, command, compiled, error_text, module, run};
 
 /// Starts a server with the other module and redis-cell. Keys expire only when they are accessed.
 pub fn start(arguments: &[&str]) -> (Server, Connection) {
@@ -68,12 +67,12 @@ pub fn call(server: &Server, connection: &mut Connection, line: &str) -> Result<
     // An error within a reply is returned as a value.
     let reply = connection.send_packed_command(&command(line).get_packed_command());
     match reply.and_then(|()| connection.recv_response()) {
-        Ok(Value::ServerError(error)) => Err(error_text(&error)),
+        Ok(Value::ServerError(error)) => Err(error_text(&error.into())),
         Ok(value) => Ok(value),
         Err(error) if error.kind() == redis::ErrorKind::Io => {
             panic!("{line}: {error}\n{}", server.log())
         }
-        Err(error) => Err(format!("{} {}", error.code().unwrap_or_default(), error.detail().unwrap_or_default())),
+        Err(error) => Err(error_text(&error)),
     }
 }
 

@@ -244,7 +244,7 @@ pub fn limited_and_groups(reply: &Value) -> Option<(bool, Vec<[i128; 5]>)> {
 
 /// Returns an error's text as the server sent it.
 pub fn error_text(error: &ServerError) -> String {
-    format!("{} {}", error.code(), error.details().unwrap_or_default())
+    super::error_text(&error.clone().into())
 }
 
 fn text(refused: Refused) -> String {

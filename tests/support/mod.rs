@@ -40,7 +40,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use redis::{Client, Connection, FromRedisValue, RedisResult};
+use redis::{Client, Connection, FromRedisValue, RedisError, RedisResult};
 use tempfile::TempDir;
 
 pub use commands::COMMANDS;
@@ -72,8 +72,12 @@ pub fn throttle(connection: &mut impl redis::ConnectionLike, arguments: &str) ->
 
 /// Returns the text of the error that a command gets, code first.
 pub fn error_of(connection: &mut impl redis::ConnectionLike, line: &str) -> String {
-    let error = run::<redis::Value>(connection, line).expect_err(line);
-    format!("{} {}", error.code().unwrap(), error.detail().unwrap())
+    error_text(&run::<redis::Value>(connection, line).expect_err(line))
+}
+
+/// Returns an error's text as the server sent it.
+pub fn error_text(error: &RedisError) -> String {
+    format!("{} {}", error.code().unwrap_or_default(), error.detail().unwrap_or_default())
 }
 
 /// A server process of the test's own.

@@ -13,9 +13,9 @@ use super::{Server, programs};
 
 /// A moment on a whole microsecond: scripts read the time in microseconds.
 pub const START: i64 = 1_790_000_000_123_456_000;
-pub const MICROSECOND: i64 = 1_000;
-pub const MILLISECOND: i64 = 1_000_000;
-pub const SECOND: i64 = 1_000_000_000;
+
+/// The five integers of one limiter in a reply: limited, limit, remaining, retry after, reset after.
+pub type Row = [i64; 5];
 
 pub fn path(file: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "docs/recipes", file].iter().collect()

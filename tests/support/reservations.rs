@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use redis::{Connection, ConnectionLike, RedisResult, Value};
 
-use super::clock::Clock;
+use super::clock::{Clock, MILLISECOND};
 use super::random::Random;
-use super::recipes::{MILLISECOND, START, load_function, read};
+use super::recipes::{Row, START, load_function, read};
 use super::{Server, run};
 
 pub const RESERVE: &str = "FCALL reserve 3 {a}:calls {a}:requests {a}:tokens";
@@ -17,8 +17,6 @@ pub fn load(server: &Server) -> Connection {
     load_function(&mut connection, &read("reservation.lua")).unwrap();
     connection
 }
-
-pub type Row = [i64; 5];
 
 /// A reply: its integers, and the five integers of each limiter.
 pub type Reply = (Vec<i64>, Vec<Row>);

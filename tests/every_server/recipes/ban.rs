@@ -2,8 +2,8 @@
 
 use redis::Connection;
 
-use crate::support::clock::Clock;
-use crate::support::recipes::{MILLISECOND, SECOND, START, read};
+use crate::support::clock::{Clock, MILLISECOND, SECOND};
+use crate::support::recipes::{START, read};
 use crate::support::{run, throttle};
 
 /// Makes an attempt with ban.lua, with these numbers for attempts and one ban of an hour. Returns the milliseconds to

@@ -2,16 +2,13 @@
 
 use redis::{Connection, RedisResult, Value};
 
-use crate::support::clock::Clock;
+use crate::support::clock::{Clock, MILLISECOND, SECOND};
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
 use crate::support::needs::needs;
 use crate::support::random::Random;
-use crate::support::recipes::{MILLISECOND, SECOND, START, load_function, permissions, read};
+use crate::support::recipes::{Row, START, load_function, permissions, read};
 use crate::support::replication::{catch_up, replicate};
-use crate::support::{Server, now, run, snapshot, throttle, wait_until};
-
-/// A row of the reply: limited, limit, remaining, retry after, reset after.
-type Row = [i64; 5];
+use crate::support::{Server, error_text, now, run, snapshot, throttle, wait_until};
 
 /// Calls calendar_throttle or calendar_look.
 fn calendar(connection: &mut Connection, line: &str) -> RedisResult<(i64, Vec<Row>)> {
@@ -141,8 +138,7 @@ fn a_calendar_quota_that_gets_an_error_takes_nothing() {
         (format!("throttle 2 day rate 1 10 {end} 4 0 60"), "ERR count must be 1 or more"),
         (format!("throttle 2 day text 1 10 {end} 4 1 60"), "ERR the key holds no rate limiter state"),
     ] {
-        let error = calendar(&mut connection, &line).expect_err(&line);
-        let error = format!("{} {}", error.code().unwrap(), error.detail().unwrap());
+        let error = error_text(&calendar(&mut connection, &line).expect_err(&line));
         assert!(error.starts_with(expected), "{line}: {error}");
         assert_eq!(snapshot(&mut connection), before, "{line}");
     }

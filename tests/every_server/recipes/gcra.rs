@@ -2,11 +2,11 @@
 
 use redis::{Connection, RedisResult, Value};
 
-use crate::support::clock::Clock;
+use crate::support::clock::{Clock, MICROSECOND, SECOND};
 use crate::support::random::Random;
-use crate::support::recipes::{MICROSECOND, SECOND, START, read};
+use crate::support::recipes::{START, read};
 use crate::support::replication::{catch_up, replicate};
-use crate::support::{Server, command, error_of, run, throttle};
+use crate::support::{Server, command, error_of, error_text, run, throttle};
 
 /// The words of a quota, of any length that the script accepts; most are small, so that limiters run empty.
 fn quota(random: &mut Random) -> (i64, String) {
@@ -113,8 +113,7 @@ fn the_script_refuses_what_the_module_refuses_and_what_it_cannot_do_exactly() {
     let server = Server::start();
     let mut connection = server.connect();
     let mut error = |arguments: &str| -> String {
-        let error = by_script::<Value>(&mut connection, arguments).expect_err(arguments);
-        format!("{} {}", error.code().unwrap(), error.detail().unwrap())
+        error_text(&by_script::<Value>(&mut connection, arguments).expect_err(arguments))
     };
     let mut other = server.connect();
     // These are the module's own errors.

@@ -1,12 +1,9 @@
 //! docs/recipes/fairness.py: tenants that share a pool.
 
-use crate::support::clock::Clock;
+use crate::support::clock::{Clock, MILLISECOND, SECOND};
 use crate::support::random::Random;
-use crate::support::recipes::{MILLISECOND, SECOND, START, prints};
+use crate::support::recipes::{Row, START, prints};
 use crate::support::run;
-
-/// A row of the reply: limited, limit, remaining, retry after, reset after.
-type Row = [i64; 5];
 
 #[test]
 #[ignore = "slow: Python"]

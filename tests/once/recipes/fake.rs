@@ -1,8 +1,8 @@
 //! docs/recipes/fake.py: the rule in a test without a server.
 
-use crate::support::clock::Clock;
+use crate::support::clock::{Clock, SECOND};
 use crate::support::random::Random;
-use crate::support::recipes::{Dialogue, SECOND, START, output, program};
+use crate::support::recipes::{Dialogue, START, output, program};
 use crate::support::throttle;
 
 #[test]

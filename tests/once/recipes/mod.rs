@@ -5,6 +5,7 @@ mod calendar_quota;
 mod failover;
 mod fairness;
 mod fake;
+mod gateway;
 mod module_or_script;
 mod names;
 mod reservation;

@@ -5,11 +5,11 @@ use std::fs;
 
 use redis::{Connection, Value};
 
-use crate::support::clock::Clock;
+use crate::support::clock::{Clock, MILLISECOND};
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
 use crate::support::needs::needs;
 use crate::support::random::Random;
-use crate::support::recipes::{MILLISECOND, START};
+use crate::support::recipes::START;
 use crate::support::replication::{catch_up, replicate};
 use crate::support::reservations::{QUOTAS, RESERVE, integer, live_through, load};
 use crate::support::{Server, command, error_of, run, wait_until};

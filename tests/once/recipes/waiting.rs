@@ -1,9 +1,9 @@
 //! docs/recipes/waiting.py: a queue whose calls wait for their turns.
 
-use crate::support::clock::Clock;
+use crate::support::clock::{Clock, MICROSECOND, MILLISECOND};
 use crate::support::programs;
 use crate::support::random::Random;
-use crate::support::recipes::{Dialogue, MICROSECOND, MILLISECOND, START, prints, program};
+use crate::support::recipes::{Dialogue, START, prints, program};
 use crate::support::run;
 
 #[test]
