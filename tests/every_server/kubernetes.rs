@@ -2,45 +2,46 @@
 //! scripts/test.d/schemas checks the manifests against the schemas of Kubernetes.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
+
+use saphyr::{LoadableYamlNode, YamlOwned as Yaml};
 
 use crate::support::needs::needs;
 use crate::support::programs::output;
-use crate::support::{Server, module, throttle};
+use crate::support::{Server, module, new_folder, throttle};
 
 const MODULES: &str = "/usr/lib/redis/modules";
+const IMAGE: &str = concat!("ghcr.io/REPO:", env!("CARGO_PKG_VERSION"), "-redis8");
 
-fn manifest(name: &str) -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/kubernetes").join(name)).unwrap()
+/// Returns the text of a manifest, and its parts.
+fn manifest(name: &str) -> (String, Vec<Yaml>) {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/kubernetes").join(name)).unwrap();
+    let parts = Yaml::load_from_str(&text).unwrap();
+    (text, parts)
 }
 
-/// Returns the words of the only line with this beginning, after these lines.
-fn words(manifest: &str, after: &str, begin: &str) -> Vec<String> {
-    let (_, rest) = manifest.split_once(after).unwrap_or_else(|| panic!("no {after}"));
-    let line = rest.lines().find_map(|line| line.trim().strip_prefix(begin)).unwrap();
-    line.trim_matches(['[', ']']).split(", ").map(|word| word.trim_matches('"').to_string()).collect()
+fn words(list: &Yaml) -> Vec<&str> {
+    list.as_vec().unwrap().iter().map(|word| word.as_str().unwrap()).collect()
 }
 
 #[test]
 fn the_settings_load_the_module_and_the_probes_see_whether_it_answers() {
     needs!("redis-tools");
-    let limits = manifest("limits.yaml");
-    assert!(limits.contains(concat!(" ghcr.io/REPO:", env!("CARGO_PKG_VERSION"), "-redis8\n")));
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kubernetes-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let (_, settings) = limits.split_once("redis.conf: |\n").unwrap();
-    let settings: Vec<_> = settings.lines().map_while(|line| line.strip_prefix("    ")).collect();
-    let settings = settings.join("\n").replace("/data", folder.to_str().unwrap());
-    let file = folder.join("redis.conf");
+    let (_, parts) = manifest("limits.yaml");
+    let container = &parts[2]["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["image"].as_str(), Some(IMAGE));
+    assert_eq!(words(&container["command"]), ["redis-server"]);
+    assert_eq!(words(&container["args"]), ["/settings/redis.conf", "--requirepass", "$(REDISCLI_AUTH)"]);
+    let folder = new_folder();
+    let settings = parts[0]["data"]["redis.conf"].as_str().unwrap().replace("/data", folder.path().to_str().unwrap());
+    let file = folder.path().join("redis.conf");
     let start = |settings: &str| {
         fs::write(&file, settings).unwrap();
-        let arguments = words(&limits, "command: [\"redis-server\"]", "args: ");
-        assert_eq!(arguments, ["/settings/redis.conf", "--requirepass", "$(REDISCLI_AUTH)"]);
         Server::start_from(&file, &["--requirepass", "secret"])
     };
     let passes = |probe: &str, server: &Server| {
-        let words = words(&limits, &format!("{probe}Probe:"), "command: ");
+        let words = words(&container[&*format!("{probe}Probe")]["exec"]["command"]);
         let words: Vec<_> =
             words.iter().map(|word| word.replace("redis-cli", &format!("redis-cli -p {}", server.port))).collect();
         let (program, arguments) = match words.as_slice() {
@@ -62,24 +63,28 @@ fn the_settings_load_the_module_and_the_probes_see_whether_it_answers() {
     assert_eq!(probes.map(|probe| passes(probe, &server)), [true, false, true]);
     server.kill();
     assert!(!probes.iter().any(|probe| passes(probe, &server)));
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn the_init_container_copies_the_library_to_where_the_settings_have_it() {
-    let (limits, official) = (manifest("limits.yaml"), manifest("official-image.yaml"));
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("modules-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let command = words(&official, "initContainers:", "command: ");
-    assert_eq!(command, ["cp", &format!("{MODULES}/libredis_cell.so"), "/modules/"]);
-    output(Command::new("cp").arg(module()).arg(&folder));
-    let library: PathBuf = folder.join(module().file_name().unwrap());
+    let ((limits, _), (official, parts)) = (manifest("limits.yaml"), manifest("official-image.yaml"));
+    let pod = &parts[0]["spec"]["template"]["spec"];
+    let init = &pod["initContainers"][0];
+    assert_eq!(init["image"].as_str(), Some(IMAGE));
+    assert_eq!(words(&init["command"]), ["cp", &format!("{MODULES}/libredis_cell.so"), "/modules/"]);
+    let folder = new_folder();
+    output(Command::new("cp").arg(module()).arg(folder.path()));
+    let library = folder.path().join(module().file_name().unwrap());
     let server = Server::start_bare(&["--loadmodule", library.to_str().unwrap()]);
     assert_eq!(throttle(&mut server.connect(), "key 4 1 60"), [0, 5, 4, -1, 60]);
-    fs::remove_dir_all(folder).unwrap();
 
+    let mount = |container: &Yaml| {
+        let mounts = container["volumeMounts"].as_vec().unwrap();
+        let mount = mounts.iter().find(|mount| mount["name"].as_str() == Some("modules")).unwrap();
+        mount["mountPath"].as_str().unwrap().to_string()
+    };
+    assert_eq!([init, &pod["containers"][0]].map(mount), ["/modules", MODULES]);
     // The two files differ only in the init container, its volume and the image.
-    assert!(official.contains(&format!("- name: modules\n              mountPath: {MODULES}\n")));
     let (_, stateful_set) = limits.split_once("apiVersion: apps/v1\n").unwrap();
     let mut rest = official.lines();
     for line in stateful_set.lines().filter(|line| !line.contains("image: ")) {
