@@ -12,7 +12,7 @@ use crate::support::needs::needs;
 use crate::support::pages::{Block, ROOT, blocks, pages, prose};
 use crate::support::programs::{output, python};
 use crate::support::sentinel::Sentinel;
-use crate::support::{Server, module, module_command, run, throttle, wait_until};
+use crate::support::{Server, module, module_command, new_folder, run, throttle, wait_until};
 
 fn blocks_in(language: &str) -> impl Iterator<Item = Block> {
     blocks(|block| block.language == language).into_iter().inspect(|block| println!("{}", block.place))
@@ -172,12 +172,12 @@ fn a_burst_and_a_rate_let_through_the_calls_that_the_page_counts() {
 #[test]
 fn settings_load_the_module() {
     for Block { place, text, .. } in blocks_in("conf").filter(|block| !block.text.starts_with("sentinel ")) {
-        let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("docs-{}.conf", std::process::id()));
+        let folder = new_folder();
+        let file = folder.path().join("redis.conf");
         fs::write(&file, with_real_path(&text)).unwrap();
         let server = Server::start_bare(&["--include", file.to_str().unwrap()]);
         let ready = format!("redis-cell {} is ready", env!("CARGO_PKG_VERSION"));
         assert!(server.log().contains(&ready), "{place}: {}", server.log());
-        fs::remove_file(file).unwrap();
     }
 }
 

@@ -1,5 +1,4 @@
-//! The promises of docs/moving.md and docs/comparison.md for limiters of other servers and modules. Those of redis_rate
-//! are in upgrade.rs.
+//! Moves from Dragonfly, INCREX and redis-cell to this module, and back. The move from redis_rate is in upgrade.rs.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -10,6 +9,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use redis::{Connection, RedisResult, Value};
+use tempfile::TempDir;
 
 use crate::support::aof::{AOF, wait_for_the_file};
 use crate::support::clock::{Clock, SECOND, START};
@@ -18,7 +18,7 @@ use crate::support::pages::{blocks, command_of};
 use crate::support::programs::output;
 use crate::support::sentinel::Sentinel;
 use crate::support::traffic::under_load;
-use crate::support::{Server, eventually, module, now, redis_cell, run, throttle, wait_until};
+use crate::support::{Server, eventually, module, new_folder, now, redis_cell, run, throttle, wait_until};
 
 /// The module's number on the page, as `MODULE LIST` shows it.
 const VERSION: &str = "10100";
@@ -123,10 +123,10 @@ fn a_production_with_sentinel_moves_step_by_step_and_back_and_no_limit_is_lost()
     // The limit is more than the clients can take. A token comes back after ten minutes, when the test is over.
     const LIMIT: i64 = 1_000_000;
     needs!("redis-tools");
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("production-{}", std::process::id()));
+    let folder = new_folder();
     let old = redis_cell_in(&folder);
     let start = |name: &str, line: &str| {
-        let settings = folder.join(name);
+        let settings = folder.path().join(name);
         fs::write(&settings, format!("loadmodule {}\n{line}\n", old.display())).unwrap();
         let server = Server::start_from(&settings, &AOF);
         Member { settings, server: RefCell::new(server) }
@@ -173,8 +173,6 @@ fn a_production_with_sentinel_moves_step_by_step_and_back_and_no_limit_is_lost()
         assert!(passed > 0, "key/{key}");
         assert_eq!(passed + remaining, LIMIT, "key/{key}: {passed} calls were let through");
     }
-    drop((one, two));
-    fs::remove_dir_all(folder).unwrap();
 }
 
 /// A server and its settings.
@@ -249,9 +247,9 @@ fn walk(primary: &Member, replica: &Member, sentinel: u16, library: &str, versio
 #[test]
 #[ignore = "slow: restarts"]
 fn a_rewrite_before_the_move_keeps_the_moments_that_an_aof_of_calls_would_begin_anew() {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("aof-{}", std::process::id()));
+    let folder = new_folder();
     let old = redis_cell_in(&folder);
-    let settings = folder.join("redis.conf");
+    let settings = folder.path().join("redis.conf");
     let load = |library: &Path| fs::write(&settings, format!("loadmodule {}\n", library.display())).unwrap();
     for (rewritten, later) in [(false, 1_000_000_000..i64::MAX), (true, 0..1)] {
         load(&old);
@@ -270,7 +268,6 @@ fn a_rewrite_before_the_move_keeps_the_moments_that_an_aof_of_calls_would_begin_
         let after: i64 = run(&mut server.connect(), "GET key").unwrap();
         assert!(later.contains(&(after - before)), "{} ns later, rewritten: {rewritten}", after - before);
     }
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
@@ -308,10 +305,9 @@ fn an_expire_after_a_call_forgives_calls_or_leaves_a_key_that_counts_as_full() {
     }
 }
 
-/// Copies the library of redis-cell's stand-in into this new folder, under redis-cell's own name.
-fn redis_cell_in(folder: &Path) -> PathBuf {
-    fs::create_dir_all(folder).unwrap();
-    let library = folder.join("libredis_cell.so");
+/// Copies the library of redis-cell's stand-in into this folder, under redis-cell's own name.
+fn redis_cell_in(folder: &TempDir) -> PathBuf {
+    let library = folder.path().join("libredis_cell.so");
     fs::copy(redis_cell(), &library).unwrap();
     library
 }

@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use tempfile::TempDir;
+
 use crate::support::needs::{SCRIPTS_TEST, needs};
 use crate::support::pages::ROOT;
 use crate::support::programs::signal;
-use crate::support::{eventually, free_port, module, run, throttle};
+use crate::support::{eventually, free_port, module, new_folder, run, throttle};
 
 /// scripts/run, which runs until it gets Ctrl-C: from the test, or when the test ends.
 struct Running(Child);
@@ -75,10 +77,10 @@ fn each_name_in_the_lists_is_that_of_a_test_and_each_list_is_read_by_a_script() 
 #[test]
 #[ignore = "slow: builds"]
 fn a_server_that_lacks_a_feature_leaves_a_test_out_and_a_machine_that_lacks_a_program_fails_it() {
-    let tools = Tools::new("needs", &["bash"], &[("redis-server", "echo Redis server v=6.2.14")]);
+    let tools = Tools::new(&["bash"], &[("redis-server", "echo Redis server v=6.2.14")]);
     let run = |test: &str, required: bool| {
         let mut test = tests(&["--exact", "--include-ignored", test]);
-        test.env("PATH", &tools.0).env("SERVER", tools.0.join("redis-server")).env_remove("REQUIRE_ALL");
+        test.env("PATH", tools.0.path()).env("SERVER", tools.path("redis-server")).env_remove("REQUIRE_ALL");
         let output = if required { test.env("REQUIRE_ALL", "yes").output() } else { test.output() }.unwrap();
         (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
     };
@@ -102,9 +104,8 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
     needs!(SCRIPTS_TEST);
     module();
     let port = free_port();
-    let temporary = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("run-{port}"));
-    std::fs::create_dir_all(&temporary).unwrap();
-    let environment = [("PORT", &*port.to_string()), ("TMPDIR", temporary.to_str().unwrap())];
+    let temporary = new_folder();
+    let environment = [("PORT", &*port.to_string()), ("TMPDIR", temporary.path().to_str().unwrap())];
     let (mut process, text) = Running::start(&["--maxmemory", "123mb"], &environment);
     assert!(text.contains(&format!("CL.THROTTLE is ready at 127.0.0.1:{port}")), "{text}");
     let first = "1) (integer) 0\n2) (integer) 3\n3) (integer) 2\n4) (integer) -1\n5) (integer) 60";
@@ -129,14 +130,14 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
     let gone = eventually(Duration::from_secs(10), || client.get_connection().is_err().then_some(()));
     assert!(gone.is_some(), "the server stayed");
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "files stayed");
-    std::fs::remove_dir(temporary).unwrap();
 }
 
 #[test]
 fn scripts_run_says_ready_where_the_settings_put_the_server() {
     needs!(SCRIPTS_TEST);
     module();
-    let socket = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.socket", std::process::id()));
+    let folder = new_folder();
+    let socket = folder.path().join("socket");
     let port = free_port().to_string();
     let calls = [
         (vec!["--port", &port, "--requirepass", "secret"], format!("127.0.0.1:{port}")),
@@ -156,20 +157,23 @@ fn scripts_run_says_ready_where_the_settings_put_the_server() {
 }
 
 /// A folder that is the whole PATH: some tools of the system, and small scripts that stand in for others.
-struct Tools(PathBuf);
+struct Tools(TempDir);
 
 impl Tools {
-    fn new(name: &str, of_the_system: &[&str], own: &[(&str, &str)]) -> Self {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+    fn new(of_the_system: &[&str], own: &[(&str, &str)]) -> Self {
+        let tools = Self(new_folder());
         for tool in of_the_system {
-            std::os::unix::fs::symlink(Path::new("/bin").join(tool), folder.join(tool)).unwrap();
+            std::os::unix::fs::symlink(Path::new("/bin").join(tool), tools.path(tool)).unwrap();
         }
         for (tool, lines) in own {
-            std::fs::write(folder.join(tool), format!("#!/bin/bash\n{lines}\n")).unwrap();
-            std::fs::set_permissions(folder.join(tool), Permissions::from_mode(0o755)).unwrap();
+            std::fs::write(tools.path(tool), format!("#!/bin/bash\n{lines}\n")).unwrap();
+            std::fs::set_permissions(tools.path(tool), Permissions::from_mode(0o755)).unwrap();
         }
-        Self(folder)
+        tools
+    }
+
+    fn path(&self, tool: &str) -> PathBuf {
+        self.0.path().join(tool)
     }
 
     /// Runs the script. Returns its status, its output and its errors. CARGO_TARGET_DIR is a relative path that exists.
@@ -180,7 +184,7 @@ impl Tools {
     /// Runs the script of another folder than that of these sources.
     fn call_in(&self, root: &Path, script: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
         let mut command = Command::new(root.join("scripts").join(script));
-        command.args(arguments).env("PATH", &self.0).env("PORT", "0").env("CARGO_TARGET_DIR", "scripts");
+        command.args(arguments).env("PATH", self.0.path()).env("PORT", "0").env("CARGO_TARGET_DIR", "scripts");
         command.env_remove("LIBCLANG_PATH");
         let output = command.output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -194,16 +198,10 @@ fn copy_scripts(to: &Path) {
     assert!(Command::new("cp").arg("-r").arg(Path::new(ROOT).join("scripts")).arg(to).status().unwrap().success());
 }
 
-impl Drop for Tools {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// The PATH has no tool that could install, fetch, build or start anything.
 #[test]
 fn each_script_reads_its_arguments_before_it_does_anything() {
-    let tools = Tools::new("arguments", &["bash", "sed", "grep", "dirname", "uname"], &[]);
+    let tools = Tools::new(&["bash", "sed", "grep", "dirname", "uname"], &[]);
     for script in ["bench", "guest", "memcheck", "package", "run", "servers", "setup", "test", "zig"] {
         let (code, usage, errors) = tools.call(script, &["--help"]);
         assert_eq!((code, errors.as_str()), (Some(0), ""), "{script}");
@@ -233,7 +231,8 @@ fn each_script_reads_its_arguments_before_it_does_anything() {
         let (_, usage, _) = tools.call(script, &["--help"]);
         assert_eq!(tools.call(script, arguments), (Some(2), String::new(), usage), "{script} {arguments:?}");
     }
-    // The example in the help works as it stands.
+    // The help's example gives --dir a folder in quotes, like "$HOME": a plain path might not exist on the reader's
+    // machine.
     let (_, usage, _) = tools.call("run", &["--help"]);
     let mut words = usage.split_whitespace().skip_while(|word| *word != "--dir").skip(1);
     let folder = words.next().unwrap();
@@ -251,7 +250,7 @@ fn scripts_setup_says_which_rust_is_needed_and_where_from() {
         [("1.65.0", false), (&format!("1.{older}.9"), false), (rust_version, true), ("2.0.0", true)]
     {
         let cargo = format!("echo 'cargo {version} (abc 2026-01-01)'");
-        let tools = Tools::new("rust", &["bash", "sed", "dirname", "uname"], &[("cargo", &cargo), ("cc", "")]);
+        let tools = Tools::new(&["bash", "sed", "dirname", "uname"], &[("cargo", &cargo), ("cc", "")]);
         let (code, _, errors) = tools.call("setup", &[]);
         if accepted {
             assert_eq!((code, errors.as_str()), (Some(0), ""), "{version}");
@@ -269,7 +268,7 @@ fn scripts_setup_says_which_rust_is_needed_and_where_from() {
 fn scripts_run_on_a_mac_says_what_to_install_with_brew_and_loads_a_dylib() {
     let system = ["bash", "sed", "dirname", "mktemp", "rm", "sleep"];
     let mac = [("uname", "echo Darwin"), ("cc", ""), ("xcode-select", "echo /nowhere"), ("cargo", "")];
-    let tools = Tools::new("mac", &system, &mac);
+    let tools = Tools::new(&system, &mac);
     let (code, _, errors) = tools.call("run", &["--unixsocket", "/nowhere"]);
     assert_eq!(code, Some(1), "{errors}");
     let lines = ["brew install redis", "brew install llvm", "xcode-select --install"];
@@ -277,11 +276,11 @@ fn scripts_run_on_a_mac_says_what_to_install_with_brew_and_loads_a_dylib() {
     drop(tools);
 
     let server = ("redis-server", "echo \"$@\"");
-    let tools = Tools::new("mac", &system, &[&mac[..], &[server, ("redis-cli", "")]].concat());
-    let folder = tools.0.join("usr/lib");
+    let tools = Tools::new(&system, &[&mac[..], &[server, ("redis-cli", "")]].concat());
+    let folder = tools.path("usr/lib");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("libclang.dylib"), "").unwrap();
-    std::fs::write(tools.0.join("xcode-select"), format!("#!/bin/bash\necho '{}'\n", tools.0.display())).unwrap();
+    std::fs::write(tools.path("xcode-select"), format!("#!/bin/bash\necho '{}'\n", tools.0.path().display())).unwrap();
     let (_, started, errors) = tools.call("run", &["--unixsocket", "/nowhere"]);
     let library = format!("--loadmodule {ROOT}/scripts/release/libredis_cell.dylib --unixsocket /nowhere");
     assert!(started.contains(&library), "{started}{errors}");
@@ -293,7 +292,7 @@ fn scripts_run_on_a_mac_says_what_to_install_with_brew_and_loads_a_dylib() {
 fn scripts_setup_without_apt_get_finds_libclang_and_names_what_is_missing() {
     let libraries = "echo 'libclang.so.19 => /usr/lib/libclang.so.19'; for ((i = 0; i < 20000; i++)); do echo $i; done";
     let own = [("cargo", "echo cargo 9.0.0"), ("cc", ""), ("ldconfig", libraries)];
-    let tools = Tools::new("no-apt", &["bash", "sed", "dirname", "uname"], &own);
+    let tools = Tools::new(&["bash", "sed", "dirname", "uname"], &own);
     assert_eq!(tools.call("setup", &["libclang-dev"]), (Some(0), String::new(), String::new()));
     let (code, _, errors) = tools.call("setup", &["libclang-dev", "frobnicate"]);
     assert_eq!(code, Some(1), "{errors}");
@@ -307,7 +306,7 @@ fn scripts_setup_without_a_network_names_what_apt_get_could_not_install() {
     let apt = ("apt-get", "echo 'E: no network' >&2; exit 100");
     let own = [("cargo", "echo cargo 9.0.0"), ("cc", ""), ("sudo", "exec \"$@\""), apt];
     let system = [("tee", "mapfile"), ("chmod", ""), ("rm", "")];
-    let tools = Tools::new("offline", &["bash", "sed", "dirname", "uname"], &[&own[..], &system].concat());
+    let tools = Tools::new(&["bash", "sed", "dirname", "uname"], &[&own[..], &system].concat());
     let (code, _, errors) = tools.call("setup", &["frobnicate"]);
     assert_eq!(code, Some(1), "{errors}");
     let missing = "E: no network\nsetup: missing: frobnicate, which apt-get could not install: it says why above\n";
@@ -317,8 +316,8 @@ fn scripts_setup_without_a_network_names_what_apt_get_could_not_install() {
 #[test]
 fn scripts_servers_says_what_it_could_not_fetch_and_what_it_needs() {
     let system = ["bash", "dirname", "realpath", "mkdir", "flock", "rm", "sed", "grep", "find", "awk"];
-    let tools = Tools::new("no-servers", &system, &[("uname", "echo Linux")]);
-    let copy = tools.0.join("copy");
+    let tools = Tools::new(&system, &[("uname", "echo Linux")]);
+    let copy = tools.path("copy");
     copy_scripts(&copy);
     let (code, servers, errors) = tools.call_in(&copy, "servers", &["--too-old"]);
     assert_eq!((code, servers.as_str()), (Some(1), ""), "{errors}");
@@ -328,7 +327,7 @@ fn scripts_servers_says_what_it_could_not_fetch_and_what_it_needs() {
     assert!(errors.ends_with("needs a network, Debian's apt-get and its mirrors, and Python's pip\n"), "{errors}");
     drop(tools);
 
-    let tools = Tools::new("mac-servers", &["bash", "sed"], &[("uname", "echo Darwin")]);
+    let tools = Tools::new(&["bash", "sed"], &[("uname", "echo Darwin")]);
     let (code, _, errors) = tools.call("servers", &[]);
     assert_eq!(code, Some(1), "{errors}");
     assert!(errors.starts_with("scripts/servers: these servers run only on Linux."), "{errors}");

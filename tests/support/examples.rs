@@ -11,10 +11,12 @@ use std::sync::{Barrier, OnceLock};
 use std::thread::scope;
 use std::time::Duration;
 
+use tempfile::{NamedTempFile, TempDir};
+
 use super::needs::{found, left_out};
 use super::pages::{ROOT, blocks};
 use super::programs::{output, signal_group};
-use super::{Process, eventually, free_port};
+use super::{Process, eventually, free_port, new_folder};
 
 /// The examples' timeout in tests: on a busy machine, a server may take longer than their own tenth of a second.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
@@ -118,20 +120,19 @@ pub fn protect_program(file: &str) -> impl Iterator<Item = Example> + use<> {
 }
 
 fn with_protect(arguments: &[&str]) -> impl Iterator<Item = Example> + use<> {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    static FOLDER: OnceLock<TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
         let block = blocks(|block| block.place.starts_with("docs/protect.md") && block.language == "sh").remove(0);
         let lines: Vec<_> = block.text.lines().collect();
         assert!(lines[2].starts_with("cd /tmp/protect && python3 -m uvicorn "), "{lines:?}");
-        let folder = target(&format!("protect-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        let make = lines[..2].join("\n").replace("/tmp/protect", folder.to_str().unwrap());
+        let folder = new_folder();
+        let make = lines[..2].join("\n").replace("/tmp/protect", folder.path().to_str().unwrap());
         output(Command::new("bash").args(["-ec", &make]).current_dir(ROOT));
         folder
     });
     let packages = "python3-fastapi, python3-uvicorn and python3-prometheus-client";
     let debian = debian_python_with(packages, "fastapi, uvicorn, prometheus_client", arguments);
-    [debian, pypi_python_with(arguments)].into_iter().flatten().map(|example| example.within(folder))
+    [debian, pypi_python_with(arguments)].into_iter().flatten().map(|example| example.within(folder.path()))
 }
 
 /// Returns the Express example, once with node-redis and once with ioredis.
@@ -171,19 +172,18 @@ pub fn hiredis(main: Option<&str>) -> Option<Example> {
     let name = main.map_or("hiredis".to_string(), |file| format!("hiredis-{}", file.replace('/', "-")));
     let header = ["-E", "-include", "hiredis/hiredis.h", "-x", "c", "/dev/null"];
     installed("libhiredis-dev", Command::new("cc").args(header)).then(|| {
-        let source = target(&format!("{name}-{}.c", std::process::id()));
+        let folder = new_folder();
+        let source = folder.path().join("main.c");
         let mut text = format!("#include \"{}\"\n", path("hiredis.c").display());
         if let Some(main) = main {
             text = format!("#define main example\n{text}#undef main\n#include \"{}\"\n", of_test(main));
         }
         fs::write(&source, text).unwrap();
-        let built = built(&name, |program| {
+        built(&name, |program| {
             let mut compile = Command::new("cc");
             compile.args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(program).arg(&source).arg("-lhiredis");
             compile
-        });
-        fs::remove_file(source).unwrap();
-        built
+        })
     })
 }
 
@@ -205,24 +205,22 @@ pub fn redigo_with(name: &str, files: &[&str]) -> Option<Example> {
         return None;
     }
     // Go compiles files of one folder only.
-    let folder = target(&format!("{name}-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    fs::copy(path("redigo.go"), folder.join("example.go")).unwrap();
+    let folder = new_folder();
+    fs::copy(path("redigo.go"), folder.path().join("example.go")).unwrap();
     for file in files {
-        fs::copy(of_test(file), folder.join(Path::new(file).file_name().unwrap())).unwrap();
+        fs::copy(of_test(file), folder.path().join(Path::new(file).file_name().unwrap())).unwrap();
     }
-    let built = built(&format!("{name}-program"), |program| {
+    Some(built(&format!("{name}-program"), |program| {
         let mut build = go();
         build.current_dir(&folder).args(["build", "-o"]).arg(program).arg(".");
         build
-    });
-    fs::remove_dir_all(folder).unwrap();
-    Some(built)
+    }))
 }
 
 /// Builds the program elsewhere, then moves it: another run of the tests may be executing it.
 fn built(name: &str, build: impl FnOnce(&Path) -> Command) -> Example {
-    let [program, new] = [target(name), target(&format!("{name}-{}", std::process::id()))];
+    let folder = new_folder();
+    let (new, program) = (folder.path().join(name), target(name));
     assert!(build(&new).status().unwrap().success(), "{name}");
     fs::rename(new, &program).unwrap();
     Example::new(program, &[])
@@ -299,15 +297,13 @@ fn fetched(registry: &str, list: &str, fetch: impl Fn(&Path) -> Command) -> Opti
         return Some(folder);
     }
     // Fetch elsewhere, then move: another run may be fetching the same at this moment.
-    let new = target(&format!("clients-{registry}-{}", std::process::id()));
-    fs::create_dir_all(&new).unwrap();
-    let there = fetch(&new).output().is_ok_and(|output| output.status.success());
+    let new = new_folder();
+    let there = fetch(new.path()).output().is_ok_and(|output| output.status.success());
     if there {
         let _ = fs::rename(&new, &folder);
     } else {
         left_out(&format!("the packages of tests/once/{list} on {registry} not found"));
     }
-    let _ = fs::remove_dir_all(&new);
     there.then_some(folder)
 }
 
@@ -349,8 +345,8 @@ pub struct Http {
     /// The leader of the server's process group.
     process: Process,
     pub port: u16,
-    /// The file that holds the server's output and its errors.
-    log: PathBuf,
+    /// The server's output and its errors.
+    log: NamedTempFile,
 }
 
 impl Http {
@@ -360,8 +356,8 @@ impl Http {
         for argument in &mut example.arguments {
             *argument = argument.replace("PORT", &port.to_string());
         }
-        let log = target(&format!("clients-http-{port}.log"));
-        let file = fs::File::create(&log).unwrap();
+        let log = NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let file = log.reopen().unwrap();
         let mut command = example.command(redis);
         command.env("HTTP_PORT", port.to_string()).stdout(file.try_clone().unwrap()).stderr(file).process_group(0);
         let mut process = Process(command.spawn().unwrap());
@@ -418,6 +414,5 @@ impl Drop for Http {
     fn drop(&mut self) {
         // PHP's worker processes survive the process that started them.
         signal_group(self.process.0.id(), "KILL");
-        let _ = fs::remove_file(&self.log);
     }
 }

@@ -344,13 +344,13 @@ pub fn redis_cell() -> &'static Path {
 /// Compiles a C file of this folder to a shared library.
 fn compiled(name: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/support/{name}.c"));
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let compiler = std::env::var("MODULE_CC").unwrap_or("cc".to_string());
     // Each compiler has a library of its own: runs on servers of several platforms share the folder.
-    let library = folder.join(format!("{name}-{}.so", compiler.replace('/', "-")));
+    let library = format!("{name}-{}.so", compiler.replace('/', "-"));
+    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(library);
     // Compile elsewhere, then move: another run may be using the old library at this moment.
-    let new = folder.join(format!("{name}-{}.so", std::process::id()));
-    let object = new.with_extension("o");
+    let folder = new_folder();
+    let [object, new] = ["o", "so"].map(|kind| folder.path().join(name).with_extension(kind));
     let compile = |arguments: &[&str], from: &Path, to: &Path| {
         let status = Command::new(&compiler).args(arguments).arg("-o").args([to, from]).status();
         let status = status.unwrap_or_else(|error| panic!("the C compiler {compiler} does not run: {error}"));
@@ -359,7 +359,6 @@ fn compiled(name: &str) -> PathBuf {
     compile(&["-c", "-fPIC", "-O1", "-Wall", "-Werror"], &source, &object);
     // Do not link a C library: the server has one, and a shell that starts the server may have another.
     compile(&["-shared", "-nostdlib"], &object, &new);
-    fs::remove_file(object).unwrap();
     fs::rename(&new, &library).unwrap();
     library
 }

@@ -4,9 +4,9 @@ use redis::{Connection, Value};
 
 use crate::support::clock::{Clock, MILLISECOND};
 use crate::support::needs::needs;
-use crate::support::recipes::{START, permissions};
+use crate::support::recipes::{Row, START, permissions};
 use crate::support::reservations::{QUOTAS, RESERVE, ask, integer, live_through, load};
-use crate::support::{Row, Server, command, error_of, run, snapshot};
+use crate::support::{Server, command, error_of, run, snapshot};
 
 fn start() -> (Clock, Server, Connection) {
     let (clock, server) = Clock::start(START);
