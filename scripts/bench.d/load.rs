@@ -1,5 +1,5 @@
-//! The load for scripts/bench: one thread makes calls on many connections, in turn. Each connection sends its next batch
-//! when its last batch has been answered.
+//! The load for scripts/bench: one thread makes calls on many connections, in turn. Each connection sends its next
+//! batch when its last batch has been answered.
 //!
 //! ```text
 //! load PORT CONNECTIONS PIPELINE (SECONDSs | CALLS) KEYS (random | each | FIRST) COMMAND... [; COMMAND...]

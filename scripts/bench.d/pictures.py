@@ -196,8 +196,8 @@ def window(path):
         f" {most['99 100 60']} or {most['19 80 60']} pass",
         "The calls allowed from 55 to 65 seconds after a window began, 25 being made a second. The window allows 99"
         f" until it is full, none until it ends at 60 seconds, and then 100 more, {most['window']} in all. The limiter"
-        f" of 100 at once and 100 a minute allows {most['99 100 60']}: 100, and then those that come back. The limiter of"
-        f" 20 at once and 80 a minute allows {most['19 80 60']}.",
+        f" of 100 at once and 100 a minute allows {most['99 100 60']}: 100, and then those that come back. The limiter"
+        f" of 20 at once and 80 a minute allows {most['19 80 60']}.",
     )
     picture.axes(range(54, 65, 2), (0, 50, 100, 150, 200), "calls allowed, seconds after the window began")
     top, bottom = picture.place(60, 205), picture.place(60, 0)

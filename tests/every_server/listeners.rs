@@ -257,8 +257,8 @@ fn a_replica_that_is_promoted_at_once_is_listened_to() {
     }
 }
 
-/// A replica that restarts from its file continues its primary's stream. Its backlog begins then, without the event of
-/// a loaded snapshot. Before that, a client calls the replica, which is writable.
+/// The replica restarts from its file and continues its primary's stream. Its backlog begins at that moment, and no
+/// event of a loaded snapshot tells the module. The replica is writable, so that a client can call it before.
 #[test]
 #[ignore = "slow: load"]
 fn a_restarted_replica_that_is_promoted_is_listened_to() {

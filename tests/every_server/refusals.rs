@@ -1,4 +1,4 @@
-//! Servers that refuse calls for a time, because they cannot save or cannot write a key. A refused call changes nothing.
+//! Servers that refuse calls for a time: they cannot save, or cannot write a key. A refused call changes nothing.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The integers of each command's replies: those of replies.txt, and those at a million calls a second.
+//! The integers of each command's replies, as replies.txt has them.
 
 use redis::Value;
 

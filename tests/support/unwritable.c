@@ -86,6 +86,7 @@ int RedisModule_OnLoad(context *ctx, string **argv, int argc) {
     *start = get_another_api;
     int status = load(ctx, argv + 1, argc - 1);
     *start = get_api;
-    write_log(ctx, "notice", "the server knows the options %d, the module sets %d", all_options_and_forkless(), options);
+    int known = all_options_and_forkless();
+    write_log(ctx, "notice", "the server knows the options %d, the module sets %d", known, options);
     return status;
 }
