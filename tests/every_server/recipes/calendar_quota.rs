@@ -48,7 +48,7 @@ fn calendar_quotas_and_a_limiter_are_taken_all_or_none_until_their_periods_end()
     let mut counters = counters.each_mut().map(|&mut (key, quota, period)| Counter { key, quota, used: 0, period });
     let (mut now, mut period_of) = (START, [0; 2]);
     let (mut allowed, mut limited_by, mut refunds) = (0, [0; 3], 0);
-    for number in 0..1_500 {
+    for number in 0..800 {
         // The clock sometimes stands on a whole second, at which periods end.
         now += random.below(4_000) as i64 * MILLISECOND;
         now += if random.one_in(10) { SECOND - now % SECOND } else { 0 };
@@ -105,7 +105,7 @@ fn calendar_quotas_and_a_limiter_are_taken_all_or_none_until_their_periods_end()
         assert_eq!(twins[0], twins[1], "{place}");
     }
     println!("{allowed} allowed, limited by one alone: {limited_by:?}, {refunds} refunds");
-    assert!(allowed > 150 && refunds > 150 && limited_by.iter().all(|&limited| limited > 25));
+    assert!(allowed > 80 && refunds > 80 && limited_by.iter().all(|&limited| limited > 12));
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn the_script_for_servers_without_modules_answers_and_stores_as_the_module_does(
     let mut random = Random::new(2026);
     let mut now = START;
     let (mut limited, mut refunds, mut odd, mut several, mut others) = (0, 0, 0, 0, 0);
-    for round in 0..600 {
+    for round in 0..250 {
         let quotas: Vec<_> = (0..1 + random.below(3) * random.below(4)).map(|_| quota(&mut random)).collect();
         run::<()>(&mut connection, "DEL module script").unwrap();
         // Start from a state that these calls never leave: odd nanoseconds, or a debt.
@@ -86,7 +86,7 @@ fn the_script_for_servers_without_modules_answers_and_stores_as_the_module_does(
     println!(
         "{limited} limited, {refunds} refunds, {odd} odd states, {several} by several quotas, {others} by a later"
     );
-    assert!(limited > 1_000 && refunds > 1_000 && odd > 50 && several > 1_000 && others > 1_000);
+    assert!(limited > 400 && refunds > 400 && odd > 20 && several > 400 && others > 400);
 }
 
 /// A double cannot tell these two numbers apart.
