@@ -68,12 +68,10 @@ class Jedis {
             UNANSWERED.set(0);
         } catch (JedisException error) {
             System.err.println("no limits, failing " + fail + ": " + error.getMessage());
+            boolean lost = error instanceof JedisConnectionException;
+            UNANSWERED.updateAndGet(row -> lost ? row + 1 : 0);
             // The other connections were most likely lost too, or lead to a server that has become a replica.
-            boolean readOnly = ("" + error.getMessage()).startsWith("READONLY");
-            if (readOnly || error instanceof JedisConnectionException) {
-                UNANSWERED.incrementAndGet();
-                client.getPool().clear();
-            }
+            if (lost || ("" + error.getMessage()).startsWith("READONLY")) client.getPool().clear();
             return fail.equals("open") ? new Answer(200, Map.of()) : refused;
         } finally {
             PLACES.release();

@@ -99,8 +99,11 @@ async function answer(connection, send, fail) {
     connection.heard = Date.now();
     unanswered = 0;
   } catch (error) {
-    unanswered += 1;
     console.error(`no limits, failing ${fail}: ${error.message}`);
+    // An error of the server, such as NOPERM, is a reply. READONLY is that of a server that has become a replica.
+    const [code] = /^[A-Z]+(?= )/.exec(error.message) ?? [];
+    unanswered = code ? 0 : unanswered + 1;
+    if (code && code !== 'READONLY') connection.heard = Date.now();
     connection.replace();
     return [...(fail === 'open' ? [200, {}] : refused), `failed ${fail}`];
   } finally {

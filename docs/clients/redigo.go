@@ -101,13 +101,17 @@ func throttle(pool *redis.Pool, key string, maxBurst, count, period, quantity in
 		return refused()
 	}
 	answer, err := redis.Int64s(connection.Do("CL.THROTTLE", key, maxBurst, count, period, quantity))
-	isLost := connection.Err() != nil || err != nil && strings.HasPrefix(err.Error(), "READONLY")
 	connection.Close()
+	// An error of the server is a reply, too.
+	var reply redis.Error
+	isLost := err != nil && !errors.As(err, &reply)
 	if isLost {
-		lost.Store(time.Now().UnixNano())
 		unanswered.Add(1)
 	} else {
 		unanswered.Store(0)
+	}
+	if isLost || strings.HasPrefix(string(reply), "READONLY") {
+		lost.Store(time.Now().UnixNano())
 	}
 	if err != nil {
 		log.Printf("no limits, failing %s: %v", fail, err)

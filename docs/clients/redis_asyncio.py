@@ -24,6 +24,12 @@ class Busy(Exception):
     """All connections stayed in use: the process makes too many calls at once, while the server may be well."""
 
 
+def is_silence(error):
+    """Tells whether an error is no answer of the server. redis-py counts some answers among the lost connections."""
+    answers = redis.AuthenticationError, redis.BusyLoadingError
+    return isinstance(error, (redis.ConnectionError, redis.TimeoutError)) and not isinstance(error, answers)
+
+
 class Pool:
     """Connections for all tasks. redis-py's own pools raise the same error if they are full or there is no server."""
 
@@ -67,10 +73,11 @@ class Pool:
                     self.unanswered = 0
                     return answer
             raise redis.TimeoutError("no answer in time")
-        except (redis.ConnectionError, redis.TimeoutError, redis.ReadOnlyError):
-            self.unanswered += 1
-            # The other connections were most likely lost too, or lead to a server that has become a replica.
-            await self.client.connection_pool.disconnect(inuse_connections=False)
+        except redis.RedisError as error:
+            self.unanswered = self.unanswered + 1 if is_silence(error) else 0
+            if is_silence(error) or isinstance(error, redis.ReadOnlyError):
+                # The other connections were most likely lost too, or lead to a server that has become a replica.
+                await self.client.connection_pool.disconnect(inuse_connections=False)
             raise
         finally:
             # Cancelling the call closes its connection, on which a late answer may still come.

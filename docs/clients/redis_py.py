@@ -19,6 +19,12 @@ class Busy(Exception):
     """All connections stayed in use: the process makes too many calls at once, while the server may be well."""
 
 
+def is_silence(error):
+    """Tells whether an error is no answer of the server. redis-py counts some answers among the lost connections."""
+    answers = redis.AuthenticationError, redis.BusyLoadingError
+    return isinstance(error, (redis.ConnectionError, redis.TimeoutError)) and not isinstance(error, answers)
+
+
 class Pool:
     """Connections for all threads. redis-py's own pools raise the same error if they are full or there is no server."""
 
@@ -50,20 +56,21 @@ class Pool:
             if self.unanswered >= CONNECTIONS and time.monotonic() < self.asked + TIMEOUT:
                 raise redis.TimeoutError("the server is silent")
             self.asked = time.monotonic()
-            answer = self.ask(client, words)
-            self.unanswered = 0
-            return answer
+            return self.ask(client, words)
         finally:
             self.free.put(client)
 
     def ask(self, client, words):
         try:
-            return client.execute_command(*words)
-        except (redis.ConnectionError, redis.TimeoutError, redis.ReadOnlyError):
-            self.unanswered += 1
-            # The other connections were most likely lost too, or lead to a server that has become a replica.
-            for other in self.clients:
-                other.connection_pool.disconnect(inuse_connections=False)
+            answer = client.execute_command(*words)
+            self.unanswered = 0
+            return answer
+        except redis.RedisError as error:
+            self.unanswered = self.unanswered + 1 if is_silence(error) else 0
+            if is_silence(error) or isinstance(error, redis.ReadOnlyError):
+                # The other connections were most likely lost too, or lead to a server that has become a replica.
+                for other in self.clients:
+                    other.connection_pool.disconnect(inuse_connections=False)
             raise
 
 

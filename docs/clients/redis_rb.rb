@@ -34,10 +34,11 @@ class Pool
     @asked = now
     client.call(*words).tap { @unanswered = 0 }
   rescue Redis::BaseError => error
+    lost = error.is_a?(Redis::BaseConnectionError)
+    @unanswered = lost ? @unanswered + 1 : 0
     # The other connections were most likely lost too, or lead to a server that has become a replica: each is made
     # again.
-    if error.is_a?(Redis::BaseConnectionError) || error.message.start_with?("READONLY")
-      @unanswered += 1
+    if lost || error.message.start_with?("READONLY")
       client.close
       @mutex.synchronize { @free.each(&:close) }
     end

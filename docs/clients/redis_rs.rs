@@ -86,8 +86,8 @@ impl Pool {
             }
             Err(error) => {
                 eprintln!("no limits, failing {fail:?}: {error}");
+                self.unanswered().0 = if error.is_io_error() { self.unanswered().0 + 1 } else { 0 };
                 if error.is_io_error() || error.code() == Some("READONLY") {
-                    self.unanswered().0 += 1;
                     // The other connections were most likely lost too, or lead to a server that has become a replica.
                     self.free.lock().unwrap_or_else(PoisonError::into_inner).fill_with(|| None);
                 }
