@@ -5,6 +5,7 @@ To run this file: [REDIS_PORT=6379] python3 shadow.py
 
 import collections
 import os
+import sys
 
 import redis
 from redis.backoff import NoBackoff
@@ -22,9 +23,10 @@ class Limit:
         key = f"{self.name}:{caller}" if self.enforced else f"shadow:{self.name}:{caller}"
         try:
             limited = self.client.execute_command("CL.THROTTLE", key, *self.quota)[0]
-        except redis.RedisError:
+        except redis.RedisError as error:
             if self.enforced:
                 raise
+            print(f"no limits, failing open: {error}", file=sys.stderr)
             self.counts["error"] += 1
             return True
         self.counts["limited" if limited else "allowed"] += 1
