@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import redis
 
 from addresses import limited_address
-from redis_py import Busy, Pool
+from redis_py import Busy, Pool, throttle
 
 # max_burst, count, period, and the decision on a call without an answer: "open" allows it, "closed" refuses it.
 LIMITS = {
@@ -33,28 +33,13 @@ replica = Pool(os.environ["REPLICA_PORT"]) if "REPLICA_PORT" in os.environ else 
 def decide(kind, name):
     """Returns the status and the headers of the answer to a request from this caller."""
     max_burst, count, period, fail = LIMITS[kind]
-    try:
-        limited, limit, remaining, retry_after, reset_after = pool.call(
-            "CL.THROTTLE", f"{kind}:{name}", max_burst, count, period
-        )
-    except Busy:
-        return 503, {"Retry-After": 1}
-    except redis.RedisError as error:
-        print(f"no limits, failing {fail}: {error}", file=sys.stderr)
-        return (200, {}) if fail == "open" else (503, {"Retry-After": 1})
-    window = -(-limit * period // count)  # the time in which all tokens come back, rounded up
-    more_in = retry_after if retry_after >= 0 else reset_after
-    headers = {
-        "X-RateLimit-Limit": limit,
-        "X-RateLimit-Remaining": remaining,
-        "X-RateLimit-Reset": reset_after,
-        "RateLimit-Policy": f'"{kind}";q={limit};w={window}',
-        "RateLimit": f'"{kind}";r={remaining};t={more_in}',
-    }
-    # The wait is -1 if the call was allowed, or if it asks for more than the limit and will never be allowed.
-    if retry_after >= 0:
-        headers["Retry-After"] = retry_after
-    return 429 if limited else 200, headers
+    status, headers = throttle(pool, f"{kind}:{name}", (max_burst, count, period), fail=fail)
+    if "X-RateLimit-Limit" in headers:
+        limit, remaining, reset = (headers[f"X-RateLimit-{word}"] for word in ("Limit", "Remaining", "Reset"))
+        window = -(-int(limit) * period // count)  # the time in which all tokens come back, rounded up
+        headers["RateLimit-Policy"] = f'"{kind}";q={limit};w={window}'
+        headers["RateLimit"] = f'"{kind}";r={remaining};t={headers.get("Retry-After", reset)}'
+    return status, headers
 
 
 def quota(kind, name):
@@ -91,7 +76,8 @@ class Handler(BaseHTTPRequestHandler):
         return limited_address(self.client_address[0], self.headers.get_all("X-Forwarded-For", []))
 
     def answer_as_decided(self, status, headers):
-        self.answer(status, headers, {200: "Hello\n", 429: "Too many requests\n", 503: "Try again later\n"}[status])
+        texts = {200: "Hello", 413: "Too large a request", 429: "Too many requests", 503: "Try again later"}
+        self.answer(status, headers, texts[status] + "\n")
 
     def answer(self, status, headers, body):
         self.send_response(status)
