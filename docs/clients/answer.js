@@ -2,7 +2,7 @@
 // each, because the libraries bound neither reliably. It also replaces a silent connection: one that a firewall has
 // forgotten would stay silent for many minutes, and all calls would fail although the server is there.
 
-// The longest time that a call waits for the reply, in ms.
+// The longest time that a call waits for the reply, and the client for a new connection, in ms.
 const TIMEOUT = 1000 * (process.env.TIMEOUT ?? 0.1);
 // The most calls that wait for a reply at once, and the time that a further call waits for a place, in ms.
 const PLACES = 100;
@@ -137,4 +137,4 @@ async function demonstrate(throttle, connection) {
   }
 }
 
-module.exports = { Connection, answer, check, demonstrate };
+module.exports = { Connection, TIMEOUT, answer, check, demonstrate };

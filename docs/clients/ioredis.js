@@ -2,14 +2,14 @@
 // [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] node ioredis.js
 
 const { Redis } = require('ioredis');
-const { Connection, answer, check, demonstrate } = require('./answer.js');
+const { Connection, TIMEOUT, answer, check, demonstrate } = require('./answer.js');
 
 // A call without a connection fails at once: no call waits until there is one.
 function open() {
   const client = new Redis({
     host: '127.0.0.1',
     port: Number(process.env.REDIS_PORT ?? 6379),
-    connectTimeout: 1000,
+    connectTimeout: TIMEOUT,
     // A call that waited here for a connection would take its tokens too late.
     enableOfflineQueue: false,
     // A call without a reply would take twice if it were sent again when the server is back.

@@ -2,7 +2,7 @@
 // [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] node node_redis.js
 
 const { createClient } = require('redis');
-const { Connection, answer, check, demonstrate } = require('./answer.js');
+const { Connection, TIMEOUT, answer, check, demonstrate } = require('./answer.js');
 
 // A call without a connection fails at once: no call waits until there is one.
 function open() {
@@ -10,7 +10,7 @@ function open() {
     socket: {
       host: '127.0.0.1',
       port: Number(process.env.REDIS_PORT ?? 6379),
-      connectTimeout: 1000,
+      connectTimeout: TIMEOUT,
       // Connect again at once, because calls fail until then.
       reconnectStrategy: (attempt) => Math.min(50 * attempt, 500),
     },

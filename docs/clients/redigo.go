@@ -76,7 +76,12 @@ func connect() *redis.Pool {
 		},
 	}
 	for i := 0; i < connections; i++ {
-		defer pool.Get().Close()
+		connection := pool.Get()
+		defer connection.Close()
+		if err := connection.Err(); err != nil {
+			log.Print("no server yet: ", err)
+			break
+		}
 	}
 	return pool
 }

@@ -61,9 +61,12 @@ impl Pool {
 
     /// Makes all connections at the start, and not in the first burst.
     pub fn new(client: Client, timeout: Duration) -> Self {
-        let connections = (0..Self::SIZE).map(|_| client.get_connection_with_timeout(timeout).ok());
-        let free = Mutex::new(connections.collect());
-        Self { client, timeout, free, returned: Condvar::new(), unanswered: Mutex::new((0, Instant::now())) }
+        let log = |error: &_| eprintln!("no server yet: {error}");
+        let connect = |_| client.get_connection_with_timeout(timeout).inspect_err(log).ok().map(Some);
+        let mut free: Vec<_> = (0..Self::SIZE).map_while(connect).collect();
+        free.resize_with(Self::SIZE, || None);
+        let unanswered = Mutex::new((0, Instant::now()));
+        Self { client, timeout, free: Mutex::new(free), returned: Condvar::new(), unanswered }
     }
 
     /// Makes a call like `|connection| throttle(connection, "user123", (2, 1, 60), 1)` within the time limits. A call

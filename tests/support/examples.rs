@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Barrier, OnceLock};
+use std::sync::{Barrier, Mutex, OnceLock};
 use std::thread::scope;
 use std::time::Duration;
 
@@ -169,6 +169,9 @@ pub fn redis_rb(arguments: &[&str]) -> Option<Example> {
 
 /// Compiles the example. `main` is a file of the tests' own, whose `main` takes the place of the example's.
 pub fn hiredis(main: Option<&str>) -> Option<Example> {
+    // Two tests that run at once may compile the same file.
+    static COMPILER: Mutex<()> = Mutex::new(());
+    let _compiler = COMPILER.lock();
     let name = main.map_or("hiredis".to_string(), |file| format!("hiredis-{}", file.replace('/', "-")));
     let header = ["-E", "-include", "hiredis/hiredis.h", "-x", "c", "/dev/null"];
     installed("libhiredis-dev", Command::new("cc").args(header)).then(|| {

@@ -1,9 +1,20 @@
-//! A network that loses an answer, and breaks off a connection.
+//! A network that loses an answer, breaks off a connection, or makes none.
 
+use std::iter::from_fn;
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use super::endpoint::{Fate, relay};
+
+/// Returns a port at which nobody answers a further connection, and the connections that fill the listener's queue.
+pub fn unanswered() -> (u16, (TcpListener, Vec<TcpStream>)) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let connections = from_fn(|| TcpStream::connect_timeout(&address, Duration::from_millis(500)).ok()).collect();
+    (address.port(), (listener, connections))
+}
 
 /// Returns the port of a relay to this server, which counts the calls of this command from 0. It loses the answer to
 /// one and all answers after that on its connection, and closes the connection at another.
