@@ -8,7 +8,12 @@ if rest ~= -2 then
     -- A ban has 0 ms left in its last millisecond.
     return math.max(rest, 1)
 end
-local limited, _, _, retry_after = unpack(redis.call('CL.THROTTLE', KEYS[1], ARGV[1], ARGV[2], ARGV[3]))
+local answer = redis.pcall('CL.THROTTLE', KEYS[1], ARGV[1], ARGV[2], ARGV[3])
+if answer.err then
+    -- Redis 6.2 puts the script's line before the code, by which a client knows a replica.
+    return redis.error_reply((answer.err:gsub('^@user_script: %d+: %-', '')))
+end
+local limited, _, _, retry_after = unpack(answer)
 if limited == 0 then
     return 0
 end

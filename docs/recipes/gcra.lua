@@ -29,6 +29,8 @@ end
 local function call(...)
     local answer = redis.pcall(...)
     if type(answer) == 'table' and answer.err then
+        -- Redis 6.2 puts the script's line before the code, by which a client knows a replica.
+        answer.err = answer.err:gsub('^@user_script: %d+: %-', '')
         error(answer)
     end
     return answer

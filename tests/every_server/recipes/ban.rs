@@ -4,7 +4,7 @@ use redis::Connection;
 
 use crate::support::clock::{Clock, MILLISECOND, SECOND};
 use crate::support::recipes::{START, read};
-use crate::support::{run, throttle};
+use crate::support::{Server, run, throttle};
 
 /// Makes an attempt with ban.lua, with these numbers for attempts and one ban of an hour. Returns the milliseconds to
 /// wait, 0 to go on.
@@ -16,6 +16,16 @@ fn attempt_by(connection: &mut Connection, who: &str, numbers: &str) -> i64 {
     let keys = ["attempts", "banned", "offences"].map(|name| format!("{name}:{{{who}}}"));
     let numbers: Vec<_> = numbers.split(' ').collect();
     redis::cmd("EVAL").arg(read("ban.lua")).arg(3).arg(&keys).arg(numbers).query(connection).unwrap()
+}
+
+/// A client knows by the error's code that a failover has made its server a replica.
+#[test]
+fn a_replica_answers_an_attempt_with_its_own_error() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    run::<()>(&mut connection, "REPLICAOF 127.0.0.1 1").unwrap();
+    let call = redis::cmd("EVAL").arg(read("ban.lua")).arg(&["3", "a", "b", "c", "4", "1", "60", "86400", "60"]).take();
+    assert_eq!(call.query::<i64>(&mut connection).unwrap_err().code(), Some("READONLY"));
 }
 
 #[test]
