@@ -7,6 +7,8 @@ const { createClient } = require('redis');
 
 const SCRIPT = readFileSync(`${__dirname}/gcra.lua`, 'utf8');
 const NAME = createHash('sha1').update(SCRIPT).digest('hex');
+// The longest time that a call waits for a new connection, and for each reply, in ms.
+const TIMEOUT = 1000;
 
 class Limiter {
   constructor(client) {
@@ -19,24 +21,45 @@ class Limiter {
   async throttle(key, ...words) {
     const call = [key, ...words].map(String);
     try {
-      this.module ??= await this.client.sendCommand(['COMMAND', 'INFO', 'CL.THROTTLE']).then(([info]) => info !== null);
-      if (this.module) return await this.client.sendCommand(['CL.THROTTLE', ...call]);
+      this.module ??= await this.send('COMMAND', 'INFO', 'CL.THROTTLE').then(([info]) => info !== null);
+      if (this.module) return await this.send('CL.THROTTLE', ...call);
     } catch (error) {
       this.module = undefined;
       // A server that has lost the module has taken nothing yet.
       if (!error.message.includes('unknown command')) throw error;
     }
     try {
-      return await this.client.sendCommand(['EVALSHA', NAME, '1', ...call]);
+      return await this.send('EVALSHA', NAME, '1', ...call);
     } catch (error) {
       if (!error.message.startsWith('NOSCRIPT')) throw error;
-      return this.client.sendCommand(['EVAL', SCRIPT, '1', ...call]);
+      return this.send('EVAL', SCRIPT, '1', ...call);
+    }
+  }
+
+  // Resolves to the reply. node-redis itself keeps a connection that is silent, or leads to a server that a failover has
+  // made a replica.
+  async send(...words) {
+    let timer;
+    const late = new Promise((_, reject) => {
+      timer = setTimeout(() => reject(new Error(`no reply in ${TIMEOUT} ms`)), TIMEOUT);
+    });
+    try {
+      return await Promise.race([this.client.sendCommand(words), late]);
+    } catch (error) {
+      // The first of the calls that fail together connects again.
+      if (this.client.isReady && /^READONLY|^no reply/.test(error.message)) {
+        this.client.disconnect().catch(() => {});
+        this.client.connect().catch(() => {});
+      }
+      throw error;
+    } finally {
+      clearTimeout(timer);
     }
   }
 }
 
 async function main() {
-  const socket = { host: '127.0.0.1', port: Number(process.env.REDIS_PORT ?? 6379), connectTimeout: 1000 };
+  const socket = { host: '127.0.0.1', port: Number(process.env.REDIS_PORT ?? 6379), connectTimeout: TIMEOUT };
   // A call that waited here for a connection would take its tokens too late.
   const client = createClient({ socket, disableOfflineQueue: true });
   // Without a listener, an error of the connection would end the process.

@@ -17,8 +17,9 @@ fn each_program_finds_the_new_primary_after_one_error() {
         server
     });
     let replicate = |primary: &str| run::<()>(&mut old.connect(), &format!("REPLICAOF {primary}")).unwrap();
-    let recipes = ["ban.py", "calendar_quota.py", "fairness.py", "gateway.py", "shadow.py", "waiting.py"];
-    for program in ["../clients/pipeline.py", "../clients/readme.py"].into_iter().chain(recipes) {
+    let clients = ["../clients/pipeline.py", "../clients/readme.py"];
+    let recipes = ["ban.py", "calendar_quota.py", "fairness.py", "gateway.py", "module_or_script.py", "shadow.py"];
+    for program in clients.into_iter().chain(recipes).chain(["waiting.py"]) {
         let address = Endpoint::to(old.port);
         let mut command = python("../../tests/once/recipes/failover.py", &old);
         command.arg(path(program)).env("REDIS_PORT", address.port.to_string());

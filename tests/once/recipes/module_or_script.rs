@@ -6,6 +6,7 @@ use crate::support::endpoint::Endpoint;
 use crate::support::examples::{debian_node, debian_python, npm_node, pypi_python};
 use crate::support::recipes::Dialogue;
 use crate::support::replication::{catch_up, follow, replicate};
+use crate::support::traffic::side_by_side;
 use crate::support::{Server, eventually, run};
 
 /// 30 tokens, none of which comes back within the test; then a quota that never decides.
@@ -17,7 +18,7 @@ fn a_limiter_goes_on_where_it_was_when_the_server_loses_the_module_and_gets_it_b
     let [python, node] = ["py", "js"].map(|end| format!("../../tests/once/recipes/switch.{end}"));
     let python = [debian_python(&python), pypi_python(&python)].into_iter().flatten();
     let node = [debian_node(&node), npm_node(&node)].into_iter().flatten();
-    for (program, is_python) in python.map(|program| (program, true)).chain(node.map(|program| (program, false))) {
+    side_by_side(python.chain(node), |program| {
         let (with, without) = (Server::start(), Server::start_bare(&[]));
         replicate(&without, &with);
         let address = Endpoint::to(with.port);
@@ -54,14 +55,18 @@ fn a_limiter_goes_on_where_it_was_when_the_server_loses_the_module_and_gets_it_b
         run::<()>(&mut with.connect(), "REPLICAOF NO ONE").unwrap();
         follow(&without, &with);
         address.lead_to(with.port);
-        // redis-py has to learn it from the error of a replica.
-        if !is_python {
-            run::<i64>(&mut without.connect(), "CLIENT KILL TYPE normal").unwrap();
-        }
+        // The client learns it from the error of a replica.
         call("");
         for _ in 0..9 {
             call("module");
         }
-        assert_eq!(limiter.ask(CALL).split(' ').next(), Some("1"), "{program:?}");
-    }
+        let mut is_limited = || limiter.ask(CALL).starts_with("1 30 0 ");
+        assert!(is_limited(), "{program:?}");
+        run::<()>(&mut with.connect(), "CLIENT PAUSE 5000 ALL").unwrap();
+        assert!(!is_limited(), "{program:?} waits for five seconds");
+        let mut again = || eventually(Duration::from_secs(30), || is_limited().then_some(())).is_some();
+        assert!(again(), "{program:?}, after a pause");
+        address.silence();
+        assert!(again(), "{program:?} stays on a silent connection");
+    });
 }

@@ -11,7 +11,7 @@ sys.path.append("../recipes")
 from module_or_script import Limiter
 
 once = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
-limiter = Limiter(redis.Redis(port=int(os.environ["REDIS_PORT"]), **once))
+limiter = Limiter(redis.Redis(port=int(os.environ["REDIS_PORT"]), socket_timeout=1, **once))
 for line in sys.stdin:
     try:
         answer = limiter.throttle(*line.split())
