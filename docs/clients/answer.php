@@ -19,12 +19,14 @@ function throttle(string $key, int $maxBurst, int $count, int $period, string $f
     try {
         $client ??= connect();
         $reply = call($client, ['CL.THROTTLE', $key, $maxBurst, $count, $period, $quantity]);
+    } catch (Full $error) {
+        error_log("refused: {$error->getMessage()}");
+        return [503, ['Retry-After' => 1]];
     } catch (Exception $error) {
         // The next call connects anew.
         $client = null;
         error_log("no limits, failing $fail: {$error->getMessage()}");
-        $allowed = $fail === 'open' && !$error instanceof Full;
-        return $allowed ? [200, []] : [503, ['Retry-After' => 1]];
+        return $fail === 'open' ? [200, []] : [503, ['Retry-After' => 1]];
     }
     [$limited, $limit, $remaining, $retryAfter, $resetAfter] = $reply;
     $headers = [

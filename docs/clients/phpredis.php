@@ -21,9 +21,9 @@ function connect(): Redis
             }
         } catch (RedisException $error) {
             // A server with too many clients closes the connection at once; one that is stuck is silent until the
-            // timeout. A password that is missing is an error of its own.
-            $noPassword = str_starts_with($error->getMessage(), 'NOAUTH');
-            if ($noPassword || microtime(true) - $start >= $timeout) {
+            // timeout. An error of the server, such as NOAUTH or LOADING, begins with a code.
+            $isReply = preg_match('/^[A-Z]+ /', $error->getMessage());
+            if ($isReply || microtime(true) - $start >= $timeout) {
                 throw $error;
             }
         }
@@ -33,8 +33,16 @@ function connect(): Redis
 
 function call(Redis $client, array $words): array
 {
-    $reply = $client->rawCommand(...$words);
-    return $reply === false ? throw new RedisException($client->getLastError()) : $reply;
+    $reply = false;
+    try {
+        $reply = $client->rawCommand(...$words);
+        return $reply === false ? throw new RedisException($client->getLastError()) : $reply;
+    } finally {
+        // One of pconnect would stay open, and may lead to a server that a failover has made a replica.
+        if ($reply === false) {
+            $client->close();
+        }
+    }
 }
 
 main();

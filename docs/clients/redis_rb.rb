@@ -78,9 +78,12 @@ def throttle(pool, key, max_burst, count, period, quantity = 1, fail:)
   return [retry_after < 0 ? 413 : 429, headers] if limited == 1
 
   [200, headers]
-rescue Redis::BaseError, Pool::Full => error
+rescue Pool::Full => error
+  warn "refused: #{error.message}"
+  [503, { "Retry-After" => 1 }]
+rescue Redis::BaseError => error
   warn "no limits, failing #{fail}: #{error.message}"
-  fail == "open" && !error.is_a?(Pool::Full) ? [200, {}] : [503, { "Retry-After" => 1 }]
+  fail == "open" ? [200, {}] : [503, { "Retry-After" => 1 }]
 end
 
 if __FILE__ == $PROGRAM_NAME

@@ -144,11 +144,27 @@ fn phpredis_predis_and_hiredis_ask_a_full_server_for_a_second_however_slow_it_is
             }
         });
         let start = Instant::now();
-        let printed = example.with("FAIL", "open").output(port);
+        let (printed, errors) = example.with("FAIL", "open").output_and_errors(port);
         assert!(start.elapsed() < BOUND / 2, "{example:?}: {:?} for five calls", start.elapsed());
         let lines: Vec<_> = printed.lines().map(str::trim_end).collect();
         assert_eq!(lines, ["503 Retry-After: 1"; 5], "{example:?}");
+        let refused = errors.contains("accepts no more clients") && !errors.contains("failing open");
+        assert!(refused, "{example:?}: {errors}");
     });
+}
+
+/// The example recommends pconnect, whose connections outlive the request.
+#[test]
+#[ignore = "slow: other languages"]
+fn phpredis_leaves_a_replica_even_with_pconnect() {
+    let Some(_) = phpredis() else { return };
+    let program = "eval('?>' . str_replace('->connect(', '->pconnect(', file_get_contents('phpredis.php')));";
+    let server = Server::start();
+    run::<()>(&mut server.connect(), "REPLICAOF 127.0.0.1 1").unwrap();
+    let connections = || run::<i64>(&mut server.connect(), "CLIENT ID").unwrap();
+    let before = connections();
+    Example::new("php", &["-r", program]).output(server.port);
+    assert!(connections() - before > 5, "five calls share a connection");
 }
 
 fn decides_with_a_server(example: &Example) {
@@ -160,7 +176,7 @@ fn decides_with_a_server(example: &Example) {
 fn decides_on_an_error(example: &Example) {
     for (cause, fail, without_an_answer, logged) in [
         ("RPUSH user123 x", "closed", "503 Retry-After: 1", "WRONGTYPE|wrong kind"),
-        ("ACL SETUSER default -cl.throttle", "open", "200", "permission"),
+        ("ACL SETUSER default -cl.throttle -ping", "open", "200", "permission"),
         ("CONFIG SET requirepass secret", "open", "200", "Authentication required|NOAUTH|HELLO AUTH|WRONGPASS"),
     ] {
         let server = Server::start();
