@@ -4,7 +4,8 @@ import os
 
 from redis.cluster import RedisCluster
 
-client = RedisCluster(host="127.0.0.1", port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1)
+times = {"socket_timeout": 1, "socket_connect_timeout": 1}
+client = RedisCluster(host="127.0.0.1", port=int(os.environ.get("REDIS_PORT", 6379)), **times)
 
 
 def ask_once(command, key, *words):

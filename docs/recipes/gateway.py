@@ -111,7 +111,8 @@ if __name__ == "__main__":
     # The gateway repeats calls itself. A connection that leads to a replica, after a failover behind one address, is
     # closed.
     once = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
-    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=0.3, **once)
+    times = {"socket_timeout": 0.3, "socket_connect_timeout": 0.3}
+    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), **times, **once)
     gateway = Gateway(client)
     for estimate, model in [
         (8_000, lambda: ("short", 2_000)),

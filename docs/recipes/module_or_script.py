@@ -40,7 +40,8 @@ if __name__ == "__main__":
     # A repeated call would take twice, so there are no retries. The listed error closes the connection: after a failover
     # behind one address, it leads to a replica.
     once = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
-    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1, **once)
+    times = {"socket_timeout": 1, "socket_connect_timeout": 1}
+    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), **times, **once)
     limiter = Limiter(client)
     # The limiter allows 10 at once and 10 a second, and 1,000 at once and 1,000 a day.
     answer = limiter.throttle("user123", 9, 10, 1, 1, 999, 1000, 86400)

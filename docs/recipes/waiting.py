@@ -46,7 +46,8 @@ if __name__ == "__main__":
     # A repeated call would take twice, so there are no retries. The listed error closes the connection: after a failover
     # behind one address, it leads to a replica.
     once = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
-    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_timeout=1, **once)
+    times = {"socket_timeout": 1, "socket_connect_timeout": 1}
+    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), **times, **once)
     # The queue allows one every 100 ms, and two at once. No call waits longer than 300 ms.
     queue = Queue(client, "printer", 1, 1, 100, 300)
     for name in "abcdef":

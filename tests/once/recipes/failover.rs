@@ -1,9 +1,25 @@
-//! A program's connection leads to the old primary after a failover behind one address.
+//! A program's connection leads to the old primary after a failover behind one address, or there is none.
+
+use std::time::{Duration, Instant};
 
 use crate::support::endpoint::Endpoint;
+use crate::support::examples::{debian_python, pypi_python};
+use crate::support::losing::unanswered;
 use crate::support::needs::needs;
 use crate::support::recipes::{Dialogue, load_function, path, python, read};
-use crate::support::{Server, run};
+use crate::support::traffic::side_by_side;
+use crate::support::{Server, eventually, run};
+
+const PROGRAMS: [&str; 8] = [
+    "../clients/pipeline.py",
+    "ban.py",
+    "calendar_quota.py",
+    "fairness.py",
+    "gateway.py",
+    "module_or_script.py",
+    "shadow.py",
+    "waiting.py",
+];
 
 #[test]
 #[ignore = "slow: Python"]
@@ -17,9 +33,7 @@ fn each_program_finds_the_new_primary_after_one_error() {
         server
     });
     let replicate = |primary: &str| run::<()>(&mut old.connect(), &format!("REPLICAOF {primary}")).unwrap();
-    let clients = ["../clients/pipeline.py", "../clients/readme.py"];
-    let recipes = ["ban.py", "calendar_quota.py", "fairness.py", "gateway.py", "module_or_script.py", "shadow.py"];
-    for program in clients.into_iter().chain(recipes).chain(["waiting.py"]) {
+    for program in PROGRAMS.into_iter().chain(["../clients/readme.py"]) {
         let address = Endpoint::to(old.port);
         let mut command = python("../../tests/once/recipes/failover.py", &old);
         command.arg(path(program)).env("REDIS_PORT", address.port.to_string());
@@ -31,4 +45,22 @@ fn each_program_finds_the_new_primary_after_one_error() {
         assert_eq!([(); 3].map(|()| call()), ["ReadOnlyError", "an answer", "an answer"], "{program}");
         replicate("NO ONE");
     }
+}
+
+/// redis-py 8 gives a connection five seconds of its own. Other tests slow a program down, so it may take several
+/// attempts.
+#[test]
+#[ignore = "slow: Python"]
+fn each_program_gives_up_in_time_where_nobody_answers() {
+    let (port, _full) = unanswered();
+    let programs = PROGRAMS.into_iter().chain(["../clients/cluster.py"]);
+    let programs = programs.map(|program| format!("../recipes/{program}"));
+    side_by_side(programs.flat_map(|program| [debian_python(&program), pypi_python(&program)]).flatten(), |program| {
+        let in_time = eventually(Duration::from_secs(20), || {
+            let start = Instant::now();
+            assert!(!program.command(port).output().unwrap().status.success(), "{program:?}");
+            (start.elapsed() < Duration::from_secs(4)).then_some(())
+        });
+        assert!(in_time.is_some(), "{program:?}");
+    });
 }
