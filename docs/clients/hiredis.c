@@ -79,8 +79,8 @@ static struct answer throttle(redisContext **context, const char *key, long long
         fprintf(stderr, "no limits: %s\n", error);
         answer.status = *context && fail == OPEN ? 200 : 503;
     }
-    /* The next call makes another connection: one that has failed once always fails, and one that answers READONLY leads
-     * to a server that a failover has made a replica. */
+    /* The next call makes another connection: one that has failed once always fails, and one that answers READONLY
+     * leads to a server that a failover has made a replica. */
     if (!reply || (reply->type == REDIS_REPLY_ERROR && !strncmp(reply->str, "READONLY", 8))) {
         redisFree(*context);
         *context = NULL;
