@@ -20,7 +20,7 @@ class Refused(Exception):
 
 
 class Gateway:
-    # An organisation's calls in flight, and the milliseconds after which a call is taken for dead, unless it is renewed.
+    # An organisation's calls in flight, and the milliseconds after which a call is taken for dead unless it is renewed.
     PLACES, LEASE = 2, 60_000
     # The seconds in which a call of the server is repeated. A try has a third: the client's socket_timeout is less.
     TIME = 1.0

@@ -36,8 +36,8 @@ class Limiter {
     }
   }
 
-  // Resolves to the reply. node-redis itself keeps a connection that is silent, or leads to a server that a failover has
-  // made a replica.
+  // Resolves to the reply. node-redis itself keeps a connection that is silent, or leads to a server that a failover
+  // has made a replica.
   async send(...words) {
     let timer;
     const late = new Promise((_, reject) => {

@@ -43,8 +43,8 @@ class Queue:
 
 
 if __name__ == "__main__":
-    # A repeated call would take twice, so there are no retries. The listed error closes the connection: after a failover
-    # behind one address, it leads to a replica.
+    # A repeated call would take twice, so there are no retries. The listed error closes the connection: after a
+    # failover behind one address, it leads to a replica.
     once = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
     times = {"socket_timeout": 1, "socket_connect_timeout": 1}
     client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), **times, **once)

@@ -1,5 +1,6 @@
 //! The examples of docs/clients as programs, in each version of their libraries that this machine has.
 
+use std::fmt::Debug;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Write};
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Barrier, Mutex, OnceLock};
 use std::thread::scope;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tempfile::{NamedTempFile, TempDir};
 
@@ -308,6 +309,17 @@ fn fetched(registry: &str, list: &str, fetch: impl Fn(&Path) -> Command) -> Opti
         left_out(&format!("the packages of tests/once/{list} on {registry} not found"));
     }
     there.then_some(folder)
+}
+
+/// Checks that the work takes less than four seconds: five calls that wait for a second each take longer. Other tests
+/// slow it down, so it may take several attempts.
+pub fn ends_in_time(what: impl Debug, work: impl Fn()) {
+    let in_time = eventually(Duration::from_secs(60), || {
+        let start = Instant::now();
+        work();
+        (start.elapsed() < Duration::from_secs(4)).then_some(())
+    });
+    assert!(in_time.is_some(), "{what:?} takes too long");
 }
 
 /// Makes this many calls, each in its own thread: all prepare, and then all call. Returns their statuses.
