@@ -8,7 +8,8 @@ class Client(redis.Redis):
             raise redis.TimeoutError()
         return answer
 gate = gateway.Gateway(Client(port=int(os.environ['REDIS_PORT'])))
-gate.TIME = 0.03
+gateway.time.sleep = lambda seconds: None
+gateway.time.monotonic = lambda: 0.0
 for losses in 3, 99:
     lost = 0
     try:
