@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use redis::{Connection, Value};
 
-use crate::support::aof::AOF;
 use crate::support::callbacks;
 use crate::support::needs::is_redis_6_2;
 use crate::support::replication::{SETTINGS, catch_up, replicate};
-use crate::support::{Server, command, info, now, run, snapshot, throttle};
+use crate::support::{Server, command, info, now, run, throttle};
 
 const LOOKS: [&str; 2] = ["CL.LOOK key 4 1 3600", "CL.PLOOK key 4 1 3600000"];
 
@@ -154,30 +153,6 @@ const EVERY_LOOK: [&str; 7] = [
     "CL.LOOK key 4 1 0",
     "CL.LOOK list 4 1 60",
 ];
-
-#[test]
-fn a_look_writes_nothing_and_sends_nothing() {
-    let primary = Server::start_with(&[&SETTINGS[..], &AOF].concat());
-    let mut connection = primary.connect();
-    limiter(&mut connection);
-    run::<()>(&mut connection, "RPUSH list 1").unwrap();
-    let replica = Server::start_bare(&[]);
-    replicate(&replica, &primary);
-    let traces = |connection: &mut Connection| {
-        // Read the keys first: Redis 6.2 sends the first script to replicas and the file.
-        let keys = snapshot(connection);
-        let counts = ["rdb_changes_since_last_save", "aof_current_size", "master_repl_offset"];
-        (keys, counts.map(|field| info(connection, field)))
-    };
-    let before = traces(&mut connection);
-    for look in EVERY_LOOK {
-        let _ = run::<Value>(&mut connection, look);
-        let script = format!("return redis.pcall('{}')", look.replace(' ', "', '"));
-        let _ = redis::cmd("EVAL").arg(script).arg(0).query::<Value>(&mut connection);
-        let _: redis::RedisResult<Value> = redis::pipe().atomic().add_command(command(look)).query(&mut connection);
-    }
-    assert_eq!(traces(&mut connection), before);
-}
 
 #[test]
 fn a_look_wakes_no_transaction_no_cache_and_no_subscriber() {

@@ -1,13 +1,11 @@
-//! Moves from redis_rate to this module, and from one library of it to the next.
+//! Moves from redis_rate to this module.
 
-use std::fs;
 use std::process::Command;
 
-use crate::support::aof::AOF;
 use crate::support::needs::needs;
 use crate::support::pages::command_of;
 use crate::support::programs::output;
-use crate::support::{Server, module, new_folder, now, run, throttle};
+use crate::support::{Server, now, run, throttle};
 
 #[test]
 fn a_limiter_of_redis_rate_goes_on_where_it_was() {
@@ -33,32 +31,4 @@ fn a_limiter_of_redis_rate_goes_on_where_it_was() {
     throttle(&mut connection, "user123 9 5 60 2");
     assert_eq!(carry(), "0\n");
     assert_eq!(throttle(&mut connection, "user123 9 5 60 0")[2], 4);
-}
-
-/// The test replaces the file as `install` and `mv` do. `cp` over the file would change the code that the server is
-/// running.
-#[test]
-fn a_library_is_put_in_the_place_of_the_one_in_use_and_a_restart_takes_it() {
-    let folder = new_folder();
-    let library = folder.path().join("libredis_cell.so");
-    fs::copy(module(), &library).unwrap();
-    let mut server = Server::start_bare(&[&["--loadmodule", library.to_str().unwrap()], &AOF[..]].concat());
-    let mut connection = server.connect();
-    throttle(&mut connection, "key 4 1 3600");
-
-    let new = folder.path().join("new");
-    fs::copy(module(), &new).unwrap();
-    fs::rename(&new, &library).unwrap();
-    // Some of these calls run code that has not run before.
-    for call in
-        ["CL.PTHROTTLE key 4 1 3600000", "CL.MTHROTTLE key 4 1 3600 1 other 4 1 3600 1", "CL.THROTTLE key 4 1 3600 9"]
-    {
-        run::<redis::Value>(&mut connection, call).unwrap();
-    }
-    run::<redis::Value>(&mut connection, "CL.THROTTLE key 4 1 x").unwrap_err();
-    run::<String>(&mut connection, "INFO redis-cell").unwrap();
-
-    server.restart();
-    let mut connection = server.connect();
-    assert_eq!(throttle(&mut connection, "key 4 1 3600")[..3], [0, 5, 1]);
 }

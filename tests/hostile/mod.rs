@@ -1,12 +1,11 @@
 //! Random attacks by clients and modules: the server stays up, and decides as a second statement of the rule says.
 //!
-//! calls.rs, callbacks.rs and real_clock.rs are three attacks, each on a server of its own. `FUZZ_SEED`
-//! and `FUZZ_CALLS` choose another run than the default; the same seed sends the same commands at the same moments.
+//! calls.rs and callbacks.rs are two attacks, each on a server of its own. `FUZZ_SEED` and `FUZZ_CALLS` choose another
+//! run than the default; the same seed sends the same commands at the same moments.
 //! visit.rs has the commands of one moment, made by support/hostile.rs; attacked.rs sends them, and computes the right
 //! outcome. tests/fuzz attacks the rule without a server.
 
 mod attacked;
 mod callbacks;
 mod calls;
-mod real_clock;
 mod visit;
