@@ -1,12 +1,12 @@
 //! The right to call. The server refuses users without permission, calls on a replica, and calls on a cluster that is
 //! down, as it does for its own commands, and nothing changes. It knows the flags, categories and key positions of each
-//! command.
+//! command, and refuses a call with too few arguments.
 
 use redis::{Connection, RedisResult, Value};
 
 use crate::support::commands::{Access, Command};
 use crate::support::needs::{has_acl_categories, is_redis_6_2, needs};
-use crate::support::{COMMANDS, Server, info, run};
+use crate::support::{COMMANDS, Server, error_of, info, run};
 
 /// Returns calls of each command that writes. The tests of the others are in look.rs.
 fn calls() -> impl Iterator<Item = (&'static Command, String)> {
@@ -133,6 +133,20 @@ fn a_user_without_the_command_or_the_key_is_refused() {
 }
 
 #[test]
+fn every_command_is_answered_with_all_its_arguments_and_with_one_fewer_refused() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    for command in &COMMANDS {
+        for call in command.calls("key") {
+            run::<Value>(&mut connection, &call).unwrap();
+            let (fewer, _) = call.rsplit_once(' ').unwrap();
+            let error = error_of(&mut connection, fewer);
+            assert_eq!(error, format!("ERR wrong number of arguments for '{}' command", command.name), "{fewer}");
+        }
+    }
+}
+
+#[test]
 fn a_read_only_replica_refuses() {
     let server = Server::start();
     let mut connection = server.connect();
@@ -142,6 +156,10 @@ fn a_read_only_replica_refuses() {
         let code = refusal(&server, &mut connection, &call);
         assert_eq!(code.as_deref(), Some("READONLY"), "{call}");
     }
+    // Not even a look is answered then, as GET is not.
+    run::<()>(&mut connection, "CONFIG SET replica-serve-stale-data no").unwrap();
+    let error = run::<Value>(&mut connection, "CL.LOOK key 4 1 60").unwrap_err();
+    assert_eq!(error.code(), Some("MASTERDOWN"), "{error}");
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Promises that hold on every server: `scripts/test` runs these tests on each.
 
 mod access;
-mod bad_input;
 mod clock;
 mod cluster;
 mod contexts;

@@ -10,7 +10,7 @@ use crate::support::aof::AOF;
 use crate::support::callbacks::start_with_unwritable_keys;
 use crate::support::expected::{NOT_A_STATE, WRONG_TYPE, in_group};
 use crate::support::{
-    Server, Snapshot, command, error_of, eventually, free_port, info, module, run, snapshot, throttle, wait_until,
+    Server, Snapshot, command, error_of, eventually, info, module, run, snapshot, throttle, wait_until,
 };
 
 #[test]
@@ -62,20 +62,6 @@ fn a_file_that_cannot_be_written_refuses_calls_but_no_looks_or_ends_the_server()
         assert_eq!(refused.code(), Some("MISCONF"), "{refused}");
         let looked: [i64; 5] = run(&mut connection, "CL.LOOK key 99999 1 60").unwrap();
         assert_eq!(looked[..2], [0, 100_000]);
-    }
-}
-
-/// The table of errors in docs/commands.md says who refuses.
-#[test]
-fn a_replica_without_its_primary_answers_no_look_if_it_may_not_serve_old_data() {
-    let nobody = free_port().to_string();
-    let server = Server::start_with(&["--replicaof", "127.0.0.1", &nobody, "--replica-serve-stale-data", "no"]);
-    let mut connection = server.connect();
-    for (call, code) in
-        [("CL.LOOK key 4 1 60", "MASTERDOWN "), ("GET key", "MASTERDOWN "), ("CL.THROTTLE key 4 1 60", "READONLY ")]
-    {
-        let error = error_of(&mut connection, call);
-        assert!(error.starts_with(code), "{call}: {error}");
     }
 }
 

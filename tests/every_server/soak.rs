@@ -24,7 +24,7 @@ fn under_a_long_mixed_load_memory_and_time_per_call_stay_as_they_were() {
 
     // The first load warms up the server's own tables and the allocator.
     let _ = soak(&server, 2 * part);
-    let before = Sample::take(&server);
+    let before = memory(&server);
     let mut calls = 0;
     let mut load = || {
         let load = soak(&server, part);
@@ -44,10 +44,10 @@ fn under_a_long_mixed_load_memory_and_time_per_call_stay_as_they_were() {
     // A leak of two bytes a call shows in a long run. Without a leak, the server's own tables have grown by 122 KiB at
     // most, and the process by 385 KiB, for the allocator's sake.
     eventually(Duration::from_secs(30), || {
-        let after = Sample::take(&server);
-        println!("{calls} calls of CL.THROTTLE: {before:?}, then {after:?}");
-        let grown = [after.allocated - before.allocated, after.resident - before.resident];
-        (grown[0] < 2 * calls + (256 << 10) && grown[1] < 1 << 20).then_some(())
+        let after = memory(&server);
+        println!("{calls} calls of CL.THROTTLE: {before:?} bytes, then {after:?}");
+        let [allocated, resident] = [0, 1].map(|of| after[of] - before[of]);
+        (allocated < 2 * calls + (256 << 10) && resident < 1 << 20).then_some(())
     })
     .expect("the server needs no more memory than at the start");
 }
@@ -104,29 +104,21 @@ fn cpu_time(connection: &mut Connection) -> f64 {
     ["used_cpu_user", "used_cpu_sys"].map(|field| info(connection, field).parse::<f64>().unwrap()).iter().sum()
 }
 
-/// The server's memory in bytes, when all keys and clients are gone.
-#[derive(Debug)]
-struct Sample {
-    allocated: i64,
-    resident: i64,
-}
-
-impl Sample {
-    fn take(server: &Server) -> Self {
-        let mut connection = server.connect();
-        run::<()>(&mut connection, "FLUSHALL SYNC").unwrap();
-        wait_until("the clients are gone", || info(&mut connection, "connected_clients") == "1");
-        // The server reads its allocator's figures ten times a second, if the machine is not too busy.
-        let allocated = (0..5).map(|_| {
-            sleep(Duration::from_millis(200));
-            // The figure includes the module's memory if the module uses the server's allocator.
-            info(&mut connection, "allocator_allocated").parse().unwrap()
-        });
-        let allocated = allocated.min().unwrap();
-        let statm = fs::read_to_string(format!("/proc/{}/statm", server.pid())).unwrap();
-        let pages: i64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
-        Self { allocated, resident: pages * 4096 }
-    }
+/// Returns the bytes that the server has allocated, and those of its process, when all keys and clients are gone.
+fn memory(server: &Server) -> [i64; 2] {
+    let mut connection = server.connect();
+    run::<()>(&mut connection, "FLUSHALL SYNC").unwrap();
+    wait_until("the clients are gone", || info(&mut connection, "connected_clients") == "1");
+    // The server reads its allocator's figures ten times a second, if the machine is not too busy.
+    let allocated = (0..5).map(|_| {
+        sleep(Duration::from_millis(200));
+        // The figure includes the module's memory if the module uses the server's allocator.
+        info(&mut connection, "allocator_allocated").parse().unwrap()
+    });
+    let allocated = allocated.min().unwrap();
+    let statm = fs::read_to_string(format!("/proc/{}/statm", server.pid())).unwrap();
+    let pages: i64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    [allocated, pages * 4096]
 }
 
 /// Makes every kind of call, on keys that stay, keys that expire, and keys that are no limiters. The keys are few, so

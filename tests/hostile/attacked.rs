@@ -11,12 +11,12 @@ use super::visit::{Place, Text, Visit, keys, packed};
 use crate::support::aof::{self, AOF};
 use crate::support::clock::{Clock, START};
 use crate::support::expected::{
-    Answer, Command, Found, MILLISECOND, NOT_A_STATE, WRONG_TYPE, answer, arity, error_text, expiry, state,
+    Answer, Command, Found, MILLISECOND, NOT_A_STATE, WRONG_TYPE, answer, arity, expiry, state,
 };
 use crate::support::hostile::{self, Bytes, KEYS, typed, words};
 use crate::support::model::Change;
 use crate::support::needs::{debug_command, is_redis_6_2};
-use crate::support::{Server, run};
+use crate::support::{Server, error_text, run};
 
 pub struct Attacked {
     clock: Clock,
@@ -280,7 +280,7 @@ pub fn check(
             (*reply == due, format!("{due:?}"))
         }
         Err(due) => {
-            let error = if let Value::ServerError(error) = reply { error_text(error) } else { String::new() };
+            let error = reply.clone().extract_error().map_or_else(|error| error_text(&error), |_| String::new());
             // Redis 6.2 names the command in the caller's spelling, and a script gets another text for this error.
             let arity = is_arity(call, answer) && error.to_lowercase().starts_with("err wrong number of arg");
             (error == *due || arity, due.clone())

@@ -195,10 +195,10 @@ fn by_lines(example: Example) -> Start {
     })
 }
 
-/// Checks that exactly the limit passes, beside idle processors and beside busy ones. The example and a server with
+/// Checks that exactly the limit passes, beside busy processors and beside idle ones. The example and a server with
 /// these settings are started anew each time.
 fn lets_through_its_limit(what: &str, settings: &[&str], start: impl Fn(u16, f64) -> Calls) {
-    for others in [0, 1] {
+    for busy in [true, false] {
         let mut server = Server::start_with(settings);
         let calls = start(server.port, TIMEOUT);
         let let_through = || {
@@ -206,21 +206,21 @@ fn lets_through_its_limit(what: &str, settings: &[&str], start: impl Fn(u16, f64
             assert!(statuses.iter().all(|status| [200, 429, 503].contains(status)), "{what}: {statuses:?}");
             statuses.iter().filter(|status| **status == 200).count()
         };
-        beside(others, || {
-            assert_eq!(let_through(), LIMIT, "{what}, beside {others}");
-            server.kill();
-            for (fail, status) in [("open", 200), ("closed", 503)] {
-                let start = Instant::now();
-                assert_eq!(calls(1, fail), [status], "{what}, {fail}, gone");
-                assert!(start.elapsed() < BOUND, "{what}, {fail}: {:?}", start.elapsed());
-            }
-        });
-        if others == 0 {
-            server.restart();
-            let limits = || (calls(1, "closed") != [503]).then_some(());
-            assert!(eventually(BOUND, limits).is_some(), "{what} does not limit again after the restart");
-            assert_eq!(let_through(), LIMIT, "{what}, after the restart");
+        if busy {
+            assert_eq!(beside_busy_threads(let_through), LIMIT, "{what}, beside busy threads");
+            continue;
         }
+        assert_eq!(let_through(), LIMIT, "{what}");
+        server.kill();
+        for (fail, status) in [("open", 200), ("closed", 503)] {
+            let start = Instant::now();
+            assert_eq!(calls(1, fail), [status], "{what}, {fail}, gone");
+            assert!(start.elapsed() < BOUND, "{what}, {fail}: {:?}", start.elapsed());
+        }
+        server.restart();
+        let limits = || (calls(1, "closed") != [503]).then_some(());
+        assert!(eventually(BOUND, limits).is_some(), "{what} does not limit again after the restart");
+        assert_eq!(let_through(), LIMIT, "{what}, after the restart");
     }
 }
 
@@ -323,11 +323,11 @@ fn takes_no_late_answer(what: &str, start: impl Fn(u16, f64) -> Calls) {
     assert!(used_up(), "{what}");
 }
 
-/// Does the work beside busy threads, this many for each processor.
-fn beside(others: usize, work: impl FnOnce()) {
+/// Does the work beside a busy thread for each processor.
+fn beside_busy_threads<T>(work: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
     scope(|scope| {
-        for _ in 0..others * available_parallelism().unwrap().get() {
+        for _ in 0..available_parallelism().unwrap().get() {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
                     std::hint::spin_loop()
@@ -337,6 +337,6 @@ fn beside(others: usize, work: impl FnOnce()) {
         // Catch a failure, so that it ends the threads as well.
         let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
         done.store(true, Ordering::Relaxed);
-        worked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    });
+        worked.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }

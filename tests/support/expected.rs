@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use redis::{ServerError, Value};
+use redis::Value;
 
 use super::clock;
 use super::model::{Asked, Change, Refused, Told, Way, told_together};
@@ -240,11 +240,6 @@ pub fn limited_and_groups(reply: &Value) -> Option<(bool, Vec<[i128; 5]>)> {
     };
     let groups = groups.iter().map(redis::from_redis_value_ref);
     Some((*limited == 1, groups.collect::<Result<_, _>>().ok()?))
-}
-
-/// Returns an error's text as the server sent it.
-pub fn error_text(error: &ServerError) -> String {
-    super::error_text(&error.clone().into())
 }
 
 fn text(refused: Refused) -> String {
