@@ -1,6 +1,7 @@
 """Quotas by the calendar: when the day, the week and the month of a time zone end, and calls of calendar_quota.lua.
 
-To run this file: [REDIS_PORT=6379] python3 calendar_quota.py
+To run this file: redis-cli -x FUNCTION LOAD REPLACE < calendar_quota.lua, and then
+[REDIS_PORT=6379] python3 calendar_quota.py
 """
 
 import os

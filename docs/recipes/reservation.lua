@@ -2,10 +2,10 @@
 
 -- Reservations: a call holds a place and takes an estimate from its limiters; when it ends, the difference to what it
 -- has used is charged, once. Every call may be repeated. FUNCTION LOAD the file, and then
---     FCALL reserve 3 {acme}:calls {acme}:requests {acme}:tokens call-7 30000 16 500 keep 59 60 60 1 19999 20000 60 amount
---     FCALL renew   1 {acme}:calls call-7 30000
---     FCALL settle  3 {acme}:calls {acme}:requests {acme}:tokens call-7 430
---     FCALL_RO reservations 1 {acme}:calls
+--     FCALL reserve 3 {a}:calls {a}:requests {a}:tokens call-7 30000 16 500 keep 59 60 60 1 19999 20000 60 amount
+--     FCALL renew   1 {a}:calls call-7 30000
+--     FCALL settle  3 {a}:calls {a}:requests {a}:tokens call-7 430
+--     FCALL_RO reservations 1 {a}:calls
 -- Keys: the holds, and up to 1,000 limiters. Arguments of reserve: the call's id; its lease in milliseconds; the places
 -- (0: no bound); the amount; what the lease's end does with the amount, keep or give_back; then, for each limiter,
 -- max_burst, count and period in seconds, and what it takes: a number, or the word amount.
@@ -14,7 +14,7 @@
 -- with one score: its name, and a record that begins with this name. There are three kinds of entries:
 --     id:call-7, score above 0        a call that is held; the score is the end of its lease
 --     id:call-7, score below 0        its receipt; the score is the moment at which the receipt goes, negated
---     limiter:{acme}:tokens           amounts to give back at the next call that has the limiter among its keys
+--     limiter:{a}:tokens              amounts to give back at the next call that has the limiter among its keys
 -- A moment is in microseconds since 1970, which a score, a double, holds exactly.
 
 -- A receipt is kept for this many leases; that of a call that has not reserved, for this many microseconds.

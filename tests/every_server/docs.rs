@@ -73,8 +73,8 @@ fn sessions_are_what_redis_cli_shows() {
 }
 
 /// A block without a language shows one of three things: a command's syntax; calls, each with an arrow to its reply,
-/// made one after the other on an empty server; or a call and, below it, an arrow to the name of each argument or, if its
-/// reply is shown, of each integer, the last one first.
+/// made one after the other on an empty server; or a call and, below it, an arrow to the name of each argument or, if
+/// its reply is shown, of each integer, the last one first.
 #[test]
 fn commands_are_known_and_calls_are_answered_and_explained_where_they_stand() {
     let (_clock, server) = Clock::start(START);

@@ -27,8 +27,8 @@ fn executables() -> PathBuf {
     Path::new(prometheus.trim_end()).parent().unwrap().to_path_buf()
 }
 
-/// A server, the application of docs/protect.md, the exporter and Prometheus, started by the page's lines and files, with
-/// a second for every 15.
+/// A server, the application of docs/protect.md, the exporter and Prometheus, started by the page's lines and files,
+/// with a second for every 15.
 struct Monitored {
     server: Server,
     application: Http,

@@ -90,8 +90,8 @@ fn a_call_whose_answer_is_lost_is_repeated_in_three_tries_and_charged_once() {
     assert_eq!(held(&mut connection), 0);
 }
 
-/// The answer to the first call is lost, and the memory is full. Then the server is gone. Each line has the moments of the
-/// tries in seconds: those of the reservation, and those of its settlement.
+/// The answer to the first call is lost, and the memory is full. Then the server is gone. Each line has the moments of
+/// the tries in seconds: those of the reservation, and those of its settlement.
 #[test]
 #[ignore = "slow: Python"]
 fn a_call_that_is_refused_leaves_nothing_taken_and_three_tries_last_a_second() {
