@@ -156,7 +156,7 @@ fn a_read_only_replica_refuses() {
         let code = refusal(&server, &mut connection, &call);
         assert_eq!(code.as_deref(), Some("READONLY"), "{call}");
     }
-    // Not even a look is answered then, as GET is not.
+    // A look gets an error as well then, as GET does.
     run::<()>(&mut connection, "CONFIG SET replica-serve-stale-data no").unwrap();
     let error = run::<Value>(&mut connection, "CL.LOOK key 4 1 60").unwrap_err();
     assert_eq!(error.code(), Some("MASTERDOWN"), "{error}");
