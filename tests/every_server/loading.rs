@@ -15,24 +15,11 @@ use crate::support::programs::output;
 use crate::support::{Server, command, module, module_command, redis_cell, run, throttle, wait_until};
 
 /// The module must not set an option that it does not need: on a later server, the option may be a promise that the
-/// module does not keep. Redis 6.2 does not list the options.
+/// module does not keep. INFO does not list all options: the one for SET and DEL, and the one of Valkey 9.2, which makes
+/// no snapshot without a fork if a module lacks it. So a library between the module and the server, unwritable.c, logs
+/// the options. On Redis the same numbers may have another meaning, so the module does not set them there.
 #[test]
-fn the_module_sets_no_option_that_it_does_not_need() {
-    let info: String = run(&mut Server::start().connect(), "INFO modules").unwrap();
-    let line = info.lines().find(|line| line.contains("name=redis-cell,")).unwrap();
-    let (_, options) = line.trim_end_matches(']').split_once("options=[").unwrap();
-    let needed = ["handle-repl-async-load", "no-implicit-signal-modified"];
-    let mut set: Vec<_> = options.split('|').filter(|option| !option.is_empty()).collect();
-    // Valkey 9 needs this one to move slots by itself.
-    set.retain(|option| *option != "handle-atomic-slot-migration");
-    assert_eq!(set, if is_redis_6_2() { &[][..] } else { &needed }, "{line}");
-}
-
-/// INFO does not list two of Valkey's options: the one for SET and DEL, and the one of Valkey 9.2, which makes no
-/// snapshot without a fork if a module lacks it. So a library between the module and the server, unwritable.c, logs the
-/// options. On Redis the same numbers may have another meaning, so the module does not set them there.
-#[test]
-fn the_options_that_valkey_alone_has_are_set_where_a_valkey_knows_them() {
+fn the_module_sets_the_options_that_it_needs_and_valkeys_own_where_a_valkey_knows_them() {
     let log = start_with_unwritable_keys(&[]).log();
     let (_, numbers) = log.split_once("the server knows the options ").unwrap();
     let (known, set) = numbers.lines().next().unwrap().split_once(", the module sets ").unwrap();

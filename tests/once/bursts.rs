@@ -299,7 +299,13 @@ fn takes_no_error_for_silence(what: &str, start: impl Fn(u16, f64) -> Calls) {
             run::<()>(&mut settings, "CLIENT KILL TYPE normal").unwrap();
             calls(1, "closed");
         }
-        assert!(passed() > 100, "{what}: {mistake}");
+        // On a busy machine, calls are refused that find no free connection for a second.
+        let mut errors = 0;
+        let mut err = || {
+            errors += passed();
+            (errors > 100).then_some(())
+        };
+        assert!(eventually(BOUND, &mut err).is_some(), "{what}: {mistake}");
         std::thread::sleep(Duration::from_millis(1_100));
         assert_eq!(calls(1, "closed"), [503], "{what}: {mistake}");
         run::<()>(&mut settings, mended).unwrap();
