@@ -262,7 +262,7 @@ fn decides_on_500_callers_beside_a_silent_server(what: &str, start: impl Fn(u16,
 fn finds_its_server_again(what: &str, start: impl Fn(u16, f64) -> Calls) {
     let [first, second] = [Server::start(), Server::start()];
     let endpoint = Endpoint::to(first.port);
-    let calls = start(endpoint.port, 1.0);
+    let calls = start(endpoint.port, 2.0);
     let limits_again = |server: &Server, after: &str| {
         let limits = || (calls(1, "closed") != [503]).then_some(());
         assert!(eventually(BOUND, limits).is_some(), "{what} does not limit again after {after}");
