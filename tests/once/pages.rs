@@ -187,7 +187,7 @@ fn each_guarantee_names_tests_that_exist() {
 fn the_pages_name_what_the_scripts_install() {
     let readme = read("README.md") + &read("docs/development.md");
     for script in ["scripts/run", "scripts/test"] {
-        let script = read(script);
+        let script = read(script).replace("\\\n", "");
         let packages = script.lines().filter_map(|line| line.strip_prefix("scripts/setup "));
         let packages: Vec<_> = packages.flat_map(str::split_whitespace).collect();
         assert!(!packages.is_empty());
