@@ -185,7 +185,7 @@ impl Tools {
     fn call_in(&self, root: &Path, script: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
         let mut command = Command::new(root.join("scripts").join(script));
         command.args(arguments).env("PATH", self.0.path()).env("PORT", "0").env("CARGO_TARGET_DIR", "scripts");
-        command.env_remove("LIBCLANG_PATH");
+        command.env_remove("LIBCLANG_PATH").env_remove("SERVERS");
         let output = command.output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (output.status.code(), text(output.stdout), text(output.stderr))
