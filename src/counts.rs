@@ -27,15 +27,6 @@ impl Counts {
     pub const fn new() -> Self {
         Self { allowed: Counter::new(), limited: Counter::new(), errors: Counter::new() }
     }
-
-    pub fn count<E>(&self, result: &Result<Outcome, E>) {
-        let counter = match result {
-            Ok(Outcome::Allowed) => &self.allowed,
-            Ok(Outcome::Limited) => &self.limited,
-            Err(_) => &self.errors,
-        };
-        counter.increment();
-    }
 }
 
 #[derive(Debug)]
@@ -51,7 +42,7 @@ impl Counter {
     }
 
     /// Adds 1. Only the server's one thread counts, so this needs no atomic addition, which would cost more.
-    fn increment(&self) {
+    pub fn increment(&self) {
         self.0.store(self.get().wrapping_add(1), Relaxed);
     }
 }

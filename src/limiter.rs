@@ -114,7 +114,8 @@ impl<const FURTHER: usize> Limiter<FURTHER> {
         quantity: i64,
     ) -> Result<Decision<FURTHER>, QuotaError> {
         let Ok(asked) = u64::try_from(quantity) else {
-            return Ok(self.give_back(before, quantity.unsigned_abs()));
+            let (after, change) = self.give_back(before, quantity.unsigned_abs());
+            return Ok(Decision { verdict: self.look(&self.emptiest(&after, false)), change });
         };
         let tokens = if taking == Taking::UpTo { asked.min(self.emptiest(&before, false).remaining()) } else { asked };
 
@@ -138,7 +139,7 @@ impl<const FURTHER: usize> Limiter<FURTHER> {
             taken,
             // If even one token is refused, none remain.
             remaining: if waits && tokens == 1 { 0 } else { decides.remaining() },
-            retry_after: if waits || tokens < asked { decides.wait.span() } else { None },
+            retry_after: if waits || tokens < asked { decides.wait } else { Wait::WITHOUT_END }.span(),
             ..self.look(&decides)
         };
         Ok(Decision { verdict, change: if taken > 0 { Change::Store(after) } else { Change::Nothing } })
@@ -179,7 +180,7 @@ impl<const FURTHER: usize> Limiter<FURTHER> {
     ///
     /// The limiter is copied: a reference to it would keep it out of the registers in every other call.
     #[cold]
-    fn give_back(self, before: Tats<FURTHER>, tokens: u64) -> Decision<FURTHER> {
+    fn give_back(self, before: Tats<FURTHER>, tokens: u64) -> (Tats<FURTHER>, Change<FURTHER>) {
         let now = self.first.now();
         let mut after = before.with_each(self.quotas, now);
         after.first = self.first.give_back(after.first, tokens);
@@ -195,7 +196,7 @@ impl<const FURTHER: usize> Limiter<FURTHER> {
         } else {
             Change::Store(after)
         };
-        Decision { verdict: self.look(&self.emptiest(&after, false)), change }
+        (after, change)
     }
 
     /// Returns the verdict of a call that takes nothing.

@@ -36,17 +36,25 @@ pub fn peek<T>(context: &Context, name: &Argument, read: impl FnOnce(Value) -> R
 pub fn parse<const FURTHER: usize>(value: Value) -> Result<Tats<FURTHER>, Error> {
     let mut tats = Tats::NONE;
     match value {
-        Value::Absent => Ok(tats),
-        Value::String(text) if text.is_empty() || text.len() > MOST_QUOTAS * MOMENT_DIGITS => Err(Error::NotAState),
-        Value::String(mut text) => {
-            while let Some((tat, further)) = text.split_first_chunk() {
-                tats.add(parse_tat(tat)?)?;
-                text = further;
+        Value::Absent => (),
+        Value::OtherType => return Err(Error::WrongType),
+        Value::String(text) => match text.try_into() {
+            // Most limiters have one TAT.
+            Ok(only) => tats.add(parse_tat(only)?)?,
+            Err(_) if text.len() > MOST_QUOTAS * MOMENT_DIGITS => return Err(Error::NotAState),
+            Err(_) => {
+                let mut rest = text;
+                while let Some((tat, further)) = rest.split_first_chunk() {
+                    tats.add(parse_tat(tat)?)?;
+                    rest = further;
+                }
+                if !rest.is_empty() || tats.is_full() {
+                    return Err(Error::NotAState);
+                }
             }
-            if text.is_empty() { Ok(tats) } else { Err(Error::NotAState) }
-        }
-        Value::OtherType => Err(Error::WrongType),
+        },
     }
+    Ok(tats)
 }
 
 #[inline(always)]

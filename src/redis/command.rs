@@ -80,9 +80,13 @@ pub unsafe fn begin(
 /// Ends a call of a command: counts how it ended, and replies with its error if it returned one.
 #[inline(always)]
 pub fn end<E: Into<ErrorReply>>(context: &Context, result: Result<Outcome, E>, counts: &Counts) -> c_int {
-    counts.count(&result);
-    if let Err(error) = result {
-        context.reply_error(error.into());
+    match result {
+        Ok(Outcome::Allowed) => counts.allowed.increment(),
+        Ok(Outcome::Limited) => counts.limited.increment(),
+        Err(error) => {
+            counts.errors.increment();
+            context.reply_error(error.into());
+        }
     }
     OK
 }
