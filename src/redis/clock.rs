@@ -1,17 +1,14 @@
 //! The system's wall clock.
 
-use std::mem::MaybeUninit;
-
-/// Reads the time in nanoseconds since the Unix epoch: 0 to 2^64 - 1, which is in the year 2554. An earlier clock reads
-/// as 0. No system keeps a later one.
+/// Reads the time in nanoseconds since the Unix epoch: 0 to 2^63 - 1. A clock outside this range reads as its nearer
+/// end.
 pub fn now() -> u64 {
-    let mut time = MaybeUninit::<libc::timespec>::uninit();
+    /// The last second that fits in 63 bits of nanoseconds together with all of its nanoseconds.
+    const LAST_SECOND: i64 = i64::MAX / 1_000_000_000 - 1;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: this writes `time`, and fails only for a clock that does not exist.
-    let time = unsafe {
-        libc::clock_gettime(libc::CLOCK_REALTIME, time.as_mut_ptr());
-        time.assume_init()
-    };
-    let seconds = time.tv_sec.max(0).cast_unsigned();
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &mut time) };
+    let seconds = time.tv_sec.clamp(0, LAST_SECOND).cast_unsigned();
     // The system keeps `tv_nsec` between 0 and a second.
     seconds.wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec.cast_unsigned())
 }

@@ -18,7 +18,7 @@ pub enum ErrorReply {
 }
 
 impl Context {
-    /// Returns the system's time in nanoseconds since the Unix epoch.
+    /// Returns the system's time in nanoseconds since the Unix epoch: 0 to 2^63 - 1.
     pub fn now(&self) -> u64 {
         clock::now()
     }

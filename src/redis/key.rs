@@ -2,7 +2,6 @@
 
 use std::ffi::{c_char, c_int};
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
@@ -105,15 +104,13 @@ fn copy<T>(context: &Context, name: &Argument, read: impl FnOnce(Value) -> T) ->
 impl Key<'_> {
     #[inline(always)]
     pub fn value(&self) -> Value<'_> {
-        let mut length = MaybeUninit::uninit();
-        // SAFETY: the handle is open. The length is written unless the bytes are null. The bytes stay as they are until
-        // a write, which consumes the borrowed key.
+        let mut length = 0;
+        // SAFETY: the handle is open. The bytes stay as they are until a write, which consumes the borrowed key.
         unsafe {
-            let bytes = api!(RedisModule_StringDMA)(self.handle.as_ptr(), length.as_mut_ptr(), READ);
+            let bytes = api!(RedisModule_StringDMA)(self.handle.as_ptr(), &mut length, READ);
             if bytes.is_null() {
                 return Value::OtherType;
             }
-            let length = length.assume_init();
             // A key that does not exist reads as an empty string.
             if length == 0 && api!(RedisModule_KeyType)(self.handle.as_ptr()) == KEYTYPE_EMPTY {
                 return Value::Absent;
