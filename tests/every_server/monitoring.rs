@@ -78,7 +78,7 @@ fn the_keys_that_are_limited_most_are_counted_under_load() {
     for (key, count) in limited.into_iter().flatten() {
         *expected.entry(key).or_default() += count;
     }
-    assert!(expected["few"] > 10, "no load: {expected:?}");
+    assert!(expected["few"] > 100, "no load: {expected:?}");
 
     // The lines read "  4000 "__keyevent@0__:cl.limited","most"", the largest count first.
     let counted = String::from_utf8(counting.wait_with_output().unwrap().stdout).unwrap();

@@ -195,27 +195,33 @@ fn by_lines(example: Example) -> Start {
     })
 }
 
-/// Checks that exactly the limit passes: of the example's first calls, beside busy processors, and of the first after a
-/// restart of the server, which has these settings.
+/// Checks that exactly the limit passes, beside busy processors and beside idle ones. The example and a server with
+/// these settings are started anew each time.
 fn lets_through_its_limit(what: &str, settings: &[&str], start: impl Fn(u16, f64) -> Calls) {
-    let mut server = Server::start_with(settings);
-    let calls = start(server.port, TIMEOUT);
-    let let_through = || {
-        let statuses = calls(CALLS, "open");
-        assert!(statuses.iter().all(|status| [200, 429, 503].contains(status)), "{what}: {statuses:?}");
-        statuses.iter().filter(|status| **status == 200).count()
-    };
-    assert_eq!(beside_busy_threads(let_through), LIMIT, "{what}, beside busy threads");
-    server.kill();
-    for (fail, status) in [("open", 200), ("closed", 503)] {
-        let start = Instant::now();
-        assert_eq!(calls(1, fail), [status], "{what}, {fail}, gone");
-        assert!(start.elapsed() < BOUND, "{what}, {fail}: {:?}", start.elapsed());
+    for busy in [true, false] {
+        let mut server = Server::start_with(settings);
+        let calls = start(server.port, TIMEOUT);
+        let let_through = || {
+            let statuses = calls(CALLS, "open");
+            assert!(statuses.iter().all(|status| [200, 429, 503].contains(status)), "{what}: {statuses:?}");
+            statuses.iter().filter(|status| **status == 200).count()
+        };
+        if busy {
+            assert_eq!(beside_busy_threads(let_through), LIMIT, "{what}, beside busy threads");
+            continue;
+        }
+        assert_eq!(let_through(), LIMIT, "{what}");
+        server.kill();
+        for (fail, status) in [("open", 200), ("closed", 503)] {
+            let start = Instant::now();
+            assert_eq!(calls(1, fail), [status], "{what}, {fail}, gone");
+            assert!(start.elapsed() < BOUND, "{what}, {fail}: {:?}", start.elapsed());
+        }
+        server.restart();
+        let limits = || (calls(1, "closed") != [503]).then_some(());
+        assert!(eventually(BOUND, limits).is_some(), "{what} does not limit again after the restart");
+        assert_eq!(let_through(), LIMIT, "{what}, after the restart");
     }
-    server.restart();
-    let limits = || (calls(1, "closed") != [503]).then_some(());
-    assert!(eventually(BOUND, limits).is_some(), "{what} does not limit again after the restart");
-    assert_eq!(let_through(), LIMIT, "{what}, after the restart");
 }
 
 /// Checks that a call without a free connection is refused. The calls that have one wait longer for the server than the
