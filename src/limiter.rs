@@ -139,6 +139,7 @@ impl<const FURTHER: usize> Limiter<FURTHER> {
             taken,
             // If even one token is refused, none remain.
             remaining: if waits && tokens == 1 { 0 } else { decides.remaining() },
+            // A wait that is not needed is told as one that does not help is. One comparison costs less than two.
             retry_after: if waits || tokens < asked { decides.wait } else { Wait::WITHOUT_END }.span(),
             ..self.look(&decides)
         };
