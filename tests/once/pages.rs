@@ -11,7 +11,8 @@ use crate::support::COMMANDS;
 use crate::support::pages::{Block, ROOT, blocks, dangling_links, pages, parts, prose};
 
 /// Folders whose files the tests run. A page's block of Python must be lines of one of these files.
-const EXAMPLES: [&str; 5] = ["docs/budgets", "docs/clients", "docs/moving", "docs/monitoring", "docs/recipes"];
+const EXAMPLES: [&str; 6] =
+    ["docs/budgets", "docs/clients", "docs/moving", "docs/monitoring", "docs/protect", "docs/recipes"];
 
 fn read(file: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join(file)).unwrap()

@@ -1,5 +1,6 @@
-//! The recipes of docs/recipes: their files, and programs that use them.
+//! The recipes of docs/recipes and docs/budgets: their files, and programs that use them.
 
+use std::env;
 use std::fmt::Display;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -29,7 +30,7 @@ pub fn read(file: &str) -> String {
 pub fn python(program: &str, server: &Server) -> Command {
     let mut python = Command::new("/usr/bin/python3");
     python.arg("-B").arg(path(program)).env("REDIS_PORT", server.port.to_string()).stderr(Stdio::inherit());
-    python.env("PYTHONPATH", path(""));
+    python.env("PYTHONPATH", env::join_paths([path(""), path("../budgets")]).unwrap());
     python
 }
 

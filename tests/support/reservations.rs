@@ -1,4 +1,4 @@
-//! The rule of docs/recipes/reservation.lua a second time, and calls at random that are compared with it.
+//! The rule of docs/budgets/reservation.lua a second time, and calls at random that are compared with it.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub const QUOTAS: &str = "59 60 60 1 19999 20000 60 amount";
 
 pub fn load(server: &Server) -> Connection {
     let mut connection = server.connect();
-    load_function(&mut connection, &read("reservation.lua")).unwrap();
+    load_function(&mut connection, &read("../budgets/reservation.lua")).unwrap();
     connection
 }
 

@@ -1,4 +1,4 @@
-//! docs/recipes/reservation.lua: a call is reserved once and settled once, and an error changes nothing.
+//! docs/budgets/reservation.lua: a call is reserved once and settled once, and an error changes nothing.
 
 use redis::{Connection, Value};
 

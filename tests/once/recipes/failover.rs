@@ -8,8 +8,8 @@ use crate::support::recipes::{Dialogue, load_function, path, python, read};
 use crate::support::traffic::side_by_side;
 use crate::support::{Server, run};
 
-const PROGRAMS: &str = "../clients/pipeline.py ban.py calendar_quota.py fairness.py gateway.py module_or_script.py \
-                        shadow.py waiting.py";
+const PROGRAMS: &str = "../clients/pipeline.py ban.py calendar_quota.py fairness.py ../budgets/gateway.py \
+                        module_or_script.py shadow.py waiting.py";
 
 #[test]
 #[ignore = "slow: Python"]
@@ -17,7 +17,7 @@ fn each_program_finds_the_new_primary_after_one_error() {
     needs!("functions, Redis 7");
     let [old, new] = [(); 2].map(|()| {
         let server = Server::start();
-        for library in ["reservation.lua", "calendar_quota.lua"] {
+        for library in ["../budgets/reservation.lua", "calendar_quota.lua"] {
             load_function(&mut server.connect(), &read(library)).unwrap();
         }
         server

@@ -1,4 +1,4 @@
-//! A gateway's token budgets: docs/recipes/gateway.py and the functions of reservation.lua, over many calls.
+//! A gateway's token budgets: docs/budgets/gateway.py and the functions of reservation.lua, over many calls.
 //!
 //! The program takes a place, the estimate and one request before a call. When the answer is there, it settles the
 //! tokens used: those beyond the estimate are charged, or the unused ones given back.
@@ -21,7 +21,7 @@ const MINUTE: i64 = 60_000 * MILLISECOND;
 fn start() -> (Clock, Server, Connection) {
     let (clock, server) = Clock::start(START);
     let mut connection = server.connect();
-    load_function(&mut connection, &read("reservation.lua")).unwrap();
+    load_function(&mut connection, &read("../budgets/reservation.lua")).unwrap();
     (clock, server, connection)
 }
 
@@ -34,7 +34,7 @@ fn held(connection: &mut Connection) -> i64 {
 fn the_gateway_charges_what_was_used_and_says_how_long_to_wait() {
     needs!("functions, Redis 7");
     let (_clock, server, mut connection) = start();
-    let output = output(&mut recipes::python("gateway.py", &server));
+    let output = output(&mut recipes::python("../budgets/gateway.py", &server));
     // The user has used 26,000 of 20,000. So 6,000 have to come back, and 2,000 more for the estimate, at 20,000 a
     // minute.
     let expected = "\

@@ -1,4 +1,4 @@
-//! The names of users in the keys of docs/recipes.
+//! The names of users in the keys of docs/recipes and docs/budgets.
 
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
 use crate::support::needs::needs;
@@ -14,7 +14,7 @@ fn names_with_braces_keep_their_keys_on_one_node_and_apart_from_those_of_other_n
     let node = Server::start_with(&["--cluster-enabled", "yes"]);
     add_slots(&mut node.connect(), 0..SLOTS);
     wait_until("the cluster is up", || is_ok(&node));
-    for library in ["reservation.lua", "calendar_quota.lua"] {
+    for library in ["../budgets/reservation.lua", "calendar_quota.lua"] {
         load_function(&mut node.connect(), &read(library)).unwrap();
     }
     programs::output(&mut program("names.py", &node));

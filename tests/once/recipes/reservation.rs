@@ -1,4 +1,4 @@
-//! docs/recipes/reservation.lua: each call is charged once while answers are lost, servers killed and slots moved.
+//! docs/budgets/reservation.lua: each call is charged once while answers are lost, servers killed and slots moved.
 
 use std::collections::BTreeMap;
 use std::fs;
