@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use crate::funnel;
-use crate::limiter::{MOST_QUOTAS, QuotaError, TooMany};
+use crate::limiter::{QuotaError, TooMany};
 use crate::redis::{ErrorReply, Unavailable};
 
 /// The reason why a call was refused. A refused call has changed nothing, but for the case that [`Unavailable`] names.
@@ -25,14 +25,14 @@ pub enum Error {
     #[error("ERR the key holds no rate limiter state")]
     NotAState,
     /// Clients that know this code, mostly cluster clients, send the call again.
-    #[error("TRYAGAIN the key cannot be read or written at this moment")]
-    Unavailable,
+    #[error("TRYAGAIN {0}")]
+    Unavailable(#[from] Unavailable),
     #[error("ERR {0} is missing")]
     Missing(&'static str),
     #[error("ERR key is the same as in group {0}")]
     SameKey(usize),
-    #[error("ERR a limiter has at most {0} quotas")]
-    TooManyQuotas(usize),
+    #[error("ERR {0}")]
+    TooManyQuotas(#[from] TooMany),
 }
 
 /// A command's error: the reason, and the number of the limiter or quota that it is about: 1, 2, …
@@ -59,18 +59,6 @@ impl CommandError {
 impl From<QuotaError> for CommandError {
     fn from((error, quota): QuotaError) -> Self {
         if quota == 1 { Self::Call(error.into()) } else { Self::Quota(error.into(), quota) }
-    }
-}
-
-impl From<TooMany> for Error {
-    fn from(TooMany: TooMany) -> Self {
-        Self::TooManyQuotas(MOST_QUOTAS)
-    }
-}
-
-impl From<Unavailable> for Error {
-    fn from(Unavailable: Unavailable) -> Self {
-        Self::Unavailable
     }
 }
 

@@ -79,7 +79,8 @@ pub enum Change<const FURTHER: usize> {
 pub type QuotaError = (Error, u64);
 
 /// The limiter has all its quotas already.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a limiter has at most {MOST_QUOTAS} quotas")]
 pub struct TooMany;
 
 impl<const FURTHER: usize> Limiter<FURTHER> {
@@ -130,8 +131,7 @@ impl<const FURTHER: usize> Limiter<FURTHER> {
         };
 
         // Find the quota that decides.
-        let left = if taken > 0 { &after } else { &before };
-        let decides = if waits { slowest } else { self.emptiest(left, tokens < asked) };
+        let decides = if waits { slowest } else { self.emptiest(&after, tokens < asked) };
 
         // Make its verdict.
         let verdict = Verdict {
@@ -139,8 +139,6 @@ impl<const FURTHER: usize> Limiter<FURTHER> {
             taken,
             // If even one token is refused, none remain.
             remaining: if waits && tokens == 1 { 0 } else { decides.remaining() },
-            // A wait that is not needed is told as one that does not help is. One comparison costs less than two.
-            retry_after: if waits || tokens < asked { decides.wait } else { Wait::WITHOUT_END }.span(),
             ..self.look(&decides)
         };
         Ok(Decision { verdict, change: if taken > 0 { Change::Store(after) } else { Change::Nothing } })
@@ -208,7 +206,7 @@ impl<const FURTHER: usize> Limiter<FURTHER> {
             taken: 0,
             limit: decides.funnel.limit(),
             remaining: decides.remaining(),
-            retry_after: None,
+            retry_after: decides.wait.span(),
             reset_after: decides.until_full,
             quota: (FURTHER > 0 && self.quotas > 1).then_some(decides.number),
         }
@@ -241,7 +239,8 @@ impl<'a> Standing<'a> {
         tokens: u64,
     ) -> Result<Self, QuotaError> {
         let taken = match taking {
-            Taking::AllOrNone | Taking::Nothing => funnel.take(*tat, tokens),
+            Taking::AllOrNone => funnel.take(*tat, tokens),
+            Taking::Nothing => Taken { tat: *tat, ..funnel.take(*tat, tokens) },
             // Every quota has these tokens. A call for none of them does not wait for a debt.
             Taking::UpTo => Taken { wait: Wait::NONE, ..funnel.take(*tat, tokens) },
             Taking::InAnyCase => funnel.charge(*tat, tokens).map_err(|error| (error, number))?,
@@ -251,11 +250,11 @@ impl<'a> Standing<'a> {
     }
 
     /// Returns the quota's place on this TAT: its time until full and, if the call got `less` than it asked for, its
-    /// wait for one more token.
+    /// wait for one more token. If not, no wait is needed, which a caller is told as one that does not help.
     #[inline(always)]
     fn at(funnel: &'a Funnel, number: u64, tat: Moment, less: bool) -> Self {
         let until_full = funnel.until_full(tat);
-        let wait = if less { funnel.wait_for_one_more(until_full) } else { Wait::NONE };
+        let wait = if less { funnel.wait_for_one_more(until_full) } else { Wait::WITHOUT_END };
         Self { funnel, number, until_full, wait }
     }
 

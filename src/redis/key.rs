@@ -56,7 +56,8 @@ pub enum Value<'a> {
 
 /// The refusal of the server to let a key be read or written now. Nothing has changed, but for one case that
 /// [`WritableKey::set`] names.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the key cannot be read or written at this moment")]
 pub struct Unavailable;
 
 /// Hands `read` the value of the key `name`, which stays as it is.
