@@ -157,11 +157,6 @@ impl Moment {
 }
 
 impl Span {
-    #[cfg_attr(not(test), allow(dead_code, reason = "tests and the fuzzer compare spans"))]
-    pub fn nanos(self) -> u64 {
-        self.0
-    }
-
     /// Converts to whole units, rounding up. The span may be as long as from the epoch to the last moment.
     #[inline(always)]
     pub fn round_up(self, unit: Unit) -> u64 {

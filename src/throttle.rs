@@ -4,16 +4,13 @@ use crate::counts::Outcome;
 use crate::error::{CommandError, Error};
 use crate::funnel::{Moment, Taking, Unit};
 use crate::limiter::{MOST_QUOTAS, Tats};
-use crate::redis::{Access, Argument, Context, Parameter, WritableKey};
+use crate::redis::{Access, Argument, Context, WritableKey};
 use crate::reply::{announce, reply};
-use crate::request::{ONE_QUOTA, Request, TWO_QUOTAS, one_limiter};
+pub use crate::request::one_limiter as parameters;
+use crate::request::{ONE_QUOTA, Request, TWO_QUOTAS};
 use crate::state;
 
 pub const ACCESS: Access = Access::ReadWrite;
-
-pub const fn parameters(taking: Taking, unit: Unit) -> [Parameter; 6] {
-    one_limiter(taking, unit)
-}
 
 /// `CL.THROTTLE key max_burst count period [quantity [max_burst count period ...]]`. `taking` makes it `CL.CHARGE` or
 /// `CL.TAKE`, and `unit` makes the three `CL.PTHROTTLE`, `CL.PCHARGE` and `CL.PTAKE`.

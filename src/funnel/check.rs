@@ -38,7 +38,7 @@ pub fn check(bytes: &[u8]) {
         rule(Quota { limit, count, period, unit }, now, tat, taking, quantity as i64);
     }
     let span = Moment::new(quantity >> 1).unwrap().since_epoch();
-    assert_eq!(i128::from(span.round_up(unit)), (i128::from(span.nanos()) + nanos - 1) / nanos);
+    assert_eq!(i128::from(span.round_up(unit)), (i128::from(span.0) + nanos - 1) / nanos);
     assert_eq!(decimal::format(quantity >> 1).as_slice(), format!("{:019}", quantity >> 1).as_bytes());
     let shorter = quantity % 10_u64.pow(16);
     assert_eq!(decimal::Trimmed::new(shorter).as_ref(), shorter.to_string().as_bytes());
@@ -139,7 +139,7 @@ pub fn told(Decided { verdict, change }: Decided) -> Told {
 
 /// Returns a verdict as the model gives it, with this change.
 pub fn told_with(verdict: Verdict, change: Change) -> Told {
-    let span = |span: Span| i128::from(span.nanos());
+    let span = |span: Span| i128::from(span.0);
     Told {
         limited: verdict.limited,
         taken: verdict.taken.into(),
