@@ -24,6 +24,8 @@ pub struct Attacked {
     connection: Connection,
     /// The server's append-only file: it holds the commands that replicas are sent.
     aof: File,
+    /// The commands that tell the server's state.
+    look: Bytes,
     pub seen: Seen,
 }
 
@@ -65,7 +67,12 @@ impl Attacked {
         // Active expiry would delete keys between two visits, and replicate the deletions.
         run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
         let aof = File::open(&aof::files(&server.folder)[0]).unwrap();
-        let mut attacked = Self { clock, server, connection, aof, seen: Seen::default() };
+        // Redis 6.2 only tells the time to live of a key, and not its expiry.
+        let expiry = if is_redis_6_2() { "PTTL" } else { "PEXPIRETIME" };
+        let keys = KEYS.iter().flat_map(|key| ["GET", "DUMP", expiry].map(|name| vec![name.into(), key.to_vec()]));
+        let infos = ["persistence", "redis-cell"].map(|section| words(&["INFO", section]));
+        let look = packed(keys.chain(infos));
+        let mut attacked = Self { clock, server, connection, aof, look, seen: Seen::default() };
         let nothing = Visit { now: START, place: Place::Other, commands: Vec::new() };
         attacked.visit(&nothing).map(|_| attacked).unwrap()
     }
@@ -101,14 +108,7 @@ impl Attacked {
 
     /// Sends the commands of a visit. Returns the replies, and the state of the server afterwards.
     fn send(&mut self, visit: &Visit) -> RedisResult<(Vec<Value>, Seen)> {
-        // Redis 6.2 only tells the time to live of a key, and not its expiry.
-        let (expiry, since) = match is_redis_6_2() {
-            true => ("PTTL", visit.now / MILLISECOND as i64),
-            false => ("PEXPIRETIME", 0),
-        };
-        let look = KEYS.iter().flat_map(|key| ["GET", "DUMP", expiry].map(|name| vec![name.into(), key.to_vec()]));
-        let infos = ["persistence", "redis-cell"].map(|section| words(&["INFO", section]));
-        self.connection.send_packed_command(&[visit.packed(), packed(look.chain(infos))].concat())?;
+        self.connection.send_packed_command(&[visit.packed(), self.look.clone()].concat())?;
 
         let mut read = || self.connection.recv_response();
         let (before, after) = visit.around();
@@ -122,6 +122,7 @@ impl Attacked {
                 Value::BulkString(text) => Content::Text(Text(text)),
                 _ => Content::Other(Text(dump)),
             };
+            let since = if is_redis_6_2() { visit.now / MILLISECOND as i64 } else { 0 };
             let expires_at = if expires_at >= 0 { expires_at + since } else { expires_at };
             database.insert(key.to_vec(), Held { value, expires_at });
         }

@@ -80,7 +80,8 @@ pub fn keys(call: &[Bytes]) -> impl Iterator<Item = &Bytes> {
 }
 
 pub fn packed(commands: impl IntoIterator<Item = Command>) -> Bytes {
-    commands.into_iter().flat_map(|command| redis::Cmd::new().arg(command).get_packed_command()).collect()
+    let each = commands.into_iter().map(|command| redis::Cmd::new().arg(command).get_packed_command());
+    each.collect::<Vec<_>>().concat()
 }
 
 /// Removes halves, and then smaller parts, as long as the rest still fails.
