@@ -16,6 +16,6 @@ fn a_clock_outside_its_range_counts_as_standing_at_the_end_of_it() {
     // The clock stands in the year 1960.
     clock.shift(-2_100_000_000);
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
-    assert_eq!(run::<String>(&mut connection, "GET key").unwrap(), "0000000060000000000");
+    assert_eq!(run::<String>(&mut connection, "GET key").unwrap(), "0000000060999999999");
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 3, -1, 120]);
 }
