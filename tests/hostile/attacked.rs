@@ -108,12 +108,13 @@ impl Attacked {
 
     /// Sends the commands of a visit. Returns the replies, and the state of the server afterwards.
     fn send(&mut self, visit: &Visit) -> RedisResult<(Vec<Value>, Seen)> {
-        self.connection.send_packed_command(&[visit.packed(), self.look.clone()].concat())?;
+        self.connection.send_packed_command(&[visit.packed().as_slice(), &self.look].concat())?;
 
         let mut read = || self.connection.recv_response();
         let (before, after) = visit.around();
         let replies = (0..before + visit.commands.len() + after).map(|_| read()).collect::<RedisResult<_>>()?;
         let mut database = Database::new();
+        let since = if is_redis_6_2() { visit.now / MILLISECOND as i64 } else { 0 };
         for key in KEYS {
             let (text, dump) = (read()?, redis::from_redis_value(read()?)?);
             let expires_at: i64 = redis::from_redis_value(read()?)?;
@@ -122,7 +123,6 @@ impl Attacked {
                 Value::BulkString(text) => Content::Text(Text(text)),
                 _ => Content::Other(Text(dump)),
             };
-            let since = if is_redis_6_2() { visit.now / MILLISECOND as i64 } else { 0 };
             let expires_at = if expires_at >= 0 { expires_at + since } else { expires_at };
             database.insert(key.to_vec(), Held { value, expires_at });
         }
