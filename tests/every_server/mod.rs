@@ -22,4 +22,3 @@ mod refusals;
 mod replication;
 mod reply;
 mod soak;
-mod upgrade;
