@@ -351,7 +351,7 @@ pub fn of_test(file: &str) -> String {
 }
 
 /// Returns the path in target/ of a file or folder that tests make.
-pub fn target(name: &str) -> PathBuf {
+fn target(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 

@@ -7,9 +7,9 @@ use redis::Client;
 
 use super::BOUND;
 use crate::support::cluster::{SLOTS, add_slots};
-use crate::support::examples::{debian_python, pypi_python, python_program, target};
+use crate::support::examples::{debian_python, pypi_python, python_program};
 use crate::support::losing::losing;
-use crate::support::{Process, Server, eventually, free_port, run, wait_until};
+use crate::support::{Process, Server, eventually, free_port, new_folder, run, wait_until};
 
 /// docs/clients.md promises that a pipeline takes less than half of the time that the same calls take one by one.
 /// Between two machines, it saves far more.
@@ -87,7 +87,8 @@ fn a_call_in_a_cluster_that_gets_no_answer_takes_once_and_fails_in_time() {
 #[test]
 #[ignore = "slow: other languages"]
 fn redis_py_calls_a_server_with_a_password_over_tls_and_logs_a_wrong_password() {
-    let [certificate, key] = ["crt", "key"].map(|kind| target(&format!("clients-{}.{kind}", std::process::id())));
+    let folder = new_folder();
+    let [certificate, key] = ["crt", "key"].map(|kind| folder.path().join(format!("server.{kind}")));
     let mut openssl = Command::new("openssl");
     openssl.args(["req", "-x509", "-nodes", "-newkey", "rsa:2048", "-subj", "/CN=localhost", "-out"]).arg(&certificate);
     openssl.args(["-addext", "subjectAltName=IP:127.0.0.1", "-keyout"]).arg(&key);
