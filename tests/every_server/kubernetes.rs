@@ -9,9 +9,8 @@ use saphyr::{LoadableYamlNode, YamlOwned as Yaml};
 
 use crate::support::needs::needs;
 use crate::support::programs::output;
-use crate::support::{Server, module, new_folder, throttle};
+use crate::support::{MODULES, Server, module, new_folder, throttle};
 
-const MODULES: &str = "/usr/lib/redis/modules";
 const IMAGE: &str = concat!("ghcr.io/REPO:", env!("CARGO_PKG_VERSION"), "-redis8");
 
 /// Returns the text of a manifest, and its parts.

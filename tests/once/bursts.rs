@@ -13,8 +13,8 @@ use redis::Client;
 
 use crate::support::endpoint::Endpoint;
 use crate::support::examples::{
-    Example, Http, at_once, debian_node, express, fastapi, flask, hiredis, http_server, npm_node, of_test, php_server,
-    redigo, redis_rb,
+    BOUND, Example, Http, at_once, debian_node, express, fastapi, flask, hiredis, http_server, npm_node, of_test,
+    php_server, redigo, redis_rb,
 };
 use crate::support::programs::redis_rs::{Fail, Pool};
 use crate::support::programs::{redis_cell_rs, redis_rs, signal};
@@ -27,8 +27,6 @@ const LIMIT: usize = 3;
 /// The seconds that an example waits for its server's reply. A server that a busy machine stops for this long counts as
 /// gone.
 const TIMEOUT: f64 = 5.0;
-/// The longest time that a call to a dead server may take.
-const BOUND: Duration = Duration::from_secs(20);
 
 /// A function that makes this many calls at once, which fail "open" or "closed", and returns their statuses.
 type Calls = Box<dyn Fn(usize, &str) -> Vec<u16>>;

@@ -16,11 +16,9 @@ use crate::support::mach_o::is_loadable;
 use crate::support::needs::{SCRIPTS_TEST, needs};
 use crate::support::pages::{ROOT, blocks, dangling_links, pages};
 use crate::support::programs::{self, output_and_errors as output};
-use crate::support::{Server, module, new_folder, throttle};
+use crate::support::{MODULES, Server, module, new_folder, throttle};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The folder into which the package puts the library, and which its settings name.
-const MODULES: &str = "/usr/lib/redis/modules";
 
 /// The test unpacks the archive by the README's lines, with this machine's platform in them.
 #[test]

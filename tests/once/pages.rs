@@ -1,14 +1,14 @@
 //! The pages themselves, without a server. A test runs every block of code, or the block is word for word a file, or
 //! lines of a file, that the tests run; every link leads somewhere. Costs are in costs.rs.
 
+use std::fs;
 use std::path::Path;
-use std::process::Command;
-use std::{env, fs};
 
 use pulldown_cmark::Event;
 
 use crate::support::COMMANDS;
 use crate::support::pages::{Block, ROOT, blocks, dangling_links, pages, parts, prose};
+use crate::support::programs::list_of_tests;
 
 /// Folders whose files the tests run. A page's block of Python must be lines of one of these files.
 const EXAMPLES: [&str; 6] =
@@ -167,8 +167,7 @@ fn each_command_and_file_stands_in_the_lists_of_info_of_the_layout_and_of_lib_rs
 /// A name is the beginning of the tests' names: `hostile`.
 #[test]
 fn each_guarantee_names_tests_that_exist() {
-    let tests = Command::new(env::current_exe().unwrap()).arg("--list").output().unwrap();
-    let tests = format!("\n{}", String::from_utf8(tests.stdout).unwrap());
+    let tests = format!("\n{}", list_of_tests());
     let page = read("docs/design.md");
     let guarantees = section(&page, "## Guarantees\n").unwrap().split("\n### The servers' own tests").next().unwrap();
     let guarantees = guarantees.split("\n* ").skip(1).map(|bullet| bullet.split("\n\n").next().unwrap());

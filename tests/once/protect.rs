@@ -5,9 +5,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::ops::Range;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::support::examples::{self, Http};
+use crate::support::examples::{self, BOUND, Http};
 use crate::support::losing::losing;
 use crate::support::needs::needs;
 use crate::support::pages::{ROOT, prose};
@@ -15,8 +15,6 @@ use crate::support::programs::signal;
 use crate::support::{Server, eventually, run};
 
 const REQUESTS: usize = 200;
-/// The longest time that an answer may take while the server is gone.
-const BOUND: Duration = Duration::from_secs(20);
 
 /// A line that begins with a dollar sign is a command, and the lines below it are its output. All commands run in one
 /// shell. The server starts again where the page says so.

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::support::needs::{SCRIPTS_TEST, needs};
 use crate::support::pages::ROOT;
-use crate::support::programs::signal;
+use crate::support::programs::{list_of_tests, signal};
 use crate::support::{eventually, free_port, module, new_folder, run, throttle};
 
 /// scripts/run, which runs until it gets Ctrl-C: from the test, or when the test ends.
@@ -48,16 +48,9 @@ fn scripts_run(environment: &[(&str, &str)]) -> Command {
     command
 }
 
-/// Returns the command that runs this test binary again with these arguments.
-fn tests(arguments: &[&str]) -> Command {
-    let mut tests = Command::new(std::env::current_exe().unwrap());
-    tests.args(arguments);
-    tests
-}
-
 #[test]
 fn each_name_in_the_lists_is_that_of_a_test_and_each_list_is_read_by_a_script() {
-    let tests = String::from_utf8(tests(&["--list"]).output().unwrap().stdout).unwrap();
+    let tests = list_of_tests();
     let scripts = [include_str!("../../scripts/test"), include_str!("../../scripts/memcheck")].concat();
     for line in include_str!("../lists.txt").lines().skip(3).filter(|line| !line.is_empty()) {
         if let Some(name) = line.strip_prefix("    ") {
@@ -79,7 +72,8 @@ fn each_name_in_the_lists_is_that_of_a_test_and_each_list_is_read_by_a_script() 
 fn a_server_that_lacks_a_feature_leaves_a_test_out_and_a_machine_that_lacks_a_program_fails_it() {
     let tools = Tools::new(&["bash"], &[("redis-server", "echo Redis server v=6.2.14")]);
     let run = |test: &str, required: bool| {
-        let mut test = tests(&["--exact", "--include-ignored", test]);
+        let mut tests = Command::new(std::env::current_exe().unwrap());
+        let test = tests.args(["--exact", "--include-ignored", test]);
         test.env("PATH", tools.0.path()).env("SERVER", tools.path("redis-server")).env_remove("REQUIRE_ALL");
         let output = if required { test.env("REQUIRE_ALL", "yes").output() } else { test.output() }.unwrap();
         (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())

@@ -16,11 +16,14 @@ use tempfile::{NamedTempFile, TempDir};
 
 use super::needs::{found, left_out};
 use super::pages::{ROOT, blocks};
-use super::programs::{output, signal_group};
+use super::programs::{output, path, signal_group};
 use super::{Process, eventually, free_port, new_folder};
 
 /// The examples' timeout in tests: on a busy machine, a server may take longer than their own tenth of a second.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The longest time that an example may take to start, to answer while its server is gone, and to find the server again.
+pub const BOUND: Duration = Duration::from_secs(20);
 
 /// A program, run in docs/clients or in a folder of its own.
 #[derive(Clone, Debug)]
@@ -339,10 +342,6 @@ pub fn at_once<T>(calls: usize, prepare: impl Fn() -> T + Sync, call: impl Fn(T)
 /// Returns whether the check succeeds. If it fails, the test is left out, with a line that says so.
 pub fn installed(what: &str, check: &mut Command) -> bool {
     found(check) || left_out(&format!("{what} not found"))
-}
-
-pub fn path(example: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "docs/clients", example].iter().collect()
 }
 
 /// Returns the path of a program or a list in tests/once.

@@ -46,6 +46,9 @@ use tempfile::TempDir;
 pub use commands::COMMANDS;
 pub use needs::module_command;
 
+/// The folder into which the package and the image put the library, and which their settings name.
+pub const MODULES: &str = "/usr/lib/redis/modules";
+
 /// Returns a number that the environment may override.
 pub fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect(name))

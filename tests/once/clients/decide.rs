@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use ::redis_cell_rs::{Cmd, Key, Policy, Verdict};
 use redis::RedisResult;
 
-use super::{ANSWERS, BOUND};
+use super::ANSWERS;
 use crate::support::examples::{
-    Example, TIMEOUT, debian_node, debian_python, ends_in_time, hiredis, npm_node, phpredis, predis, pypi_python,
-    redigo, redis_rb,
+    BOUND, Example, TIMEOUT, debian_node, debian_python, ends_in_time, hiredis, npm_node, phpredis, predis,
+    pypi_python, redigo, redis_rb,
 };
 use crate::support::losing::{losing, unanswered};
 use crate::support::needs::found;

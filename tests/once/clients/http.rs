@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::{ANSWERS, BOUND};
+use super::ANSWERS;
 use crate::support::examples::{
-    Example, Http, debian_python, debian_python_with, express, fastapi, flask, http_server, of_test, php_server,
+    BOUND, Example, Http, debian_python, debian_python_with, express, fastapi, flask, http_server, of_test, php_server,
     pypi_python_with, redigo,
 };
 use crate::support::programs::signal;

@@ -11,7 +11,6 @@ mod http;
 mod servers;
 
 use std::fs;
-use std::time::Duration;
 
 use crate::support::examples::of_test;
 
@@ -23,8 +22,6 @@ const ANSWERS: &str = "\
 429 X-RateLimit-Limit: 3, X-RateLimit-Remaining: 0, X-RateLimit-Reset: 180, Retry-After: 60
 413 X-RateLimit-Limit: 3, X-RateLimit-Remaining: 0, X-RateLimit-Reset: 180
 ";
-/// The longest time that an example may take to start and make its calls without an answer.
-const BOUND: Duration = Duration::from_secs(20);
 
 /// The page shows the answers and the version of each library that runs here.
 #[test]

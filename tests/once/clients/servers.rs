@@ -5,9 +5,8 @@ use std::process::Command;
 
 use redis::Client;
 
-use super::BOUND;
 use crate::support::cluster::{SLOTS, add_slots};
-use crate::support::examples::{debian_python, pypi_python, python_program};
+use crate::support::examples::{BOUND, debian_python, pypi_python, python_program};
 use crate::support::losing::losing;
 use crate::support::{Process, Server, eventually, free_port, new_folder, run, wait_until};
 
