@@ -185,7 +185,7 @@ fn a_look_wakes_no_transaction_no_cache_and_no_subscriber() {
     assert_eq!(message.get_channel_name(), "__keyevent@0__:last", "of {:?}", message.get_payload::<String>());
 }
 
-/// docs/commands.md names the event, which the server publishes after GET as well.
+/// docs/operating.md names the event, which the server publishes after GET as well.
 #[test]
 fn a_look_at_a_missing_key_publishes_keymiss_and_nothing_else() {
     let server = Server::start_with(&["--notify-keyspace-events", "EAdm"]);

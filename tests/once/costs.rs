@@ -33,8 +33,8 @@ fn tables(page: &str) -> HashMap<String, Vec<String>> {
     tables
 }
 
-/// Returns the cells of a column of a table of the results, by the first cell of their row: of the column that stands
-/// this far to the right of the one with this name. The table is the one whose head begins so.
+/// Returns the cells of a column of the results, by the first cell of their row. The table is the one whose head begins
+/// with `begin`; the column is the one that stands `right` columns to the right of the one with this name.
 fn column(begin: &str, name: &str, right: usize) -> Vec<(String, String)> {
     let cells = |line: &str| -> Vec<String> { line.split('|').map(|cell| cell.trim().to_string()).collect() };
     let tables = tables("scripts/bench-results/README.md");
@@ -45,10 +45,9 @@ fn column(begin: &str, name: &str, right: usize) -> Vec<(String, String)> {
     rows.iter().map(|row| (cells(row)[1].clone(), cells(row)[place + right].clone())).collect()
 }
 
-/// Returns the ratios in a column. A middle half may follow in brackets.
+/// Returns the ratios in a column.
 fn ratios(begin: &str, name: &str) -> Vec<(String, f64)> {
-    let number = |cell: String| cell.split(' ').next().unwrap().parse().unwrap();
-    column(begin, name, 0).into_iter().map(|(row, cell)| (row, number(cell))).collect()
+    column(begin, name, 0).into_iter().map(|(row, cell)| (row, cell.parse().unwrap())).collect()
 }
 
 #[test]

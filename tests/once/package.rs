@@ -54,7 +54,7 @@ fn the_archive_unpacks_into_a_folder_of_its_own_with_the_library_and_its_documen
     assert_answers(&["--include", settings.to_str().unwrap()]);
 }
 
-/// docs/platforms.md says how the image as a whole was tried.
+/// The table "Status" of docs/development.md says how the image as a whole was tried.
 #[test]
 fn the_commands_of_the_containerfile_take_the_library_out_of_the_archive() {
     needs!(SCRIPTS_TEST);

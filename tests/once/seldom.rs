@@ -1,4 +1,4 @@
-//! The scripts that run seldom: a part of each, so that it does not break unseen. `every_server::cost` runs a part of
+//! The scripts that run seldom: a part of each, so that it does not break unseen. costs.rs runs a part of
 //! scripts/bench.
 
 use std::fs;

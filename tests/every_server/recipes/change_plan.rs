@@ -17,7 +17,7 @@ fn a_plan_that_changes_counts_at_once_and_keeps_what_was_taken() {
     let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();
     throttle(&mut connection, "alice 9 10 86400 8");
-    // The eight tokens would count as 80 without the function.
+    // The eight tokens would count as 80 without the script.
     assert_eq!(throttle(&mut connection, "alice 99 100 86400 0")[2], 20);
     assert_eq!(change(&mut connection, "alice", "9 10 86400 99 100 86400").unwrap()[..3], [0, 100, 92]);
     assert_eq!(throttle(&mut connection, "alice 99 100 86400 92")[..3], [0, 100, 0]);
