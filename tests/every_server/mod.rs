@@ -13,7 +13,6 @@ mod loading;
 mod look;
 mod monitoring;
 mod moving;
-mod mthrottle;
 mod operating;
 mod other_modules;
 mod persistence;

@@ -1,9 +1,10 @@
-//! The integers of each command's replies, and its errors, as replies.txt has them.
+//! The integers of each command's replies, and its errors, as replies.txt has them; and a reply of ten
+//! thousand limiters.
 
 use redis::Value;
 
 use crate::support::clock::{Clock, SECOND, START};
-use crate::support::{error_text, run};
+use crate::support::{Server, error_text, run};
 
 #[test]
 fn the_replies_are_those_of_the_table() {
@@ -23,6 +24,19 @@ fn the_replies_are_those_of_the_table() {
             assert_eq!(reply.to_lowercase(), expected.to_lowercase(), "{call}");
         }
     }
+}
+
+#[test]
+fn each_of_ten_thousand_limiters_in_one_call_has_its_reply() {
+    let server = Server::start();
+    let mut call = redis::cmd("CL.MTHROTTLE");
+    for limiter in 0..10_000 {
+        call.arg(format!("key{limiter} 4 1 60 1").split(' ').collect::<Vec<_>>());
+    }
+    let Value::Array(reply) = call.query(&mut server.connect()).unwrap() else { panic!() };
+    assert_eq!(reply.len(), 10_001);
+    assert_eq!(reply[0], Value::Int(0));
+    assert!(reply[1..].iter().all(|limiter| *limiter == Value::Array([0, 5, 4, -1, 60].map(Value::Int).to_vec())));
 }
 
 /// Returns the integers of a reply, those of a list within it as well.
