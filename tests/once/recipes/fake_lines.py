@@ -1,7 +1,12 @@
-import sys, fake
+"""Calls the fake by the words of each line of input: the moment in ns, the key, and CL.THROTTLE's numbers."""
+
+import sys
+
+import fake
+
 clock = [0]
 client = fake.Fake(lambda: clock[0])
 for line in sys.stdin:
-    clock[0], key, *numbers = line.split()
-    clock[0] = int(clock[0])
-    print(*client.execute_command('CL.THROTTLE', key, *map(int, numbers)))
+    moment, key, *numbers = line.split()
+    clock[0] = int(moment)
+    print(*client.execute_command("CL.THROTTLE", key, *map(int, numbers)))

@@ -1,5 +1,15 @@
-import sys, os, redis, waiting
-queue = waiting.Queue(redis.Redis(port=int(os.environ['REDIS_PORT'])), 'key', *map(int, sys.argv[1:]))
+"""Takes a turn for each line of input, which has the tokens. Prints the wait, negative if it is too long.
+
+Usage: waiting_turns.py NUMBER..., those of a queue
+"""
+
+import os
+import sys
+
+import redis
+import waiting
+
+queue = waiting.Queue(redis.Redis(port=int(os.environ["REDIS_PORT"])), "key", *map(int, sys.argv[1:]))
 for line in sys.stdin:
     try:
         print(queue.turn(int(line)))
