@@ -1,9 +1,11 @@
 //! The append-only file of a server: its settings, and the commands that it holds.
 
 use std::fs;
+use std::io::Read;
+use std::iter::from_fn;
 use std::path::{Path, PathBuf};
 
-use redis::Connection;
+use redis::{Connection, Parser, Value};
 
 use super::{info, wait_until};
 
@@ -30,19 +32,13 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns the commands in one part of the file.
-pub fn parse(mut rest: &[u8]) -> Vec<Vec<Vec<u8>>> {
-    let mut commands = Vec::new();
-    while !rest.is_empty() {
-        let words = number(&mut rest, b'*');
-        let word = |_| {
-            let length = number(&mut rest, b'$');
-            let word = rest[..length].to_vec();
-            rest = &rest[length + 2..];
-            word
-        };
-        commands.push((0..words).map(word).collect());
-    }
-    commands
+pub fn parse(part: &[u8]) -> Vec<Vec<Vec<u8>>> {
+    // A mark after the last command tells the parser's end of the file from a command that is cut off.
+    let mut rest = part.chain(&b"+end\r\n"[..]);
+    let mut parser = Parser::new();
+    let read = from_fn(|| Some(parser.parse_value(&mut rest).unwrap()));
+    let commands = read.take_while(|read| *read != Value::SimpleString("end".to_string()));
+    commands.map(|command| redis::from_redis_value(command).unwrap()).collect()
 }
 
 /// Waits until the file is there, and no rewrite is under way or to come.
@@ -52,13 +48,4 @@ pub fn wait_for_the_file(connection: &mut Connection) {
             && info(connection, "aof_rewrite_in_progress") == "0"
             && info(connection, "aof_current_size") != "0"
     });
-}
-
-/// Reads a line of the protocol: this mark, and then a number.
-fn number(rest: &mut &[u8], mark: u8) -> usize {
-    let end = rest.iter().position(|&byte| byte == b'\r').unwrap();
-    assert_eq!(rest[0], mark);
-    let number = str::from_utf8(&rest[1..end]).unwrap().parse().unwrap();
-    *rest = &rest[end + 2..];
-    number
 }
