@@ -9,6 +9,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use redis::Value;
+use saphyr::{LoadableYamlNode, YamlOwned as Yaml};
 
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
 use crate::support::needs::needs;
@@ -92,8 +93,8 @@ fn the_keys_that_are_limited_most_are_counted_under_load() {
 #[ignore = "slow: restarts"]
 fn the_health_check_passes_where_the_module_answers_and_fails_elsewhere() {
     let file = fs::read_to_string(Path::new(ROOT).join("docs/compose.yaml")).unwrap();
-    let line = file.lines().find_map(|line| line.trim().strip_prefix("test: [\"CMD-SHELL\", \"")).unwrap();
-    let line = line.trim_end_matches("\"]");
+    let test = &Yaml::load_from_str(&file).unwrap()[0]["services"]["limits"]["healthcheck"]["test"];
+    let [Some("CMD-SHELL"), Some(line)] = [&test[0], &test[1]].map(Yaml::as_str) else { panic!("{test:?}") };
     let page = fs::read_to_string(Path::new(ROOT).join("docs/monitoring.md")).unwrap();
     assert!(page.contains(&format!("\n{line}\n")), "{line}");
     let healthy = |port: u16| {
