@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::clock::{Clock, START};
 use crate::support::needs::needs;
-use crate::support::pages::{Block, ROOT, blocks, pages, prose};
+use crate::support::pages::{Block, ROOT, blocks, code, pages};
 use crate::support::programs::{output, python};
 use crate::support::sentinel::Sentinel;
 use crate::support::{Server, module, module_command, new_folder, run, throttle, wait_until};
@@ -117,15 +117,14 @@ fn calls_in_sentences_and_tables_are_answered() {
     let mut calls = 0;
     for page in pages(Path::new(ROOT)) {
         let text = fs::read_to_string(&page).unwrap();
-        let lines: Vec<_> = prose(&text).into_iter().map(|(line, _)| line.trim()).collect();
-        for call in lines.join(" ").split('`').skip(1).step_by(2).filter(|code| code.starts_with("CL.")) {
+        for call in code(&text).filter(|code| code.starts_with("CL.")) {
             let words: Vec<_> = call.split(' ').collect();
             if words.len() < 5 || words[words.len() - 3..].iter().any(|word| word.parse::<i64>().is_err()) {
                 continue;
             }
             calls += 1;
             run::<()>(&mut connection, "FLUSHALL").unwrap();
-            let reply = run::<redis::Value>(&mut connection, call);
+            let reply = run::<redis::Value>(&mut connection, &call);
             assert!(reply.is_ok(), "{}: {call}: {reply:?}", page.display());
         }
     }

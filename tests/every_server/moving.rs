@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::support::aof::{AOF, wait_for_the_file};
 use crate::support::clock::{Clock, SECOND, START};
 use crate::support::needs::needs;
-use crate::support::pages::{blocks, command_of};
+use crate::support::pages::{blocks, code, command_of};
 use crate::support::programs::output;
 use crate::support::sentinel::Sentinel;
 use crate::support::traffic::under_load;
@@ -111,16 +111,14 @@ fn a_limiter_with_several_quotas_is_found_and_goes_back_to_its_first() {
 fn the_lines_of_increx_let_through_what_the_lines_beside_them_do() {
     needs!("INCREX with bounds, Redis 8.8");
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/moving.md")).unwrap();
-    let lines = page.lines().filter(|line| line.starts_with("| `INCREX key ")).map(|line| {
-        let words: Vec<_> = line.split('`').collect();
-        (words[1], words[3])
-    });
+    let rows = page.lines().filter(|row| row.starts_with("| `INCREX key "));
+    let rows: Vec<Vec<_>> = rows.map(|row| code(row).collect()).collect();
     let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();
-    assert_eq!(lines.clone().count(), 5);
-    for (counter, limiter) in lines {
+    assert_eq!(rows.len(), 5);
+    for row in rows {
         run::<()>(&mut connection, "FLUSHALL").unwrap();
-        let (counter, limiter) = (counter.replace(" key ", " counter "), limiter.replace(" key ", " limiter "));
+        let (counter, limiter) = (row[0].replace(" key ", " counter "), row[1].replace(" key ", " limiter "));
         run::<Value>(&mut connection, "INCREX counter BYINT 12 UBOUND 100 EX 60 ENX").unwrap();
         throttle(&mut connection, "limiter 99 100 60 12");
         for turn in 0..101 {

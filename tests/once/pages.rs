@@ -7,7 +7,7 @@ use std::path::Path;
 use pulldown_cmark::Event;
 
 use crate::support::COMMANDS;
-use crate::support::pages::{Block, ROOT, blocks, dangling_links, pages, parts, prose};
+use crate::support::pages::{Block, ROOT, blocks, code, dangling_links, pages, parts, prose};
 use crate::support::programs::list_of_tests;
 
 /// Folders whose files the tests run. A page's block of Python must be lines of one of these files.
@@ -175,7 +175,7 @@ fn each_guarantee_names_tests_that_exist() {
     assert!(guarantees.len() > 8);
     for guarantee in guarantees {
         let (_, named) = guarantee.rsplit_once('(').unwrap_or_else(|| panic!("no test is named: {guarantee}"));
-        let names: Vec<_> = named.split('`').skip(1).step_by(2).collect();
+        let names: Vec<_> = code(named).collect();
         assert!(!names.is_empty(), "no test is named: {guarantee}");
         for name in names {
             assert!(tests.contains(&format!("\n{name}")), "there is no test {name}");

@@ -26,6 +26,14 @@ pub fn parts(text: &str) -> impl Iterator<Item = (Event<'_>, usize, &str)> {
     parts.map(|(part, place)| (part, text[..place.start].matches('\n').count() + 1, &text[place]))
 }
 
+/// Returns what stands between backticks in the sentences and tables of a page or a part of it.
+pub fn code(text: &str) -> impl Iterator<Item = String> {
+    parts(text).filter_map(|(part, ..)| match part {
+        Event::Code(code) => Some(code.to_string()),
+        _ => None,
+    })
+}
+
 /// Returns the language, the first line's number and the text of each block of code between lines of three backticks.
 fn fenced(text: &str) -> impl Iterator<Item = (String, usize, &str)> {
     parts(text).filter_map(|(part, number, text)| match part {

@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use redis::{Connection, RedisResult};
 
-use super::pages::shows;
+use super::pages::{code, shows};
 use super::{Server, programs};
 
 /// A moment on a whole microsecond: scripts read the time in microseconds.
@@ -61,8 +61,8 @@ pub fn permissions(page: &str, section: &str) -> Vec<String> {
     let page = fs::read_to_string(path("..").join(page)).unwrap();
     let section = page.split_once(section).unwrap().1;
     let sentence = section.split_once("A user needs the right").unwrap().1;
-    let sentence = sentence.split_once("`.").unwrap().0;
-    sentence.split('`').skip(1).step_by(2).map(|name| format!("+{}", name.to_lowercase())).collect()
+    let sentence = sentence.split_inclusive("`.").next().unwrap();
+    code(sentence).map(|name| format!("+{}", name.to_lowercase())).collect()
 }
 
 /// A program that prints a line for each line that it is sent.
