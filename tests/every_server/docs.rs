@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use crate::support::clock::{Clock, START};
 use crate::support::needs::needs;
 use crate::support::pages::{Block, ROOT, blocks, code, pages};
-use crate::support::programs::{output, python};
+use crate::support::programs::{output, path, python};
 use crate::support::sentinel::Sentinel;
 use crate::support::{Server, module, module_command, new_folder, run, throttle, wait_until};
 
@@ -214,14 +214,8 @@ fn sentinel_promotes_a_replica_that_goes_on_limiting() {
 fn the_lines_of_python_admit_16_requests_and_answer_the_next_with_429_and_retry_after() {
     needs!("python3-redis");
     let server = Server::start();
-    let mut requests = Command::new(python("readme.py", &server).get_program());
-    requests.args(["-B", "-c"]).arg(format!(
-        "import readme, redis\n\
-         readme.client = redis.Redis(port={})\n\
-         for request in range(17):\n    print(readme.admit('user123'))",
-        server.port
-    ));
-    requests.env("PYTHONPATH", concat!(env!("CARGO_MANIFEST_DIR"), "/docs/clients"));
+    let mut requests = python("../../tests/every_server/docs/requests.py", &server);
+    requests.env("PYTHONPATH", path(""));
     let answers = output(&mut requests);
     let answers: Vec<_> = answers.lines().collect();
     for (remaining, answer) in (0..16).rev().zip(&answers) {

@@ -101,9 +101,7 @@ pub fn http_server() -> impl Iterator<Item = Example> {
 /// Returns Flask's example on a server that queues 1,000 connections at once. It usually queues 128, and the others
 /// would connect a second later.
 pub fn flask() -> impl Iterator<Item = Example> {
-    let main = "from flask import cli; from werkzeug import serving; \
-                serving.LISTEN_QUEUE = serving.BaseWSGIServer.request_queue_size = 1000; cli.main()";
-    let flask = ["-c", main, "--app", "flask_app", "run", "--port", "PORT"];
+    let flask = [&*of_test("clients/long_queue.py"), "--app", "flask_app", "run", "--port", "PORT"];
     [debian_python_with("python3-flask", "flask", &flask), pypi_python_with(&flask)].into_iter().flatten()
 }
 

@@ -35,9 +35,7 @@ fn an_http_server_answers_200_429_and_413_with_headers() {
         assert_eq!(body, if status == 200 { "Hello\n" } else { "Too many requests\n" });
     }
     // A limit of 0 allows no call, whatever its wait.
-    let closed = "import http_server as http; http.LIMITS['address'] = (-1, 1, 60, 'open'); \
-                  http.Server(('127.0.0.1', PORT), http.Handler).serve_forever()";
-    let Some(example) = debian_python_with("python3-redis", "redis", &["-c", closed]) else { return };
+    let Some(example) = debian_python(&of_test("clients/no_tokens.py")) else { return };
     let (status, headers, body) = Http::start(&example, server.port).get("/", "");
     assert_eq!((status, &*body), (413, "Too large a request\n"));
     assert!(headers.iter().all(|header| !header.starts_with("Retry-")), "{headers:?}");

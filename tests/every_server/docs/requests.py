@@ -1,0 +1,10 @@
+"""Asks the README's lines 17 times whether they admit a user. Prints each answer."""
+
+import os
+
+import readme
+import redis
+
+readme.client = redis.Redis(port=int(os.environ["REDIS_PORT"]))
+for _ in range(17):
+    print(readme.admit("user123"))
