@@ -8,7 +8,7 @@ use crate::support::commands::{Access, Command};
 use crate::support::needs::{has_acl_categories, is_redis_6_2, needs};
 use crate::support::{COMMANDS, Server, error_of, info, run};
 
-/// Returns calls of each command that writes. The tests of the others are in look.rs.
+/// Returns calls of each command that writes.
 fn calls() -> impl Iterator<Item = (&'static Command, String)> {
     let writing = COMMANDS.iter().filter(|command| command.access == Access::Writes);
     writing.flat_map(|command| command.calls("key").into_iter().map(move |call| (command, call)))
@@ -101,6 +101,8 @@ fn key_specs_say_whether_keys_are_only_read() {
             Access::Writes => &["RW", "access", "update"],
         };
         for mut call in command.calls("a") {
+            let refused = refusal(&server, &mut user(&server, "%R~a +@all"), &call).is_some();
+            assert_eq!(refused, command.access == Access::Writes, "{call}, of a user who may only read the key");
             if command.takes_several_keys() {
                 call = call.clone() + &call.replace(command.name, "").replace(" a", " b");
             }

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value as Json;
 
 use crate::support::needs::{SCRIPTS_TEST, needs};
-use crate::support::{executable, module};
+use crate::support::{Server, executable, info, module};
 
 fn read(page: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).unwrap()
@@ -97,6 +97,24 @@ fn costs_in_words_on_the_page_are_those_measured() {
     let cpu = ratios("| one check, CPU |", "× SET PX");
     let (_, allowed) = cpu.iter().find(|(row, _)| row == "CL.THROTTLE allowed").unwrap();
     assert!((0.8..1.25).contains(allowed), "an allowed call takes {allowed} of a SET's CPU");
+}
+
+/// These keys fill the server's tables as far as a million do: 125,000 of 2^17 places, 1,000,000 of 2^20.
+#[test]
+#[ignore = "slow: many keys"]
+fn many_keys_take_the_bytes_that_the_page_says() {
+    needs!("Redis 7.0 alone");
+    for (name, quotas) in [("one quota", 1), ("two quotas", 2), ("eight quotas", 8)] {
+        let server = Server::start();
+        let mut connection = server.connect();
+        let before: i64 = info(&mut connection, "used_memory").parse().unwrap();
+        let call = "redis.call('CL.THROTTLE', string.format('%016d', key), unpack(ARGV))";
+        let mut eval = redis::cmd("EVAL");
+        eval.arg(format!("for key = 1, 125000 do {call} end")).arg(0).arg(&["9", "1", "86400", "1"]);
+        eval.arg(["9", "1", "86400"].repeat(quotas - 1)).exec(&mut connection).unwrap();
+        let bytes = (info(&mut connection, "used_memory").parse::<i64>().unwrap() - before + 62_500) / 125_000;
+        assert!(read("docs/operating.md").contains(&format!("\n| {name} | {bytes} | ")), "{name}: {bytes} bytes");
+    }
 }
 
 /// The checks that are counted with an append-only file and with a replica as well.
