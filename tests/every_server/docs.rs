@@ -214,7 +214,7 @@ fn sentinel_promotes_a_replica_that_goes_on_limiting() {
 fn the_lines_of_python_admit_16_requests_and_answer_the_next_with_429_and_retry_after() {
     needs!("python3-redis");
     let server = Server::start();
-    let mut requests = python("../../tests/every_server/docs/requests.py", &server);
+    let mut requests = python("../../tests/every_server/docs/seventeen.py", &server);
     requests.env("PYTHONPATH", path(""));
     let answers = output(&mut requests);
     let answers: Vec<_> = answers.lines().collect();
