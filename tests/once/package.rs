@@ -119,7 +119,7 @@ fn the_pages_name_the_files_of_this_version_and_the_changelog_has_it() {
     assert!(unreleased || latest.starts_with(&format!("{VERSION} - 20")), "CHANGELOG.md: {latest}");
     assert!(!unreleased || !changelog.contains(&format!("\n## {VERSION} - ")), "{VERSION} is released already");
     let readme = readme.split_whitespace().collect::<Vec<_>>().join(" ");
-    let says_so = readme.contains(&format!("{VERSION} is not there while"));
+    let says_so = readme.contains(&format!("{VERSION} is not released yet"));
     assert_eq!(says_so, unreleased, "README.md and CHANGELOG.md disagree: is {VERSION} released?");
 }
 

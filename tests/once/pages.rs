@@ -69,13 +69,6 @@ fn each_file_that_a_page_names_is_there() {
     }
 }
 
-#[test]
-fn the_readme_is_short() {
-    let readme = fs::read_to_string(Path::new(ROOT).join("README.md")).unwrap();
-    let lines = readme.lines().count();
-    assert!(lines <= 130, "README.md has {lines} lines, and may have 130: shorten another part, or move it to docs/");
-}
-
 /// A row in a table for redis-7.0 is `| Redis 7.0 | …`, for valkey-9 `| Valkey 9 | …`.
 #[test]
 fn each_server_that_the_tests_run_on_has_a_row_on_a_page() {
