@@ -5,14 +5,14 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use redis::Value;
+use redis::{Connection, RedisResult, Value};
 use tempfile::{NamedTempFile, TempPath};
 
 use crate::support::callbacks::{load_with_unwritable_keys, start_with_unwritable_keys};
 use crate::support::needs::{SCRIPTS_TEST, is_redis_6_2, is_valkey, needs};
 use crate::support::pages::blocks;
 use crate::support::programs::output;
-use crate::support::{Server, command, module, module_command, redis_cell, run, throttle, wait_until};
+use crate::support::{Server, command, error_of, module, module_command, redis_cell, run, throttle, wait_until};
 
 /// The module must not set an option that it does not need: on a later server, the option may be a promise that the
 /// module does not keep. INFO does not list all options: the one for SET and DEL, and the one of Valkey 9.2, which makes
@@ -59,20 +59,18 @@ fn a_shutdown_that_asks_for_the_unload_logs_that_the_module_stays_and_ends_the_s
 /// commands, and the server uses these names later.
 #[test]
 fn the_module_stays_after_load_and_unload_in_one_transaction() {
-    for between in ["PING", "ACL SETUSER q +cl.throttle", "ACL SETUSER q +@all -cl.mthrottle", "REFUSED", "CALLED"] {
+    for between in [
+        "PING",
+        "ACL SETUSER q +cl.throttle",
+        // The server itself refuses this call for its number of arguments: no handler runs.
+        "EVAL return(redis.pcall('CL.THROTTLE',KEYS[1])) 1 key",
+        // A script makes the call: a transaction does not queue a command that is unknown yet.
+        "EVAL return(redis.call('CL.THROTTLE','other',4,1,60)) 0",
+    ] {
         let server = Server::start_bare(module_command());
         let mut connection = server.connect();
-        let mut transaction = redis::pipe();
-        transaction.atomic().cmd("MODULE").arg("LOAD").arg(module().to_str().unwrap()).ignore();
-        match between {
-            // The server itself refuses this call for its number of arguments: no handler runs.
-            "REFUSED" => transaction.cmd("EVAL").arg("return redis.pcall('CL.THROTTLE', KEYS[1])").arg(1).arg("key"),
-            // A script makes the call: a transaction does not queue a command that is unknown yet.
-            "CALLED" => transaction.cmd("EVAL").arg("return redis.call('CL.THROTTLE', 'other', 4, 1, 60)").arg(0),
-            between => transaction.add_command(command(between)),
-        };
-        transaction.ignore().cmd("MODULE").arg("UNLOAD").arg("redis-cell").ignore();
-        let unloaded = transaction.exec(&mut connection);
+        let load = format!("MODULE LOAD {}", module().display());
+        let unloaded = transaction(&mut connection, &[&load, between, "MODULE UNLOAD redis-cell"]);
         let log = server.log();
         assert!(unloaded.is_err(), "with {between} between the two, it was unloaded\n{log}");
         for line in ["ACL LIST", "CLIENT LIST"] {
@@ -80,6 +78,16 @@ fn the_module_stays_after_load_and_unload_in_one_transaction() {
         }
         assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60], "{between}");
     }
+}
+
+/// Runs these commands in one transaction.
+fn transaction(connection: &mut Connection, lines: &[&str]) -> RedisResult<Vec<Value>> {
+    let mut transaction = redis::pipe();
+    transaction.atomic();
+    for line in lines {
+        transaction.add_command(command(line));
+    }
+    transaction.query(connection)
 }
 
 /// MODULE LOADEX takes a load back by an unload. If the module refused that, the server would crash, or keep half a
@@ -90,22 +98,12 @@ fn a_load_that_is_taken_back_in_a_transaction_leaves_the_server_as_it_was() {
     let server = Server::start_bare(module_command());
     let mut connection = server.connect();
     let library = module();
-    let library = library.to_str().unwrap();
-    let load = |transaction: &mut redis::Pipeline| {
-        let words = ["LOADEX", library, "CONFIG", "redis-cell.foo", "1"];
-        transaction.cmd("MODULE").arg(&words).ignore();
-    };
-    let mut transaction = redis::pipe();
-    transaction.atomic();
-    load(&mut transaction);
-    transaction.cmd("SET").arg("other").arg(1).ignore();
-    load(&mut transaction);
-    transaction.exec(&mut connection).unwrap_err();
+    let load = format!("MODULE LOADEX {} CONFIG redis-cell.foo 1", library.display());
+    transaction(&mut connection, &[&load, "SET other 1", &load]).unwrap_err();
     let list: String = run(&mut connection, "INFO modules").unwrap();
     assert!(!list.contains("redis-cell"), "{list}\n{}", server.log());
-    let error = run::<Value>(&mut connection, "CL.THROTTLE key 4 1 60").unwrap_err();
-    assert!(error.to_string().contains("unknown command"), "{error}");
-    run::<()>(&mut connection, &format!("MODULE LOAD {library}")).unwrap();
+    assert!(error_of(&mut connection, "CL.THROTTLE key 4 1 60").contains("unknown command"));
+    run::<()>(&mut connection, &format!("MODULE LOAD {}", library.display())).unwrap();
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
 }
 
@@ -115,36 +113,22 @@ fn a_load_with_settings_or_arguments_is_refused_and_a_later_one_works() {
     let mut connection = server.connect();
     let library = module();
     let library = library.to_str().unwrap();
-    let many = vec![&b"argument"[..]; 1_000];
-    let mut loads: Vec<(&str, Vec<&[u8]>)> = Vec::new();
-    // Redis 6.2 has no module settings.
-    if !is_redis_6_2() {
-        loads.extend([
-            ("LOADEX", vec![&b"CONFIG"[..], b"redis-cell.foo", b"1"]),
-            ("LOADEX", vec![b"CONFIG", b"redis-cell.\xff\x00", b""]),
-            ("LOADEX", vec![b"CONFIG", b"", b""]),
-            ("LOADEX", vec![b"CONFIG", b"maxmemory", b"1"]),
-            ("LOADEX", vec![b"CONFIG", b"redis-cell.foo"]),
-            ("LOADEX", vec![b"CONFIG", b"redis-cell.foo", b"1", b"ARGS", b"a"]),
-            ("LOADEX", vec![b"ARGS", b""]),
-            ("LOADEX", [&[&b"ARGS"[..]], &many[..]].concat()),
-            ("LOADEX", many.clone()),
-        ]);
-    }
-    loads.extend([
-        ("LOAD", vec![&b"max_burst"[..], b"9"]),
-        ("LOAD", vec![b""]),
-        ("LOAD", vec![b"\xff\x00\n%s%n"]),
-        ("LOAD", many),
-    ]);
+    let loads: [(&str, &[&[u8]]); 7] = [
+        ("LOAD", &[b"max_burst", b"9"]),
+        ("LOAD", &[b""]),
+        ("LOAD", &[b"\xff\x00\n%s%n"]),
+        // Redis 6.2 has no module settings, and refuses these three itself.
+        ("LOADEX", &[b"CONFIG", b"redis-cell.foo", b"1"]),
+        ("LOADEX", &[b"CONFIG", b"redis-cell.\xff\x00", b""]),
+        ("LOADEX", &[b"CONFIG", b"redis-cell.foo", b"1", b"ARGS", b"a"]),
+        ("LOAD", &[&b"argument"[..]; 1_000]),
+    ];
     for (load, arguments) in loads {
         let mut command = redis::cmd("MODULE");
-        command.arg(load).arg(library).arg(&arguments);
-        let loaded = command.query::<()>(&mut connection);
+        let loaded = command.arg(load).arg(library).arg(arguments).query::<()>(&mut connection);
         let shown: Vec<_> = arguments.iter().take(5).map(|word| word.escape_ascii().to_string()).collect();
         assert!(loaded.is_err(), "{load} {shown:?}");
-        let alive = run::<Value>(&mut connection, "CL.THROTTLE key 4 1 60");
-        let error = alive.unwrap_err().to_string();
+        let error = error_of(&mut connection, "CL.THROTTLE key 4 1 60");
         assert!(error.contains("unknown command"), "{load} {shown:?}: {loaded:?}, {error}\n{}", server.log());
     }
     let is_named = |line: &str| line.contains("<redis-cell>") && line.contains("max_burst");
@@ -159,18 +143,9 @@ fn a_server_that_cannot_replicate_what_it_stores_refuses_it_and_says_why() {
     let library = module();
     let library = library.to_str().unwrap();
     for (name, new_name) in [("SET", ""), ("SET", "OTHER"), ("DEL", ""), ("DEL", "OTHER")] {
-        let rename = ["--rename-command", name, new_name];
-        let told = |log: String| {
-            let line = log.lines().find(|line| line.contains("renamed"));
-            assert!(line.is_some_and(|line| line.contains(name)), "{log}");
-        };
-        told(Server::refused(&[&rename[..], &["--loadmodule", library]].concat()));
-
-        let server = Server::start_bare(&[&rename[..], module_command()].concat());
-        let mut connection = server.connect();
-        run::<()>(&mut connection, &format!("MODULE LOAD {library}")).unwrap_err();
-        told(server.log());
-        run::<()>(&mut connection, "PING").unwrap();
+        let log = Server::refused(&["--rename-command", name, new_name, "--loadmodule", library]);
+        let line = log.lines().find(|line| line.contains("renamed"));
+        assert!(line.is_some_and(|line| line.contains(name)), "{log}");
     }
 }
 
@@ -291,16 +266,10 @@ fn a_server_that_is_too_old_refuses_it_and_logs_what_it_needs() {
         run::<()>(&mut connection, &load).unwrap_err();
 
         let log = server.log();
-        let lines: Vec<&str> =
-            log.lines().filter_map(|line| line.split_once("<redis-cell> ")).map(|(_, line)| line).collect();
-        let needs = format!(
-            "redis-cell {} needs Redis 6.2.8, 7.0.5 or Valkey 7.2 or later: RedisModule_",
-            env!("CARGO_PKG_VERSION")
-        );
-        assert!(lines.len() == 1 && lines[0].starts_with(&needs), "{lines:?}");
-
+        let lines: Vec<&str> = log.lines().filter(|line| line.contains("<redis-cell> ")).collect();
+        let needs = " needs Redis 6.2.8, 7.0.5 or Valkey 7.2 or later: RedisModule_";
+        assert!(lines.len() == 1 && lines[0].contains(needs), "{lines:?}");
         // The server goes on without the module.
-        let error = run::<Value>(&mut connection, "CL.THROTTLE key 4 1 60").unwrap_err();
-        assert!(error.to_string().contains("unknown command"), "{error}");
+        assert!(error_of(&mut connection, "CL.THROTTLE key 4 1 60").contains("unknown command"));
     }
 }

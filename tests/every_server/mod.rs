@@ -6,7 +6,6 @@ mod cluster;
 mod contexts;
 mod cost;
 mod docs;
-mod keysizes;
 mod kubernetes;
 mod listeners;
 mod loading;

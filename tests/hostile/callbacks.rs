@@ -18,6 +18,7 @@ fn random_callbacks_end_no_server_and_no_reply_is_out_of_shape() {
     let mut connection = server.connect();
     // Keys expire only when a command looks at them.
     run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
+    let _ = run::<Value>(&mut connection, "DEBUG KEYSIZES-HIST-ASSERT 1");
     let keys = ["a", "b", "c", "d", "%"];
     let events = ["expired", "cl.throttle", "cl.limited", "set", "del", "expire"];
     for round in 0..setting("FUZZ_CALLS", 20_000) as i64 / 50 {

@@ -7,7 +7,8 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
-use super::{Server, compiled, executable, module, new_folder};
+use super::needs::debug_command;
+use super::{Server, compiled, executable, module, new_folder, run};
 
 pub const SECOND: i64 = 1_000_000_000;
 pub const MILLISECOND: i64 = 1_000_000;
@@ -27,7 +28,8 @@ impl Clock {
         Self::start_with(now, &[])
     }
 
-    /// Starts the same server with further settings.
+    /// Starts the same server with further settings. Keys expire only when a command reads them: the server's own cycle
+    /// would delete some of them at any moment.
     pub fn start_with(now: i64, settings: &[&str]) -> (Self, Server) {
         let folder = new_folder();
         let path = folder.path().join("clock");
@@ -35,8 +37,9 @@ impl Clock {
         let clock = Self { file: File::options().write(true).open(&path).unwrap(), _folder: folder };
         let environment = [("LD_PRELOAD", library()), ("CLOCK", path)];
         let module = module();
-        let arguments = [&["--loadmodule", module.to_str().unwrap()], settings].concat();
+        let arguments = [&["--loadmodule", module.to_str().unwrap()], debug_command(), settings].concat();
         let server = Server::start_in(&environment, &executable(), &arguments);
+        run::<()>(&mut server.connect(), "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
         (clock, server)
     }
 

@@ -41,11 +41,10 @@ const fn from(major: u32, minor: u32) -> Versions {
 }
 
 /// Features that tests need of a server, and the versions of Redis and of Valkey that have them.
-const FEATURES: [(&str, Versions, Versions); 12] = [
+const FEATURES: [(&str, Versions, Versions); 11] = [
     ("CLUSTER MIGRATESLOTS, Valkey 9", NONE, from(9, 0)),
     ("COMMAND DOCS, Redis 7", from(7, 0), ALL),
     ("MODULE LOADEX, Redis 7", from(7, 0), ALL),
-    ("INFO keysizes, Redis 8", from(8, 0), NONE),
     ("INCREX with bounds, Redis 8.8", from(8, 8), NONE),
     ("Redis 7.0 alone", (7, 0)..(7, 1), NONE),
     ("a new event whose handlers may set an expiry, not Redis 6.2 or 8.2 and newer", (7, 0)..(8, 2), ALL),

@@ -1,48 +1,83 @@
-//! The scripts of docs/recipes run for a user with the rights that the page names, and need each of them.
+//! The scripts and functions of docs/recipes run for a user with the rights that the page names, and need each of them.
 
-use redis::{Connection, RedisResult, Value};
+use redis::{Connection, RedisResult};
 
-use crate::support::recipes::{permissions, read};
-use crate::support::{Server, command, run};
+use crate::support::needs::is_redis_6_2;
+use crate::support::recipes::{load_function, permissions, read};
+use crate::support::{Server, run};
 
-/// Makes these calls of a script, by its text and by its name, and these commands besides.
-fn call(app: &mut Connection, script: &str, calls: &[&str], commands: &[&str], by_name: bool) -> RedisResult<()> {
-    let text = read(script);
-    for words in calls {
-        redis::cmd("EVAL").arg(&text).arg(words.split(' ').collect::<Vec<_>>()).exec(app)?;
+/// The page's sections, and calls that need all of a section's rights. A file's name stands for its script.
+const ROWS: [(&str, &[&str]); 5] = [
+    (
+        "## A ban after too many",
+        &[
+            "EVAL ban.lua 3 attempts banned offences 0 1 60 86400 3600",
+            // This attempt begins the ban, and the next one finds it.
+            "EVAL ban.lua 3 attempts banned offences 0 1 60 86400 3600",
+            "EVAL ban.lua 3 attempts banned offences 0 1 60 86400 3600",
+            "SCRIPT LOAD ban.lua",
+            "EVALSHA ban.lua 3 attempts banned offences 0 1 60 86400 3600",
+            "CL.THROTTLE attempts 0 1 60 -1",
+        ],
+    ),
+    ("## A plan that changes", &["EVAL change_plan.lua 1 key 9 10 86400 99 100 86400"]),
+    (
+        "## Without the module",
+        &[
+            "EVAL gcra.lua 1 key 4 1 60 2",
+            "EVAL gcra.lua 1 key 4 1 60 -2",
+            "SCRIPT LOAD gcra.lua",
+            "EVALSHA gcra.lua 1 key 4 1 60 2",
+            "COMMAND INFO CL.THROTTLE",
+            "CL.THROTTLE key 4 1 60",
+        ],
+    ),
+    ("## Named policies", &["FCALL throttle 1 user123 gold"]),
+    (
+        "## Calendar quotas",
+        &[
+            "FCALL calendar_throttle 2 {a}:day {a}:rate 2 5 9999999999 4 1 60",
+            "FCALL calendar_throttle 2 {a}:day {a}:rate -2 5 9999999999 4 1 60",
+            "FCALL_RO calendar_look 2 {a}:day {a}:rate 1 5 9999999999 4 1 60",
+        ],
+    ),
+];
+
+fn call(app: &mut Connection, line: &str) -> RedisResult<()> {
+    let mut command = redis::Cmd::new();
+    for word in line.split(' ') {
+        let script = word.ends_with(".lua").then(|| read(word));
+        match script {
+            None => command.arg(word),
+            Some(text) if line.starts_with("EVALSHA") => command.arg(redis::Script::new(&text).get_hash()),
+            Some(text) => command.arg(text),
+        };
     }
-    if by_name {
-        let name: String = redis::cmd("SCRIPT").arg("LOAD").arg(&text).query(app)?;
-        run::<Value>(app, &format!("EVALSHA {name} {}", calls[0]))?;
-    }
-    commands.iter().try_for_each(|line| command(line).exec(app))
+    command.exec(app)
 }
 
 #[test]
-fn a_script_needs_the_permissions_that_the_page_names_and_no_others() {
+fn a_script_or_function_needs_the_permissions_that_the_page_names_and_no_others() {
     let server = Server::start();
     let (mut admin, mut app) = (server.connect(), server.connect());
     run::<()>(&mut admin, "ACL SETUSER app on nopass ~*").unwrap();
     run::<()>(&mut app, "AUTH app x").unwrap();
-    // The second attempt begins the ban, and the third finds it.
-    let ban = "3 attempts banned offences 0 1 60 86400 3600";
-    let module = ["COMMAND INFO CL.THROTTLE", "CL.THROTTLE key 4 1 60"];
-    for (section, script, calls, commands) in [
-        ("## A ban after too many", "ban.lua", &[ban, ban, ban][..], &["CL.THROTTLE attempts 0 1 60 -1"][..]),
-        ("## A plan that changes", "change_plan.lua", &["1 key 9 10 86400 99 100 86400"], &[]),
-        ("## Without the module", "gcra.lua", &["1 key 4 1 60 2", "1 key 4 1 60 -2"], &module),
-    ] {
+    if !is_redis_6_2() {
+        for library in ["policies.lua", "calendar_quota.lua"] {
+            load_function(&mut admin, &read(library)).unwrap();
+        }
+    }
+    for (section, lines) in ROWS.iter().filter(|(_, lines)| !is_redis_6_2() || !lines[0].starts_with("FCALL")) {
         let rights = permissions("recipes.md", section);
-        let by_name = rights.contains(&"+evalsha".to_string());
         let mut works = |rights: &str| {
             run::<()>(&mut admin, "FLUSHALL").unwrap();
             run::<()>(&mut admin, &format!("ACL SETUSER app -@all {rights}")).unwrap();
-            call(&mut app, script, calls, commands, by_name)
+            lines.iter().try_for_each(|line| call(&mut app, line))
         };
-        works(&rights.join(" ")).unwrap_or_else(|error| panic!("{script} {rights:?}: {error}"));
+        works(&rights.join(" ")).unwrap_or_else(|error| panic!("{section}, {rights:?}: {error}"));
         for needed in &rights {
             let others: Vec<_> = rights.iter().filter(|right| *right != needed).map(String::as_str).collect();
-            assert!(works(&others.join(" ")).is_err(), "{script} does not need {needed}");
+            assert!(works(&others.join(" ")).is_err(), "{section}: {needed} is not needed");
         }
     }
 }
