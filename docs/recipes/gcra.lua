@@ -1,6 +1,6 @@
 -- CL.THROTTLE as a script, for a server that loads no modules: the same arguments, reply and stored state.
 --     redis-cli --eval gcra.lua user123 , 15 30 60 1
---     redis-cli --eval gcra.lua user123 , 9 10 1 1 999 1000 86400
+--     redis-cli --eval gcra.lua user123 , 9 10 1 1 499 500 86400
 -- KEYS: the limiter. ARGV: max_burst, count, the period in seconds; the quantity, by default 1; the same three numbers
 -- of each further quota.
 --
