@@ -9,7 +9,8 @@ use std::sync::{Mutex, OnceLock};
 use super::executable;
 
 /// Leaves a test out, with a line that says so, if the server or this machine lacks what the test names. `scripts/test`
-/// gathers these lines. It sets `REQUIRE_ALL`, with which a test fails if this machine lacks what it names.
+/// gathers these lines. Where it has installed all packages, it sets `REQUIRE_ALL`, with which a test fails if this
+/// machine lacks what it names.
 macro_rules! needs {
     ($need:expr) => {
         if !$crate::support::needs::has($need) {
@@ -19,8 +20,14 @@ macro_rules! needs {
 }
 pub(crate) use needs;
 
-/// The need of tests that install, fetch or measure, or take minutes: only scripts/test runs them.
+/// The need of tests that install, fetch or count, or take minutes: only scripts/test runs them.
 pub const SCRIPTS_TEST: &str = "scripts/test";
+/// The need of tests that fetch or compile much for what seldom changes: only `scripts/test --everywhere` runs them.
+pub const EVERYWHERE: &str = "scripts/test --everywhere";
+/// The need of tests that run or load what is made for this machine: a server of another platform cannot.
+pub const NATIVE: &str = "a server of this machine's platform";
+/// The need of tests that a server under an emulator or under valgrind, ten times as slow, would fail.
+pub const FAST: &str = "a server that is not slowed down";
 
 /// Programs that tests need: Debian's name of each, and a command that succeeds if it is installed.
 const PROGRAMS: [(&str, &[&str]); 3] = [
@@ -55,13 +62,18 @@ const FEATURES: [(&str, Versions, Versions); 11] = [
     ("slots that servers move by themselves, Redis 8.4 or Valkey 9", from(8, 4), from(9, 0)),
 ];
 
-/// Returns whether a test has what it needs: one of `FEATURES` or `PROGRAMS`, or `SCRIPTS_TEST`.
+/// Returns whether a test has what it needs: one of `FEATURES` or `PROGRAMS`, or a constant above.
 pub fn has(need: &str) -> bool {
     if let Some((_, redis, valkey)) = FEATURES.iter().find(|(feature, ..)| *feature == need) {
         return server().is_in(redis, valkey) || leave_out(&format!("needs {need}"));
     }
-    if need == SCRIPTS_TEST {
-        return std::env::var_os("REQUIRE_ALL").is_some() || leave_out("scripts/test runs it");
+    let is_set = |name| std::env::var_os(name).is_some();
+    match need {
+        SCRIPTS_TEST => return is_set("SCRIPTS_TEST") || leave_out("scripts/test runs it"),
+        EVERYWHERE => return is_set("EVERYWHERE") || leave_out("scripts/test --everywhere runs it"),
+        NATIVE => return !is_set("MODULE_CC") || leave_out(&format!("needs {need}")),
+        FAST => return !is_set("SLOW_SERVER") || leave_out(&format!("needs {need}")),
+        _ => {}
     }
     let program = PROGRAMS.iter().find(|(program, _)| *program == need);
     let (_, check) = program.unwrap_or_else(|| panic!("tests/support/needs.rs does not know {need}"));
@@ -76,15 +88,17 @@ pub fn found(check: &mut Command) -> bool {
     *CHECKS.lock().unwrap().entry(name).or_insert_with(run)
 }
 
-/// Leaves the running test out because this machine lacks what it needs; under `scripts/test`, fails it. Returns false.
+/// Leaves the running test out because this machine lacks what `scripts/test` installs; with `REQUIRE_ALL`, fails it.
+/// Returns false.
 pub fn left_out(why: &str) -> bool {
     assert!(std::env::var_os("REQUIRE_ALL").is_none(), "{why}: scripts/test has to install it");
     leave_out(why)
 }
 
-/// Prints why the running test is left out. Returns false.
-fn leave_out(why: &str) -> bool {
-    let test = std::thread::current().name().unwrap_or_default().to_string();
+/// Leaves the running test out, or a part of it, because this machine lacks what nothing installs. The line appears in
+/// the table of `scripts/test`. Returns false.
+pub fn leave_out(why: &str) -> bool {
+    let test = std::thread::current().name().unwrap_or("a_part_of_a_test").to_string();
     // The test harness hides the println! of a test that passes, and eprintln! writes in pieces, which mix with other
     // threads' output.
     let _ = std::io::stderr().write_all(format!("left out: {test} ({why})\n").as_bytes());
