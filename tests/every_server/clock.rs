@@ -19,3 +19,14 @@ fn a_clock_outside_its_range_counts_as_standing_at_the_end_of_it() {
     assert_eq!(run::<String>(&mut connection, "GET key").unwrap(), "0000000060999999999");
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 3, -1, 120]);
 }
+
+#[test]
+fn a_limiter_in_use_refuses_everything_for_an_hour_after_its_clock_steps_back_by_an_hour() {
+    let (clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    assert_eq!(throttle(&mut connection, "key 9 10 1"), [0, 10, 9, -1, 1]);
+    clock.shift(-3_600);
+    assert_eq!(throttle(&mut connection, "key 9 10 1"), [1, 10, 0, 3_600, 3_601]);
+    clock.shift(0);
+    assert_eq!(throttle(&mut connection, "key 9 10 1"), [0, 10, 8, -1, 1]);
+}
