@@ -11,4 +11,3 @@ mod panics;
 mod protect;
 mod recipes;
 mod scripts;
-mod seldom;
