@@ -16,7 +16,6 @@ pub mod expected;
 pub mod hostile;
 pub mod ledger;
 pub mod losing;
-pub mod mach_o;
 #[path = "../../src/funnel/model.rs"]
 pub mod model;
 pub mod needs;
