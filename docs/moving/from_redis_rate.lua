@@ -11,5 +11,5 @@ local text, here = string.format('%.0f', nanoseconds), redis.call('GET', KEYS[2]
 if here and here > text then
     return 0
 end
-redis.call('SET', KEYS[2], text, 'PXAT', math.ceil(nanoseconds / 1e6))
+redis.call('SET', KEYS[2], text, 'PXAT', string.format('%.0f', math.ceil(nanoseconds / 1e6)))
 return 1

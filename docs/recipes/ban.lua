@@ -22,5 +22,6 @@ local bans = #ARGV - 4
 local left = redis.call('CL.TAKE', KEYS[3], bans - 1, 1, ARGV[4], 1)[3]
 -- The ban lasts at least until an attempt is back, so that a caller who waits for this time is let in.
 local ban = math.max(ARGV[#ARGV - left], retry_after)
-redis.call('SET', KEYS[2], bans - left, 'EX', ban)
+-- Redis 7.2 would send a number of Lua from 100000000 on as 1e+08.
+redis.call('SET', KEYS[2], bans - left, 'EX', string.format('%.0f', ban))
 return ban * 1000

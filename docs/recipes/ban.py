@@ -1,4 +1,4 @@
-"""A ban after too many attempts. Five wrong passwords ban a caller for a minute, then for ten, then for an hour.
+"""A ban after too many attempts. Five wrong passwords ban a caller for five minutes, then for thirty, then for an hour.
 
 To run this file: [REDIS_PORT=6379] python3 ban.py
 """
@@ -19,8 +19,9 @@ class KeptOut(Exception):
 class Door:
     # max_burst, count, period: five attempts at once, and one a minute after that.
     ATTEMPTS = (4, 1, 60)
-    # The seconds of the first ban, of the second, and of every later one; the seconds after which one is forgiven.
-    BANS, FORGIVEN = (60, 600, 3600), 86400
+    # The seconds of the first ban, of the second, and of every later one; the seconds after which one is forgiven. In
+    # the first five minutes, all five attempts come back: after a ban, a caller may mistype again.
+    BANS, FORGIVEN = (300, 1800, 3600), 86400
 
     def __init__(self, client, kind):
         """`kind` says what is kept out, such as "account" or "address": an account may have the name of an address."""

@@ -26,7 +26,7 @@ class Limit:
         except redis.RedisError as error:
             if self.enforced:
                 raise
-            print(f"no limits, failing open: {error}", file=sys.stderr)
+            print(f"not counted: {error}", file=sys.stderr)
             self.counts["error"] += 1
             return True
         self.counts["limited" if limited else "allowed"] += 1

@@ -37,6 +37,10 @@ fn goes_on_where_it_was(server: &Server, line: &str, take_four: impl FnOnce()) {
     throttle(&mut connection, "user123 9 5 60 2");
     assert_eq!(carry(), "0\n");
     assert_eq!(throttle(&mut connection, "user123 9 5 60 0")[2], 4);
+    // A moment of 1.8e12 ms: Redis 7.2 writes such a number of a script as 1.8e+12.
+    run::<()>(&mut connection, "DEL user123").unwrap();
+    run::<()>(&mut connection, "SET rate:user123 316771200").unwrap();
+    assert_eq!(carry(), "1\n");
 }
 
 #[test]

@@ -56,6 +56,22 @@ fn a_ban_has_its_length_whatever_the_numbers_and_however_many_guesses() {
     assert_eq!(attempt(&mut connection, "bob", "0 1 86400"), 86_400_000);
     clock.set(START + 86_401 * SECOND);
     assert_eq!(attempt(&mut connection, "bob", "0 1 86400"), 0);
+    // A ban of three years: Redis 7.2 writes this number of a script as 1e+08.
+    assert_eq!(attempt_by(&mut connection, "carol", "0 1 60 86400 100000000"), 0);
+    assert_eq!(attempt_by(&mut connection, "carol", "0 1 60 86400 100000000"), 100_000_000_000);
+    assert_eq!(run::<i64>(&mut connection, "TTL banned:{carol}").unwrap(), 100_000_000);
+}
+
+/// The numbers are those of ban.py.
+#[test]
+fn after_the_first_ban_all_five_attempts_are_there() {
+    let (clock, server) = Clock::start(START);
+    let mut connection = server.connect();
+    let numbers = "4 1 60 86400 300 1800 3600";
+    let mut tried = || (0..6).take_while(|_| attempt_by(&mut connection, "alice", numbers) == 0).count();
+    assert_eq!(tried(), 5);
+    clock.set(START + 300 * SECOND + MILLISECOND);
+    assert_eq!(tried(), 5);
 }
 
 /// A right password must not give back more: a guesser with an account would get all attempts back between two guesses.
