@@ -1,67 +1,59 @@
 """FastAPI, and a dependency that limits a route.
 
-To run this file, beside redis_asyncio.py and addresses.py:
-[REDIS_PORT=6379] [TIMEOUT=0.1] [PROXY=192.0.2.1] uvicorn --no-proxy-headers fastapi_app:app
+To run this file, beside redis_asyncio.py and limits.py:
+[REDIS_PORT=6379] [TIMEOUT=0.1] [PROCESSES=1] [PROXY=192.0.2.1] uvicorn --no-proxy-headers fastapi_app:app
 
 By default uvicorn takes the caller's address from X-Forwarded-For if the connection comes from this machine.
---no-proxy-headers leaves that to addresses.py.
+--no-proxy-headers leaves that to limits.py.
 """
 
 from fastapi import Depends, FastAPI, Header, HTTPException, Request, Response
 
-from addresses import limited_address
-from redis_asyncio import Pool, throttle
+from limits import Limit, limited_address, show
+from redis_asyncio import connect, throttle
 
 # A stand-in for your own table of API keys.
 CUSTOMERS = {"secret-of-acme": "acme"}
+# 10 at once and 10 a second, and 1,000 at once and 1,000 a day.
+PLAN = Limit("customer", (9, 10, 1), (999, 1000, 86400))
 
-pool = Pool()
-app = FastAPI(on_startup=[pool.open])
+client = connect()
+app = FastAPI()
 
 
-class Limit:
-    """A dependency that limits a route, each address by itself. `throttle` explains quotas and fail."""
+def limited(limit):
+    """Returns a dependency that limits each address by itself. Several routes may have one limit."""
 
-    def __init__(self, *quotas, fail):
-        self.quotas, self.fail = quotas, fail
-
-    async def __call__(self, request: Request, response: Response):
+    async def by_address(request: Request, response: Response):
         address = limited_address(request.client and request.client.host, request.headers.getlist("X-Forwarded-For"))
-        # The key has the route's template: with the path, each number in /items/7 would have its own limiter.
-        route = f"{request.method} {request.scope['route'].path}"
-        await limit(response, f"{route}:{address}", *self.quotas, fail=self.fail)
+        await charge(response, limit, address)
+
+    return Depends(by_address)
 
 
 async def customer(response: Response, x_api_key: str = Header("")):
-    """Limits a customer, by name, by two quotas in one call: 10 at once and 10 a second, and 1,000 at once and 1,000 a
-    day.
-    """
+    """Limits a customer, by name. An unknown API key is refused, and makes no limiter."""
     name = CUSTOMERS.get(x_api_key)
     if not name:
         raise HTTPException(401, "No such key")
-    await limit(response, f"customer:{name}", (9, 10, 1), (999, 1000, 86400), fail="open")
+    await charge(response, PLAN, name)
 
 
-async def limit(response, key, *quotas, fail):
-    status, headers = await throttle(pool, key, *quotas, fail=fail)
+async def charge(response, limit, caller):
+    status, headers, _ = await throttle(client, limit, caller)
     if status != 200:
         raise HTTPException(status, "Try again later", headers)
-    response.headers.update(headers)
+    show(headers, response.headers)
 
 
-@app.get("/", dependencies=[Depends(Limit((2, 1, 60), fail="open"))])
+@app.get("/", dependencies=[limited(Limit("hello", (2, 1, 86400)))])
 async def hello():
     return "Hello"
 
 
-@app.post("/login", dependencies=[Depends(Limit((2, 1, 60), fail="closed"))])
+@app.post("/login", dependencies=[limited(Limit("login", (2, 1, 86400), fail="closed"))])
 async def login():
     return "Welcome"
-
-
-@app.get("/items/{number}", dependencies=[Depends(Limit((2, 1, 60), fail="open"))])
-async def item(number: int):
-    return number
 
 
 @app.get("/orders/{number}", dependencies=[Depends(customer)])

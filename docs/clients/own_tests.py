@@ -1,6 +1,6 @@
 """Tests of an application's limits, on a server of their own.
 
-To run this file, beside redis_py.py: RUN=/path/to/redis-cell/scripts/run python3 own_tests.py
+To run this file, beside redis_py.py and limits.py: RUN=/path/to/redis-cell/scripts/run python3 own_tests.py
 """
 
 import os
@@ -11,7 +11,10 @@ import unittest
 
 import redis
 
-from redis_py import Pool, throttle
+from limits import Limit
+from redis_py import connect, throttle
+
+LOGIN = Limit("login", (2, 1, 60), fail="closed")
 
 
 class Login(unittest.TestCase):
@@ -22,7 +25,7 @@ class Login(unittest.TestCase):
         socket = f"{cls.folder.name}/redis.sock"
         command = [os.environ["RUN"], "--unixsocket", socket]
         cls.server = subprocess.Popen(command, env={**os.environ, "PORT": "0"}, stdout=subprocess.DEVNULL)
-        cls.client = redis.Redis(unix_socket_path=socket)
+        cls.client = connect(f"unix://{socket}")
         while True:
             try:
                 cls.client.ping()
@@ -30,7 +33,6 @@ class Login(unittest.TestCase):
             except redis.ConnectionError:
                 assert cls.server.poll() is None, "the server did not start"
                 time.sleep(0.1)
-        cls.pool = Pool(unix_socket_path=socket)
 
     @classmethod
     def tearDownClass(cls):
@@ -44,11 +46,11 @@ class Login(unittest.TestCase):
         self.client.delete("login:alice")
 
     def test_the_fourth_attempt_is_refused(self):
-        statuses = [throttle(self.pool, "login:alice", (2, 1, 60), fail="closed")[0] for _ in range(4)]
+        statuses = [throttle(self.client, LOGIN, "alice")[0] for _ in range(4)]
         self.assertEqual(statuses, [200, 200, 200, 429])
 
     def test_each_test_begins_with_a_full_limiter(self):
-        self.assertEqual(throttle(self.pool, "login:alice", (2, 1, 60), fail="closed")[1]["X-RateLimit-Remaining"], "2")
+        self.assertEqual(throttle(self.client, LOGIN, "alice")[1]["X-RateLimit-Remaining"], "2")
 
     def test_a_token_comes_back(self):
         # 600 ms stand for a minute of the application.

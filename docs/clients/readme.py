@@ -6,4 +6,6 @@ client = redis.Redis(socket_timeout=0.1, socket_connect_timeout=0.1, **once)
 
 def admit(user):
     limited, _, remaining, retry_after, _ = client.execute_command("CL.THROTTLE", user, 15, 30, 60)
-    return (429, {"Retry-After": retry_after}) if limited else (200, {"X-RateLimit-Remaining": remaining})
+    if limited:
+        return 429, {"Retry-After": retry_after} if retry_after >= 0 else {}
+    return 200, {"X-RateLimit-Remaining": remaining}

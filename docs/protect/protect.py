@@ -1,40 +1,42 @@
 """A log-in form and an API, protected. docs/protect.md explains it step by step.
 
-To run this file, beside redis_asyncio.py, addresses.py and ban.lua:
-[REDIS_PORT=6379] [TIMEOUT=0.1] [PROXY=192.0.2.1] uvicorn --no-proxy-headers protect:app
+To run this file, beside redis_asyncio.py, limits.py and ban.lua:
+[REDIS_PORT=6379] [TIMEOUT=0.1] [PROCESSES=1] [PROXY=192.0.2.1] uvicorn --no-proxy-headers protect:app
 """
 
-import sys
-from contextlib import suppress
 from pathlib import Path
 
-import redis
 from fastapi import Depends, FastAPI, Header, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from prometheus_client import Counter, generate_latest
 from pydantic import BaseModel, Field
 
-from addresses import limited_address
-from redis_asyncio import Busy, Pool
+from limits import CLOSED, Limit, decide_together, limited_address, seconds, show
+from redis_asyncio import ask, connect, throttle
 
 # Stand-ins for your own tables of users and customers.
 PASSWORDS = {"alice": "correct horse", "bob": "battery staple"}
 CUSTOMERS = {"secret-of-acme": "acme"}
-# max_burst, count and period of each limiter.
-ACCOUNT, ADDRESS, ATTEMPTS = (4, 20, 3600), (19, 60, 3600), (49, 50, 86400)
+# max_burst, count and period in seconds. A log-in is refused while Redis does not answer.
+ACCOUNT = Limit("account", (4, 20, 3600), fail="closed")
+ADDRESS = Limit("address", (19, 60, 3600), fail="closed")
+ATTEMPTS = Limit("attempts", (49, 50, 86400), fail="closed")
+CUSTOMER = Limit("customer", (9, 10, 1), (999, 1000, 86400))
+VISITOR = Limit("visitor", (4, 5, 60), (29, 30, 86400))
 # The seconds after which a ban is forgiven; those of the first ban, and those of each further one.
 BANS = (86400, 3600, 86400)
 BAN = Path(__file__).with_name("ban.lua").read_text()
 CALLS = Counter("limit_calls", "Calls of a limit, by how they ended", ["limit", "result"])
-# Each count begins at 0: Prometheus would not see a count that begins with the failures of a first outage.
-for limit in "ban", "login", "login given back", "customer", "visitor":
-    for result in "allowed", "limited", "busy", "failed open", "failed closed":
-        CALLS.labels(limit, result)
+# Each count begins at 0: Prometheus would not see a count that begins with the first outage.
+RESULTS = {name: "closed" for name in ("ban", "login", "login given back")} | {"customer": "share", "visitor": "share"}
+for name, without_redis in RESULTS.items():
+    for result in "allowed", "limited", without_redis:
+        CALLS.labels(name, result)
 # The most bytes of a body. No form is larger, even if a password's letters are escaped.
 LARGEST = 4096
 
-pool = Pool()
-app = FastAPI(on_startup=[pool.open])
+client = connect()
+app = FastAPI()
 
 
 @app.middleware("http")
@@ -53,26 +55,13 @@ async def invalid(request, error):
     return Response("The request is not as it should be", 422)
 
 
-async def ask(limit, fail, *call):
-    """Returns the server's answer, or None if there is none and the limit fails open."""
-    try:
-        answer = await pool.call(*call)
-    except Busy:
-        CALLS.labels(limit, "busy").inc()
-        raise refusal(503, 1)
-    except (redis.RedisError, OSError) as error:
-        print(f"{limit} fails {fail}: {error}", file=sys.stderr)
-        CALLS.labels(limit, f"failed {fail}").inc()
-        if fail != "open":
-            raise refusal(503, 1)
-        return None
-    limited = answer[0] if isinstance(answer, list) else answer
-    CALLS.labels(limit, "limited" if limited else "allowed").inc()
-    return answer
-
-
-def refusal(status, seconds):
-    return HTTPException(status, "Try again later", {"Retry-After": str(seconds)})
+def answer(name, decision):
+    """Counts a decision, and returns its headers. Refuses the request if the call was not allowed."""
+    status, headers, result = decision
+    CALLS.labels(name, result).inc()
+    if status != 200:
+        raise HTTPException(status, "Try again later", headers)
+    return headers
 
 
 def caller(request: Request):
@@ -86,40 +75,30 @@ class Form(BaseModel):
 
 @app.post("/login")
 async def login(form: Form, ip: str = Depends(caller)):
-    wait = await ask(
-        "ban", "closed", "EVAL", BAN, 3, f"attempts:{ip}", f"banned:{ip}", f"offences:{ip}", *ATTEMPTS, *BANS
-    )
-    if wait:
-        raise refusal(429, -(-wait // 1000))
-    # Half of a surrogate pair is in no name and in no key.
-    name = form.name.strip().lower().encode(errors="replace").decode()
-    account, address = (f"account:{name}", *ACCOUNT), (f"address:{ip}", *ADDRESS)
-    limited, *each = await ask("login", "closed", "CL.MTHROTTLE", *account, 1, *address, 1)
-    if limited:
-        raise refusal(429, max(retry_after for _, _, _, retry_after, _ in each))
+    keys = (f"{name}:{ip}" for name in ("attempts", "banned", "offences"))
+    wait = await ask(client, "EVAL", BAN, 3, *keys, *ATTEMPTS.quotas[0], *BANS)
+    answer("ban", decide_ban(wait))
+    name = form.name.strip().lower()
+    both = lambda quantity: (*ACCOUNT.words(name, quantity), *ADDRESS.words(ip, quantity))
+    answer("login", decide_together(await ask(client, "CL.MTHROTTLE", *both(1))))
     if PASSWORDS.get(name) != form.password:
         raise HTTPException(401, "Wrong name or password")
-    attempts = (f"attempts:{ip}", *ATTEMPTS)
-    # The password is right: the log-in succeeds even if no connection is free to give back.
-    with suppress(HTTPException):
-        await ask("login given back", "open", "CL.MTHROTTLE", *account, -1, *address, -1, *attempts, -1)
+    # The password is right: the log-in succeeds even if Redis does not answer now.
+    given = await ask(client, "CL.MTHROTTLE", *both(-1), *ATTEMPTS.words(ip, -1))
+    CALLS.labels("login given back", decide_together(given)[2]).inc()
     return "Welcome"
 
 
-async def limited(request: Request, response: Response, ip: str = Depends(caller), x_api_key: str = Header("")):
+def decide_ban(wait):
+    if wait is None:
+        return CLOSED
+    return (429, {"Retry-After": seconds(wait, 1000)}, "limited") if wait else (200, {}, "allowed")
+
+
+async def limited(response: Response, ip: str = Depends(caller), x_api_key: str = Header("")):
     customer = CUSTOMERS.get(x_api_key)
-    if customer:
-        name, call = "customer", (f"customer:{customer}", 9, 10, 1, 1, 999, 1000, 86400)
-    else:
-        name, call = "visitor", (f"{request.scope['route'].path}:{ip}", 4, 5, 60, 1, 29, 30, 86400)
-    answer = await ask(name, "open", "CL.THROTTLE", *call)
-    if answer:
-        limited, limit, remaining, retry_after, reset_after, quota = answer
-        numbers = {"Limit": limit, "Remaining": remaining, "Reset": reset_after, "Quota": quota}
-        headers = {f"X-RateLimit-{name}": str(number) for name, number in numbers.items()}
-        if limited:
-            raise HTTPException(429, "Too many requests", {**headers, "Retry-After": str(retry_after)})
-        response.headers.update(headers)
+    limit, name = (CUSTOMER, customer) if customer else (VISITOR, ip)
+    show(answer(limit.name, await throttle(client, limit, name)), response.headers)
 
 
 @app.get("/items/{number}", dependencies=[Depends(limited)])

@@ -13,8 +13,7 @@ use redis::Client;
 
 use crate::support::endpoint::Endpoint;
 use crate::support::examples::{
-    BOUND, Example, Http, at_once, debian_node, express, fastapi, flask, hiredis, http_server, npm_node, of_test,
-    php_server, redigo, redis_rb,
+    BOUND, Example, Http, at_once, debian_node, express, hiredis, npm_node, of_test, php_server, redigo, redis_rb,
 };
 use crate::support::programs::redis_rs::{Fail, Pool};
 use crate::support::programs::{redis_cell_rs, redis_rs, signal};
@@ -36,7 +35,7 @@ type Start = Box<dyn Fn(u16, f64) -> Calls + Send + Sync>;
 
 /// Returns the name and the start of each example with lasting connections.
 fn examples() -> Vec<(String, Start)> {
-    let servers = http_server().chain(flask()).chain(fastapi()).chain(express()).chain(redigo());
+    let servers = express().chain(redigo());
     let servers = servers.map(|example| (format!("{example:?}"), over_http(example)));
     let programs = lines_in_ruby().into_iter().chain(lines_in_node());
     let programs = programs.map(|example| (format!("{example:?}"), by_lines(example)));

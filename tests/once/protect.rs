@@ -63,23 +63,29 @@ fn is_same(shown: &str, expected: &str) -> bool {
     }
 }
 
-/// The limits of a log-in, a visitor and a customer, on a fresh start and after the server was gone.
+/// The limits of a log-in, a visitor and a customer. An hour is longer than any call takes: Redis decides each.
 #[test]
 #[ignore = "slow: attacks"]
 fn the_limits_let_through_exactly_their_number_of_200_requests_at_once() {
     for example in examples::protect() {
+        let server = Server::start();
+        let http = Http::start(&example.with("TIMEOUT", "3600"), server.port);
+        attack(&http, &format!("{example:?}"), 5);
+    }
+}
+
+#[test]
+#[ignore = "slow: attacks"]
+fn without_redis_each_log_in_is_refused_and_a_visitor_gets_the_share() {
+    for example in examples::protect() {
         let mut server = Server::start();
         let http = Http::start(&example, server.port);
-        attack(&http, &format!("{example:?}"));
         server.kill();
-        let start = Instant::now();
         assert_eq!(http.ask_once(&log_in("bob", "battery staple")), 503, "{example:?}");
-        assert_eq!(http.ask_once(VISIT), 200, "{example:?}");
-        assert!(start.elapsed() < BOUND, "{example:?}: {:?}", start.elapsed());
+        attack(&http, &format!("{example:?}"), 0);
         server.restart();
         let back = || (http.ask_once(&log_in("bob", "battery staple")) == 200).then_some(());
         assert!(eventually(BOUND, back).is_some(), "{example:?}");
-        attack(&http, &format!("{example:?}, back"));
     }
 }
 
@@ -102,20 +108,16 @@ fn a_limited_address_and_an_unknown_api_key_make_no_limiter() {
     assert_eq!(keys(), before + 1, "the visitors are one limiter");
 }
 
-/// Other requests use all connections at the moment at which the attempt would be given back.
+/// The answer to the second call is lost, with which the attempt would be given back.
 #[test]
 #[ignore = "slow: attacks"]
-fn a_right_password_is_accepted_even_if_no_connection_is_free_to_give_back() {
-    for example in examples::protect_program("protect/gives_back.py") {
-        assert_eq!(example.output(Server::start().port), "Welcome\n", "{example:?}");
-    }
-}
-
-#[test]
-#[ignore = "slow: attacks"]
-fn a_limit_whose_choice_is_misspelt_fails_closed() {
-    for example in examples::protect_program("protect/misspelt.py") {
-        assert_eq!(example.output(Server::start().port), "503\n", "{example:?}");
+fn a_right_password_is_accepted_even_if_it_is_not_given_back() {
+    for example in examples::protect() {
+        let server = Server::start();
+        let http = Http::start(&example, losing(server.port, "CL.MTHROTTLE", 1, usize::MAX));
+        assert_eq!(http.ask_once(&log_in("bob", "battery staple")), 200, "{example:?}");
+        let counts = http.get("/metrics", "").2;
+        assert!(counts.contains("{limit=\"login given back\",result=\"closed\"} 1.0"), "{example:?}: {counts}");
     }
 }
 
@@ -199,9 +201,9 @@ fn the_application_needs_no_more_rights_than_the_page_gives_it() {
         run::<()>(&mut connection, &format!("ACL SETUSER default reset on nopass {rights} +acl")).unwrap();
         let http = Http::start(&example, server.port);
         assert_eq!(http.ask_once(&log_in("bob", "battery staple")), 200, "{example:?}");
-        attack(&http, &format!("{example:?}"));
+        attack(&http, &format!("{example:?}"), 5);
         let denied = format!("{:?}", run::<redis::Value>(&mut connection, "ACL LOG").unwrap());
-        for command in ["eval", "cl.", "pttl", "set\"", "ping"] {
+        for command in ["eval", "cl.", "pttl", "set\""] {
             assert!(!denied.contains(command), "{example:?}: {denied}");
         }
     }
@@ -214,7 +216,7 @@ fn each_count_begins_at_0() {
     for example in examples::protect() {
         let metrics = Http::start(&example, Server::start().port).get("/metrics", "").2;
         let counts: Vec<_> = metrics.lines().filter(|line| line.starts_with("limit_calls_total{")).collect();
-        assert!(counts.len() == 25 && counts.iter().all(|count| count.ends_with(" 0.0")), "{counts:?}");
+        assert!(counts.len() == 15 && counts.iter().all(|count| count.ends_with(" 0.0")), "{counts:?}");
     }
 }
 
@@ -227,21 +229,17 @@ fn log_in(name: &str, password: &str) -> String {
     format!("POST /login HTTP/1.0\r\n{headers}\r\n\r\n{form}")
 }
 
-fn attack(http: &Http, what: &str) {
-    let count = |request: &str, let_through: u16| {
+/// Checks that this many guesses are tried, and that a visitor and a customer are answered as often as their limits say.
+fn attack(http: &Http, what: &str, guesses: usize) {
+    for (request, let_through, least, period) in
+        [(log_in("alice", "guess").as_str(), 401, guesses, 180_000), (VISIT, 200, 5, 12_000), (CALL, 200, 10, 100)]
+    {
+        let start = Instant::now();
         let statuses = http.at_once(REQUESTS, request);
         assert!(statuses.iter().all(|status| [let_through, 429, 503].contains(status)), "{what}: {statuses:?}");
-        let count = |of: u16| statuses.iter().filter(|status| **status == of).count();
-        (count(let_through), count(503) > 0)
-    };
-    for (request, let_through) in [(log_in("alice", "guess").as_str(), 401), (VISIT, 200)] {
-        // On a busy machine the pool may be full when an attempt makes its second call: its tokens are lost then.
-        let (passed, busy) = count(request, let_through);
-        assert!(passed == 5 || busy && passed < 5, "{what}: {passed} of 5");
+        let passed = statuses.iter().filter(|status| **status == let_through).count();
+        // A token has come back after each period, in ms.
+        let most = least + start.elapsed().as_millis() as usize / period;
+        assert!((least..=most).contains(&passed), "{what}: {request}: {passed} of {least} to {most}");
     }
-    let start = Instant::now();
-    let (answered, _) = count(CALL, 200);
-    // Ten tokens come back every second.
-    let most = 11 + start.elapsed().as_millis() as usize / 100;
-    assert!((10..=most).contains(&answered), "{what}: {answered} of {most}");
 }

@@ -94,10 +94,6 @@ fn read(mut from: impl Read) -> String {
     text
 }
 
-pub fn http_server() -> impl Iterator<Item = Example> {
-    [debian_python("http_server.py"), pypi_python("http_server.py")].into_iter().flatten()
-}
-
 /// Returns Flask's example on a server that queues 1,000 connections at once. It usually queues 128, and the others
 /// would connect a second later.
 pub fn flask() -> impl Iterator<Item = Example> {
@@ -111,17 +107,16 @@ pub fn fastapi() -> impl Iterator<Item = Example> {
     [debian, pypi_python_with(&uvicorn)].into_iter().flatten()
 }
 
+/// Returns a site with the throttles for Django REST framework.
+pub fn django() -> impl Iterator<Item = Example> {
+    let site = [&*of_test("clients/django_site.py")];
+    let debian = debian_python_with("python3-djangorestframework", "rest_framework", &site);
+    [debian, pypi_python_with(&site)].into_iter().flatten()
+}
+
 /// Returns the application of docs/protect.md, in a folder that the page's own lines make.
 pub fn protect() -> impl Iterator<Item = Example> {
-    with_protect(&["-m", "uvicorn", "--no-proxy-headers", "protect:app", "--port", "PORT"])
-}
-
-/// Returns a program of the tests' own that imports the application of docs/protect.md.
-pub fn protect_program(file: &str) -> impl Iterator<Item = Example> + use<> {
-    with_protect(&[&of_test(file)])
-}
-
-fn with_protect(arguments: &[&str]) -> impl Iterator<Item = Example> + use<> {
+    let arguments = ["-m", "uvicorn", "--no-proxy-headers", "protect:app", "--port", "PORT"];
     static FOLDER: OnceLock<TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
         let block = blocks(|block| block.place.starts_with("docs/protect.md") && block.language == "sh").remove(0);
@@ -133,8 +128,8 @@ fn with_protect(arguments: &[&str]) -> impl Iterator<Item = Example> + use<> {
         folder
     });
     let packages = "python3-fastapi, python3-uvicorn and python3-prometheus-client";
-    let debian = debian_python_with(packages, "fastapi, uvicorn, prometheus_client", arguments);
-    [debian, pypi_python_with(arguments)].into_iter().flatten().map(|example| example.within(folder.path()))
+    let debian = debian_python_with(packages, "fastapi, uvicorn, prometheus_client", &arguments);
+    [debian, pypi_python_with(&arguments)].into_iter().flatten().map(|example| example.within(folder.path()))
 }
 
 /// Returns the Express example, once with node-redis and once with ioredis.

@@ -2,7 +2,7 @@
 
 use crate::support::Server;
 use crate::support::examples::{
-    Example, TIMEOUT, debian_node, hiredis, npm_node, of_test, phpredis, predis, python_program, redigo_with, redis_rb,
+    Example, TIMEOUT, debian_node, hiredis, npm_node, of_test, phpredis, predis, redigo_with, redis_rb,
 };
 use crate::support::programs::redis_rs::{self, Fail};
 
@@ -11,9 +11,6 @@ use crate::support::programs::redis_rs::{self, Fail};
 #[test]
 #[ignore = "slow: other languages"]
 fn a_quantity_from_outside_gives_nothing_back_and_does_not_fail_open() {
-    for example in python_program("clients/quantity.py") {
-        assert_eq!(example.output(0), "refused\n".repeat(10), "{example:?}");
-    }
     let node = of_test("clients/quantity.js");
     for example in [debian_node(&node), npm_node(&node)].into_iter().flatten() {
         assert_eq!(example.output(0), "refused\n".repeat(5), "{example:?}");
@@ -64,7 +61,7 @@ fn an_event_loop_that_is_late_does_not_lose_an_answer() {
     let node = [(debian_node(&program), "node_redis.js"), (npm_node(&program), "node_redis.js")];
     let node = node.into_iter().chain([(npm_node(&program), "ioredis.js")]);
     let node = node.filter_map(|(example, client)| Some(example?.with("CLIENT", client)));
-    for example in python_program("clients/late_loop.py").chain(node) {
+    for example in node {
         assert_eq!(example.with("TIMEOUT", "0.1").output(Server::start().port), "2\n", "{example:?}");
     }
 }

@@ -10,8 +10,7 @@ use redis::RedisResult;
 
 use super::ANSWERS;
 use crate::support::examples::{
-    BOUND, Example, TIMEOUT, debian_node, debian_python, ends_in_time, hiredis, npm_node, phpredis, predis,
-    pypi_python, redigo, redis_rb,
+    BOUND, Example, TIMEOUT, debian_node, ends_in_time, hiredis, npm_node, phpredis, predis, redigo, redis_rb,
 };
 use crate::support::losing::{losing, unanswered};
 use crate::support::needs::found;
@@ -23,10 +22,8 @@ use crate::support::{Server, run};
 #[test]
 #[ignore = "slow: other languages"]
 fn each_example_decides_and_decides_in_time_without_an_answer() {
-    let python =
-        ["redis_py.py", "redis_asyncio.py"].into_iter().flat_map(|file| [debian_python(file), pypi_python(file)]);
     let others = [phpredis(), predis(), redis_rb(&["redis_rb.rb"]), hiredis(None), jedis()];
-    side_by_side(python.chain(others).flatten().chain(redigo()), |example| {
+    side_by_side(others.into_iter().flatten().chain(redigo()), |example| {
         decides_with_a_server(&example);
         decides_on_an_error(&example);
         decides_without_an_answer(&example);

@@ -8,14 +8,15 @@ import sys
 
 import redis_asyncio
 import redis_py
+from limits import Limit
 
 host, port, password, certificate = sys.argv[1:]
-settings = {"host": host, "username": "limits", "password": password, "ssl": True, "ssl_ca_certs": certificate}
-call = {"key": "user123", "quota": (9, 1, 60), "fail": "closed"}
+url = f"rediss://limits:{password}@{host}:{port}?ssl_ca_certs={certificate}"
+limit = Limit("login", (9, 1, 60), fail="closed")
 
 
 async def main():
-    return await redis_asyncio.throttle(redis_asyncio.Pool(port, **settings), **call)
+    return await redis_asyncio.throttle(redis_asyncio.connect(url), limit, "alice")
 
 
-print(redis_py.throttle(redis_py.Pool(port, **settings), **call)[0], asyncio.run(main())[0])
+print(redis_py.throttle(redis_py.connect(url), limit, "alice")[0], asyncio.run(main())[0])

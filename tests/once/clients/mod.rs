@@ -8,6 +8,7 @@ mod addresses;
 mod calls;
 mod decide;
 mod http;
+mod outages;
 mod servers;
 
 use std::fs;
@@ -39,7 +40,7 @@ fn the_page_names_what_is_run() {
     for (name, version) in fetched.iter().filter(|(name, _)| *name != "uvicorn") {
         assert!(names(version.trim_matches('"')), "{name} {version}");
     }
-    assert!(fetched.len() == 9, "{fetched:?}");
+    assert!(fetched.len() == 11, "{fetched:?}");
     let lock = fs::read_to_string([env!("CARGO_MANIFEST_DIR"), "Cargo.lock"].join("/")).unwrap();
     for crate_name in ["redis", "redis-cell-rs"] {
         let (_, rest) = lock.split_once(&format!("name = \"{crate_name}\"\nversion = \"")).unwrap();

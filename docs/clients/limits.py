@@ -1,0 +1,241 @@
+"""What the examples in Python share: a limit, its share in this process, refused callers, headers and addresses."""
+
+import ipaddress
+import itertools
+import logging
+import operator
+import os
+import threading
+import time
+from array import array
+from collections import OrderedDict
+
+import redis
+
+# The processes, on all machines, that divide a limit among them while Redis does not answer.
+PROCESSES = int(os.environ.get("PROCESSES", 1))
+SECOND = 10**9
+# The decision on a call that Redis does not answer, where that call must not pass.
+CLOSED = 503, {"Retry-After": "1"}, "closed"
+log = logging.getLogger("limits")
+
+
+class Limit:
+    """A limit on each caller: its name, and one quota or several of max_burst, count and a period in seconds.
+
+    A call that Redis does not answer is decided by this process's share of the limit; if `fail` is "closed", as for a
+    log-in, it is refused. With `remember`, the process itself refuses a refused caller until the next token is back,
+    for that many seconds at most: until then a refund, a deleted key or another plan does not count.
+    """
+
+    def __init__(self, name, *quotas, fail="share", remember=0):
+        if fail not in ("share", "closed") or not 1 <= len(quotas) <= 8:
+            raise ValueError(f'{name}: fail is "share" or "closed", and there are 1 to 8 quotas')
+        for max_burst, count, period in quotas:
+            numbers = [operator.index(number) for number in (max_burst, count, period)]
+            if numbers[0] < -1 or not 0 < count <= period * SECOND or (max_burst + 1) * period > count * 2**32:
+                raise ValueError(f"{name}: {numbers} is no quota")
+        # Milliseconds, if they count: a wait of 100 ms would be remembered as none.
+        self.command, self.unit = ("CL.PTHROTTLE", 1000) if remember else ("CL.THROTTLE", 1)
+        self.name, self.quotas = name, [(max_burst, count, period * self.unit) for max_burst, count, period in quotas]
+        self.limit = min(max_burst + 1 for max_burst, _, _ in quotas)
+        self.share = Share(quotas, PROCESSES) if fail == "share" else None
+        self.refused = Refused(remember * SECOND) if remember else None
+
+    def words(self, caller, quantity=1):
+        """Returns a command's words after its name; a negative quantity gives back."""
+        first, *others = self.quotas
+        # Half of a surrogate pair is in no key.
+        key = f"{self.name}:{caller}".encode(errors="replace")
+        return key, *first, quantity, *itertools.chain(*others)
+
+    def known(self, caller, quantity):
+        """Returns the decision on a call that need not be made: the process remembers that it would be refused."""
+        if not 0 <= operator.index(quantity) < 2**63:
+            raise ValueError("a quantity is from 0 to 2^63 - 1: a negative one would give tokens back")
+        wait = self.refused.wait((caller, quantity)) if self.refused else 0
+        return (429, {"Retry-After": seconds(wait, SECOND)}, "limited") if wait else None
+
+    def decide(self, reply, caller, quantity, asked):
+        """Returns the status and the headers to answer a request with, and how the call ended.
+
+        `reply` is Redis's to a call that was made at the moment `asked`, or None.
+        """
+        if reply is None:
+            return self.decide_alone(caller, quantity)
+        limited, limit, remaining, retry_after, reset_after, *deciding = reply
+        headers = dict(zip(HEADERS, map(str, (limit, remaining, seconds(reset_after, self.unit), *deciding))))
+        if not limited:
+            return 200, headers, "allowed"
+        # A wait of -1 never ends: the call asks for more than the limit, which may be 0.
+        if retry_after < 0:
+            return 413 if limit else 403, headers, "limited"
+        if self.refused:
+            # Redis has rounded the wait up to a millisecond.
+            self.refused.add((caller, quantity), asked + (retry_after - 1) * SECOND // self.unit)
+        return 429, {**headers, "Retry-After": seconds(retry_after, self.unit)}, "limited"
+
+    def decide_alone(self, caller, quantity):
+        if not self.share:
+            return CLOSED
+        if quantity > self.limit:
+            return 413 if self.limit else 403, {}, "share"
+        wait = self.share.take(str(caller), quantity)
+        return (429, {"Retry-After": seconds(wait, SECOND)}, "share") if wait else (200, {}, "share")
+
+
+class Share:
+    """This process's part of a limit: what it may pass by itself while Redis does not answer.
+
+    A key's moment, at which all its tokens are back, is the earliest of its places in four rows (a count-min sketch). A
+    key that shares all its places with others may be refused for them, but no key gets more than its share. The memory
+    stays as it is, and forgets nothing.
+    """
+
+    ROWS, BITS = 4, 14
+
+    def __init__(self, quotas, processes):
+        self.parts, self.lock = [], threading.Lock()
+        for max_burst, count, period in quotas:
+            step = -(-period * SECOND * processes // count)
+            tokens = max((max_burst + 1) // processes, 1) if max_burst >= 0 else 0
+            rows = [array("q", bytes(8 << self.BITS)) for _ in range(self.ROWS)]
+            self.parts.append((step, min(tokens * step, 2**62), rows))
+
+    def take(self, key, quantity=1):
+        """Takes the tokens from all quotas, and returns 0; or takes none, and returns the nanoseconds to wait."""
+        # Each row has bits of its own: rows with the same bits would collide together.
+        hashed = hash(key)
+        places = [hashed >> self.BITS * row & (1 << self.BITS) - 1 for row in range(self.ROWS)]
+        with self.lock:
+            now = time.monotonic_ns()
+            moments, wait = [], 0
+            for step, burst, rows in self.parts:
+                moment = max(now, min(row[place] for row, place in zip(rows, places))) + quantity * step
+                moments.append(moment)
+                wait = max(wait, moment - burst - now)
+            if not wait:
+                for moment, (_, _, rows) in zip(moments, self.parts):
+                    for row, place in zip(rows, places):
+                        row[place] = max(row[place], moment)
+            return wait
+
+
+class Refused:
+    """The calls that were refused last, each until it may be allowed. The oldest of too many goes."""
+
+    MOST = 10_000
+
+    def __init__(self, longest):
+        self.longest, self.until, self.lock = longest, OrderedDict(), threading.Lock()
+
+    def wait(self, call):
+        """Returns the nanoseconds for which the call is still refused."""
+        with self.lock:
+            rest = self.until.get(call, 0) - time.monotonic_ns()
+            if rest <= 0:
+                self.until.pop(call, None)
+            return max(rest, 0)
+
+    def add(self, call, until):
+        with self.lock:
+            self.until[call] = min(until, time.monotonic_ns() + self.longest)
+            self.until.move_to_end(call)
+            if len(self.until) > self.MOST:
+                self.until.popitem(last=False)
+
+
+def decide_together(reply):
+    """Returns the decision of CL.MTHROTTLE, which takes from all its limits or from none; without a reply, it is closed."""
+    if reply is None:
+        return CLOSED
+    limited, *rows = reply
+    # The wait of a limit that allows the call is -1, as is one that never ends.
+    waits = [retry_after for limited, _, _, retry_after, _ in rows if limited]
+    if not limited:
+        return 200, {}, "allowed"
+    if -1 in waits:
+        return 403, {}, "limited"
+    return 429, {"Retry-After": str(max(waits))}, "limited"
+
+
+def seconds(time, unit):
+    """Rounds up."""
+    return str(-(-time // unit))
+
+
+HEADERS = [f"X-RateLimit-{name}" for name in ("Limit", "Remaining", "Reset", "Quota")]
+
+
+def show(headers, in_response):
+    """Adds a decision's headers to a response. Of several limits, the response shows the one with fewer remaining."""
+    remaining, shown = headers.get(HEADERS[1]), in_response.get(HEADERS[1])
+    if "Retry-After" in in_response or None not in (remaining, shown) and int(shown) <= int(remaining):
+        return
+    for name in HEADERS:
+        if name in in_response:
+            del in_response[name]
+    for name, value in headers.items():
+        in_response[name] = value
+
+
+reported = {}
+
+
+def report(error):
+    """Logs why Redis did not decide, every ten seconds at most for each kind of error. One of its replies is an error
+    of the settings, most likely."""
+    kind, now = type(error), time.monotonic()
+    if now >= reported.get(kind, 0):
+        reported[kind] = now + 10
+        settings = isinstance(error, (redis.ResponseError, redis.AuthenticationError))
+        log.log(logging.ERROR if settings else logging.WARNING, "Redis does not decide: %s: %s", kind.__name__, error)
+
+
+# A NAT64 gateway puts a caller's IPv4 address into the last 32 bits of an address in this network.
+NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+
+def parse(word):
+    """Returns the address in a word, or None. That of ::ffff:192.0.2.1 is the IPv4 address in it."""
+    if word.startswith("["):
+        word = word[1:].partition("]")[0]
+    elif word.count(":") == 1:
+        word = word.partition(":")[0]
+    try:
+        address = ipaddress.ip_address(word)
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+# Your own proxies: addresses or networks, and "unix" for one that connects by a Unix socket.
+PROXIES = [word if word == "unix" else parse(word) or ipaddress.ip_network(word)
+           for word in os.environ.get("PROXY", "").split(",") if word]
+
+
+def is_proxy(address):
+    networks = (proxy for proxy in PROXIES if isinstance(proxy, (ipaddress.IPv4Network, ipaddress.IPv6Network)))
+    return address in PROXIES or any(address in network for network in networks)
+
+
+def limited_address(peer, forwarded):
+    """Returns the address by which to limit a request from `peer` with these X-Forwarded-For headers."""
+    words = ",".join(forwarded).split(",")
+    address = parse(peer or "unix") or peer or "unix"
+    # Each proxy adds the address that it sees; the caller may have invented the words before those.
+    while is_proxy(address) and words:
+        before = parse(words.pop().strip())
+        if before is None:
+            break
+        address = before
+    return network(address)
+
+
+def network(address):
+    """Returns the IPv4 address, or the network of 2^64 addresses around one of IPv6: a customer has all of them."""
+    if isinstance(address, str) or address.version == 4:
+        return str(address)
+    if address in NAT64:
+        return str(ipaddress.IPv4Address(int(address) % 2**32))
+    return str(ipaddress.ip_network((int(address), 64), strict=False))
