@@ -146,7 +146,7 @@ class Refused:
 
 
 def decide_together(reply):
-    """Returns the decision of CL.MTHROTTLE, which takes from all its limits or from none; without a reply, it is closed."""
+    """Returns the decision of CL.MTHROTTLE, which takes from all its limits or from none. Without a reply, it refuses."""
     if reply is None:
         return CLOSED
     limited, *rows = reply

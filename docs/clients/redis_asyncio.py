@@ -19,7 +19,9 @@ TIMEOUT = float(os.environ.get("TIMEOUT", 0.1))
 
 def connect(url=f"redis://127.0.0.1:{os.environ.get('REDIS_PORT', 6379)}", **settings):
     """Returns a client for all tasks of an event loop, with at most 20 connections."""
-    times = {"timeout": TIMEOUT, "socket_timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT}
+    times = {"timeout": TIMEOUT, "socket_timeout": TIMEOUT}
+    if not url.startswith("unix:"):
+        times["socket_connect_timeout"] = TIMEOUT
     # A repeated call would take twice, so there are no retries. The listed error closes the connection: after a
     # failover behind one address, it leads to a replica.
     once = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
