@@ -9,7 +9,7 @@ use redis::{ErrorKind, RedisResult, Value};
 
 use crate::support::callbacks;
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
-use crate::support::needs::{debug_command, is_redis_6_2, needs};
+use crate::support::needs::{FAST, debug_command, is_redis_6_2, needs};
 use crate::support::programs::{output, python, redis_rs, signal};
 use crate::support::traffic::{under_full_load, under_load};
 use crate::support::{Server, command, error_of, eventually, run, throttle, wait_until};
@@ -20,6 +20,7 @@ const NODES: usize = 3;
 #[test]
 #[ignore = "slow: a cluster"]
 fn the_examples_for_clients_find_the_node_of_a_call() {
+    needs!(FAST);
     needs!("python3-redis");
     let cluster = Cluster::start();
     let other = &cluster.nodes[(cluster.owner("{user123}") + 1) % NODES];

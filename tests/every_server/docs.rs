@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::support::clock::{Clock, SECOND, START};
-use crate::support::needs::needs;
+use crate::support::needs::{FAST, NATIVE, needs};
 use crate::support::pages::{Block, ROOT, blocks, code, pages};
 use crate::support::programs::{output, path, python};
 use crate::support::sentinel::Sentinel;
@@ -26,6 +26,7 @@ fn with_real_path(text: &str) -> String {
 #[test]
 #[ignore = "slow: a server for each session"]
 fn sessions_are_what_redis_cli_shows() {
+    needs!(NATIVE);
     needs!("redis-tools");
     for Block { place, text, .. } in blocks_in("console") {
         let mut commands = String::new();
@@ -128,6 +129,7 @@ fn a_burst_and_a_rate_let_through_the_calls_that_the_page_counts() {
 
 #[test]
 fn settings_load_the_module() {
+    needs!(NATIVE);
     for Block { place, text, .. } in blocks_in("conf").filter(|block| !block.text.starts_with("sentinel ")) {
         let folder = new_folder();
         let file = folder.path().join("redis.conf");
@@ -142,6 +144,8 @@ fn settings_load_the_module() {
 #[test]
 #[ignore = "slow: Sentinel waits"]
 fn sentinel_promotes_a_replica_that_goes_on_limiting() {
+    needs!(FAST);
+    needs!(NATIVE);
     needs!("python3-redis");
     let mut primary = Server::start();
     let replica = Server::start_with(&["--replicaof", "127.0.0.1", &primary.port.to_string()]);
@@ -170,6 +174,7 @@ fn sentinel_promotes_a_replica_that_goes_on_limiting() {
 #[test]
 #[ignore = "slow: Python"]
 fn the_lines_of_python_admit_16_requests_and_answer_the_next_with_429_and_retry_after() {
+    needs!(NATIVE);
     needs!("python3-redis");
     let (_clock, server) = Clock::start(START);
     let mut requests = python("../../tests/every_server/docs/seventeen.py", &server);
@@ -195,6 +200,7 @@ const RUN_ELSEWHERE: [(&str, &str); 7] = [
 
 #[test]
 fn shell_commands_on_the_pages_are_those_that_the_tests_run() {
+    needs!(NATIVE);
     let mut elsewhere = HashSet::new();
     for Block { place, text, .. } in blocks_in("sh") {
         let found = RUN_ELSEWHERE.iter().find(|(page, words)| place.starts_with(page) && text.contains(words));

@@ -5,11 +5,12 @@ use std::process::{Command, Stdio};
 
 use saphyr::{LoadableYamlNode, YamlOwned as Yaml};
 
-use crate::support::needs::needs;
+use crate::support::needs::{FAST, needs};
 use crate::support::{MODULES, Server, module, new_folder, throttle};
 
 #[test]
 fn the_settings_load_the_module_and_the_probes_see_whether_it_answers() {
+    needs!(FAST);
     needs!("redis-tools");
     let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/kubernetes/limits.yaml")).unwrap();
     let parts = Yaml::load_from_str(&text).unwrap();

@@ -9,7 +9,7 @@ use redis::{Connection, RedisResult, Value};
 use tempfile::{NamedTempFile, TempPath};
 
 use crate::support::callbacks::{load_with_unwritable_keys, start_with_unwritable_keys};
-use crate::support::needs::{EVERYWHERE, is_redis_6_2, is_valkey, needs};
+use crate::support::needs::{EVERYWHERE, NATIVE, is_redis_6_2, is_valkey, needs};
 use crate::support::pages::blocks;
 use crate::support::programs::output;
 use crate::support::{Server, command, error_of, module, module_command, redis_cell, run, throttle, wait_until};
@@ -254,6 +254,7 @@ fn settings(line: &str) -> TempPath {
 
 #[test]
 fn a_server_that_is_too_old_refuses_it_and_logs_what_it_needs() {
+    needs!(NATIVE);
     needs!(EVERYWHERE);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/servers");
     let output = Command::new(script).arg("--too-old").stderr(Stdio::inherit()).output().unwrap();

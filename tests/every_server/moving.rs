@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::support::aof::{AOF, wait_for_the_file};
 use crate::support::clock::{Clock, SECOND, START};
-use crate::support::needs::needs;
+use crate::support::needs::{FAST, needs};
 use crate::support::pages::{blocks, code, command_of};
 use crate::support::programs::output;
 use crate::support::sentinel::Sentinel;
@@ -140,6 +140,7 @@ fn the_lines_of_increx_let_through_what_the_lines_beside_them_do() {
 #[test]
 #[ignore = "slow: Sentinel waits"]
 fn a_production_with_sentinel_moves_step_by_step_and_back_and_no_limit_is_lost() {
+    needs!(FAST);
     const KEYS: usize = 20;
     // The limit is more than the clients can take. A token comes back after ten minutes, when the test is over.
     const LIMIT: i64 = 1_000_000;

@@ -9,6 +9,7 @@ use redis::{Connection, ErrorKind, Value};
 use crate::support::aof::AOF;
 use crate::support::callbacks::start_with_unwritable_keys;
 use crate::support::expected::{NOT_A_STATE, WRONG_TYPE, in_group};
+use crate::support::needs::{FAST, needs};
 use crate::support::{
     Server, Snapshot, command, error_of, eventually, info, module, run, snapshot, throttle, wait_until,
 };
@@ -45,6 +46,7 @@ fn a_failed_snapshot_refuses_calls_but_no_looks_until_a_snapshot_succeeds() {
 #[test]
 #[ignore = "slow: a full file"]
 fn a_file_that_cannot_be_written_refuses_calls_but_no_looks_or_ends_the_server() {
+    needs!(FAST);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/every_server/refusals/full_disk.sh");
     for (policy, ends) in [("everysec", false), ("always", true)] {
         let arguments = ["--appendonly", "yes", "--appendfsync", policy, "--auto-aof-rewrite-percentage", "0"];

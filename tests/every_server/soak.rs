@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use redis::{Connection, Value};
 
+use crate::support::needs::{FAST, needs};
 use crate::support::replication::{SETTINGS, catch_up, replicate};
 use crate::support::traffic::under_load;
 use crate::support::{Server, command, eventually, info, run, setting, wait_until};
@@ -18,6 +19,7 @@ const CLIENTS: usize = 50;
 #[test]
 #[ignore = "slow: load"]
 fn under_a_long_mixed_load_memory_stays_as_it_was() {
+    needs!(FAST);
     let server = Server::start();
     let part = Duration::from_secs(setting("SOAK_SECONDS", 10)) / 4;
     // The first load warms up the server's own tables and the allocator.
@@ -119,6 +121,7 @@ fn fairness_time() -> Duration {
 #[test]
 #[ignore = "slow: load"]
 fn fifty_clients_get_exactly_the_burst_and_the_rate() {
+    needs!(FAST);
     let server = Server::start();
     for rate in [1, 100, 10_000, 100_000] {
         let limiter = Limiter::open(&server, rate);
@@ -134,6 +137,7 @@ fn fifty_clients_get_exactly_the_burst_and_the_rate() {
 #[test]
 #[ignore = "slow: load"]
 fn fifty_clients_get_exactly_the_burst_and_the_rate_through_a_promotion() {
+    needs!(FAST);
     for rate in [100, 10_000] {
         let servers = [Server::start_with(&SETTINGS), Server::start_with(&SETTINGS)];
         replicate(&servers[1], &servers[0]);
