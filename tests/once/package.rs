@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
-use crate::support::needs::{SCRIPTS_TEST, needs};
+use crate::support::needs::{EVERYWHERE, needs};
 use crate::support::pages::{ROOT, blocks, dangling_links, pages};
 use crate::support::programs::output_and_errors as output;
 use crate::support::{MODULES, Server, module, new_folder, throttle};
@@ -18,7 +18,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The test unpacks the archive by the README's lines, with this machine's platform in them.
 #[test]
 fn the_archive_unpacks_into_a_folder_of_its_own_with_the_library_and_its_documents() {
-    needs!(SCRIPTS_TEST);
+    needs!(EVERYWHERE);
     let release = release();
     let [block] = &blocks(|block| block.text.starts_with("sha256sum"))[..] else {
         panic!("expected exactly one block that begins with `sha256sum`")
@@ -52,7 +52,7 @@ fn the_archive_unpacks_into_a_folder_of_its_own_with_the_library_and_its_documen
 /// The job `container` builds the whole, on Debian and on Alpine.
 #[test]
 fn the_commands_of_the_containerfile_take_the_library_out_of_the_archive() {
-    needs!(SCRIPTS_TEST);
+    needs!(EVERYWHERE);
     let release = release();
     let file = fs::read_to_string(Path::new(ROOT).join("docs/Containerfile")).unwrap();
     let copied = file.lines().find_map(|line| line.strip_prefix("COPY --from=release /release/")).unwrap();
@@ -105,7 +105,7 @@ fn the_pages_name_the_files_of_this_version_and_the_changelog_has_it() {
 
 #[test]
 fn the_debian_package_is_installed_used_and_removed() {
-    needs!(SCRIPTS_TEST);
+    needs!(EVERYWHERE);
     let release = release();
     let package = file(release.path(), ".deb");
     let root = release.path().join("root");
@@ -158,7 +158,7 @@ fn the_debian_package_is_installed_used_and_removed() {
 
 #[test]
 fn a_release_made_again_in_another_folder_has_the_same_bytes() {
-    needs!(SCRIPTS_TEST);
+    needs!(EVERYWHERE);
     let one = release();
     let sources = Path::new(ROOT).join("target/again");
     output(Command::new("tests/once/package/again").arg(&sources).arg(native()).current_dir(ROOT));

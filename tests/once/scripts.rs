@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use crate::support::needs::{SCRIPTS_TEST, needs};
+use crate::support::needs::{EVERYWHERE, SCRIPTS_TEST, needs};
 use crate::support::pages::ROOT;
 use crate::support::programs::{output, output_and_errors, signal};
 use crate::support::{eventually, free_port, module, new_folder, run, throttle};
@@ -120,7 +120,7 @@ fn scripts_run_says_ready_where_the_settings_put_the_server() {
     assert_eq!(error, "run: port 65536 is not a number from 0 to 65535\n");
 }
 
-/// scripts/test sets `REQUIRE_ALL`, because it has installed all programs.
+/// scripts/test sets `REQUIRE_ALL` where it has installed all programs.
 #[test]
 fn a_machine_that_lacks_a_program_leaves_a_test_out_and_fails_it_under_scripts_test() {
     let path = new_folder();
@@ -136,7 +136,7 @@ fn a_machine_that_lacks_a_program_leaves_a_test_out_and_fails_it_under_scripts_t
 
 #[test]
 fn scripts_memcheck_runs_a_test_under_valgrind_and_finds_no_error() {
-    needs!(SCRIPTS_TEST);
+    needs!(EVERYWHERE);
     module();
     let said = output(script("memcheck").arg("contexts::both_protocols"));
     assert!(said.ends_with("memcheck: 1 servers ran under valgrind\n"), "{said}");
