@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::support::needs::needs;
-use crate::support::{COMMANDS, Server, run};
+use crate::support::{COMMANDS, Server, command, info, run};
 
 /// Reads a reply of names and values, on either protocol.
 fn map(value: &Value) -> HashMap<String, Value> {
@@ -149,5 +149,46 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
     ] {
         let (event, key) = next();
         assert_eq!((event.as_str(), key.as_str()), expected);
+    }
+}
+
+/// Returns how many of 200 limiters without tokens are still there after 30,000 other writes, for which the server has
+/// room for a quarter; and whether all writes were answered.
+fn kept_empty_at_maxmemory(policy: &str, write: &str) -> (usize, bool) {
+    let server = Server::start_with(&["--maxmemory-policy", policy]);
+    let mut connection = server.connect();
+    let empty: Vec<_> = (0..200).map(|number| format!("empty:{number}")).collect();
+    for key in &empty {
+        run::<Value>(&mut connection, &format!("CL.THROTTLE {key} 999 1000 86400 1000")).unwrap();
+    }
+    let most = info(&mut connection, "used_memory").parse::<u64>().unwrap() + (1 << 20);
+    run::<()>(&mut connection, &format!("CONFIG SET maxmemory {most}")).unwrap();
+    let answered = (0..300).fold(true, |answered, batch| {
+        let mut pipeline = redis::pipe();
+        for name in 0..100 {
+            pipeline.add_command(command(&write.replace("KEY", &format!("made:up:{}", batch * 100 + name))));
+        }
+        pipeline.exec(&mut connection).is_ok() && answered
+    });
+    (redis::cmd("EXISTS").arg(empty).query(&mut connection).unwrap(), answered)
+}
+
+/// An attacker makes up names. docs/operating.md names these policies.
+#[test]
+#[ignore = "slow: thousands of calls"]
+fn empty_limiters_stay_at_maxmemory_by_noeviction_and_volatile_ttl_and_are_forgotten_by_other_policies() {
+    let call = "CL.THROTTLE KEY 999 1000 86400";
+    assert_eq!(kept_empty_at_maxmemory("noeviction", call), (200, false));
+    assert_eq!(kept_empty_at_maxmemory("volatile-ttl", call), (200, true));
+    // Keys of a cache live longer than the limiters do.
+    for (policy, write) in [
+        ("volatile-ttl", "SET KEY xxxxxxxxxxxxxxxxxxxxxxxxxxxx EX 172800"),
+        ("volatile-lru", call),
+        ("allkeys-lru", call),
+        ("volatile-random", call),
+    ] {
+        let (kept, _) = kept_empty_at_maxmemory(policy, write);
+        println!("{policy}, {write}: {kept} of 200 are kept");
+        assert!(kept < 100, "{policy}, {write}: {kept} of 200");
     }
 }
