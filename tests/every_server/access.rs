@@ -1,12 +1,12 @@
 //! The right to call. The server refuses users without permission, calls on a replica, and calls on a cluster that is
 //! down, as it does for its own commands, and nothing changes. It knows the flags, categories and key positions of each
-//! command, and refuses a call with too few arguments.
+//! command.
 
 use redis::{Connection, RedisResult, Value};
 
 use crate::support::commands::{Access, Command};
 use crate::support::needs::{has_acl_categories, is_redis_6_2, needs};
-use crate::support::{COMMANDS, Server, error_of, info, run};
+use crate::support::{COMMANDS, Server, info, run};
 
 /// Returns calls of each command that writes.
 fn calls() -> impl Iterator<Item = (&'static Command, String)> {
@@ -132,20 +132,6 @@ fn a_user_without_the_command_or_the_key_is_refused() {
     assert_eq!(code.as_deref(), Some("NOPERM"), "the user lacks the second of two keys");
     for (command, call) in calls() {
         run::<Value>(&mut user(&server, &format!("~k* +{}", command.name)), &call).unwrap();
-    }
-}
-
-#[test]
-fn every_command_is_answered_with_all_its_arguments_and_with_one_fewer_refused() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    for command in &COMMANDS {
-        for call in command.calls("key") {
-            run::<Value>(&mut connection, &call).unwrap();
-            let (fewer, _) = call.rsplit_once(' ').unwrap();
-            let error = error_of(&mut connection, fewer);
-            assert_eq!(error, format!("ERR wrong number of arguments for '{}' command", command.name), "{fewer}");
-        }
     }
 }
 

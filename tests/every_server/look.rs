@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use redis::{Connection, Value};
 
-use crate::support::callbacks;
+use crate::support::clock::{Clock, MILLISECOND, START};
 use crate::support::needs::is_redis_6_2;
 use crate::support::replication::{SETTINGS, catch_up, replicate};
-use crate::support::{Server, command, info, now, run, throttle};
+use crate::support::{Server, command, info, run, throttle};
 
-const LOOKS: [&str; 2] = ["CL.LOOK key 4 1 3600", "CL.PLOOK key 4 1 3600000"];
+/// Looks at the limiter, and the time until all its tokens are back.
+const LOOKS: [(&str, i64); 2] = [("CL.LOOK key 4 1 3600", 7_200), ("CL.PLOOK key 4 1 3600000", 7_200_000)];
 
 /// Calls `CL.LOOK` with these arguments; fails unless the reply is five integers.
 fn look(connection: &mut impl redis::ConnectionLike, arguments: &str) -> [i64; 5] {
@@ -22,34 +23,18 @@ fn limiter(connection: &mut Connection) {
     throttle(connection, "key 4 1 3600 2");
 }
 
-fn is_of_limiter(reply: [i64; 5]) -> bool {
-    reply[..4] == [0, 5, 3, -1] && (7_190..=7_200).contains(&reply[4])
-}
-
-fn in_seconds(look: &str, mut reply: [i64; 5]) -> [i64; 5] {
-    if look.contains("PLOOK") {
-        reply[4] = (reply[4] + 999) / 1_000;
-    }
-    reply
-}
-
 /// Checks that the server answers looks, and refuses every other command of the module with this code.
 fn assert_only_looks(connection: &mut Connection, code: &str) {
-    for look in LOOKS {
+    for (look, reset_after) in LOOKS {
         let reply = run::<[i64; 5]>(connection, look).unwrap_or_else(|error| panic!("{look} under {code}: {error}"));
-        assert!(is_of_limiter(in_seconds(look, reply)), "{look} under {code}: {reply:?}");
+        assert_eq!(reply, [0, 5, 3, -1, reset_after], "{look} under {code}");
         assert_eq!(run::<[i64; 5]>(connection, &look.replace("key", "new")).unwrap(), [0, 5, 5, -1, 0]);
     }
-    let script = redis::Script::new("return redis.call('CL.LOOK', KEYS[1], 4, 1, 3600)");
     // A script in EVAL counts as one that may write, so call EVAL_RO. Redis 6.2 lacks it, and checks each call of a
     // script alone.
-    if !is_redis_6_2() {
-        let mut eval = redis::cmd("EVAL_RO");
-        eval.arg("return redis.call('CL.LOOK', KEYS[1], 4, 1, 3600)").arg(&["1", "key"]);
-        assert!(is_of_limiter(eval.query(connection).unwrap()), "EVAL_RO under {code}");
-    } else {
-        assert!(is_of_limiter(script.key("key").invoke(connection).unwrap()), "EVAL under {code}");
-    }
+    let eval = if is_redis_6_2() { "EVAL" } else { "EVAL_RO" };
+    let line = format!("{eval} return(redis.call('CL.LOOK',KEYS[1],4,1,3600)) 1 key");
+    assert_eq!(run::<[i64; 5]>(connection, &line).unwrap(), [0, 5, 3, -1, 7_200], "{eval} under {code}");
     for call in ["CL.THROTTLE key 4 1 3600 0", "CL.PTHROTTLE key 4 1 3600000 0", "CL.TAKE key 4 1 3600 0"] {
         let error = run::<Value>(connection, call).unwrap_err();
         assert_eq!(error.code(), Some(code), "{call}: {error}");
@@ -58,40 +43,33 @@ fn assert_only_looks(connection: &mut Connection, code: &str) {
 
 #[test]
 fn a_replica_answers_a_look_as_its_primary_does() {
-    let primary = Server::start_with(&SETTINGS);
-    let replica = Server::start();
+    let [(_clock, primary), (_other, replica)] = [(); 2].map(|()| Clock::start_with(START, &SETTINGS));
     limiter(&mut primary.connect());
     replicate(&replica, &primary);
     assert_only_looks(&mut replica.connect(), "READONLY");
     throttle(&mut primary.connect(), "key 4 1 3600 3");
     catch_up(&replica, &primary);
-    let on_both = [&replica, &primary].map(|server| look(&mut server.connect(), "key 4 1 3600"));
-    for reply in on_both {
-        assert_eq!(reply[..3], [1, 5, 0], "{on_both:?}");
-        assert!(reply[3] <= 3_600 && reply[4] <= 18_000 && reply[4] >= 17_990, "{on_both:?}");
-    }
+    assert_eq!(look(&mut replica.connect(), "key 4 1 3600"), [1, 5, 0, 3_600, 18_000]);
 }
 
 /// The replica still holds the key: its primary has not sent DEL yet.
 #[test]
 fn an_expired_key_on_a_replica_is_a_full_limiter() {
-    let (primary, mut connection) = callbacks::start(&SETTINGS);
-    let replica = Server::start();
+    let [(_clock, primary), (clock, replica)] = [(); 2].map(|()| Clock::start_with(START, &SETTINGS));
     replicate(&replica, &primary);
-    run::<Value>(&mut connection, "CL.PCHARGE key 4 1 1 5").unwrap();
+    run::<Value>(&mut primary.connect(), "CL.PCHARGE key 4 1 1 5").unwrap();
     catch_up(&replica, &primary);
-    std::thread::sleep(Duration::from_millis(20));
+    clock.set(START + 20 * MILLISECOND);
     let mut connection = replica.connect();
-    assert_eq!(run::<i64>(&mut connection, "DBSIZE").unwrap(), 1, "the replica has lost the key already");
-    assert_eq!(look(&mut connection, "key 4 1 3600"), [0, 5, 5, -1, 0]);
-    assert_eq!(look(&mut connection, "key 4 1 3600 5"), [0, 5, 5, -1, 0]);
-    assert_eq!(look(&mut connection, "key 4 1 3600 6"), [1, 5, 5, -1, 0]);
-    assert_eq!(run::<i64>(&mut connection, "DBSIZE").unwrap(), 1, "a look has deleted what the primary has to");
+    for (quantity, limited) in [(1, 0), (5, 0), (6, 1)] {
+        assert_eq!(look(&mut connection, &format!("key 4 1 3600 {quantity}")), [limited, 5, 5, -1, 0]);
+        assert_eq!(run::<i64>(&mut connection, "DBSIZE").unwrap(), 1, "a look has deleted what the primary has to");
+    }
 }
 
 #[test]
 fn a_look_is_answered_when_replicas_or_memory_are_short() {
-    let server = Server::start_with(&["--maxmemory-policy", "noeviction"]);
+    let (_clock, server) = Clock::start_with(START, &["--maxmemory-policy", "noeviction"]);
     let mut connection = server.connect();
     limiter(&mut connection);
     run::<()>(&mut connection, "CONFIG SET min-replicas-to-write 1").unwrap();
@@ -102,7 +80,7 @@ fn a_look_is_answered_when_replicas_or_memory_are_short() {
     // Redis 6.2 and 7.0 then refuse to queue any command, even GET.
     let mut queued =
         |line: &str| redis::pipe().atomic().add_command(command(line)).query::<Value>(&mut connection).is_ok();
-    assert_eq!(queued(LOOKS[0]), queued("GET key"));
+    assert_eq!(queued(LOOKS[0].0), queued("GET key"));
 }
 
 /// A server that loads the digits from a file, or gets them from its primary, keeps them as a number, which takes less
@@ -111,12 +89,11 @@ fn a_look_is_answered_when_replicas_or_memory_are_short() {
 fn the_first_look_at_a_key_takes_at_most_32_bytes_even_at_maxmemory() {
     let server = Server::start_with(&["--maxmemory-policy", "noeviction"]);
     let mut connection = server.connect();
-    let tat = now() + 60_000_000_000;
-    run::<()>(&mut connection, &format!("SET key {tat} PXAT {}", tat / 1_000_000 + 1)).unwrap();
+    run::<()>(&mut connection, &format!("SET key {START} EX 3600")).unwrap();
     run::<()>(&mut connection, "CONFIG SET maxmemory 1").unwrap();
     let sizes = [(); 3].map(|()| {
         let size: i64 = run(&mut connection, "MEMORY USAGE key").unwrap();
-        run::<[i64; 5]>(&mut connection, "CL.LOOK key 4 1 60").unwrap();
+        look(&mut connection, "key 4 1 60");
         size
     });
     assert!(sizes[1] <= sizes[0] + 32 && sizes[2] == sizes[1], "{sizes:?} bytes before and after each look");
@@ -124,16 +101,15 @@ fn the_first_look_at_a_key_takes_at_most_32_bytes_even_at_maxmemory() {
 
 #[test]
 fn a_look_is_answered_while_writes_are_paused() {
-    let server = Server::start();
+    let (clock, server) = Clock::start(START);
     let mut connection = server.connect();
-    limiter(&mut connection);
     run::<Value>(&mut connection, "CL.PTHROTTLE expired 0 1 1").unwrap();
-    std::thread::sleep(Duration::from_millis(3));
+    clock.set(START + 3 * MILLISECOND);
+    limiter(&mut connection);
     run::<()>(&mut connection, "CLIENT PAUSE 60000 WRITE").unwrap();
     let mut reader = server.connect();
-    reader.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    for look in LOOKS {
-        assert!(is_of_limiter(in_seconds(look, run(&mut reader, look).unwrap())), "{look}");
+    for (look, reset_after) in LOOKS {
+        assert_eq!(run::<[i64; 5]>(&mut reader, look).unwrap(), [0, 5, 3, -1, reset_after], "{look}");
     }
     assert_eq!(look(&mut reader, "expired 4 1 60"), [0, 5, 5, -1, 0]);
     // A call that may write waits for the end of the pause, even with quantity 0.
@@ -183,22 +159,4 @@ fn a_look_wakes_no_transaction_no_cache_and_no_subscriber() {
     subscriber.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let message = subscriber.get_message().unwrap();
     assert_eq!(message.get_channel_name(), "__keyevent@0__:last", "of {:?}", message.get_payload::<String>());
-}
-
-/// docs/operating.md names the event, which the server publishes after GET as well.
-#[test]
-fn a_look_at_a_missing_key_publishes_keymiss_and_nothing_else() {
-    let server = Server::start_with(&["--notify-keyspace-events", "EAdm"]);
-    let mut connection = server.connect();
-    let mut subscriber = server.connect();
-    let mut subscriber = subscriber.as_pubsub();
-    subscriber.psubscribe("__keyevent@0__:*").unwrap();
-    subscriber.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    run::<Value>(&mut connection, "CL.LOOK new 4 1 3600").unwrap();
-    run::<()>(&mut connection, "PUBLISH __keyevent@0__:last new").unwrap();
-    for event in ["keymiss", "last"] {
-        let message = subscriber.get_message().unwrap();
-        assert_eq!(message.get_channel_name(), format!("__keyevent@0__:{event}"));
-        assert_eq!(message.get_payload::<String>().unwrap(), "new", "{event}");
-    }
 }

@@ -3,7 +3,6 @@
 mod access;
 mod clock;
 mod cluster;
-mod contexts;
 mod cost;
 mod docs;
 mod kubernetes;

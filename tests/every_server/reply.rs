@@ -39,6 +39,15 @@ fn each_of_ten_thousand_limiters_in_one_call_has_its_reply() {
     assert!(reply[1..].iter().all(|limiter| *limiter == Value::Array([0, 5, 4, -1, 60].map(Value::Int).to_vec())));
 }
 
+#[test]
+fn both_protocols_get_an_array_of_integers() {
+    let server = Server::start();
+    for mut connection in [server.connect(), server.connect_resp3()] {
+        let reply: Value = run(&mut connection, "CL.THROTTLE key 4 1 60 0").unwrap();
+        assert_eq!(reply, Value::Array([0, 5, 5, -1, 0].map(Value::Int).to_vec()));
+    }
+}
+
 /// Returns the integers of a reply, those of a list within it as well.
 fn integers(reply: &Value) -> Vec<String> {
     match reply {

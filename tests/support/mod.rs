@@ -37,7 +37,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread::sleep;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use redis::{Client, Connection, FromRedisValue, RedisError, RedisResult};
 use tempfile::TempDir;
@@ -384,9 +384,4 @@ pub fn free_port() -> u16 {
 /// Makes a folder that is gone when dropped.
 pub fn new_folder() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
-}
-
-/// Returns this machine's time in nanoseconds since the epoch.
-pub fn now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos().try_into().unwrap()
 }
