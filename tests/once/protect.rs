@@ -10,7 +10,7 @@ use std::time::Instant;
 use crate::support::examples::{self, BOUND, Http};
 use crate::support::losing::losing;
 use crate::support::needs::needs;
-use crate::support::pages::{ROOT, prose};
+use crate::support::pages::ROOT;
 use crate::support::programs::signal;
 use crate::support::{Server, eventually, run};
 
@@ -29,7 +29,7 @@ fn a_reader_sees_what_the_page_shows() {
     let page = fs::read_to_string(Path::new(ROOT).join("docs/protect.md")).unwrap();
     let mut bash = Command::new("bash").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut input, mut output) = (bash.stdin.take().unwrap(), BufReader::new(bash.stdout.take().unwrap()).lines());
-    let mut lines = prose(&page).into_iter().map(|(line, _)| line).peekable();
+    let mut lines = page.lines().peekable();
     while let Some(line) = lines.next() {
         if line.starts_with("Start the server again") {
             server.kill();

@@ -117,13 +117,6 @@ pub fn dangling_links(root: &Path) -> Vec<String> {
     dangling
 }
 
-/// Returns the lines outside of fenced code, with their numbers.
-pub fn prose(text: &str) -> Vec<(&str, usize)> {
-    let code = fenced(text).flat_map(|(_, number, text)| (number..).take(text.lines().count()));
-    let code: HashSet<_> = code.collect();
-    text.lines().zip(1..).filter(|(_, number)| !code.contains(number)).collect()
-}
-
 /// Returns the anchors that GitHub makes of a page's headings.
 fn anchors(page: &Path) -> HashSet<String> {
     let text = fs::read_to_string(page).unwrap();
