@@ -21,7 +21,7 @@ use crate::support::programs::signal;
 use crate::support::random::Random;
 use crate::support::replication::{catch_up, follow, replicate, wait_for_replica};
 use crate::support::traffic::{side_by_side, under_full_load, under_load};
-use crate::support::{Server, Snapshot, command, info, module, run, snapshot, wait_until};
+use crate::support::{PATIENCE, Server, Snapshot, command, info, module, run, snapshot, wait_until};
 
 const CLIENTS: usize = 3;
 const SETTINGS: [&str; 4] = ["--hz", "1", "--repl-ping-replica-period", "3600"];
@@ -347,7 +347,7 @@ fn a_client_that_asks_for_the_stream_from_an_offset_of_info_is_sent_effects() {
     let mut second = TcpStream::connect(("127.0.0.1", primary.port)).unwrap();
     second.write_all(format!("PSYNC {id} {}\r\n", offset.parse::<u64>().unwrap() + 1).as_bytes()).unwrap();
     let mut stream = [0; 1000];
-    second.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    second.set_read_timeout(Some(PATIENCE)).unwrap();
     let length = second.read(&mut stream).unwrap();
     assert!(stream[..length].starts_with(b"+CONTINUE"), "{}", stream[..length].escape_ascii());
     change(&mut connection, 0, 1);

@@ -8,7 +8,7 @@ use redis::{Connection, Value};
 use crate::support::clock::{Clock, MILLISECOND, START};
 use crate::support::needs::is_redis_6_2;
 use crate::support::replication::{SETTINGS, catch_up, replicate};
-use crate::support::{Server, command, info, run, throttle};
+use crate::support::{PATIENCE, Server, command, info, run, throttle};
 
 /// Looks at the limiter, and the time until all its tokens are back.
 const LOOKS: [(&str, i64); 2] = [("CL.LOOK key 4 1 3600", 7_200), ("CL.PLOOK key 4 1 3600000", 7_200_000)];
@@ -156,7 +156,7 @@ fn a_look_wakes_no_transaction_no_cache_and_no_subscriber() {
         assert!(run::<Option<Vec<String>>>(&mut watcher, "EXEC").unwrap().is_some(), "{look} wakes a transaction");
     }
     run::<()>(&mut connection, "PUBLISH __keyevent@0__:last last").unwrap();
-    subscriber.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    subscriber.set_read_timeout(Some(PATIENCE)).unwrap();
     let message = subscriber.get_message().unwrap();
     assert_eq!(message.get_channel_name(), "__keyevent@0__:last", "of {:?}", message.get_payload::<String>());
 }

@@ -1,12 +1,11 @@
 //! The module as the server and its operator see it: documentation, counts, keyspace notifications.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use redis::Value;
 
 use crate::support::needs::needs;
-use crate::support::{COMMANDS, Server, command, info, run};
+use crate::support::{COMMANDS, PATIENCE, Server, command, info, run};
 
 /// Reads a reply of names and values, on either protocol.
 fn map(value: &Value) -> HashMap<String, Value> {
@@ -121,7 +120,7 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
     }
     run::<()>(&mut connection, "PUBLISH __keyevent@0__:last last").unwrap();
     let mut next = || -> (String, String) {
-        subscriber.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        subscriber.set_read_timeout(Some(PATIENCE)).unwrap();
         let message = subscriber.get_message().unwrap();
         let event = message.get_channel_name().trim_start_matches("__keyevent@0__:").to_string();
         (event, message.get_payload().unwrap())

@@ -22,7 +22,8 @@ fn appendfsync_always_loses_no_acknowledged_call_in_20_crashes() {
             if crash % 2 == 0 {
                 run::<()>(&mut server.connect(), "BGREWRITEAOF").unwrap();
             }
-            sleep(Duration::from_millis(20 + crash * 5));
+            wait_for_load(&ledgers, &before);
+            sleep(Duration::from_millis(crash * 5));
         });
         let state = snapshot(&mut server.connect());
         for (ledger, before) in ledgers.iter().zip(before) {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::support::examples::{self, Http};
-use crate::support::needs::{SCRIPTS_TEST, needs};
+use crate::support::needs::{EVERYWHERE, needs};
 use crate::support::pages::{block, create_exporter};
 use crate::support::programs::output;
 use crate::support::{Process, Server, free_port, run, wait_until};
@@ -31,7 +31,7 @@ fn executables() -> PathBuf {
 
 #[test]
 fn each_alert_fires_in_the_hours_that_promtool_plays() {
-    needs!(SCRIPTS_TEST);
+    needs!(EVERYWHERE);
     output(Command::new(executables().join("promtool")).args(["test", "rules", CASES]));
 }
 
@@ -39,7 +39,7 @@ fn each_alert_fires_in_the_hours_that_promtool_plays() {
 /// files, with a second for every 15.
 #[test]
 fn prometheus_gathers_the_counts_of_a_server_and_an_application_and_answers_the_dashboard() {
-    needs!(SCRIPTS_TEST);
+    needs!(EVERYWHERE);
     let Some(application) = examples::protect().next() else { return };
     let server = Server::start();
     let mut connection = server.connect();

@@ -232,7 +232,7 @@ impl Server {
         });
         self.process = Some(process);
         // The server may have to load a large file, on two cores that many servers share.
-        eventually(Duration::from_secs(60), || {
+        eventually(PATIENCE, || {
             let gone = self.process.as_mut().unwrap().try_wait().unwrap().is_some();
             // The log tells when it is ready: another process may answer on its port.
             let ready = self.log()[logged..].contains("Ready to accept connections");
@@ -291,9 +291,12 @@ pub fn info(connection: &mut impl redis::ConnectionLike, field: &str) -> String 
         .to_string()
 }
 
-/// Waits until the condition holds, for as long as a slow machine may need.
+/// The time that tests wait for what has to happen, which takes a slow machine long.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Waits until the condition holds.
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    eventually(Duration::from_secs(30), || holds().then_some(())).unwrap_or_else(|| panic!("never happened: {what}"));
+    eventually(PATIENCE, || holds().then_some(())).unwrap_or_else(|| panic!("never happened: {what}"));
 }
 
 /// Asks until there is an answer or the time is over; the pauses grow.
