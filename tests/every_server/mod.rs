@@ -16,6 +16,5 @@ mod other_modules;
 mod persistence;
 mod recipes;
 mod refusals;
-mod replication;
 mod reply;
 mod soak;
