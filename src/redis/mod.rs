@@ -13,23 +13,22 @@ use redis_module::raw;
 const OK: c_int = 0;
 const ERR: c_int = 1;
 
-/// Lists the functions of the API that the module calls; [`api!`] takes no other. A load copies them, and is refused on
-/// a server that lacks one. A call of redis-module's own variable would take an instruction more: a table of the linker
-/// stands in between.
+/// Lists the functions of the API that the module calls. A load is refused on a server that lacks one.
 macro_rules! required {
     ($($function:ident)*) => {
-        #[allow(non_upper_case_globals, reason = "named as in the API")]
-        mod required {
-            $(pub static mut $function: *const () = std::ptr::null();)*
-        }
-
-        /// Copies the functions. Errors: the name of one that the server lacks.
-        fn copy_functions() -> Result<(), &'static str> {
+        /// Checks that the server has all functions of the list. Errors: the name of one that it lacks.
+        fn check_functions() -> Result<(), &'static str> {
             $(
-                // SAFETY: `Export_RedisModule_Init` has written the one, and nothing reads the other yet.
-                unsafe { required::$function = raw::$function.ok_or(stringify!($function))? as *const () };
+                // SAFETY: `Export_RedisModule_Init` has written it, and nothing writes it again.
+                unsafe { raw::$function.ok_or(stringify!($function))? };
             )*
             Ok(())
+        }
+
+        /// Names a function of the list; any other does not compile. Use it only after `check_functions` has succeeded:
+        /// the function is then known to be there.
+        macro_rules! api {
+            $(($function) => { ::redis_module::raw::$function.unwrap_unchecked() };)*
         }
     };
 }
@@ -70,23 +69,6 @@ required! {
     RedisModule_StringTruncate
     RedisModule_SubscribeToServerEvent
     RedisModule_WrongArity
-}
-
-/// Names a function of the API. Use it only after the module has loaded: the function is then known to be there.
-macro_rules! api {
-    ($function:ident) => {
-        $crate::redis::typed(|| ::redis_module::raw::$function, $crate::redis::required::$function)
-    };
-}
-
-/// Gives a copied function the type of the variable that it was copied from.
-///
-/// # Safety
-/// `copy_functions` has copied it from the variable that `from` returns.
-#[inline(always)]
-unsafe fn typed<F>(_from: impl Fn() -> Option<F>, function: *const ()) -> F {
-    // SAFETY: as promised by the caller. `F` is the type of a function's pointer, which has the size of any pointer.
-    unsafe { std::mem::transmute_copy(&function) }
 }
 
 mod argument;

@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock};
 use redis_module::raw;
 
 use super::context::c_string;
-use super::{Argument, Command, Context, ERR, OK, copy_functions, key, listeners};
+use super::{Argument, Command, Context, ERR, OK, check_functions, key, listeners};
 
 const API_VERSION: c_int = 1;
 /// An option of valkeymodule.h. Under it, Valkey 8.1 and newer replicate SET and DEL without checking that they exist:
@@ -126,7 +126,7 @@ pub unsafe fn unload(module: &'static Module, context: *mut raw::RedisModuleCtx)
 impl Module {
     /// Does all that a load needs, or returns the reason why the module cannot be loaded.
     fn set_up(&'static self, context: &Context, argument: Option<&Argument>) -> Result<(), String> {
-        copy_functions()
+        check_functions()
             .map_err(|function| format!("needs Redis 6.2.8, 7.0.5 or Valkey 7.2 or later: {function} is missing"))?;
         if let Some(argument) = argument {
             return Err(format!("takes no arguments, but is given \"{}\"", argument.bytes().escape_ascii()));
@@ -156,9 +156,9 @@ impl Module {
                 return Err(format!("could not register {:?}: is another redis-cell loaded?", command.name));
             }
         }
-        // SAFETY: the context is live, `copy_functions` has seen every function, and `info` is a callback for INFO.
+        // SAFETY: the context is live, `check_functions` has seen every function, and `info` is a callback for INFO.
         unsafe { api!(RedisModule_RegisterInfoFunc)(context.0, Some(info)) };
-        // SAFETY: `copy_functions` has seen every function.
+        // SAFETY: `check_functions` has seen every function.
         unsafe { key::prepare(context, options) }
         listeners::subscribe(context, forkless);
         if let Ok(mut loaded_by) = LOADED_BY.lock() {
