@@ -119,8 +119,8 @@ pub struct Taken {
 
 /// The reason why a call cannot be decided. The texts name the arguments of a command.
 ///
-/// It has the size of a word: a smaller error would share a word with a part of the `Ok` value, and the compiler would
-/// take that word apart and put it together in each call.
+/// It has the size of a word. A smaller error would share a word with a part of the `Ok` value, and the compiler would
+/// take that word apart and put it together in each call: 1% of one with two quotas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[repr(u64)]
 pub enum Error {

@@ -77,7 +77,7 @@ fn parse_quota([max_burst, count, period]: [&Argument; 3], unit: Unit) -> Result
     Ok(Quota { limit, count, period, unit })
 }
 
-/// Reads an integer. Most are short, and are read here for a fourth of the server's price; the server reads the others.
+/// Reads an integer. Most are short, and are read here for half of the server's price; the server reads the others.
 #[inline(always)]
 fn integer(argument: &Argument, name: &'static str) -> Result<i64, Error> {
     let small = decimal::parse_small(argument.bytes());
@@ -87,19 +87,12 @@ fn integer(argument: &Argument, name: &'static str) -> Result<i64, Error> {
 #[inline(always)]
 fn at_least(least: i64, argument: &Argument, name: &'static str) -> Result<i64, Error> {
     let integer = integer(argument, name)?;
-    if integer < least { Err(too_small(name, least)) } else { Ok(integer) }
+    if integer < least { Err(Error::TooSmall(name, least)) } else { Ok(integer) }
 }
 
 #[inline(always)]
 fn one_or_more(argument: &Argument, name: &'static str) -> Result<NonZero<u64>, Error> {
-    NonZero::new(at_least(1, argument, name)?.cast_unsigned()).ok_or_else(|| too_small(name, 1))
-}
-
-/// Makes the error of an integer below `least`. It is `cold` so that the compiler puts all that leads to it out of the
-/// way of a call without one.
-#[cold]
-fn too_small(name: &'static str, least: i64) -> Error {
-    Error::TooSmall(name, least)
+    NonZero::new(at_least(1, argument, name)?.cast_unsigned()).ok_or(Error::TooSmall(name, 1))
 }
 
 /// The parameters of a call on one limiter: `key max_burst count period quantity [max_burst count period ...]`

@@ -40,11 +40,6 @@ pub fn parse<const FURTHER: usize>(value: Value) -> Result<Tats<FURTHER>, Error>
         Value::OtherType => return Err(Error::WrongType),
     };
     let mut tats = Tats::NONE;
-    // Most limiters have one TAT. It costs less to read without the loop.
-    if let Ok(only) = text.try_into() {
-        tats.add(parse_tat(only)?)?;
-        return Ok(tats);
-    }
     if text.is_empty() || text.len() > MOST_QUOTAS * MOMENT_DIGITS {
         return Err(Error::NotAState);
     }

@@ -1,7 +1,6 @@
 //! An argument of a call: its bytes, or the integer that it spells.
 
 use std::ffi::c_longlong;
-use std::mem::MaybeUninit;
 use std::slice;
 
 use redis_module::raw;
@@ -14,11 +13,11 @@ pub struct Argument(pub(super) *mut raw::RedisModuleString);
 
 impl Argument {
     pub fn bytes(&self) -> &[u8] {
-        let mut length = MaybeUninit::uninit();
-        // SAFETY: the string is live, and the server does not change a call's arguments. It always writes the length.
+        let mut length = 0;
+        // SAFETY: the string is live, and the server does not change a call's arguments.
         unsafe {
-            let bytes = api!(RedisModule_StringPtrLen)(self.0, length.as_mut_ptr());
-            slice::from_raw_parts(bytes.cast(), length.assume_init())
+            let bytes = api!(RedisModule_StringPtrLen)(self.0, &mut length);
+            slice::from_raw_parts(bytes.cast(), length)
         }
     }
 

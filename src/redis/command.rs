@@ -64,7 +64,6 @@ pub(crate) use command;
 ///
 /// # Safety
 /// The context lives as long as the call, and the `count` strings at `words`, one or more, as long as this borrow.
-#[inline(always)]
 pub unsafe fn begin(
     context: *mut raw::RedisModuleCtx,
     words: &*mut *mut raw::RedisModuleString,
@@ -78,7 +77,6 @@ pub unsafe fn begin(
 }
 
 /// Ends a call of a command: counts how it ended, and replies with its error if it returned one.
-#[inline(always)]
 pub fn end<E: Into<ErrorReply>>(context: &Context, result: Result<Outcome, E>, counts: &Counts) -> c_int {
     match result {
         Ok(Outcome::Allowed) => counts.allowed.increment(),

@@ -273,8 +273,8 @@ impl<'a> WritableKey<'a> {
 
     #[inline(always)]
     fn replicate_set(&self, bytes: &[u8], expire_at: u64) {
-        let expire_at = decimal::Trimmed::new(expire_at);
-        let expire_at = expire_at.as_ref();
+        let expire_at = decimal::format(expire_at);
+        let expire_at = decimal::without_zeros(&expire_at);
         // SAFETY: context, name and `PXAT` are live, and the server copies the bytes.
         unsafe {
             api!(RedisModule_Replicate)(

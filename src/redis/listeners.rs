@@ -61,7 +61,6 @@ const LISTENING: u32 =
 const NESTED: u32 = raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING | raw::REDISMODULE_CTX_FLAGS_LUA;
 
 /// Tells whether a write has to be replicated. If not, it only has to be counted for the server's save points.
-#[inline(always)]
 pub fn any(context: &Context) -> bool {
     // SAFETY: the context is live.
     let flags = unsafe { api!(RedisModule_GetContextFlags)(context.0) }.cast_unsigned();
