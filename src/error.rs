@@ -9,9 +9,6 @@ use crate::redis::{ErrorReply, Unavailable};
 /// The reason why a call was refused. A refused call has changed nothing, but for the case that [`Unavailable`] names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Error {
-    /// The server words this reply itself: it is the same as for the server's own commands.
-    #[error("ERR wrong number of arguments")]
-    WrongArity,
     #[error("ERR {0} is not an integer or out of range")]
     NotAnInteger(&'static str),
     #[error("ERR {0} must be {1} or more")]
@@ -36,13 +33,12 @@ pub enum Error {
 }
 
 /// A command's error: the reason, and the number of the limiter or quota that it is about: 1, 2, …
-#[derive(Debug, Clone, Copy, Error)]
+#[derive(Debug, Clone, Copy)]
 pub enum CommandError {
-    #[error(transparent)]
-    Call(#[from] Error),
-    #[error("{0} (group {1})")]
+    /// The server words this reply itself: it is the same as for the server's own commands.
+    WrongArity,
+    Call(Error),
     Group(Error, usize),
-    #[error("{0} (quota {1})")]
     Quota(Error, u64),
 }
 
@@ -50,8 +46,15 @@ impl CommandError {
     /// Makes the error of one limiter of several, which has only one quota.
     pub fn of_group(self, number: usize) -> Self {
         match self {
+            Self::WrongArity => Self::WrongArity,
             Self::Call(error) | Self::Quota(error, _) | Self::Group(error, _) => Self::Group(error, number),
         }
+    }
+}
+
+impl From<Error> for CommandError {
+    fn from(error: Error) -> Self {
+        Self::Call(error)
     }
 }
 
@@ -65,8 +68,10 @@ impl From<QuotaError> for CommandError {
 impl From<CommandError> for ErrorReply {
     fn from(error: CommandError) -> Self {
         match error {
-            CommandError::Call(Error::WrongArity) => Self::WrongArity,
-            other => Self::Text(other.to_string()),
+            CommandError::WrongArity => Self::WrongArity,
+            CommandError::Call(error) => Self::Text(error.to_string()),
+            CommandError::Group(error, number) => Self::Text(format!("{error} (group {number})")),
+            CommandError::Quota(error, number) => Self::Text(format!("{error} (quota {number})")),
         }
     }
 }

@@ -147,7 +147,7 @@ impl Moment {
     }
 
     /// Makes the moment this many nanoseconds after the epoch, or the last moment if that is earlier.
-    pub fn up_to_last(nanos: u64) -> Self {
+    pub fn new_saturating(nanos: u64) -> Self {
         Self(nanos.min(Self::LAST.0))
     }
 

@@ -31,9 +31,9 @@ pub struct Limiter<const FURTHER: usize> {
 }
 
 /// The TATs in a limiter's state, in the order of its quotas: none for a full limiter, or one and up to `FURTHER` more.
+/// The places beyond `count` hold moments that have passed: a quota without a TAT is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tats<const FURTHER: usize> {
-    /// A moment beyond `count` is not after the call's: a quota without a TAT is full.
     first: Moment,
     further: [Moment; FURTHER],
     count: usize,
@@ -116,7 +116,7 @@ impl<const FURTHER: usize> Limiter<FURTHER> {
     ) -> Result<Decision<FURTHER>, QuotaError> {
         let Ok(asked) = u64::try_from(quantity) else {
             let (after, change) = self.give_back(before, quantity.unsigned_abs());
-            return Ok(Decision { verdict: self.look(&self.emptiest(&after, false)), change });
+            return Ok(Decision { verdict: self.verdict(&self.emptiest(&after, false)), change });
         };
         let tokens = if taking == Taking::UpTo { asked.min(self.emptiest(&before, false).remaining()) } else { asked };
 
@@ -137,9 +137,9 @@ impl<const FURTHER: usize> Limiter<FURTHER> {
         let verdict = Verdict {
             limited: waits || tokens == 0 && asked > 0,
             taken,
-            // If even one token is refused, none remain.
+            // If even one token is refused, none remain: no division is needed.
             remaining: if waits && tokens == 1 { 0 } else { decides.remaining() },
-            ..self.look(&decides)
+            ..self.verdict(&decides)
         };
         Ok(Decision { verdict, change: if taken > 0 { Change::Store(after) } else { Change::Nothing } })
     }
@@ -159,14 +159,14 @@ impl<const FURTHER: usize> Limiter<FURTHER> {
         Ok(slowest)
     }
 
-    /// Returns the first quota with the fewest tokens remaining. If the call got `less` than it asked for, the wait for
-    /// one more token decides among equals.
+    /// Returns the first quota with the fewest tokens remaining. If the call wants more tokens than it got, the wait for
+    /// one more decides among equals.
     #[inline(always)]
-    fn emptiest(&self, tats: &Tats<FURTHER>, less: bool) -> Standing<'_> {
-        let mut emptiest = Standing::at(&self.first, 1, tats.first, less);
+    fn emptiest(&self, tats: &Tats<FURTHER>, wants_more: bool) -> Standing<'_> {
+        let mut emptiest = Standing::at(&self.first, 1, tats.first, wants_more);
         let mut fewest = emptiest.remaining();
         for ((funnel, tat), number) in self.further().zip(&tats.further).zip(2..) {
-            let other = Standing::at(funnel, number, *tat, less);
+            let other = Standing::at(funnel, number, *tat, wants_more);
             let remaining = other.remaining();
             if remaining < fewest || remaining == fewest && other.wait > emptiest.wait {
                 (fewest, emptiest) = (remaining, other);
@@ -186,7 +186,7 @@ impl<const FURTHER: usize> Limiter<FURTHER> {
         for (funnel, tat) in self.further().zip(&mut after.further) {
             *tat = funnel.give_back(*tat, tokens);
         }
-        let change = if before.is_full() {
+        let change = if before.is_empty() {
             Change::Nothing
         } else if after.last() <= now {
             Change::Delete
@@ -200,7 +200,7 @@ impl<const FURTHER: usize> Limiter<FURTHER> {
 
     /// Returns the verdict of a call that takes nothing.
     #[inline(always)]
-    fn look(&self, decides: &Standing) -> Verdict {
+    fn verdict(&self, decides: &Standing) -> Verdict {
         Verdict {
             limited: false,
             taken: 0,
@@ -249,12 +249,12 @@ impl<'a> Standing<'a> {
         Ok(Self { funnel, number, until_full: funnel.until_full(*tat), wait: taken.wait })
     }
 
-    /// Returns the quota's place on this TAT: its time until full and, if the call got `less` than it asked for, its
-    /// wait for one more token. If not, no wait is needed, which a caller is told as one that does not help.
+    /// Returns the quota's standing on this TAT. The wait is that for one more token if the call wants more than it got.
+    /// If not, it is `WITHOUT_END`: the caller is told the same, that no wait is needed or that none helps.
     #[inline(always)]
-    fn at(funnel: &'a Funnel, number: u64, tat: Moment, less: bool) -> Self {
+    fn at(funnel: &'a Funnel, number: u64, tat: Moment, wants_more: bool) -> Self {
         let until_full = funnel.until_full(tat);
-        let wait = if less { funnel.wait_for_one_more(until_full) } else { Wait::WITHOUT_END };
+        let wait = if wants_more { funnel.wait_for_one_more(until_full) } else { Wait::WITHOUT_END };
         Self { funnel, number, until_full, wait }
     }
 
@@ -282,7 +282,7 @@ impl<const FURTHER: usize> Tats<FURTHER> {
         Ok(())
     }
 
-    pub fn is_full(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 

@@ -4,7 +4,7 @@ use crate::counts::Outcome;
 use crate::error::{CommandError, Error};
 use crate::funnel::{Moment, Taking, Unit};
 use crate::limiter::{Change, Decision, MOST_QUOTAS, Tats, Verdict};
-use crate::redis::{Access, Argument, Context, Parameter, WritableKey, delete_expired};
+use crate::redis::{Access, Argument, Context, Parameter, WritableKey, clock, delete_expired};
 use crate::reply::{announce, reply};
 use crate::request::{Request, limiter};
 use crate::state;
@@ -37,9 +37,9 @@ pub const fn parameters(unit: Unit) -> [Parameter; 1] {
 /// would reply. If the call is limited, a limiter that would have allowed it shows its tokens with nothing taken.
 pub fn call(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
     if arguments.len() < GROUP.len() {
-        return Err(Error::WrongArity.into());
+        return Err(CommandError::WrongArity);
     }
-    let now = Moment::up_to_last(context.now());
+    let now = Moment::new_saturating(clock::now());
     let requests = in_groups(arguments.chunks(GROUP.len()), |group| match GROUP.get(group.len()) {
         None => Request::parse(group, Taking::AllOrNone, unit, now),
         Some(missing) => Err(Error::Missing(missing).into()),
@@ -52,7 +52,7 @@ pub fn call(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Out
     let mut last = None;
     let mut all = in_groups(requests, |request| {
         drop(last.take());
-        let before = state::read(last.insert(state::open(context, request.key)?))?;
+        let before = state::read_all(last.insert(state::open(context, request.key)?))?;
         let decision = request.limiter.wide().decide(before, Taking::AllOrNone, request.quantity)?;
         Ok(Decided { before, request, decision })
     })?;
@@ -84,7 +84,7 @@ fn write_all(context: &Context, mut last: Option<WritableKey>, all: &[Decided]) 
         // Close the key first: a deletion may run another module's callback, which may delete the key.
         drop(last.take());
         in_groups(all, |Decided { request, before, decision, .. }| {
-            if before.is_full() && decision.change != Change::Nothing {
+            if before.is_empty() && decision.change != Change::Nothing {
                 delete_expired(context, request.key).map_err(Error::from)?;
             }
             Ok(())

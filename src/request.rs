@@ -39,12 +39,12 @@ impl<'a, const FURTHER: usize> Request<'a, FURTHER> {
             [key, max_burst, count, period] if taking.takes_one_unless_told() => {
                 (key, [max_burst, count, period], None, [].as_slice())
             }
-            _ => return Err(Error::WrongArity.into()),
+            _ => return Err(CommandError::WrongArity),
         };
         let further = match further.as_chunks() {
             (further, []) if further.len() <= FURTHER => further,
             (_, []) => return Err(Error::from(TooMany).into()),
-            _ => return Err(Error::WrongArity.into()),
+            _ => return Err(CommandError::WrongArity),
         };
 
         let first = parse_quota(first, unit)?;

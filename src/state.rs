@@ -14,13 +14,18 @@ pub fn open<'a>(context: &'a Context, name: &'a Argument) -> Result<WritableKey<
     Ok(WritableKey::open(context, name)?)
 }
 
-/// Reads the TATs at an open key.
+/// Reads the TATs at an open key; `None` if it has more of them than the caller has room for.
 ///
-/// Errors: `WrongType` and `NotAState` if the key holds anything but TATs; `TooManyQuotas` if it holds more TATs than
-/// the caller takes.
+/// Errors: `WrongType` and `NotAState` if the key holds anything but TATs.
 #[inline(always)]
-pub fn read<const FURTHER: usize>(key: &Key) -> Result<Tats<FURTHER>, Error> {
+pub fn read<const FURTHER: usize>(key: &Key) -> Result<Option<Tats<FURTHER>>, Error> {
     parse(key.value())
+}
+
+/// Reads all TATs at an open key. Errors: those of `read`.
+#[inline(always)]
+pub fn read_all(key: &Key) -> Result<Tats<{ MOST_QUOTAS - 1 }>, Error> {
+    read(key)?.ok_or(Error::NotAState)
 }
 
 /// Hands `read` the value of a key, which stays as it is, and returns what `read` returns.
@@ -31,23 +36,31 @@ pub fn peek<T>(context: &Context, name: &Argument, read: impl FnOnce(Value) -> R
     redis::peek(context, name, read)?
 }
 
-/// Reads the TATs in a key's value. Errors: those of `read`.
+/// Reads the TATs in a key's value; `None` if it has more of them than the caller has room for. Errors: those of
+/// `read`.
 #[inline(always)]
-pub fn parse<const FURTHER: usize>(value: Value) -> Result<Tats<FURTHER>, Error> {
+pub fn parse<const FURTHER: usize>(value: Value) -> Result<Option<Tats<FURTHER>>, Error> {
     let mut text = match value {
-        Value::Absent => return Ok(Tats::NONE),
+        Value::Absent => return Ok(Some(Tats::NONE)),
         Value::String(text) => text,
         Value::OtherType => return Err(Error::WrongType),
     };
     let mut tats = Tats::NONE;
-    if text.is_empty() || text.len() > MOST_QUOTAS * MOMENT_DIGITS {
-        return Err(Error::NotAState);
-    }
-    while let Some((tat, further)) = text.split_first_chunk() {
-        tats.add(parse_tat(tat)?)?;
+    loop {
+        let (tat, further) = text.split_first_chunk().ok_or(Error::NotAState)?;
+        if tats.add(parse_tat(tat)?).is_err() {
+            return Ok(None);
+        }
+        if further.is_empty() {
+            return Ok(Some(tats));
+        }
         text = further;
     }
-    if text.is_empty() { Ok(tats) } else { Err(Error::NotAState) }
+}
+
+/// Reads all TATs in a key's value: no state has more than there may be quotas. Errors: those of `read`.
+pub fn parse_all(value: Value) -> Result<Tats<{ MOST_QUOTAS - 1 }>, Error> {
+    parse(value)?.ok_or(Error::NotAState)
 }
 
 #[inline(always)]

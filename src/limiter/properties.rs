@@ -61,7 +61,7 @@ fn nanos(tats: &Tats<FURTHER>) -> Vec<i128> {
 }
 
 fn tats_of(tats: &Tats<FURTHER>) -> Vec<Moment> {
-    if tats.is_full() { Vec::new() } else { [tats.first()].into_iter().chain(tats.further()).collect() }
+    if tats.is_empty() { Vec::new() } else { [tats.first()].into_iter().chain(tats.further()).collect() }
 }
 
 /// Makes a call, and changes the TATs to those that it leaves.
@@ -114,7 +114,7 @@ proptest! {
         let (one, mut tats, quantity) = case(&alone, &ahead[..ahead.len().min(1)], quantity);
         let (twice, _, _) = case(&[quotas[0]; 2], &[], Ok(0));
         let mut both = tats;
-        if !tats.is_full() {
+        if !tats.is_empty() {
             both.add(tats.first()).unwrap();
         }
         let one = call(&one, &mut tats, taking, quantity);

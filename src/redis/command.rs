@@ -115,10 +115,14 @@ impl Command {
         let Some(get) = get else { return true };
         // SAFETY: the command has just been created.
         let command = unsafe { get(context.0, self.name.as_ptr()) };
-        // SAFETY: the server copies all that `info` points to.
-        set_info.is_none_or(|set| self.describe(|info| unsafe { set(command, info) } == OK))
-            // SAFETY: the server copies the text.
-            && set_categories.is_none_or(|set| unsafe { set(command, self.categories().as_ptr()) } == OK)
+        if let Some(set) = set_info {
+            // SAFETY: the server copies all that `info` points to.
+            if self.describe(|info| unsafe { set(command, info) }) != OK {
+                return false;
+            }
+        }
+        // SAFETY: the server copies the text.
+        set_categories.is_none_or(|set| unsafe { set(command, self.categories().as_ptr()) } == OK)
     }
 
     /// Returns the flags. Like MSET, a command on any number of keys has no flag "fast": each key takes some time.

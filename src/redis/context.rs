@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString, c_long};
 
 use redis_module::raw;
 
-use super::{Argument, OK, clock};
+use super::{Argument, OK};
 
 /// The server's context of one call.
 pub struct Context(pub(super) *mut raw::RedisModuleCtx);
@@ -18,11 +18,6 @@ pub enum ErrorReply {
 }
 
 impl Context {
-    /// Returns the system's time in nanoseconds since the Unix epoch: 0 to 2^63 - 1.
-    pub fn now(&self) -> u64 {
-        clock::now()
-    }
-
     /// Announces an array of this many elements, which are to follow.
     pub fn reply_array(&self, length: usize) {
         let length = length.try_into().unwrap_or(c_long::MAX);

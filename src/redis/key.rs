@@ -162,40 +162,14 @@ impl<'a> WritableKey<'a> {
         expire_at: u64,
     ) -> Result<(), Unavailable> {
         let length = further.len().wrapping_add(1).wrapping_mul(LENGTH);
-        // Set the expiry first: another module's callback may have replaced the value since the key was opened, and on
-        // Valkey from 8.1 and Redis from 8.2 only setting the expiry makes the handle point to the new value.
-        let mut exists = self.expire(expire_at);
-        if !exists && delete_expired(self.context, self.name)? {
-            // Open the key again: another module's handler of the deletion may have made a new one.
-            self = Self::open(self.context, self.name)?;
-            exists = self.expire(expire_at);
-        }
-        if !exists {
-            self.make(length, expire_at);
-        }
-        // SAFETY: the bytes are used only until the key is closed, and a key that is made anew gives new ones.
-        let buffer = |key: &Self| unsafe { key.buffer(length) };
-        let mut bytes = buffer(&self);
-        if bytes.is_none() && !exists {
-            // Another module's handler of the `new` event has changed the string's length.
-            self.cut(length);
-            bytes = buffer(&self);
-        }
-        if bytes.is_none() {
-            // The call has more quotas than the key had, or another module's callback has changed the value. Make the
-            // key anew: Redis 8.0 to 8.6 counts the sizes of keys wrong if a string changes its length.
-            self.remove();
-            self.make(length, expire_at);
-            if buffer(&self).is_none() {
-                self.cut(length);
-            }
-            bytes = buffer(&self);
-        }
-        let Some(bytes) = bytes else {
+        let Some(mut room) = self.room(length, expire_at)? else {
             // The handler has stored a value of another type. Replicas still have the limiter that was here.
             self.delete();
             return Err(Unavailable);
         };
+        // SAFETY: the room is the key's whole string. It is not empty, so it is not the constant that stands for an
+        // absent key. Until the key is closed, below, the server neither moves, reads nor writes it.
+        let bytes = unsafe { room.as_mut() };
         if let Some((place, rest)) = bytes.split_first_chunk_mut() {
             *place = first;
             for (place, text) in rest.as_chunks_mut().0.iter_mut().zip(further) {
@@ -205,6 +179,30 @@ impl<'a> WritableKey<'a> {
         self.replicate(|| self.replicate_set(bytes, expire_at));
         self.close_changed();
         Ok(())
+    }
+
+    /// Makes the key hold a string of this length, and sets the expiry. Returns the string's bytes, to be written;
+    /// `None` if another module's handler of the `new` event has stored a value of another type.
+    ///
+    /// Errors: those of `set`.
+    #[inline(always)]
+    fn room(&mut self, length: usize, expire_at: u64) -> Result<Option<NonNull<[u8]>>, Unavailable> {
+        // Set the expiry first: another module's callback may have replaced the value since the key was opened, and on
+        // Valkey from 8.1 and Redis from 8.2 only setting the expiry makes the handle point to the new value.
+        let mut exists = self.expire(expire_at);
+        if !exists && delete_expired(self.context, self.name)? {
+            // Open the key again: another module's handler of the deletion may have made a new one.
+            *self = Self::open(self.context, self.name)?;
+            exists = self.expire(expire_at);
+        }
+        let room = if exists { self.bytes(length) } else { self.make(length, expire_at) };
+        if room.is_some() {
+            return Ok(room);
+        }
+        // The call has more quotas than the key had, or another module's callback has changed the value. Make the key
+        // anew: Redis 8.0 to 8.6 counts the sizes of keys wrong if a string changes its length.
+        self.remove();
+        Ok(self.make(length, expire_at))
     }
 
     /// Deletes the key here, in the AOF and on replicas, and closes it.
@@ -225,16 +223,21 @@ impl<'a> WritableKey<'a> {
         unsafe { api!(RedisModule_SetAbsExpire)(self.handle.as_ptr(), at.cast_signed()) == OK }
     }
 
-    /// Makes a string of this length, in the form that the next call need not convert.
-    #[inline(always)]
-    fn make(&self, length: usize, expire_at: u64) {
-        self.cut(length);
+    /// Makes a string of this length, in the form that the next call need not convert. Returns its bytes; `None` if
+    /// another module's handler of the `new` event has stored a value of another type.
+    fn make(&self, length: usize, expire_at: u64) -> Option<NonNull<[u8]>> {
+        self.resize(length);
         self.expire(expire_at);
+        self.bytes(length).or_else(|| {
+            // The handler has changed the string's length.
+            self.resize(length);
+            self.bytes(length)
+        })
     }
 
-    /// Cuts or lengthens a string; makes one if there is no key.
+    /// Gives the string this length; makes one if there is no key.
     #[inline(always)]
-    fn cut(&self, length: usize) {
+    fn resize(&self, length: usize) {
         // SAFETY: the handle is open for writing.
         unsafe { api!(RedisModule_StringTruncate)(self.handle.as_ptr(), length) };
     }
@@ -245,18 +248,13 @@ impl<'a> WritableKey<'a> {
     }
 
     /// Returns the bytes of the key's string, to be written; `None` if the key holds no string of this length.
-    ///
-    /// # Safety
-    /// The bytes are not used once the key is closed, removed or given another length.
     #[inline(always)]
-    unsafe fn buffer<'b>(&self, length: usize) -> Option<&'b mut [u8]> {
+    fn bytes(&self, length: usize) -> Option<NonNull<[u8]>> {
         let mut held = 0;
-        // SAFETY: the handle is open for writing. The buffer is null, `held` bytes long, or, without a key, read-only
-        // and `held` is 0, which no caller asks for. The server neither reads nor moves it while the caller may use it.
-        unsafe {
-            let bytes = api!(RedisModule_StringDMA)(self.handle.as_ptr(), &mut held, WRITE);
-            (!bytes.is_null() && held == length).then(|| slice::from_raw_parts_mut(bytes.cast(), length))
-        }
+        // SAFETY: the handle is open for writing.
+        let bytes = unsafe { api!(RedisModule_StringDMA)(self.handle.as_ptr(), &mut held, WRITE) };
+        let bytes = NonNull::new(bytes.cast())?;
+        (held == length).then(|| NonNull::slice_from_raw_parts(bytes, length))
     }
 
     /// Replicates the write's effect by `send` if anything listens. If not, it only counts the write, for the server's

@@ -72,7 +72,7 @@ required! {
 }
 
 mod argument;
-mod clock;
+pub mod clock;
 mod command;
 mod context;
 mod description;
