@@ -15,7 +15,7 @@ for name in names:
     ban.Door(client, "account").attempt(name)
     plan.throttle(*plan.of(name))
     for user in names:
-        with gateway.Gateway(client).admitted(name, user, 9_000):
+        with gateway.admitted(client, name, user, 9_000):
             pass
 # These keys last for seconds at least.
 for keys, expected in [("attempts:*", 1), ("{plan:*:20*", 2), ("{gate:*:tokens", 1 + len(names))]:

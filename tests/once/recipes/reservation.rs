@@ -1,18 +1,19 @@
 //! docs/budgets/reservation.lua: each call is charged once while answers are lost, servers killed and slots moved.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 
 use redis::{Connection, Value};
 
 use crate::support::clock::{Clock, MILLISECOND};
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
-use crate::support::needs::needs;
+use crate::support::needs::{SCRIPTS_TEST, needs};
 use crate::support::random::Random;
 use crate::support::recipes::START;
 use crate::support::replication::{catch_up, replicate};
-use crate::support::reservations::{QUOTAS, RESERVE, integer, live_through, load};
-use crate::support::{Server, command, error_of, run, wait_until};
+use crate::support::reservations::{ask, live_through, load};
+use crate::support::{Server, command, error_of, executable, module, new_folder, run, wait_until};
 
 /// Sends a line, and does not wait for the answer.
 fn send(server: &Server, line: &str) {
@@ -45,8 +46,8 @@ fn calls_lost_late_and_repeated_are_those_of_a_model_through_failovers() {
     live_through(&[&clock, &other_clock], connection, 2_000, |step, line| {
         (step % 500 == 499).then(|| {
             catch_up(&pair[1], &pair[0]);
-            let [there, here] = [0, 1].map(|at| integer(&mut pair[at].connect(), "FCALL_RO reservations 1 {a}:calls"));
-            assert_eq!(there, here);
+            let held = |server: &Server| ask(&mut server.connect(), "FCALL_RO reservations 1 {a}:calls").unwrap();
+            assert_eq!(held(&pair[1]), held(&pair[0]));
             send(&pair[0], line);
             pair[0].kill();
             pair.swap(0, 1);
@@ -76,7 +77,7 @@ fn calls_lost_late_and_repeated_are_those_of_a_model_through_moves_of_their_slot
         nodes.iter().for_each(|(clock, _)| clock.set(now));
         is_ok(first) && is_ok(second)
     });
-    let slot = integer(&mut first.connect(), "CLUSTER KEYSLOT {a}");
+    let slot: i64 = run(&mut first.connect(), "CLUSTER KEYSLOT {a}").unwrap();
     let (mut from, mut to, mut random, mut tries) = (first, second, Random::new(8), BTreeMap::new());
     live_through(&[clock, other_clock], first.connect(), 2_000, |step, line| {
         (step % 100 == 99).then(|| {
@@ -108,38 +109,43 @@ fn calls_lost_late_and_repeated_are_those_of_a_model_through_moves_of_their_slot
     });
     println!("{tries:?}");
     assert!(["", "ASK", "TRYAGAIN"].iter().all(|code| tries[*code] > 5), "{tries:?}");
-    let split = RESERVE.replace("{a}:tokens", "tokens");
-    let error = error_of(&mut from.connect(), &format!("{split} new 30000 0 500 keep {QUOTAS}"));
+    let error = error_of(&mut from.connect(), "FCALL reserve 2 {a}:1 {b}:limiter 1000 9 10 60 1");
     assert!(error.starts_with("CROSSSLOT "), "{error}");
 }
 
-/// Compares the server's CPU time, so that other processes count for little. Pipelines of the two calls take turns.
+/// Each ECHO makes callgrind write the instructions of all commands since the last one.
 #[test]
-#[ignore = "slow: measures CPU time"]
-fn a_reservation_and_its_settlement_cost_as_many_plain_calls_as_the_page_says() {
-    needs!("functions, Redis 7");
-    let server = Server::start();
-    let mut connection = load(&server);
-    let mut cost = |lines: &[&str]| -> u64 {
-        let cpu = || fs::read_to_string(format!("/proc/{}/schedstat", server.pid())).unwrap();
-        let cpu = || cpu().split(' ').next().unwrap().parse::<u64>().unwrap();
+fn a_reservation_and_its_settlement_take_at_most_20_times_the_instructions_of_a_plain_call() {
+    needs!("Redis 7.0 alone");
+    needs!(SCRIPTS_TEST);
+    let folder = new_folder();
+    let [script, counts] = ["server", "counts"].map(|file| folder.path().join(file).to_str().unwrap().to_string());
+    let options = "--tool=callgrind --collect-atstart=no --toggle-collect=processCommand --dump-before=echoCommand";
+    let valgrind = format!("exec valgrind {options} --callgrind-out-file={counts}");
+    fs::write(&script, format!("#!/bin/sh\n{valgrind} {} \"$@\"\n", executable().display())).unwrap();
+    fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
+    let server = Server::start_executable(script.as_ref(), &["--loadmodule", module().to_str().unwrap(), "--hz", "1"]);
+    let (mut connection, mut files) = (load(&server), 0);
+    let mut count = |lines: &[&str]| {
         let mut pipeline = redis::pipe();
-        for number in 0..2_000 {
-            lines.iter().for_each(|line| {
-                pipeline.add_command(command(&line.replace("NUMBER", &number.to_string())));
-            });
+        for number in 0..300 {
+            for line in lines {
+                pipeline.add_command(command(&line.replace('#', &number.to_string())));
+            }
         }
-        run::<()>(&mut connection, "FLUSHALL").unwrap();
-        let before = cpu();
+        run::<()>(&mut connection, "ECHO before").unwrap();
         pipeline.query::<Vec<Value>>(&mut connection).unwrap();
-        cpu() - before
+        run::<()>(&mut connection, "ECHO after").unwrap();
+        files += 2;
+        let file = fs::read_to_string(format!("{counts}.{files}")).unwrap();
+        let total = file.lines().find_map(|line| line.strip_prefix("totals: ")).unwrap();
+        total.parse::<f64>().unwrap() / 300.0
     };
-    let reserve = "FCALL reserve 2 calls userNUMBER NUMBER 30000 1000000 2 keep 99 100 60 amount";
-    let [mut both, mut plain] = [u64::MAX; 2];
-    for _ in 0..8 {
-        both = both.min(cost(&[reserve, "FCALL settle 2 calls userNUMBER NUMBER 1"]));
-        plain = plain.min(cost(&["CL.THROTTLE userNUMBER 99 100 60"]));
+    let plain = [(); 3].map(|()| count(&["CL.THROTTLE limiter:# 99 100 60"]))[2];
+    for (words, most) in [("2 call:# limiter:# 30000", 20.0), ("3 place:# calls limiter:# 30000 1000000", 30.0)] {
+        let [reserve, settle] = ["reserve", "settle"].map(|name| format!("FCALL {name} {words} 99 100 60 2"));
+        let both = count(&[&reserve, &format!("{settle} 1")]);
+        println!("{words}: {both} instructions, {} times a plain call's", both / plain);
+        assert!(both / plain < most, "{both} instructions, where a plain call takes {plain}");
     }
-    let ratio = both as f64 / plain as f64;
-    assert!((40.0..75.0).contains(&ratio), "{ratio}, where docs/budgets.md says 40 to 75");
 }
