@@ -93,62 +93,42 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
     let mut subscriber = server.connect();
     let mut subscriber = subscriber.as_pubsub();
     subscriber.psubscribe("__keyevent@0__:*").unwrap();
-    for call in [
-        "CL.THROTTLE one 0 1 60",
-        "CL.THROTTLE one 0 1 60 0",
-        "CL.PTHROTTLE one 0 1 60000",
-        "CL.THROTTLE one 0 1 0",
-        "CL.MTHROTTLE two 0 1 60 1 one 0 1 60 1",
-        "CL.MTHROTTLE two 0 1 60 1 three 0 1 60 1",
+    subscriber.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut expected = Vec::new();
+    for (call, events) in [
+        ("CL.THROTTLE one 0 1 60", "throttle one"),
+        ("CL.THROTTLE one 0 1 60 0", ""),
+        ("CL.PTHROTTLE one 0 1 60000", "limited one"),
+        ("CL.THROTTLE one 0 1 0", ""),
+        ("CL.MTHROTTLE two 0 1 60 1 one 0 1 60 1", "limited one"),
+        ("CL.MTHROTTLE two 0 1 60 1 three 0 1 60 1", "throttle two, throttle three"),
         // A call that gives back announces nothing, whether it succeeds or is limited by another group.
-        "CL.THROTTLE three 0 1 60 -1",
-        "CL.MTHROTTLE one 0 1 60 1 two 0 1 60 -1",
-        "CL.THROTTLE one 0 1 60 5",
-        "CL.CHARGE four 0 1 60 1",
-        "CL.CHARGE four 0 1 60 1",
-        "CL.CHARGE four 0 1 60 0",
-        "CL.PCHARGE four 0 1 60000 -1",
-        "CL.TAKE five 4 1 60 9",
-        "CL.PTAKE five 4 1 60000 9",
-        "CL.TAKE six 4 1 60 0",
+        ("CL.THROTTLE three 0 1 60 -1", ""),
+        ("CL.MTHROTTLE one 0 1 60 1 two 0 1 60 -1", "limited one"),
+        ("CL.THROTTLE one 0 1 60 5", "limited one"),
+        ("CL.CHARGE four 0 1 60 1", "throttle four"),
+        // A charge into debt announces both: it took tokens, and there were too few.
+        ("CL.CHARGE four 0 1 60 1", "throttle four, limited four"),
+        ("CL.CHARGE four 0 1 60 0", "limited four"),
+        ("CL.PCHARGE four 0 1 60000 -1", ""),
+        ("CL.TAKE five 4 1 60 9", "throttle five"),
+        ("CL.PTAKE five 4 1 60000 9", "limited five"),
+        ("CL.TAKE six 4 1 60 0", ""),
         // A key is announced once for all its quotas, and as limited if one of them limits.
-        "CL.THROTTLE seven 4 1 60 1 0 1 60",
-        "CL.THROTTLE seven 4 1 60 1 0 1 60",
-        "CL.CHARGE eight 4 1 60 2 0 1 60",
+        ("CL.THROTTLE seven 4 1 60 1 0 1 60", "throttle seven"),
+        ("CL.THROTTLE seven 4 1 60 1 0 1 60", "limited seven"),
+        ("CL.CHARGE eight 4 1 60 2 0 1 60", "throttle eight, limited eight"),
     ] {
         let _ = run::<Value>(&mut connection, call);
+        expected.extend(events.split_terminator(", ").map(|event| format!("cl.{event}")));
     }
+    expected.push("last last".to_string());
     run::<()>(&mut connection, "PUBLISH __keyevent@0__:last last").unwrap();
-    let mut next = || -> (String, String) {
-        subscriber.set_read_timeout(Some(PATIENCE)).unwrap();
+    let events = (0..expected.len()).map(|_| {
         let message = subscriber.get_message().unwrap();
-        let event = message.get_channel_name().trim_start_matches("__keyevent@0__:").to_string();
-        (event, message.get_payload().unwrap())
-    };
-    for expected in [
-        ("cl.throttle", "one"),
-        ("cl.limited", "one"),
-        ("cl.limited", "one"),
-        ("cl.throttle", "two"),
-        ("cl.throttle", "three"),
-        ("cl.limited", "one"),
-        ("cl.limited", "one"),
-        ("cl.throttle", "four"),
-        // A charge into debt announces both: it took tokens, and there were too few.
-        ("cl.throttle", "four"),
-        ("cl.limited", "four"),
-        ("cl.limited", "four"),
-        ("cl.throttle", "five"),
-        ("cl.limited", "five"),
-        ("cl.throttle", "seven"),
-        ("cl.limited", "seven"),
-        ("cl.throttle", "eight"),
-        ("cl.limited", "eight"),
-        ("last", "last"),
-    ] {
-        let (event, key) = next();
-        assert_eq!((event.as_str(), key.as_str()), expected);
-    }
+        message.get_channel_name().replace("__keyevent@0__:", "") + " " + &message.get_payload::<String>().unwrap()
+    });
+    assert_eq!(events.collect::<Vec<_>>(), expected);
 }
 
 /// Returns how many of 200 limiters without tokens are still there after 30,000 other writes, for which the server has

@@ -4,7 +4,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use redis::{Connection, Value};
+use redis::{Connection, RedisResult, Value};
 
 use crate::support::callbacks::{HARM, call, expire, harm_to, start};
 use crate::support::expected::{NOT_A_STATE, WRONG_TYPE, integers, limited_and_groups};
@@ -28,6 +28,18 @@ fn assert_same(replica: &Server, primary: &Server, key: &str) {
     catch_up(replica, primary);
     let held = |server: &Server| snapshot(&mut server.connect()).remove(key.as_bytes());
     assert_eq!(held(replica), held(primary), "the replica and the primary hold different states");
+}
+
+/// Makes these calls in the transaction that pauses writes.
+fn while_paused(connection: &mut Connection, calls: &[impl AsRef<str>]) -> RedisResult<Vec<Value>> {
+    let mut transaction = redis::pipe();
+    transaction.atomic().add_command(command("CLIENT PAUSE 60000 WRITE")).ignore();
+    for call in calls {
+        transaction.add_command(command(call.as_ref()));
+    }
+    let replies = transaction.query(connection);
+    let _ = run::<()>(connection, "CLIENT UNPAUSE");
+    replies
 }
 
 #[test]
@@ -116,14 +128,8 @@ fn a_key_that_has_expired_while_clients_are_paused_is_written_whole() {
             for rule in &rules {
                 run::<()>(&mut connection, rule).unwrap();
             }
-            let mut transaction = redis::pipe();
-            transaction.atomic().add_command(command("CLIENT PAUSE 60000 WRITE")).ignore();
-            for call in calls {
-                transaction.add_command(command(call));
-            }
-            let replies = transaction.query::<Vec<Value>>(&mut connection);
+            let replies = while_paused(&mut connection, &calls);
             let replies = replies.unwrap_or_else(|error| panic!("{calls:?}, {rules:?}: {error}\n{}", server.log()));
-            run::<()>(&mut connection, "CLIENT UNPAUSE").unwrap();
             let last = match limited_and_groups(&replies[1]) {
                 Some((_, groups)) => groups[0],
                 None => integers(&replies[1]).unwrap_or_else(|| {
@@ -153,18 +159,15 @@ fn a_key_that_the_handler_of_its_deletion_makes_anew_leaks_no_memory() {
         run::<()>(&mut connection, "FLUSHALL").unwrap();
         used.push(info(&mut connection, "used_memory").parse::<i64>().unwrap());
         let mut expired = redis::pipe();
-        let mut paused = redis::pipe();
-        paused.atomic().add_command(command("CLIENT PAUSE 60000 WRITE"));
         for key in 0..KEYS {
             expired.add_command(command(&format!("SET {key} 1 PX 1")));
-            paused.add_command(command(&format!("CL.THROTTLE {key} 4 1 60")));
         }
         expired.exec(&mut connection).unwrap();
         sleep(Duration::from_millis(2));
         run::<()>(&mut connection, "CB.DO del SET % text").unwrap();
         // Redis 6.2 deletes the expired key before the call reads it: the call then finds the text.
-        let _ = paused.query::<Vec<Value>>(&mut connection);
-        run::<()>(&mut connection, "CLIENT UNPAUSE").unwrap();
+        let calls: Vec<_> = (0..KEYS).map(|key| format!("CL.THROTTLE {key} 4 1 60")).collect();
+        let _ = while_paused(&mut connection, &calls);
     }
     // A leak adds 64 bytes a key in every round. The buffers of the connection grow as well, but not in every round.
     let least = used.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap();
@@ -181,11 +184,7 @@ fn a_write_of_a_callback_on_an_expired_key_under_a_pause_is_replicated() {
     run::<()>(&mut connection, "CB.DO del !INCR seen").unwrap();
     run::<Value>(&mut connection, "CL.PTHROTTLE k1 0 1 1").unwrap();
     sleep(Duration::from_millis(3));
-    let mut transaction = redis::pipe();
-    transaction.atomic().add_command(command("CLIENT PAUSE 60000 WRITE")).ignore();
-    transaction.add_command(command("CL.CHARGE k1 5 1 60 3"));
-    transaction.query::<Value>(&mut connection).unwrap();
-    run::<()>(&mut connection, "CLIENT UNPAUSE").unwrap();
+    while_paused(&mut connection, &["CL.CHARGE k1 5 1 60 3"]).unwrap();
     assert_same(&replica, &server, "seen");
     assert_same(&replica, &server, "k1");
 }
@@ -241,10 +240,7 @@ fn a_new_key_holds_19_nul_bytes_for_each_quota_until_the_call_has_written_it() {
     run::<Value>(&mut connection, "CL.PTHROTTLE three 0 1 1").unwrap();
     sleep(Duration::from_millis(3));
     run::<()>(&mut connection, "SET seen >").unwrap();
-    let mut transaction = redis::pipe();
-    transaction.atomic().add_command(command("CLIENT PAUSE 60000 WRITE"));
-    transaction.add_command(command("CL.THROTTLE three 4 1 60"));
-    transaction.exec(&mut connection).unwrap();
+    while_paused(&mut connection, &["CL.THROTTLE three 4 1 60"]).unwrap();
     let seen: Vec<u8> = run(&mut connection, "GET seen").unwrap();
     assert_eq!(seen, if is_redis_6_2() { vec![b'>'] } else { vec![!0; 19] });
 }
