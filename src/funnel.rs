@@ -43,14 +43,8 @@
 use std::num::NonZero;
 
 #[cfg(test)]
-pub mod check;
-#[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 pub mod model;
-#[cfg(test)]
-pub mod properties;
-#[cfg(test)]
-mod tests;
 
 /// A moment in nanoseconds since the Unix epoch: 0 to 2^63 - 1, which is in the year 2262.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,7 +52,7 @@ pub struct Moment(u64);
 
 /// A span of time in nanoseconds: 0 to 2^64 - 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Span(u64);
+pub struct Span(pub u64);
 
 /// The unit of a quota's period, and of the spans of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,10 +14,18 @@
 
 #![allow(clippy::arithmetic_side_effects, reason = "counts of at most MOST_QUOTAS")]
 
+#[cfg(test)]
+use crate::funnel::model;
 use crate::funnel::{Error, Funnel, Moment, Span, Taken, Taking, Wait};
 
 #[cfg(test)]
-mod properties;
+mod check;
+#[cfg(test)]
+mod examples;
+#[cfg(test)]
+mod one_quota;
+#[cfg(test)]
+mod several_quotas;
 
 /// The most quotas that a limiter may have.
 pub const MOST_QUOTAS: usize = 8;

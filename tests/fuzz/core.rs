@@ -1,6 +1,6 @@
 #![no_main]
 
-#[path = "../../src/funnel/check.rs"]
+#[path = "../../src/limiter/check.rs"]
 mod check;
 #[path = "../../src/decimal.rs"]
 mod decimal;

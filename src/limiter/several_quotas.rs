@@ -4,16 +4,16 @@
 
 use proptest::prelude::*;
 
+use super::check::{asked, moment, refused, told_with};
+use super::model::told_together;
+use super::one_quota::{any_quantity, any_taking, valid_quota};
 use super::*;
 use crate::funnel::Quota;
-use crate::funnel::check::{asked, refused, told_with};
-use crate::funnel::model::{self, told_together};
-use crate::funnel::properties::{any_quantity, any_taking, valid_quota};
 
 const NOW: u64 = 1_800_000_000_000_000_000;
 
 fn now() -> Moment {
-    Moment::new(NOW).unwrap()
+    moment(NOW)
 }
 
 /// 1 to 8 quotas that are valid now.

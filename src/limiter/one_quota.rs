@@ -1,5 +1,5 @@
-//! Properties of the rule, over thousands of random histories. The model, a second statement of the rule, gives the
-//! right answers.
+//! Properties of the rule for one quota, over thousands of random histories. The model, a second statement of the rule,
+//! gives the right answers.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,11 +9,13 @@
     reason = "a test fails by panicking"
 )]
 
+use std::num::NonZero;
+
 use proptest::prelude::*;
 
-use super::check::{Decided, asked, refused, told};
+use super::check::{Decided, asked, moment, refused, told};
 use super::model::Change;
-use super::*;
+use crate::funnel::{Moment, Quota, Span, Taking, Unit};
 
 fn after(tat: Option<Moment>, verdict: &Decided) -> Option<Moment> {
     match verdict.change {
@@ -67,8 +69,13 @@ pub fn valid_quota() -> impl Strategy<Value = (Quota, u64)> {
     let round = quota_of(power_of_ten(), power_of_ten(), prop::sample::select(vec![1_u64, 60, 3_600, 86_400]));
     let now = prop_oneof![Just(1_800_000_000_000_000_000), 1..1_u64 << 62];
     (prop_oneof![quota(), usual, round], now).prop_filter("no such quota", |&(quota, now)| {
-        quota.at(Moment(now)).is_ok_and(|funnel| funnel.tolerance.0 < 1 << 55)
+        quota.at(moment(now)).is_ok() && refill_time(quota, quota.limit) < 1 << 55
     })
+}
+
+/// Returns the time in which this many tokens come back, in nanoseconds.
+fn refill_time(quota: Quota, tokens: u64) -> u64 {
+    asked(quota, 0, Taking::AllOrNone, 0).span(tokens.into()).try_into().unwrap()
 }
 
 /// One step of a history: how the time moves, and how many tokens are asked for. Both may be parts of the limiter's own
@@ -144,19 +151,18 @@ fn play(quota: Quota, start: u64, steps: &[Step]) -> Vec<Call> {
     let mut last: Option<Decided> = None;
     let mut calls = Vec::new();
     for step in steps {
-        let funnel = quota.at(Moment(now)).unwrap();
         let told = last.and_then(|verdict| verdict.retry_after).map_or(0, |wait| wait.0);
         now += match step.pause {
             Pause::No => 0,
             Pause::Nanosecond => 1,
-            Pause::Part(thousandths) => funnel.tolerance.0 / 1_000 * thousandths,
+            Pause::Part(thousandths) => refill_time(quota, quota.limit) / 1_000 * thousandths,
             Pause::RetryAfter => told,
             Pause::AlmostRetryAfter => told.saturating_sub(1),
         };
-        let Ok(funnel) = quota.at(Moment(now)) else { break };
+        let Ok(funnel) = quota.at(moment(now)) else { break };
         let remaining = funnel.decide_throttle(tat, 0).remaining;
         let quantity = match step.quantity {
-            Quantity::Part(thousandths) => (i128::from(funnel.limit) * i128::from(thousandths) / 1_000) as i64,
+            Quantity::Part(thousandths) => (i128::from(quota.limit) * i128::from(thousandths) / 1_000) as i64,
             Quantity::Few(tokens) | Quantity::Any(tokens) => tokens,
             Quantity::Remaining => remaining.cast_signed(),
             Quantity::OneMoreThanRemaining => remaining.cast_signed() + 1,
@@ -181,7 +187,7 @@ fn typed(quota: Quota, now: u64, tat: Option<Moment>, taking: Taking, quantity: 
     let Quota { limit, count, period, .. } = quota;
     let found = match tat {
         None => "no key".to_string(),
-        Some(tat) => format!("a key that is full {} ns from now", i128::from(tat.0) - i128::from(now)),
+        Some(tat) => format!("a key that is full {} ns from now", i128::from(tat.nanos()) - i128::from(now)),
     };
     format!("CL.{prefix}{name} k {} {count} {period} {quantity} at {now} on {found}", i128::from(limit) - 1)
 }
@@ -199,7 +205,7 @@ proptest! {
         (quota, start) in valid_quota(), steps in history_of(any_taking()),
     ) {
         for Call { now, tat, taking, quantity, verdict } in play(quota, start, &steps) {
-            let stated = asked(quota, now, taking, quantity).told(tat.map(|tat| tat.0.into()));
+            let stated = asked(quota, now, taking, quantity).told(tat.map(|tat| tat.nanos().into()));
             prop_assert_eq!(Ok(told(verdict)), stated, "{}", typed(quota, now, tat, taking, quantity));
         }
     }
@@ -209,13 +215,13 @@ proptest! {
         (quota, now) in valid_quota(), tat in magnitude(0), offset in -3_i64..4, quantity in any_quantity(),
         taking in any_taking(),
     ) {
-        let funnel = quota.at(Moment(now)).unwrap();
-        let near_full = (now + funnel.tolerance.0).saturating_add_signed(offset);
+        let funnel = quota.at(moment(now)).unwrap();
+        let near_full = (now + refill_time(quota, quota.limit)).saturating_add_signed(offset);
         for tat in [tat, near_full] {
-            for quantity in [quantity, quantity.checked_rem(funnel.limit.cast_signed()).unwrap_or(2), 0, 1, -1] {
-                let verdict = funnel.decide(Some(Moment(tat)), taking, quantity);
+            for quantity in [quantity, quantity.checked_rem(quota.limit.cast_signed()).unwrap_or(2), 0, 1, -1] {
+                let verdict = funnel.decide(Some(moment(tat)), taking, quantity);
                 let stated = asked(quota, now, taking, quantity).told(Some(tat.into()));
-                let call = typed(quota, now, Some(Moment(tat)), taking, quantity);
+                let call = typed(quota, now, Some(moment(tat)), taking, quantity);
                 prop_assert_eq!(verdict.map(told), stated.map_err(refused), "{}", call);
             }
         }
@@ -227,15 +233,15 @@ proptest! {
         (quota, now) in valid_quota(), tokens in prop_oneof![0..1_000_u64, magnitude(0)], from_the_top in any::<bool>(),
         taking in any_taking(),
     ) {
-        let funnel = quota.at(Moment(now)).unwrap();
+        let funnel = quota.at(moment(now)).unwrap();
         let few = tokens.checked_rem(quota.limit).unwrap_or(0);
         let tokens = if from_the_top { quota.limit - few } else { few };
-        let boundary = now + (funnel.tolerance.0 - funnel.refill_time(tokens).0);
+        let boundary = now + (refill_time(quota, quota.limit) - refill_time(quota, tokens));
         for tat in [boundary - 1, boundary, boundary + 1] {
             for quantity in [0, 1, tokens.cast_signed() - 1, tokens.cast_signed(), tokens.cast_signed() + 1] {
-                let verdict = funnel.decide(Some(Moment(tat)), taking, quantity);
+                let verdict = funnel.decide(Some(moment(tat)), taking, quantity);
                 let stated = asked(quota, now, taking, quantity).told(Some(tat.into()));
-                let call = typed(quota, now, Some(Moment(tat)), taking, quantity);
+                let call = typed(quota, now, Some(moment(tat)), taking, quantity);
                 prop_assert_eq!(verdict.map(told), stated.map_err(refused), "{}", call);
             }
         }
@@ -244,13 +250,13 @@ proptest! {
     #[test]
     fn a_quota_is_refused_exactly_where_its_numbers_do_not_fit(quota in quota(), now in magnitude(0)) {
         let stated = asked(quota, now, Taking::AllOrNone, 0).possible().map_err(refused);
-        prop_assert_eq!(quota.at(Moment(now)).map(|_| ()), stated);
+        prop_assert_eq!(quota.at(moment(now)).map(|_| ()), stated);
     }
 
     #[test]
     fn remaining_tokens_pass_and_one_more_does_not((quota, start) in valid_quota(), steps in history()) {
         for Call { now, tat, verdict, .. } in play(quota, start, &steps) {
-            let (funnel, tat) = (quota.at(Moment(now)).unwrap(), after(tat, &verdict));
+            let (funnel, tat) = (quota.at(moment(now)).unwrap(), after(tat, &verdict));
             prop_assert!(verdict.remaining <= verdict.limit);
             // A TAT beyond the tolerance limits even a look; no history of one quota gets there.
             prop_assert!(!funnel.decide_throttle(tat, verdict.remaining.cast_signed()).limited);
@@ -267,9 +273,9 @@ proptest! {
             };
             prop_assert!(verdict.limited && wait > 0);
             // Time may run out in 2262.
-            let Ok(funnel) = quota.at(Moment(now + wait)) else { continue };
+            let Ok(funnel) = quota.at(moment(now + wait)) else { continue };
             prop_assert!(!funnel.decide_throttle(tat, quantity).limited);
-            prop_assert!(quota.at(Moment(now + wait - 1)).unwrap().decide_throttle(tat, quantity).limited);
+            prop_assert!(quota.at(moment(now + wait - 1)).unwrap().decide_throttle(tat, quantity).limited);
         }
     }
 
@@ -278,7 +284,7 @@ proptest! {
         for Call { now, tat, verdict, .. } in play(quota, start, &steps) {
             if verdict.limited {
                 prop_assert_eq!(verdict.change, Change::Nothing);
-                let look = quota.at(Moment(now)).unwrap().decide_throttle(tat, 0);
+                let look = quota.at(moment(now)).unwrap().decide_throttle(tat, 0);
                 prop_assert_eq!((verdict.remaining, verdict.reset_after), (look.remaining, look.reset_after));
             }
         }
@@ -289,7 +295,7 @@ proptest! {
         (quota, start) in valid_quota(), steps in history(), quantity in magnitude(0),
     ) {
         for Call { now, tat, .. } in play(quota, start, &steps) {
-            let funnel = quota.at(Moment(now)).unwrap();
+            let funnel = quota.at(moment(now)).unwrap();
             for quantity in [0, 1, quantity.cast_signed()] {
                 let look = funnel.decide(tat, Taking::Nothing, quantity).unwrap();
                 let call = funnel.decide_throttle(tat, quantity);
@@ -306,7 +312,7 @@ proptest! {
         let plain = play(quota, start, &steps);
         let mut tat = None;
         for call in &plain {
-            let funnel = quota.at(Moment(call.now)).unwrap();
+            let funnel = quota.at(moment(call.now)).unwrap();
             for _ in 0..2 {
                 let look = funnel.decide_throttle(tat, 0);
                 prop_assert_eq!(look.change, Change::Nothing);
@@ -349,8 +355,8 @@ proptest! {
         for Call { now, tat, verdict, .. } in play(quota, start, &steps) {
             let Change::Store(stored) = verdict.change else { continue };
             if verdict.taken > 0 {
-                let refund = quota.at(Moment(now)).unwrap().decide_throttle(Some(stored), -verdict.taken.cast_signed());
-                prop_assert_eq!(after(Some(stored), &refund), tat.filter(|tat| tat.0 > now));
+                let refund = quota.at(moment(now)).unwrap().decide_throttle(Some(stored), -verdict.taken.cast_signed());
+                prop_assert_eq!(after(Some(stored), &refund), tat.filter(|tat| tat.nanos() > now));
             }
         }
     }
@@ -363,7 +369,7 @@ proptest! {
             if taking != Taking::InAnyCase {
                 continue;
             }
-            let call = quota.at(Moment(now)).unwrap().decide_throttle(tat, quantity);
+            let call = quota.at(moment(now)).unwrap().decide_throttle(tat, quantity);
             prop_assert_eq!(verdict.limited, call.limited);
             if !verdict.limited {
                 prop_assert_eq!(verdict, call);
@@ -371,9 +377,9 @@ proptest! {
             }
             // The debt is paid when a look passes again.
             let (tat, Span(wait)) = (after(tat, &verdict), verdict.retry_after.unwrap());
-            let Ok(funnel) = quota.at(Moment(now + wait)) else { continue };
+            let Ok(funnel) = quota.at(moment(now + wait)) else { continue };
             prop_assert!(!funnel.decide_throttle(tat, 0).limited && wait > 0);
-            prop_assert!(quota.at(Moment(now + wait - 1)).unwrap().decide_throttle(tat, 0).limited);
+            prop_assert!(quota.at(moment(now + wait - 1)).unwrap().decide_throttle(tat, 0).limited);
         }
     }
 
@@ -385,7 +391,7 @@ proptest! {
             if taking != Taking::UpTo || quantity < 0 {
                 continue;
             }
-            let funnel = quota.at(Moment(now)).unwrap();
+            let funnel = quota.at(moment(now)).unwrap();
             let remaining = funnel.decide_throttle(tat, 0).remaining;
             prop_assert_eq!(verdict.taken, remaining.min(quantity.cast_unsigned()));
             if verdict.taken > 0 {
@@ -397,10 +403,10 @@ proptest! {
             };
             // One more token is there at exactly that nanosecond.
             let tat = after(tat, &verdict);
-            let Ok(funnel) = quota.at(Moment(now + wait)) else { continue };
+            let Ok(funnel) = quota.at(moment(now + wait)) else { continue };
             prop_assert!(funnel.decide_take(tat, i64::MAX).taken > 0);
             if wait > 0 {
-                prop_assert_eq!(quota.at(Moment(now + wait - 1)).unwrap().decide_take(tat, i64::MAX).taken, 0);
+                prop_assert_eq!(quota.at(moment(now + wait - 1)).unwrap().decide_take(tat, i64::MAX).taken, 0);
             }
         }
     }
@@ -409,13 +415,13 @@ proptest! {
     fn a_refund_is_never_limited_and_makes_no_more_than_a_full_burst(
         (quota, now) in valid_quota(), tat in magnitude(0), quantity in any_quantity(), taking in any_taking(),
     ) {
-        let funnel = quota.at(Moment(now)).unwrap();
+        let funnel = quota.at(moment(now)).unwrap();
         let quantity = quantity.min(-1);
-        for tat in [None, Some(Moment(tat))] {
+        for tat in [None, Some(moment(tat))] {
             let verdict = funnel.decide(tat, taking, quantity).unwrap();
             prop_assert!(!verdict.limited && verdict.retry_after.is_none());
             let next = funnel.decide_throttle(after(tat, &verdict), verdict.limit.cast_signed());
-            prop_assert!(verdict.remaining <= verdict.limit && after(tat, &verdict).is_none_or(|tat| tat.0 > now));
+            prop_assert!(verdict.remaining <= verdict.limit && after(tat, &verdict).is_none_or(|tat| tat.nanos() > now));
             prop_assert!(next.limited || next.remaining == 0);
         }
     }

@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 
-use super::check::Decided;
+use std::num::NonZero;
+
+use super::check::{Decided, moment};
 use super::model::Change;
-use super::*;
+use crate::funnel::{Error, Funnel, Moment, Quota, Span, Taking, Unit};
 
 const START: u64 = 1_800_000_000_000_000_000;
 const SECOND: u64 = 1_000_000_000;
@@ -24,7 +26,7 @@ impl Limiter {
 
     /// Makes a call this many nanoseconds after the start.
     fn take(&mut self, time: u64, quantity: i64) -> Decided {
-        let verdict = self.quota.at(Moment(START + time)).unwrap().decide_throttle(self.tat, quantity);
+        let verdict = self.quota.at(moment(START + time)).unwrap().decide_throttle(self.tat, quantity);
         self.tat = match verdict.change {
             Change::Nothing => self.tat,
             Change::Store(tat) => Some(tat),
@@ -65,7 +67,7 @@ fn funnel(now: u64, max_burst: u64, count: u64, period: u64) -> Result<Funnel, E
 }
 
 fn funnel_of(now: u64, quota: Quota) -> Result<Funnel, Error> {
-    quota.at(Moment(now))
+    quota.at(moment(now))
 }
 
 #[test]
@@ -166,18 +168,18 @@ fn a_tat_that_has_passed_is_a_full_limiter() {
     let funnel = funnel(START, 4, 1, 1).unwrap();
     let fresh = funnel.decide_throttle(None, 2);
     for tat in [0, 1, START - 1, START] {
-        assert_eq!(funnel.decide_throttle(Some(Moment(tat)), 2), fresh);
+        assert_eq!(funnel.decide_throttle(Some(moment(tat)), 2), fresh);
     }
 }
 
 #[test]
 fn a_tat_beyond_the_tolerance_limits_even_a_look() {
     let funnel = funnel(START, 4, 1, 1).unwrap();
-    let at_tolerance = funnel.decide_throttle(Some(Moment(START + 5 * SECOND)), 0);
+    let at_tolerance = funnel.decide_throttle(Some(moment(START + 5 * SECOND)), 0);
     assert_eq!((at_tolerance.limited, at_tolerance.remaining), (false, 0));
-    let beyond = funnel.decide_throttle(Some(Moment(START + 5 * SECOND + 1)), 0);
+    let beyond = funnel.decide_throttle(Some(moment(START + 5 * SECOND + 1)), 0);
     assert_eq!((beyond.limited, beyond.remaining, beyond.retry_after), (true, 0, Some(Span(1))));
-    let last = funnel.decide_throttle(Some(Moment(MAX)), 5);
+    let last = funnel.decide_throttle(Some(moment(MAX)), 5);
     assert_eq!((last.limited, last.reset_after), (true, Span(MAX - START)));
     assert_eq!(last.retry_after, Some(Span(MAX - START)));
 }
@@ -186,7 +188,7 @@ fn a_tat_beyond_the_tolerance_limits_even_a_look() {
 fn a_quantity_beyond_the_limit_never_passes() {
     let funnel = funnel(START, 4, 1, 1).unwrap();
     for quantity in [6, 7, i64::MAX - 1, i64::MAX] {
-        for tat in [None, Some(Moment(START + 3 * SECOND)), Some(Moment(MAX))] {
+        for tat in [None, Some(moment(START + 3 * SECOND)), Some(moment(MAX))] {
             let verdict = funnel.decide_throttle(tat, quantity);
             assert!(verdict.limited && verdict.retry_after.is_none() && verdict.change == Change::Nothing);
         }
@@ -201,7 +203,7 @@ fn an_increment_under_a_nanosecond_does_not_exist() {
     assert!(funnel(START, 0, MAX, 9_223_372_037).is_ok());
     // The token must not be free, as it would be if its time were rounded down to 0: the call stores a new TAT.
     let verdict = funnel(START, 0, 999_999_999, 1).unwrap().decide_throttle(None, 1);
-    assert_eq!(verdict.change, Change::Store(Moment(START + 1)));
+    assert_eq!(verdict.change, Change::Store(moment(START + 1)));
 }
 
 #[test]
@@ -224,13 +226,13 @@ fn the_extremes_of_every_argument_are_exact_or_an_error() {
     assert_eq!(funnel(START, MAX - 1, 1, MAX), Err(Error::TooLarge));
     // now
     assert_eq!(funnel(MAX, 0, 1, 1), Err(Error::TooLarge));
-    assert_eq!(funnel(MAX - SECOND, 0, 1, 1).unwrap().decide_throttle(None, 1).change, Change::Store(Moment(MAX)));
+    assert_eq!(funnel(MAX - SECOND, 0, 1, 1).unwrap().decide_throttle(None, 1).change, Change::Store(moment(MAX)));
 }
 
 #[test]
 fn a_limit_of_0_limits_every_call_that_asks_for_a_token() {
     let none = funnel_of(START, Quota { limit: 0, ..quota(0, 30, 60) }).unwrap();
-    for tat in [None, Some(Moment(START - 1)), Some(Moment(START))] {
+    for tat in [None, Some(moment(START - 1)), Some(moment(START))] {
         let call = none.decide_throttle(tat, 1);
         assert_eq!((call.limited, call.limit, call.remaining), (true, 0, 0));
         assert_eq!((call.retry_after, call.reset_after, call.change), (None, Span(0), Change::Nothing));
@@ -250,7 +252,7 @@ fn a_look_tells_what_the_call_would_and_takes_nothing() {
     for (held, quantity, limited, wait) in
         [(5, 1, false, None), (5, 5, false, None), (5, 6, true, None), (2, 3, true, Some(1)), (0, 0, false, None)]
     {
-        let tat = (held < 5).then_some(Moment(START + (5 - held) * SECOND));
+        let tat = (held < 5).then_some(moment(START + (5 - held) * SECOND));
         let look = funnel.decide(tat, Taking::Nothing, quantity).unwrap();
         assert_eq!((look.limited, look.remaining, look.taken), (limited, held, 0), "{quantity} of {held}");
         assert_eq!(look.retry_after, wait.map(|seconds| Span(seconds * SECOND)), "{quantity} of {held}");
@@ -264,7 +266,7 @@ fn a_token_that_comes_back_in_a_nanosecond_does_not_remain_yet() {
     let funnel = funnel(START, 999_999, 1_000_000, 86_400).unwrap();
     // Three tokens come back every 259.2 ms, and 999,997 would remain at that moment.
     for (until_full, remaining) in [(259_200_001, 999_996), (259_200_000, 999_997), (259_199_999, 999_997)] {
-        let tat = Some(Moment(START + until_full));
+        let tat = Some(moment(START + until_full));
         assert_eq!(funnel.decide_throttle(tat, 0).remaining, remaining, "full in {until_full} ns");
     }
 }
@@ -281,19 +283,19 @@ fn giving_back_undoes_as_much_of_a_call() {
     let mut limiter = Limiter::new(15, 30, 60);
     assert_eq!(limiter.answer(0, 5), (true, 11, None, 10 * SECOND));
     assert_eq!(limiter.answer(0, -3), (true, 14, None, 4 * SECOND));
-    assert_eq!(limiter.tat, Some(Moment(START + 4 * SECOND)));
+    assert_eq!(limiter.tat, Some(moment(START + 4 * SECOND)));
 }
 
 #[test]
 fn a_limiter_that_gets_all_back_is_full_and_gets_no_fuller() {
     let funnel = funnel(START, 15, 30, 60).unwrap();
     for quantity in [-5, -6, -1_000, i64::MIN] {
-        let verdict = funnel.decide_throttle(Some(Moment(START + 10 * SECOND)), quantity);
+        let verdict = funnel.decide_throttle(Some(moment(START + 10 * SECOND)), quantity);
         assert_eq!((verdict.limited, verdict.remaining), (false, 16));
         assert_eq!((verdict.retry_after, verdict.reset_after), (None, Span(0)));
         assert_eq!(verdict.change, Change::Delete);
         // A TAT that has passed is a full limiter, too. brandur's redis-cell stores one.
-        let leftover = funnel.decide_throttle(Some(Moment(START - SECOND)), quantity);
+        let leftover = funnel.decide_throttle(Some(moment(START - SECOND)), quantity);
         assert_eq!(leftover, verdict);
         let fresh = funnel.decide_throttle(None, quantity);
         assert_eq!((fresh.remaining, fresh.change), (16, Change::Nothing));
@@ -303,10 +305,10 @@ fn a_limiter_that_gets_all_back_is_full_and_gets_no_fuller() {
 #[test]
 fn giving_back_shortens_even_a_tat_beyond_the_tolerance() {
     let funnel = funnel(START, 4, 1, 1).unwrap();
-    let verdict = funnel.decide_throttle(Some(Moment(START + 9 * SECOND)), -2);
+    let verdict = funnel.decide_throttle(Some(moment(START + 9 * SECOND)), -2);
     assert_eq!((verdict.limited, verdict.remaining), (false, 0));
     assert_eq!(verdict.reset_after, Span(7 * SECOND));
-    assert_eq!(verdict.change, Change::Store(Moment(START + 7 * SECOND)));
+    assert_eq!(verdict.change, Change::Store(moment(START + 7 * SECOND)));
 }
 
 #[test]
@@ -314,13 +316,13 @@ fn a_charge_beyond_what_remains_is_a_debt_that_time_pays() {
     let funnel = funnel(START, 4, 1, 1).unwrap();
     let full = funnel.decide_charge(None, 5);
     assert_eq!((full.limited, full.taken, full.remaining, full.retry_after), (false, 5, 0, None));
-    let debt = funnel.decide_charge(Some(Moment(START + 5 * SECOND)), 3);
+    let debt = funnel.decide_charge(Some(moment(START + 5 * SECOND)), 3);
     assert_eq!((debt.limited, debt.taken, debt.remaining), (true, 3, 0));
     assert_eq!((debt.retry_after, debt.reset_after), (Some(Span(3 * SECOND)), Span(8 * SECOND)));
-    assert_eq!(debt.change, Change::Store(Moment(START + 8 * SECOND)));
+    assert_eq!(debt.change, Change::Store(moment(START + 8 * SECOND)));
     // A charge above the limit is an ordinary debt.
     assert_eq!(funnel.decide_charge(None, 100).retry_after, Some(Span(95 * SECOND)));
-    let look = funnel.decide_charge(Some(Moment(START + 8 * SECOND)), 0);
+    let look = funnel.decide_charge(Some(moment(START + 8 * SECOND)), 0);
     assert_eq!((look.limited, look.taken, look.retry_after), (true, 0, Some(Span(3 * SECOND))));
     assert_eq!(look.change, Change::Nothing);
 }
@@ -332,8 +334,8 @@ fn a_debt_ends_by_the_year_2262_or_is_an_error() {
     assert!(funnel.decide(None, Taking::InAnyCase, longest).is_ok());
     assert_eq!(funnel.decide(None, Taking::InAnyCase, longest + 1), Err(Error::DebtTooLong));
     assert_eq!(funnel.decide(None, Taking::InAnyCase, i64::MAX), Err(Error::DebtTooLong));
-    assert_eq!(funnel.decide(Some(Moment(MAX)), Taking::InAnyCase, 1), Err(Error::DebtTooLong));
-    assert!(funnel.decide(Some(Moment(MAX)), Taking::InAnyCase, 0).is_ok());
+    assert_eq!(funnel.decide(Some(moment(MAX)), Taking::InAnyCase, 1), Err(Error::DebtTooLong));
+    assert!(funnel.decide(Some(moment(MAX)), Taking::InAnyCase, 0).is_ok());
 }
 
 #[test]
@@ -342,12 +344,12 @@ fn a_take_gets_what_remains() {
     for (left, quantity, taken, wait) in
         [(5, 3, 3, None), (5, 5, 5, None), (5, 9, 5, Some(1)), (2, 9, 2, Some(1)), (0, 9, 0, Some(1)), (0, 0, 0, None)]
     {
-        let verdict = funnel.decide_take(Some(Moment(START + (5 - left) * SECOND)), quantity);
+        let verdict = funnel.decide_take(Some(moment(START + (5 - left) * SECOND)), quantity);
         assert_eq!((verdict.taken, verdict.remaining), (taken, left - taken));
         assert_eq!(verdict.retry_after, wait.map(|seconds| Span(seconds * SECOND)));
         assert_eq!(verdict.limited, taken == 0 && quantity > 0);
         assert_eq!(verdict.change != Change::Nothing, taken > 0);
     }
-    let in_debt = funnel.decide_take(Some(Moment(START + 8 * SECOND)), 1);
+    let in_debt = funnel.decide_take(Some(moment(START + 8 * SECOND)), 1);
     assert_eq!((in_debt.taken, in_debt.limited, in_debt.retry_after), (0, true, Some(Span(4 * SECOND))));
 }

@@ -37,7 +37,7 @@ pub fn check(bytes: &[u8]) {
         let (taking, _) = takings()[usize::from(flags / 8 % 4)];
         rule(Quota { limit, count, period, unit }, now, tat, taking, quantity as i64);
     }
-    let span = Moment::new(quantity >> 1).unwrap().since_epoch();
+    let span = moment(quantity >> 1).since_epoch();
     assert_eq!(i128::from(span.round_up(unit)), (i128::from(span.0) + nanos - 1) / nanos);
     assert_eq!(decimal::format(quantity >> 1).as_slice(), format!("{:019}", quantity >> 1).as_bytes());
     let text_of = decimal::format(quantity >> 1);
@@ -68,9 +68,12 @@ pub fn takings() -> [(Taking, Way); 4] {
     ]
 }
 
+pub fn moment(nanos: u64) -> Moment {
+    Moment::new(nanos).unwrap()
+}
+
 fn rule(quota: Quota, now: u64, tat: Option<u64>, taking: Taking, quantity: i64) {
     let expected = asked(quota, now, taking, quantity).told(tat.map(i128::from)).map_err(refused);
-    let moment = |nanos| Moment::new(nanos).unwrap();
     let decided = quota.at(moment(now)).and_then(|funnel| funnel.decide(tat.map(moment), taking, quantity));
     assert_eq!(decided.map(told), expected, "{taking:?} {quantity} of {quota:?} at {now} on {tat:?}");
 }
