@@ -12,12 +12,28 @@ from collections import OrderedDict
 
 import redis
 
+URL = f"redis://127.0.0.1:{os.environ.get('REDIS_PORT', 6379)}"
+# The longest time, in seconds, that a call waits for a free connection, for a new one, and for the reply.
+TIMEOUT = float(os.environ.get("TIMEOUT", 0.1))
 # The processes, on all machines, that divide a limit among them while Redis does not answer.
 PROCESSES = int(os.environ.get("PROCESSES", 1))
 SECOND = 10**9
 # The decision on a call that Redis does not answer, where that call must not pass.
 CLOSED = 503, {"Retry-After": "1"}, "closed"
 log = logging.getLogger("limits")
+
+
+def settings(url):
+    """Returns the settings of a pool, with which a call waits for a free connection, a new one and the reply at most."""
+    times = {"timeout": TIMEOUT, "socket_timeout": TIMEOUT}
+    if not url.startswith("unix:"):
+        times["socket_connect_timeout"] = TIMEOUT
+    if redis.VERSION >= (5,):
+        # A new connection has nothing to say before the call. With protocol 3, redis-py 8.1 with asyncio does not
+        # notice that the server has closed a connection.
+        times |= {"protocol": 2, "lib_name": None, "lib_version": None}
+    # The listed error closes the connection: after a failover behind one address, it leads to a replica.
+    return {"max_connections": 20, "retry_on_error": [redis.ReadOnlyError], **times}
 
 
 class Limit:
@@ -53,7 +69,7 @@ class Limit:
         """Returns the decision on a call that need not be made: the process remembers that it would be refused."""
         if not 0 <= operator.index(quantity) < 2**63:
             raise ValueError("a quantity is from 0 to 2^63 - 1: a negative one would give tokens back")
-        wait = self.refused.wait((caller, quantity)) if self.refused else 0
+        wait = self.refused.wait((caller, quantity), time.monotonic_ns()) if self.refused else 0
         return (429, {"Retry-After": seconds(wait, SECOND)}, "limited") if wait else None
 
     def decide(self, reply, caller, quantity, asked):
@@ -72,7 +88,7 @@ class Limit:
             return 413 if limit else 403, headers, "limited"
         if self.refused:
             # Redis has rounded the wait up to a millisecond.
-            self.refused.add((caller, quantity), asked + (retry_after - 1) * SECOND // self.unit)
+            self.refused.add((caller, quantity), asked, (retry_after - 1) * SECOND // self.unit)
         return 429, {**headers, "Retry-After": seconds(retry_after, self.unit)}, "limited"
 
     def decide_alone(self, caller, quantity):
@@ -80,7 +96,7 @@ class Limit:
             return CLOSED
         if quantity > self.limit:
             return 413 if self.limit else 403, {}, "share"
-        wait = self.share.take(str(caller), quantity)
+        wait = self.share.take(str(caller), quantity, time.monotonic_ns())
         return (429, {"Retry-After": seconds(wait, SECOND)}, "share") if wait else (200, {}, "share")
 
 
@@ -102,13 +118,12 @@ class Share:
             rows = [array("q", bytes(8 << self.BITS)) for _ in range(self.ROWS)]
             self.parts.append((step, min(tokens * step, 2**62), rows))
 
-    def take(self, key, quantity=1):
-        """Takes the tokens from all quotas, and returns 0; or takes none, and returns the nanoseconds to wait."""
+    def take(self, key, quantity, now):
+        """Takes the tokens of all quotas, and returns 0; or takes none, and returns the nanoseconds to wait."""
         # Each row has bits of its own: rows with the same bits would collide together.
         hashed = hash(key)
         places = [hashed >> self.BITS * row & (1 << self.BITS) - 1 for row in range(self.ROWS)]
         with self.lock:
-            now = time.monotonic_ns()
             moments, wait = [], 0
             for step, burst, rows in self.parts:
                 moment = max(now, min(row[place] for row, place in zip(rows, places))) + quantity * step
@@ -129,17 +144,17 @@ class Refused:
     def __init__(self, longest):
         self.longest, self.until, self.lock = longest, OrderedDict(), threading.Lock()
 
-    def wait(self, call):
+    def wait(self, call, now):
         """Returns the nanoseconds for which the call is still refused."""
         with self.lock:
-            rest = self.until.get(call, 0) - time.monotonic_ns()
+            rest = self.until.get(call, 0) - now
             if rest <= 0:
                 self.until.pop(call, None)
             return max(rest, 0)
 
-    def add(self, call, until):
+    def add(self, call, now, wait):
         with self.lock:
-            self.until[call] = min(until, time.monotonic_ns() + self.longest)
+            self.until[call] = now + min(wait, self.longest)
             self.until.move_to_end(call)
             if len(self.until) > self.MOST:
                 self.until.popitem(last=False)
@@ -169,8 +184,8 @@ HEADERS = [f"X-RateLimit-{name}" for name in ("Limit", "Remaining", "Reset", "Qu
 
 def show(headers, in_response):
     """Adds a decision's headers to a response. Of several limits, the response shows the one with fewer remaining."""
-    remaining, shown = headers.get(HEADERS[1]), in_response.get(HEADERS[1])
-    if "Retry-After" in in_response or None not in (remaining, shown) and int(shown) <= int(remaining):
+    remaining, shown = (int(some.get(HEADERS[1], 2**63)) for some in (headers, in_response))
+    if "Retry-After" in in_response or "Retry-After" not in headers and shown <= remaining:
         return
     for name in HEADERS:
         if name in in_response:
@@ -197,7 +212,7 @@ NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
 def parse(word):
-    """Returns the address in a word, or None. That of ::ffff:192.0.2.1 is the IPv4 address in it."""
+    """Returns the address in a word, which may have a port, or None. That of ::ffff:192.0.2.1 is 192.0.2.1."""
     if word.startswith("["):
         word = word[1:].partition("]")[0]
     elif word.count(":") == 1:
@@ -209,33 +224,28 @@ def parse(word):
     return getattr(address, "ipv4_mapped", None) or address
 
 
-# Your own proxies: addresses or networks, and "unix" for one that connects by a Unix socket.
-PROXIES = [word if word == "unix" else parse(word) or ipaddress.ip_network(word)
-           for word in os.environ.get("PROXY", "").split(",") if word]
+# Your own proxies, as "192.0.2.1,2001:db8::/48". One that connects by a Unix socket is "unix".
+PROXIES = os.environ.get("PROXY", "").split(",")
+NETWORKS = [ipaddress.ip_network(parse(word) or word) for word in PROXIES if word not in ("", "unix")]
 
 
-def is_proxy(address):
-    networks = (proxy for proxy in PROXIES if isinstance(proxy, (ipaddress.IPv4Network, ipaddress.IPv6Network)))
-    return address in PROXIES or any(address in network for network in networks)
+def is_proxy(peer):
+    address = parse(peer)
+    return any(address in network for network in NETWORKS) if address else peer in PROXIES
 
 
 def limited_address(peer, forwarded):
     """Returns the address by which to limit a request from `peer` with these X-Forwarded-For headers."""
-    words = ",".join(forwarded).split(",")
-    address = parse(peer or "unix") or peer or "unix"
-    # Each proxy adds the address that it sees; the caller may have invented the words before those.
-    while is_proxy(address) and words:
-        before = parse(words.pop().strip())
-        if before is None:
-            break
-        address = before
-    return network(address)
-
-
-def network(address):
-    """Returns the IPv4 address, or the network of 2^64 addresses around one of IPv6: a customer has all of them."""
-    if isinstance(address, str) or address.version == 4:
+    peer, words = peer or "unix", ",".join(forwarded).split(",")
+    # Each proxy adds the address that it sees. The caller may have invented the words before that.
+    while is_proxy(peer) and words and parse(words[-1].strip()):
+        peer = words.pop().strip()
+    address = parse(peer)
+    if not address:
+        return peer
+    if address.version == 4:
         return str(address)
     if address in NAT64:
         return str(ipaddress.IPv4Address(int(address) % 2**32))
+    # A customer has 2^64 addresses of IPv6, or more.
     return str(ipaddress.ip_network((int(address), 64), strict=False))

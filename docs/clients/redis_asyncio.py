@@ -11,24 +11,14 @@ import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from limits import Limit, report
-
-# The longest time, in seconds, that a call waits for a free connection, for a new one, and for the reply.
-TIMEOUT = float(os.environ.get("TIMEOUT", 0.1))
+from limits import URL, Limit, report, settings
 
 
-def connect(url=f"redis://127.0.0.1:{os.environ.get('REDIS_PORT', 6379)}", **settings):
-    """Returns a client for all tasks of an event loop, with at most 20 connections."""
-    times = {"timeout": TIMEOUT, "socket_timeout": TIMEOUT}
-    if not url.startswith("unix:"):
-        times["socket_connect_timeout"] = TIMEOUT
-    # A repeated call would take twice, so there are no retries. The listed error closes the connection: after a
-    # failover behind one address, it leads to a replica.
-    once = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
-    if redis.VERSION >= (5,):
-        # redis-py 8.1 with protocol 3 does not notice that the server has closed a connection.
-        settings["protocol"] = 2
-    pool = redis.asyncio.BlockingConnectionPool.from_url(url, max_connections=20, **times, **once, **settings)
+def connect(url=URL):
+    """Returns a client for all tasks of an event loop."""
+    # A repeated call would take twice, so there are no retries.
+    once = Retry(NoBackoff(), 0)
+    pool = redis.asyncio.BlockingConnectionPool.from_url(url, retry=once, **settings(url))
     return redis.asyncio.Redis(connection_pool=pool)
 
 

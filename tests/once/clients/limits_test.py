@@ -1,0 +1,217 @@
+"""Tests of limits.py. Those that need Redis find it at REDIS_PORT."""
+
+import itertools
+import math
+import os
+import pathlib
+import random
+import sys
+import tracemalloc
+import unittest
+
+import limits
+import redis_py
+from limits import HEADERS, SECOND, Limit, Refused, Share, decide_together, show
+
+DAY = 86400
+
+
+class Numbers(unittest.TestCase):
+    def test_a_wrong_quota_is_refused_where_the_limit_is_made(self):
+        for quota in (-2, 1, 60), (9, 0, 60), (9, 10, 0), (9, -1, 60), (0.5, 1, 1), ("9", 1, 1), (9, 10**10, 1):
+            with self.assertRaises((ValueError, TypeError), msg=quota):
+                Limit("hello", quota)
+            with self.assertRaises((ValueError, TypeError), msg=quota):
+                Limit("hello", (9, 10, 1), quota)
+        for wrong in dict(fail="open"), dict(fail="close"):
+            with self.assertRaises(ValueError):
+                Limit("hello", (9, 10, 1), **wrong)
+        for quotas in [], [(9, 10, 1)] * 9:
+            with self.assertRaises(ValueError):
+                Limit("hello", *quotas)
+
+    def test_the_server_takes_every_quota_that_a_limit_takes(self):
+        client = redis_py.connect()
+        for quota in (-1, 1, 60), (0, SECOND, 1), (0, 1, 2**32), (2**32 - 1, 1, 1):
+            self.assertEqual(len(client.execute_command("CL.THROTTLE", *Limit(f"{quota}", quota).words("a"))), 5)
+
+    def test_a_quantity_is_a_number_of_tokens(self):
+        for quantity in -1, 2**63, 1.5, math.nan, "1":
+            with self.assertRaises((ValueError, TypeError)):
+                redis_py.throttle(None, Limit("hello", (9, 10, 1)), "a", quantity)
+
+
+class Decisions(unittest.TestCase):
+    def test_a_quantity_above_the_limit_is_413_and_a_closed_plan_403_without_a_wait(self):
+        open_plan, closed_plan = Limit("open", (2, 1, 60)), Limit("closed plan", (-1, 1, 60))
+        for port in os.environ["REDIS_PORT"], 1:
+            client = redis_py.connect(f"redis://127.0.0.1:{port}")
+            for limit, quantity, expected in (open_plan, 4, 413), (closed_plan, 1, 403):
+                status, headers, _ = redis_py.throttle(client, limit, "a", quantity)
+                self.assertEqual((status, "Retry-After" in headers), (expected, False))
+
+    def test_the_wait_of_several_limits_is_that_of_the_limited_ones(self):
+        allowed, waiting, never = [0, 5, 4, -1, 60], [1, 5, 0, 180, 900], [1, 0, 0, -1, 0]
+        for rows, expected in (
+            ([allowed, waiting], (429, {"Retry-After": "180"}, "limited")),
+            ([waiting, never], (403, {}, "limited")),
+            ([never, allowed], (403, {}, "limited")),
+        ):
+            self.assertEqual(decide_together([1, *rows]), expected)
+        self.assertEqual(decide_together([0, allowed, allowed])[0], 200)
+        self.assertEqual(decide_together(None)[0], 503)
+
+    def test_all_headers_are_of_the_limit_with_fewer_remaining(self):
+        headers = lambda *values: dict(zip(HEADERS, values))
+        few, many, two_quotas = headers("5", "1", "60"), headers("9", "8", "10"), headers("9", "3", "10", "2")
+        for limits in itertools.permutations([few, many, two_quotas, {}]):
+            shown = {"Content-Type": "text/plain"}
+            for limit in limits:
+                show(limit, shown)
+            self.assertEqual(shown, {"Content-Type": "text/plain", **few})
+        refused = {**headers("9", "4", "10"), "Retry-After": "1"}
+        shown = dict(refused)
+        show(few, shown)
+        self.assertEqual(shown, refused)
+
+    def test_milliseconds_are_rounded_up_to_seconds(self):
+        client, limit = redis_py.connect(), Limit("ms", (0, 2, 3), remember=60)
+        self.assertEqual(redis_py.throttle(client, limit, "a")[1]["X-RateLimit-Reset"], "2")
+        self.assertEqual(redis_py.throttle(client, limit, "a")[1]["Retry-After"], "2")
+
+    def test_any_name_makes_a_key(self):
+        status, _, how = redis_py.throttle(redis_py.connect(), Limit("login", (2, 1, 60)), "\ud800\0 \U0001f600")
+        self.assertEqual((status, how), (200, "allowed"))
+
+
+class Addresses(unittest.TestCase):
+    def proxies(self, text):
+        limits.PROXIES = text.split(",")
+        words = [word for word in limits.PROXIES if word not in ("", "unix")]
+        limits.NETWORKS = [limits.ipaddress.ip_network(limits.parse(word) or word) for word in words]
+
+    def test_each_language_limits_the_same_part_of_an_address(self):
+        cases = pathlib.Path(__file__).with_name("addresses.txt").read_text().split("\n\n")[1]
+        for address, limited in map(str.split, cases.splitlines()):
+            self.proxies("")
+            self.assertEqual(limits.limited_address(address, ["192.0.2.9"]), limited)
+            self.proxies("127.0.0.1")
+            self.assertEqual(limits.limited_address("127.0.0.1", [f"10.0.0.1, {address}"]), limited)
+
+    def test_the_last_address_that_a_proxy_has_added_counts(self):
+        self.proxies("192.0.2.1,198.51.100.0/24,unix")
+        for peer, forwarded, limited in (
+            ("192.0.2.1", [], "192.0.2.1"),
+            ("192.0.2.1", ["10.0.0.1, 203.0.113.7"], "203.0.113.7"),
+            ("192.0.2.1", ["10.0.0.1", "203.0.113.7"], "203.0.113.7"),
+            ("::ffff:192.0.2.1", ["203.0.113.7:5678"], "203.0.113.7"),
+            (None, ["[2001:db8:1:2:3::4]:80"], "2001:db8:1:2::/64"),
+            ("192.0.2.1", ["fe80::1%eth0"], "fe80::/64"),
+            # Behind two proxies, and behind any of a network.
+            ("192.0.2.1", ["10.0.0.1, 203.0.113.7, 198.51.100.5"], "203.0.113.7"),
+            ("198.51.100.9", ["203.0.113.7, 198.51.100.5, 192.0.2.1"], "203.0.113.7"),
+            # No proxy.
+            ("192.0.2.2", ["203.0.113.7"], "192.0.2.2"),
+            ("testclient", ["203.0.113.7"], "testclient"),
+            # No address.
+            *(("192.0.2.1", [f"203.0.113.7{word}"], "192.0.2.1") for word in (", unknown", ",", ", [", ", 1.2.3")),
+        ):
+            self.assertEqual(limits.limited_address(peer, forwarded), limited, (peer, forwarded))
+
+    def test_a_proxy_without_an_address_is_an_error(self):
+        with self.assertRaises(ValueError):
+            self.proxies("proxy.example")
+
+
+class Shares(unittest.TestCase):
+    def test_no_key_gets_more_than_its_share(self):
+        """1.2 million takes against the exact rule. Of 2,000 keys, few are refused for the takes of others."""
+        chance, beyond, wrongly, allowed = random.Random(1), 0, 0, 0
+        for quota, processes, keys in ((2, 1, 60), 1, 2_000), ((99, 100, 60), 3, 2_000), ((9, 1000, 1), 2, 50_000):
+            share, exact, now = Share([quota], processes), {}, 0
+            (step, burst, _), = share.parts
+            for _ in range(400_000):
+                now += chance.randrange(2 * quota[2] * SECOND // quota[1] // keys + 2)
+                key, quantity = str(int(keys * chance.random() ** 2)), chance.choice([0, 1, 1, 1, 2])
+                moment = max(now, exact.get(key, 0)) + quantity * step
+                if share.take(key, quantity, now):
+                    wrongly += keys == 2_000 and moment - burst <= now
+                else:
+                    beyond += moment - burst > now
+                    allowed += 1
+                    exact[key] = moment
+        self.assertEqual(beyond, 0)
+        self.assertGreater(allowed, 100_000)
+        self.assertLess(wrongly, 1_000)
+
+    def test_a_share_is_a_part_of_the_limit_and_of_no_tokens_none(self):
+        for max_burst, processes, tokens in (8, 1, 9), (8, 2, 4), (8, 9, 1), (8, 100, 1), (0, 2, 1), (-1, 1, 0), (-1, 9, 0):
+            share = Share([(max_burst, 1, DAY)], processes)
+            taken = sum(share.take("key", 1, 0) == 0 for _ in range(100))
+            self.assertEqual(taken, tokens, (max_burst, processes))
+        share = Share([(0, 7, 10)], 3)
+        # One comes back each ceil(3 * 10 s / 7).
+        self.assertEqual([share.take("key", 1, now) for now in (0, 4285714285, 4285714286)], [0, 1, 0])
+
+    def test_several_quotas_give_all_or_none(self):
+        share = Share([(9, 1, DAY), (2, 1, DAY)], 1)
+        self.assertEqual([share.take("key", 4, 0) > 0, share.take("key", 3, 0), share.take("key", 1, 0) > 0], [True, 0, True])
+        (step, _, rows), _ = share.parts
+        self.assertEqual(max(rows[0]), 3 * step)
+
+    def test_the_memory_is_the_same_after_a_million_keys(self):
+        share, refused, sizes = Share([(2, 1, DAY)], 1), Refused(60 * SECOND), []
+        tracemalloc.start()
+        for number in range(1_000_000):
+            if number in (20_000, 999_999):
+                sizes.append(tracemalloc.get_traced_memory()[0])
+            share.take(f"key{number}", 1, number)
+            refused.add(f"key{number}", number, 60 * SECOND)
+        tracemalloc.stop()
+        self.assertEqual(len(refused.until), 10_000)
+        # Another 10,000 callers would take half a million bytes.
+        self.assertLess(sizes[1] - sizes[0], 200_000)
+
+
+class RefusedCallers(unittest.TestCase):
+    def test_a_refused_caller_is_refused_without_a_call_and_no_longer_than_by_the_server(self):
+        client, server = redis_py.connect(), redis_py.connect()
+        limit = Limit("remembered", (0, 10, 1), remember=60)
+        counts = {200: 0, 429: 0}
+        while counts[200] < 20:
+            look = server.execute_command("CL.PLOOK", limit.words("a")[0], 0, 10, 1000)
+            status, _, _ = redis_py.throttle(client, limit, "a")
+            counts[status] += 1
+            self.assertFalse(look[0] == 0 and status == 429, "the server would have allowed the call")
+        stats = {name.lower(): stat["calls"] for name, stat in server.info("commandstats").items()}
+        self.assertGreater(counts[429], stats["cmdstat_cl.pthrottle"])
+
+    def test_it_counts_from_before_the_call_and_has_an_end_and_a_size(self):
+        refused = Refused(10 * SECOND)
+        refused.add("a", 100, 5)
+        self.assertEqual([refused.wait("a", now) for now in (104, 105, 104)], [1, 0, 0])
+        refused.add("a", 100, 60 * SECOND)
+        self.assertEqual(refused.wait("a", 100), 10 * SECOND)
+        for number in range(10_000):
+            refused.add(number, 100, 5)
+        self.assertEqual((refused.wait("a", 100), refused.wait(0, 100), len(refused.until)), (0, 5, 10_000))
+
+    def test_another_quantity_is_another_call_and_by_default_nothing_is_remembered(self):
+        client = redis_py.connect()
+        limit = Limit("quantities", (2, 1, DAY), remember=60)
+        statuses = [redis_py.throttle(client, limit, "a", quantity)[0] for quantity in (2, 2, 1)]
+        self.assertEqual(statuses, [200, 429, 200])
+        self.assertIsNone(Limit("off", (2, 1, DAY)).refused)
+
+    def test_a_deleted_key_counts_after_the_end(self):
+        client, limit = redis_py.connect(), Limit("deleted", (0, 1, DAY), remember=1)
+        statuses = [redis_py.throttle(client, limit, "a")[0] for _ in range(2)]
+        client.delete("deleted:a")
+        self.assertEqual([*statuses, redis_py.throttle(client, limit, "a")[0]], [200, 429, 429])
+        (call,) = limit.refused.until
+        limits.time.sleep(limit.refused.wait(call, limits.time.monotonic_ns()) / SECOND)
+        self.assertEqual(redis_py.throttle(client, limit, "a")[0], 200)
+
+
+if __name__ == "__main__":
+    unittest.main()
