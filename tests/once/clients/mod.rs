@@ -9,6 +9,7 @@ mod calls;
 mod decide;
 mod http;
 mod outages;
+mod python;
 mod servers;
 
 use std::fs;

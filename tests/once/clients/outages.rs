@@ -6,11 +6,17 @@
 
 use std::cell::{Cell, RefCell};
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::thread::spawn;
 
 use crate::support::endpoint::Endpoint;
 use crate::support::examples::{BOUND, Example, Http, django, fastapi, flask, python_program};
+use crate::support::losing::unanswered;
 use crate::support::programs::signal;
 use crate::support::traffic::side_by_side;
 use crate::support::{Process, Server, command, eventually, info, run, wait_until};
@@ -179,15 +185,97 @@ fn two_processes_together_pass_at_most_the_limit_without_redis() {
     });
 }
 
+/// A call waits for a free connection, for a new one, and for the reply, each for TIMEOUT at most: with a TIMEOUT of an
+/// hour it has no answer when one of 10 ms has. At one port nobody accepts a connection, at the other nobody replies. Of
+/// 40 calls at once, 20 find no free connection.
+#[test]
+#[ignore = "slow: attacks"]
+fn a_call_waits_no_longer_than_three_times_timeout_and_is_not_repeated() {
+    side_by_side(examples().into_iter().filter(|(by, _)| matches!(by, By::Lines)), |(_, example)| {
+        let (unaccepted, _queue) = unanswered();
+        let [silent, silent_for_an_hour] = [(); 2].map(|()| Silent::listen());
+        for ports in [[unaccepted; 2], [silent_for_an_hour.port, silent.port]] {
+            let answer = |timeout, port| {
+                let mut command = example.with("TIMEOUT", timeout).command(port);
+                let process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+                let mut process = Process(process.unwrap());
+                let (mut input, output) = (process.0.stdin.take().unwrap(), process.0.stdout.take().unwrap());
+                let (answered, answer) = channel();
+                spawn(move || answered.send(BufReader::new(output).lines().next()));
+                input.write_all(b"40 192.0.2.1 share\n").unwrap();
+                (process, input, answer)
+            };
+            let (_process, _input, hour) = answer("3600", ports[0]);
+            // 02 is a connection that is not accepted yet.
+            let connects = format!(":{unaccepted:04X} 02");
+            wait_until("the calls of an hour", || {
+                let connects = fs::read_to_string("/proc/net/tcp").unwrap().contains(&connects);
+                if ports[0] == unaccepted { connects } else { silent_for_an_hour.calls() > 0 }
+            });
+            let (_process, _input, short) = answer("0.01", ports[1]);
+            let statuses = short.recv_timeout(6 * BOUND).unwrap().unwrap().unwrap();
+            assert_eq!((statuses.matches("200").count(), statuses.matches("429").count()), (LIMIT, 40 - LIMIT));
+            assert!(hour.try_recv().is_err(), "{example:?}: it has not waited");
+        }
+        assert!(silent_for_an_hour.calls() <= 20, "{example:?}: {}", silent_for_an_hour.calls());
+        assert!(silent.calls() <= 40, "{example:?}: {}", silent.calls());
+        assert_eq!(silent.first_words.lock().unwrap().iter().find(|words| !words.contains("CL.THROTTLE")), None);
+    });
+}
+
+/// A server that accepts connections and answers nothing.
+struct Silent {
+    port: u16,
+    /// The first bytes of each connection.
+    first_words: Arc<Mutex<Vec<String>>>,
+    calls: Arc<AtomicUsize>,
+}
+
+impl Silent {
+    fn listen() -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let silent = Self { port, first_words: Arc::default(), calls: Arc::default() };
+        let (words, calls) = (silent.first_words.clone(), silent.calls.clone());
+        // The threads accept and read until the tests end.
+        spawn(move || {
+            for mut client in listener.incoming().flatten() {
+                let (words, calls) = (words.clone(), calls.clone());
+                spawn(move || {
+                    let mut bytes = [0; 4096];
+                    let mut first = true;
+                    while let Ok(length @ 1..) = client.read(&mut bytes) {
+                        let text = String::from_utf8_lossy(&bytes[..length]);
+                        calls.fetch_add(text.matches("CL.THROTTLE").count(), Ordering::Relaxed);
+                        if first {
+                            words.lock().unwrap().push(text.to_string());
+                        }
+                        first = false;
+                    }
+                });
+            }
+        });
+        silent
+    }
+
+    fn calls(&self) -> usize {
+        self.calls.load(Ordering::Relaxed)
+    }
+}
+
+/// A function that makes this many calls of a caller at once, of which those with "closed" fail closed. Returns their
+/// statuses.
+type Calls = Box<dyn Fn(usize, &str, &str) -> Vec<u16>>;
+
 /// An example's process.
 struct Started {
-    calls: Box<dyn Fn(usize, &str, &str) -> Vec<u16>>,
+    calls: Calls,
     callers: Cell<u8>,
 }
 
 impl Started {
     fn new(by: By, example: &Example, redis: u16) -> Self {
-        let calls: Box<dyn Fn(usize, &str, &str) -> Vec<u16>> = match by {
+        let calls: Calls = match by {
             By::Http => {
                 let http = Http::start(&example.with("PROXY", "127.0.0.1"), redis);
                 Box::new(move |calls, caller, fail| {
