@@ -24,7 +24,7 @@ log = logging.getLogger("limits")
 
 
 def settings(url):
-    """Returns the settings of a pool, with which a call waits for a free connection, a new one and the reply at most."""
+    """Returns a pool's settings: a call waits for a free connection, a new one and the reply, TIMEOUT each at most."""
     times = {"timeout": TIMEOUT, "socket_timeout": TIMEOUT}
     if not url.startswith("unix:"):
         times["socket_connect_timeout"] = TIMEOUT
@@ -161,7 +161,7 @@ class Refused:
 
 
 def decide_together(reply):
-    """Returns the decision of CL.MTHROTTLE, which takes from all its limits or from none. Without a reply, it refuses."""
+    """Returns the decision of CL.MTHROTTLE, which takes from all its limits or from none; without a reply, refuses."""
     if reply is None:
         return CLOSED
     limited, *rows = reply

@@ -89,8 +89,8 @@ fn no_outage_passes_more_than_the_limit_and_the_share() {
     });
 }
 
-/// A server that is there and cannot decide: no right to the command, no memory, no replica, a replica itself, a password
-/// that the client does not have, and a disk that fails.
+/// A server that is there and cannot decide: no right to the command, no memory, no replica, a replica itself, a
+/// password that the client does not have, and a disk that fails.
 #[test]
 #[ignore = "slow: attacks"]
 fn no_error_of_the_server_passes_more_than_the_share() {
@@ -186,8 +186,8 @@ fn two_processes_together_pass_at_most_the_limit_without_redis() {
 }
 
 /// A call waits for a free connection, for a new one, and for the reply, each for TIMEOUT at most: with a TIMEOUT of an
-/// hour it has no answer when one of 10 ms has. At one port nobody accepts a connection, at the other nobody replies. Of
-/// 40 calls at once, 20 find no free connection.
+/// hour it has no answer when one of 10 ms has. At one port nobody accepts a connection, at the other nobody replies.
+/// Of 40 calls at once, 20 find no free connection.
 #[test]
 #[ignore = "slow: attacks"]
 fn a_call_waits_no_longer_than_three_times_timeout_and_is_not_repeated() {
