@@ -37,9 +37,10 @@ local function read(keys, args, words_each)
         fail('wrong number of arguments')
     end
     for number = 1, limiters do
-        local limiter = keys[before + number]
-        if limiter == keys[1] or limiter == keys[before] then
-            fail('a limiter is no other key')
+        local limiter, estimate = keys[before + number], args[before + 5 * number - 1]
+        -- A negative estimate would give tokens back. CL.THROTTLE refuses what is no number.
+        if limiter == keys[1] or limiter == keys[before] or estimate:sub(1, 1) == '-' or #estimate > 15 then
+            fail('a limiter needs a key of its own, and an estimate from 0 on of at most 15 digits')
         end
         table.insert(args, before + 5 * number - 4, limiter)
     end
@@ -83,9 +84,6 @@ local function reserve(keys, args)
     local before, limiters, words = read(keys, args, 4)
     local id, lease, holds = keys[1], args[1], before == 2 and keys[2]
     check('lease', lease, '^[1-9]%d*$', 8)
-    for number = 1, limiters do
-        check('estimate', args[before + 5 * number], '^%d+$', 15)
-    end
     local record = redis.call('GET', id)
     if record == words then
         return (not holds or is_held(holds, id)) and 0 or fail('the lease of this call has ended')

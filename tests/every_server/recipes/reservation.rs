@@ -46,11 +46,12 @@ fn a_call_is_reserved_once_and_settled_once() {
         (3, "reserve 2 a calls 1000 1".to_string(), vec![0], 0),
         (3, "reserve 2 b calls 1000 1".to_string(), vec![0, 1], 0),
         (3, "settle 2 a calls 1000 1".to_string(), vec![1], 0),
-        (3, "reserve 2 b calls 1000 1".to_string(), vec![0], 0),
         (3, "reserve 2 c limiter 1000 9 10 60 10".to_string(), vec![0], 0),
         (3, "reserve 2 d limiter 1000 9 10 60 1".to_string(), vec![1, 6], 0),
+        (3, "reserve 3 d other limiter 1000 9 10 60 11 9 10 60 1".to_string(), vec![1, -1], 0),
         (3, "settle 2 c limiter 1000 9 10 60 10 9".to_string(), vec![1], 0),
-        (3, "reserve 2 d limiter 1000 9 10 60 1".to_string(), vec![0], 0),
+        // Ten leases later.
+        (22, format!("settle {} 1 21500", words("8 19500")), vec![0], 5_333),
     ] {
         clock.set(START + second * 1_000 * MILLISECOND);
         assert_eq!(ask(&mut connection, &format!("FCALL {line}")).unwrap(), expected, "{line}");
@@ -79,17 +80,19 @@ fn a_call_with_bad_input_changes_nothing() {
     let before = everything(&mut connection);
     for (line, expected) in [
         (format!("reserve {} 1", words("new 500")), "wrong number of arguments"),
-        ("reserve 0".to_string(), "wrong number of arguments"),
-        (format!("reserve {}", words("new -500")), "estimate must be a whole number"),
-        (format!("reserve {}", words("new 9999999999999999")), "estimate must be a whole number"),
+        (format!("reserve {}", words("new -500")), "a limiter needs a key of its own, and an estimate"),
+        (format!("reserve {}", words("new 9999999999999999")), "a limiter needs a key of its own, and an estimate"),
         (format!("reserve {}", words("new 5").replace("30000 2", "0 2")), "lease must be a whole number"),
         (format!("reserve {}", words("new 5").replace("30000 2", "30000 0")), "places must be a whole number"),
         (format!("reserve {}", words("new 5").replace("59 60 60", "59 0 60")), "count must be 1 or more"),
         (format!("reserve {}", words("new 5").replace("{a}:tokens", "{a}:requests")), "key is the same as in group 1"),
-        (format!("reserve {}", words("new 5").replace("{a}:tokens", "{a}:new")), "a limiter is no other key"),
+        (
+            format!("reserve {}", words("new 5").replace("{a}:tokens", "{a}:new")),
+            "a limiter needs a key of its own, and an estimate",
+        ),
+        (format!("reserve {}", words("new 5").replace("requests", "calls")), "a limiter needs a key of its own"),
         (format!("reserve {}", words("new 5").replace("{a}:tokens", "{a}:text")), "the key holds no rate limiter"),
         (format!("reserve {}", words("new 5").replace("{a}:calls", "{a}:list")), "Operation against a key"),
-        (format!("reserve {}", words("list 5")), "Operation against a key"),
         (format!("reserve {}", words("done 500")), "this call is settled"),
         (format!("reserve {}", words("dead 500")), "the lease of this call has ended"),
         (format!("reserve {}", words("dead 501")), "this call has reserved with other words"),
@@ -101,7 +104,6 @@ fn a_call_with_bad_input_changes_nothing() {
         (format!("settle {two} 1000000 1000000"), "quantity: the tokens would be back only"),
         (format!("settle {broken} 6 6"), "the key holds no rate limiter"),
         ("renew 2 {a}:dead {a}:calls".to_string(), "lease must be a whole number"),
-        ("renew 2 {a}:dead {a}:list 5".to_string(), "Operation against a key"),
     ] {
         let error = error_of(&mut connection, &format!("FCALL {line}"));
         let (code, text) = error.split_once(' ').unwrap();
@@ -124,8 +126,7 @@ fn calls_settle_and_renew_at_maxmemory_and_none_is_reserved() {
         assert_eq!(ask(&mut connection, &format!("FCALL {call}")).unwrap(), [1]);
     }
     assert_eq!(ask(&mut connection, "FCALL_RO reservations 1 {a}:calls").unwrap(), [0]);
-    let error = error_of(&mut connection, &format!("FCALL reserve {}", words("new 500")));
-    assert!(error.starts_with("OOM "), "{error}");
+    assert!(error_of(&mut connection, &format!("FCALL reserve {}", words("new 500"))).starts_with("OOM "));
 }
 
 #[test]
