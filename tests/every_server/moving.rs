@@ -18,7 +18,7 @@ use crate::support::pages::{blocks, code, command_of};
 use crate::support::programs::output;
 use crate::support::sentinel::Sentinel;
 use crate::support::traffic::under_load;
-use crate::support::{Server, eventually, module, new_folder, redis_cell, run, throttle, wait_until};
+use crate::support::{PATIENCE, Server, eventually, module, new_folder, redis_cell, run, throttle, wait_until};
 
 /// The module's number on the page, as `MODULE LIST` shows it.
 const VERSION: &str = "10100";
@@ -253,7 +253,7 @@ fn walk(primary: &Member, replica: &Member, sentinel: u16, library: &str, versio
                     as_expected.then_some(())
                 };
                 // A Sentinel that did not get the processor for two seconds does nothing for half a minute.
-                eventually(Duration::from_secs(90), printed).unwrap_or_else(|| panic!("never happened: {line}"));
+                eventually(PATIENCE, printed).unwrap_or_else(|| panic!("never happened: {line}"));
             }
         }
     }

@@ -12,7 +12,7 @@ use redis::{Connection, Value};
 use crate::support::needs::{FAST, needs};
 use crate::support::replication::{SETTINGS, catch_up, replicate};
 use crate::support::traffic::under_load;
-use crate::support::{Server, command, eventually, info, run, setting, wait_until};
+use crate::support::{PATIENCE, Server, command, eventually, info, run, setting, wait_until};
 
 const CLIENTS: usize = 50;
 
@@ -28,7 +28,7 @@ fn under_a_long_mixed_load_memory_stays_as_it_was() {
     let calls = soak(&server, 3 * part);
     // A leak of two bytes a call shows in a long run. Without a leak, the server's own tables have grown by 122 KiB at
     // most, and the process by 385 KiB, for the allocator's sake.
-    eventually(Duration::from_secs(30), || {
+    eventually(PATIENCE, || {
         let after = memory(&server);
         println!("{calls} calls of CL.THROTTLE: {before:?} bytes, then {after:?}");
         let [allocated, resident] = [0, 1].map(|of| after[of] - before[of]);
