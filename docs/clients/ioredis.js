@@ -1,8 +1,8 @@
-// Rate limiting with ioredis. To run this file, beside answer.js:
-// [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] node ioredis.js
+// Rate limiting with ioredis. To run this file, beside limits.js:
+// [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=share] node ioredis.js
 
 const { Redis } = require('ioredis');
-const { Connection, TIMEOUT, answer, check, demonstrate } = require('./answer.js');
+const { Connection, TIMEOUT, demonstrate } = require('./limits.js');
 
 // A call without a connection fails at once: no call waits until there is one.
 function open() {
@@ -22,22 +22,11 @@ function open() {
   return client;
 }
 
+const send = (client, words) => client.call(...words);
+
 function connect() {
-  return new Connection(open).ready();
+  return new Connection(open, send).ready();
 }
 
-// Makes a call. A quota is max_burst, count, period; further quotas follow it. answer.js explains `fail`.
-function throttle(connection, key, quotas, fail, quantity = 1) {
-  check(quantity);
-  const call = ['CL.THROTTLE', key, ...quotas.slice(0, 3), quantity, ...quotas.slice(3)];
-  return answer(connection, (client) => client.call(...call), fail);
-}
-
-async function main() {
-  const connection = await connect();
-  await demonstrate(throttle, connection);
-  connection.close();
-}
-
-if (require.main === module) main();
-module.exports = { connect, throttle };
+if (require.main === module) connect().then(demonstrate);
+module.exports = { connect };

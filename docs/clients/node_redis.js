@@ -1,8 +1,8 @@
-// Rate limiting with node-redis. To run this file, beside answer.js:
-// [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=open] node node_redis.js
+// Rate limiting with node-redis. To run this file, beside limits.js:
+// [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=share] node node_redis.js
 
 const { createClient } = require('redis');
-const { Connection, TIMEOUT, answer, check, demonstrate } = require('./answer.js');
+const { Connection, TIMEOUT, demonstrate } = require('./limits.js');
 
 // A call without a connection fails at once: no call waits until there is one.
 function open() {
@@ -16,6 +16,8 @@ function open() {
     },
     // A call that waited here for a connection would take its tokens too late.
     disableOfflineQueue: true,
+    // Nor does a call wait longer to be sent: five seconds in node-redis 6.
+    commandOptions: { timeout: TIMEOUT },
   });
   // Without a listener, an error of the connection would end the process.
   client.on('error', (error) => console.error(`redis: ${error.message}`));
@@ -23,23 +25,12 @@ function open() {
   return client;
 }
 
+// node-redis only sends strings.
+const send = (client, words) => client.sendCommand(words.map(String));
+
 function connect() {
-  return new Connection(open).ready();
+  return new Connection(open, send).ready();
 }
 
-// Makes a call. A quota is max_burst, count, period; further quotas follow it. answer.js explains `fail`.
-function throttle(connection, key, quotas, fail, quantity = 1) {
-  check(quantity);
-  // node-redis only sends strings.
-  const call = ['CL.THROTTLE', key, ...quotas.slice(0, 3), quantity, ...quotas.slice(3)].map(String);
-  return answer(connection, (client) => client.sendCommand(call), fail);
-}
-
-async function main() {
-  const connection = await connect();
-  await demonstrate(throttle, connection);
-  connection.close();
-}
-
-if (require.main === module) main();
-module.exports = { connect, throttle };
+if (require.main === module) connect().then(demonstrate);
+module.exports = { connect };

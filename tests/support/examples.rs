@@ -8,13 +8,13 @@ use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Barrier, Mutex, OnceLock};
+use std::sync::{Barrier, OnceLock};
 use std::thread::scope;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::{NamedTempFile, TempDir};
 
-use super::needs::{found, left_out};
+use super::needs::{found, leave_out, left_out};
 use super::pages::{ROOT, blocks};
 use super::programs::{output, path, signal_group};
 use super::{Process, eventually, free_port, new_folder};
@@ -61,6 +61,13 @@ impl Example {
         with
     }
 
+    /// Returns the example with another program in the place of one of its arguments.
+    pub fn with_program(&self, program: &str, other: &str) -> Self {
+        let mut with = self.clone();
+        with.arguments = self.arguments.iter().map(|argument| argument.replace(program, other)).collect();
+        with
+    }
+
     pub fn command(&self, redis: u16) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).current_dir(&self.folder).envs(self.environment.clone());
@@ -69,16 +76,16 @@ impl Example {
         command
     }
 
-    /// Returns what the program prints; fails unless it succeeds within two minutes.
+    /// Returns what the program prints; fails unless it succeeds within 20 minutes.
     pub fn output(&self, redis: u16) -> String {
         self.output_and_errors(redis).0
     }
 
-    /// Returns what the program prints, and its errors; fails unless it succeeds within two minutes.
+    /// Returns what the program prints, and its errors; fails unless it succeeds within 20 minutes.
     pub fn output_and_errors(&self, redis: u16) -> (String, String) {
         let mut command = self.command(redis);
         let mut process = Process(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
-        let status = eventually(Duration::from_secs(120), || process.0.try_wait().unwrap());
+        let status = eventually(Duration::from_secs(1200), || process.0.try_wait().unwrap());
         if status.is_none() {
             process.0.kill().unwrap();
         }
@@ -138,81 +145,56 @@ pub fn express() -> impl Iterator<Item = Example> {
     express.into_iter().flat_map(|express| [express.clone(), express.with("CLIENT", "./ioredis.js")])
 }
 
-pub fn phpredis() -> Option<Example> {
-    php("php-redis", "new Redis();", "phpredis.php")
+/// Returns the configuration of nginx, in a folder of its own.
+pub fn nginx() -> Option<Example> {
+    let lua =
+        "test -e /usr/lib/nginx/modules/ngx_http_lua_module.so -a -e /usr/share/lua/5.1/nginx/redis.lua && nginx -v";
+    installed("nginx-light, libnginx-mod-http-lua and lua-nginx-redis", Command::new("sh").args(["-c", lua]))
+        .then(|| Example::new("sh", &[&of_test("clients/nginx.sh"), &format!("{}-PORT", target("nginx").display())]))
 }
 
-pub fn predis() -> Option<Example> {
-    php("php-predis", "require 'Predis/Autoloader.php';", "predis.php")
+/// Returns the example in PHP, with the extension phpredis, and without any extension: with Predis.
+pub fn php() -> impl Iterator<Item = Example> {
+    let with = |package, check: &[&str], program: &[&str]| {
+        let uses = installed(&format!("php-cli and {package}"), Command::new("php").args(check));
+        uses.then(|| Example::new("php", program))
+    };
+    let phpredis = with("php-redis", &["-r", "new Redis();"], &["php_redis.php"]);
+    let predis = ["-n", "-r", "require 'Predis/Autoloader.php';"];
+    [phpredis, with("php-predis", &predis, &["-n", "php_redis.php"])].into_iter().flatten()
 }
 
-/// Returns both PHP examples, as web servers of twenty processes.
-pub fn php_server() -> impl Iterator<Item = Example> {
-    [phpredis(), predis()].into_iter().flatten().map(|mut example| {
-        example.arguments.splice(..0, ["-S", "127.0.0.1:PORT"].map(ToString::to_string));
-        example.with("PHP_CLI_SERVER_WORKERS", "20")
-    })
-}
-
-fn php(package: &str, uses: &str, example: &str) -> Option<Example> {
-    installed(&format!("php-cli and {package}"), Command::new("php").args(["-r", uses]))
-        .then(|| Example::new("php", &[example]))
-}
-
-pub fn redis_rb(arguments: &[&str]) -> Option<Example> {
+pub fn redis_rb() -> Option<Example> {
     installed("ruby-redis", Command::new("ruby").args(["-e", "require 'redis'"]))
-        .then(|| Example::new("ruby", arguments))
+        .then(|| Example::new("ruby", &["redis_rb.rb"]))
 }
 
-/// Compiles the example. `main` is a file of the tests' own, whose `main` takes the place of the example's.
-pub fn hiredis(main: Option<&str>) -> Option<Example> {
-    // Two tests that run at once may compile the same file.
-    static COMPILER: Mutex<()> = Mutex::new(());
-    let _compiler = COMPILER.lock();
-    let name = main.map_or("hiredis".to_string(), |file| format!("hiredis-{}", file.replace('/', "-")));
+pub fn hiredis() -> Option<Example> {
     let header = ["-E", "-include", "hiredis/hiredis.h", "-x", "c", "/dev/null"];
     installed("libhiredis-dev", Command::new("cc").args(header)).then(|| {
-        let folder = new_folder();
-        let source = folder.path().join("main.c");
-        let mut text = format!("#include \"{}\"\n", path("hiredis.c").display());
-        if let Some(main) = main {
-            text = format!("#define main example\n{text}#undef main\n#include \"{}\"\n", of_test(main));
-        }
-        fs::write(&source, text).unwrap();
-        built(&name, |program| {
+        built("hiredis", |program| {
             let mut compile = Command::new("cc");
-            compile.args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(program).arg(&source).arg("-lhiredis");
+            compile.args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(program).arg(path("hiredis.c"));
+            compile.arg("-lhiredis");
             compile
         })
     })
 }
 
-/// Returns the Go example, compiled. scripts/test does not install Go, which is large.
-pub fn redigo() -> impl Iterator<Item = Example> {
-    static BUILT: OnceLock<Option<Example>> = OnceLock::new();
-    BUILT.get_or_init(|| redigo_with("redigo", &[])).clone().into_iter()
-}
-
-/// Compiles the Go example together with files of the tests' own.
-pub fn redigo_with(name: &str, files: &[&str]) -> Option<Example> {
+/// Returns the example in Go. scripts/test does not install Go, which is large.
+pub fn redigo() -> Option<Example> {
     let go = || {
         let mut go = Command::new("go");
         go.env("GO111MODULE", "off").env("GOPATH", "/usr/share/gocode").env("GOCACHE", target("go"));
         go
     };
     if !found(go().args(["list", "github.com/gomodule/redigo/redis"])) {
-        println!("left out: golang-go and golang-github-gomodule-redigo-dev are not installed");
+        leave_out("golang-go and golang-github-gomodule-redigo-dev are not installed");
         return None;
     }
-    // Go compiles files of one folder only.
-    let folder = new_folder();
-    fs::copy(path("redigo.go"), folder.path().join("example.go")).unwrap();
-    for file in files {
-        fs::copy(of_test(file), folder.path().join(Path::new(file).file_name().unwrap())).unwrap();
-    }
-    Some(built(&format!("{name}-program"), |program| {
+    Some(built("redigo", |program| {
         let mut build = go();
-        build.current_dir(&folder).args(["build", "-o"]).arg(program).arg(".");
+        build.args(["build", "-o"]).arg(program).arg(path("redigo.go"));
         build
     }))
 }
@@ -268,18 +250,16 @@ pub fn debian_node(example: &str) -> Option<Example> {
         .then(|| Example::new("node", &[example]).with("NODE_PATH", folder))
 }
 
-/// Returns the example with the newest packages of npm. scripts/test does not install Debian's npm, which is large.
+/// Returns the example with the packages of npm that package-lock.json names.
 pub fn npm_node(example: &str) -> Option<Example> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
-    if !found(Command::new("npm").arg("--version")) {
-        println!("left out: npm is not installed");
-        return None;
-    }
     let folder = FOLDER.get_or_init(|| {
-        fetched("npm", "clients/package.json", |folder| {
-            fs::copy(of_test("clients/package.json"), folder.join("package.json")).unwrap();
+        fetched("npm", "clients/package-lock.json", |folder| {
+            for file in ["package.json", "package-lock.json"] {
+                fs::copy(of_test(&format!("clients/{file}")), folder.join(file)).unwrap();
+            }
             let mut npm = Command::new("npm");
-            npm.args(["install", "--silent", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=1"]);
+            npm.args(["ci", "--silent", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=1"]);
             npm.arg("--cache").arg(folder.join("cache")).current_dir(folder);
             npm
         })
@@ -305,17 +285,6 @@ fn fetched(registry: &str, list: &str, fetch: impl Fn(&Path) -> Command) -> Opti
         left_out(&format!("the packages of tests/once/{list} on {registry} not found"));
     }
     there.then_some(folder)
-}
-
-/// Checks that the work takes less than four seconds: five calls that wait for a second each take longer. Other tests
-/// slow it down, so it may take several attempts.
-pub fn ends_in_time(what: impl Debug, work: impl Fn()) {
-    let in_time = eventually(Duration::from_secs(60), || {
-        let start = Instant::now();
-        work();
-        (start.elapsed() < Duration::from_secs(4)).then_some(())
-    });
-    assert!(in_time.is_some(), "{what:?} takes too long");
 }
 
 /// Makes this many calls, each in its own thread: all prepare, and then all call. Returns their statuses.

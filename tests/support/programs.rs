@@ -6,10 +6,7 @@ use std::process::{Command, Stdio};
 
 use super::Server;
 
-/// The examples in Rust, compiled as modules of the tests.
-#[allow(dead_code, reason = "main is for the reader who copies the file")]
-#[path = "../../docs/clients/redis_cell_rs.rs"]
-pub mod redis_cell_rs;
+/// The example in Rust, compiled as a module of the tests.
 #[allow(dead_code, reason = "main is for the reader who copies the file")]
 #[path = "../../docs/clients/redis_rs.rs"]
 pub mod redis_rs;

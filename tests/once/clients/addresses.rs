@@ -1,49 +1,44 @@
-//! The address by which an example limits a caller: behind a proxy, and in a network of IPv6.
+//! The address by which each example that serves HTTP limits a caller.
 
-use crate::support::examples::{Example, Http, express, of_test, phpredis, predis, redigo_with};
+use crate::support::examples::{Http, express, fastapi, flask, nginx};
+use crate::support::traffic::side_by_side;
 use crate::support::{Server, run};
 
-/// Callers' addresses, and the part of each that an example limits. Python's examples have tests of their own.
-const ADDRESSES: [(&str, &str); 5] = [
-    ("192.0.2.7", "192.0.2.7"),
-    ("::ffff:192.0.2.7", "192.0.2.7"),
-    ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
-    ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
-    ("2001:db8::4", "2001:db8::/64"),
-];
+/// Callers' addresses, and the address by which each is limited.
+const ADDRESSES: &str = include_str!("addresses.txt");
 
+/// Words that proxies add besides. One without an address counts as the proxy's own.
+const WORDS: &str = "\
+    192.0.2.7:5678 192.0.2.7\n\
+    [2001:db8:1:2:3::4]:80 2001:db8:1:2::/64\n\
+    1:0:0:2::9 1:0:0:2::/64\n\
+    0:0:0:1::9 0:0:0:1::/64\n\
+    unknown 127.0.0.1\n\
+    [ 127.0.0.1";
+
+/// An address that the caller makes up is ignored, and any header of a proxy, however malformed, gets an answer.
 #[test]
 #[ignore = "slow: other languages"]
-fn express_limits_the_network_of_an_ipv6_caller() {
-    for example in express() {
+fn each_example_limits_the_same_address_or_network_behind_its_own_proxy() {
+    let examples: Vec<_> =
+        [express().next(), flask().next(), fastapi().next(), nginx()].into_iter().flatten().collect();
+    side_by_side(examples, |example| {
         let server = Server::start();
-        let http = Http::start(&example.with("PROXY", "127.0.0.1"), server.port);
-        for (address, limited) in ADDRESSES {
-            assert_eq!(http.get("/", &format!("X-Forwarded-For: 10.0.0.1, {address}\r\n")).0, 200, "{address}");
-            let key = format!("hello:{}", limited.replace("db8::/64", "db8:0:0::/64"));
-            assert_eq!(run::<Vec<String>>(&mut server.connect(), "KEYS *").unwrap(), [key], "{address}");
+        let limited_by = |http: &Http, header: &str| {
+            assert_eq!(http.get("/", header).0, 200, "{example:?}, {header}");
+            let keys = run::<Vec<String>>(&mut server.connect(), "KEYS *").unwrap();
             run::<()>(&mut server.connect(), "FLUSHALL").unwrap();
+            keys.concat()
+        };
+        let http = Http::start(&example.with("PROXY", "127.0.0.1"), server.port);
+        let (_, cases) = ADDRESSES.split_once("\n\n").unwrap();
+        for line in cases.lines().chain(WORDS.lines()) {
+            let (word, limited) = line.split_once(' ').unwrap();
+            let limited = limited.trim();
+            let header = format!("X-Forwarded-For: 10.0.0.1, {word}\r\n");
+            assert_eq!(limited_by(&http, &header), format!("hello:{limited}"), "{example:?}, {word}");
         }
-    }
-}
-
-#[test]
-#[ignore = "slow: other languages"]
-fn phpredis_and_predis_limit_the_network_of_an_ipv6_caller() {
-    for (example, file) in [(phpredis(), "phpredis.php"), (predis(), "predis.php")] {
-        let Some(_) = example else { continue };
-        let program = Example::new("php", &[&of_test("clients/network.php"), file]);
-        let output = program.with_arguments(&ADDRESSES.map(|(address, _)| address)).output(Server::start().port);
-        let limited = ADDRESSES.map(|(_, limited)| format!("{limited}\n")).concat();
-        assert!(output.ends_with(&format!("\n{limited}")), "{file}: {output}");
-    }
-}
-
-#[test]
-#[ignore = "slow: other languages"]
-fn redigo_limits_the_network_of_an_ipv6_caller() {
-    let Some(example) = redigo_with("redigo-addresses", &["clients/redigo.go"]) else { return };
-    let peers = ADDRESSES.map(|(address, _)| format!("[{address}]:80").replace("[192.0.2.7]", "192.0.2.7"));
-    let example = example.with_arguments(&peers.each_ref().map(String::as_str));
-    assert_eq!(example.output(0), ADDRESSES.map(|(_, limited)| format!("{limited}\n")).concat());
+        let http = Http::start(&example.with("PROXY", "192.0.2.1"), server.port);
+        assert_eq!(limited_by(&http, "X-Forwarded-For: 192.0.2.7\r\n"), "hello:127.0.0.1", "{example:?}");
+    });
 }

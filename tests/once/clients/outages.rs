@@ -15,7 +15,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::spawn;
 
 use crate::support::endpoint::Endpoint;
-use crate::support::examples::{BOUND, Example, Http, django, fastapi, flask, python_program};
+use crate::support::examples::{
+    BOUND, Example, Http, debian_node, django, express, fastapi, flask, nginx, of_test, python_program,
+};
 use crate::support::losing::unanswered;
 use crate::support::programs::signal;
 use crate::support::traffic::side_by_side;
@@ -35,11 +37,15 @@ enum By {
 }
 
 fn examples() -> Vec<(By, Example)> {
-    let python = ["redis_py", "redis_asyncio"].into_iter().flat_map(|file| {
-        python_program("clients/calls.py").map(move |example| (By::Lines, example.with_arguments(&[file])))
-    });
-    let over_http = flask().chain(fastapi()).chain(django()).map(|example| (By::Http, example));
-    python.chain(over_http).collect()
+    let by_lines = redis_py().chain(debian_node(&of_test("clients/calls.js"))).map(|example| (By::Lines, example));
+    let over_http = flask().chain(fastapi()).chain(django()).chain(express()).chain(nginx());
+    by_lines.chain(over_http.map(|example| (By::Http, example))).collect()
+}
+
+fn redis_py() -> impl Iterator<Item = Example> {
+    ["redis_py", "redis_asyncio"]
+        .into_iter()
+        .flat_map(|file| python_program("clients/calls.py").map(move |example| example.with_arguments(&[file])))
 }
 
 #[test]
@@ -191,7 +197,7 @@ fn two_processes_together_pass_at_most_the_limit_without_redis() {
 #[test]
 #[ignore = "slow: attacks"]
 fn a_call_waits_no_longer_than_three_times_timeout_and_is_not_repeated() {
-    side_by_side(examples().into_iter().filter(|(by, _)| matches!(by, By::Lines)), |(_, example)| {
+    side_by_side(redis_py(), |example| {
         let (unaccepted, _queue) = unanswered();
         let [silent, silent_for_an_hour] = [(); 2].map(|()| Silent::listen());
         for ports in [[unaccepted; 2], [silent_for_an_hour.port, silent.port]] {

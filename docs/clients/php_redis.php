@@ -1,0 +1,58 @@
+<?php
+// Rate limiting with phpredis, or without that extension with Predis.
+// To run this file: [REDIS_PORT=6379] [TIMEOUT=0.1] php php_redis.php
+
+/** Returns the only connection of this process, which has made no call yet or got the reply to the last one. */
+function connect(): Redis|Predis\Client
+{
+    $port = (int) (getenv('REDIS_PORT') ?: 6379);
+    // The longest time that a call waits for a new connection, and for the reply, in seconds.
+    $timeout = (float) (getenv('TIMEOUT') ?: 0.1);
+    if (extension_loaded('redis')) {
+        $client = new Redis();
+        // pconnect makes a connection that outlives the request: the pool of PHP-FPM.
+        $client->connect('127.0.0.1', $port, $timeout, null, 0, $timeout);
+        // A call without a reply would take twice if it were made again.
+        $client->setOption(Redis::OPT_MAX_RETRIES, 0);
+        return $client;
+    }
+    // Composer's autoloader is another file: require 'vendor/autoload.php';
+    require_once 'Predis/Autoloader.php';
+    Predis\Autoloader::register();
+    return new Predis\Client(['port' => $port, 'timeout' => $timeout, 'read_write_timeout' => $timeout]);
+}
+
+/** Makes a call. Returns the status and the headers to answer a request with; a call without an answer is refused. */
+function throttle(string $key, int $maxBurst, int $count, int $period, int $quantity = 1): array
+{
+    if ($quantity < 0) {
+        throw new ValueError('a quantity below zero would give tokens back');
+    }
+    static $client;
+    $call = ['CL.THROTTLE', $key, $maxBurst, $count, $period, $quantity];
+    try {
+        $client ??= connect();
+        $reply = $client instanceof Redis ? $client->rawCommand(...$call) : $client->executeRaw($call);
+        is_array($reply) || throw new Exception($reply ?: $client->getLastError());
+    } catch (Exception $error) {
+        error_log("Redis does not decide: {$error->getMessage()}");
+        // The connection may have a late reply, or lead to a server that a failover has made a replica.
+        $client instanceof Redis ? $client->close() : $client?->disconnect();
+        $client = null;
+        return [503, ['Retry-After' => 1]];
+    }
+    [$limited, $limit, $remaining, $retryAfter, $reset] = $reply;
+    $headers = ['X-RateLimit-Limit' => $limit, 'X-RateLimit-Remaining' => $remaining, 'X-RateLimit-Reset' => $reset];
+    if (!$limited) {
+        return [200, $headers];
+    }
+    // A wait of -1 never ends: the call asks for more than the limit, which may be 0.
+    return $retryAfter < 0 ? [$limit ? 413 : 403, $headers] : [429, $headers + ['Retry-After' => $retryAfter]];
+}
+
+// The limiter allows three at once and one a minute; the last call asks for four tokens.
+foreach ([1, 1, 1, 1, 4] as $quantity) {
+    [$status, $headers] = throttle('user123', 2, 1, 60, $quantity);
+    $lines = array_map(fn ($name, $value) => "$name: $value", array_keys($headers), $headers);
+    echo $status, ' ', implode(', ', $lines), "\n";
+}

@@ -1,0 +1,41 @@
+// Makes limits of wrong numbers, calls of wrong quantities, and 1,001 calls of a limit that remembers.
+
+const { Limit } = require(`${process.cwd()}/limits.js`);
+const { connect } = require(`${process.cwd()}/node_redis.js`);
+
+const fails = (work) => {
+  try {
+    work();
+    return 0;
+  } catch (error) {
+    return Number(error instanceof RangeError);
+  }
+};
+
+connect().then(async (connection) => {
+  const wrong = [[], [[-2, 1, 1]], [[-1, 0, 60]], [[9, 0, 60]], [[0.5, 1, 1]], [[9, 10, 0]], [['9', 10, 1]],
+    [[9, 10, 1, 1]], [[2 ** 40, 1, 86400]]];
+  const limits = wrong.map((quotas) => fails(() => new Limit(connection, 'wrong', quotas)));
+  const any = new Limit(connection, 'any', [[2, 1, 60]]);
+  const quantities = [-1, 0.5, '1', NaN, 2 ** 53].map((quantity) => (
+    any.throttle('alice', quantity).then(() => 0, (error) => Number(error instanceof RangeError))));
+  const sum = (numbers) => numbers.reduce((all, number) => all + number, 0);
+  console.log(sum(limits), 'limits and', sum(await Promise.all(quantities)), 'quantities are refused');
+  for (const [quotas, quantity] of [[[[-1, 1, 60]], 1], [[[2, 1, 60]], 4]]) {
+    const [status, headers] = await new Limit(connection, 'large', quotas).throttle('alice', quantity);
+    delete headers['X-RateLimit-Limit'];
+    delete headers['X-RateLimit-Remaining'];
+    delete headers['X-RateLimit-Reset'];
+    console.log(status, headers);
+  }
+  let calls = 0;
+  const counted = { call: (words) => { calls += 1; return connection.call(words); } };
+  const limit = new Limit(counted, 'remembers', [[0, 1, 86400]], { remember: 3600 });
+  await limit.throttle('alice');
+  calls = 0;
+  for (let call = 0; call < 1000; call += 1) await limit.throttle('alice');
+  console.log(calls, 'call of Redis for 1000 refusals');
+  for (let caller = 0; caller < 11000; caller += 1) limit.refuse(caller, Infinity);
+  console.log(limit.refused.size === 10000 && !limit.refused.has(999) ? 'bounded' : limit.refused.size);
+  connection.close();
+});
