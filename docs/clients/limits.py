@@ -31,7 +31,8 @@ def settings(url):
     if redis.VERSION >= (5,):
         # A new connection has nothing to say before the call. With protocol 3, redis-py 8.1 with asyncio does not
         # notice that the server has closed a connection.
-        times |= {"protocol": 2, "lib_name": None, "lib_version": None}
+        times["protocol"] = 2
+        times |= {"driver_info": None} if redis.VERSION >= (8,) else {"lib_name": None, "lib_version": None}
     # The listed error closes the connection: after a failover behind one address, it leads to a replica.
     return {"max_connections": 20, "retry_on_error": [redis.ReadOnlyError], **times}
 
@@ -40,8 +41,8 @@ class Limit:
     """A limit on each caller: its name, and one quota or several of max_burst, count and a period in seconds.
 
     A call that Redis does not answer is decided by this process's share of the limit; if `fail` is "closed", as for a
-    log-in, it is refused. With `remember`, the process itself refuses a refused caller until the next token is back,
-    for that many seconds at most: until then a refund, a deleted key or another plan does not count.
+    log-in, it is refused. With `remember`, the process itself refuses a refused caller until it may be allowed,
+    for that many seconds at most: a refund, a deleted key or another plan counts only after that.
     """
 
     def __init__(self, name, *quotas, fail="share", remember=0):
@@ -49,7 +50,9 @@ class Limit:
             raise ValueError(f'{name}: fail is "share" or "closed", and there are 1 to 8 quotas')
         for max_burst, count, period in quotas:
             numbers = [operator.index(number) for number in (max_burst, count, period)]
-            if numbers[0] < -1 or not 0 < count <= period * SECOND or (max_burst + 1) * period > count * 2**32:
+            # All tokens have to be back within 136 years.
+            too_long = max(max_burst + 1, count) * period > count * 2**32
+            if max_burst < -1 or not 0 < count <= period * SECOND or too_long:
                 raise ValueError(f"{name}: {numbers} is no quota")
         # Milliseconds, if they count: a wait of 100 ms would be remembered as none.
         self.command, self.unit = ("CL.PTHROTTLE", 1000) if remember else ("CL.THROTTLE", 1)
@@ -137,27 +140,28 @@ class Share:
 
 
 class Refused:
-    """The calls that were refused last, each until it may be allowed. The oldest of too many goes."""
+    """The last refused calls: when each may be allowed, and how long that counts. Of too many, the oldest goes."""
 
     MOST = 10_000
 
     def __init__(self, longest):
-        self.longest, self.until, self.lock = longest, OrderedDict(), threading.Lock()
+        self.longest, self.calls, self.lock = longest, OrderedDict(), threading.Lock()
 
     def wait(self, call, now):
-        """Returns the nanoseconds for which the call is still refused."""
+        """Returns the nanoseconds until the call may be allowed; 0 if the process does not know."""
         with self.lock:
-            rest = self.until.get(call, 0) - now
-            if rest <= 0:
-                self.until.pop(call, None)
-            return max(rest, 0)
+            allowed, end = self.calls.get(call, (0, 0))
+            if now < end:
+                return allowed - now
+            self.calls.pop(call, None)
+            return 0
 
     def add(self, call, now, wait):
         with self.lock:
-            self.until[call] = now + min(wait, self.longest)
-            self.until.move_to_end(call)
-            if len(self.until) > self.MOST:
-                self.until.popitem(last=False)
+            self.calls[call] = now + wait, now + min(wait, self.longest)
+            self.calls.move_to_end(call)
+            if len(self.calls) > self.MOST:
+                self.calls.popitem(last=False)
 
 
 def decide_together(reply):
