@@ -6,7 +6,6 @@ import os
 import pathlib
 import random
 import sys
-import tracemalloc
 import unittest
 
 import limits
@@ -162,17 +161,16 @@ class Shares(unittest.TestCase):
         self.assertEqual(max(rows[0]), 3 * step)
 
     def test_the_memory_is_the_same_after_a_million_keys(self):
-        share, refused, sizes = Share([(2, 1, DAY)], 1), Refused(60 * SECOND), []
-        tracemalloc.start()
+        share, refused, blocks = Share([(2, 1, DAY)], 1), Refused(60 * SECOND), []
         for number in range(1_000_000):
             if number in (20_000, 999_999):
-                sizes.append(tracemalloc.get_traced_memory()[0])
+                blocks.append(sys.getallocatedblocks())
             share.take(f"key{number}", 1, number)
             refused.add(f"key{number}", number, 60 * SECOND)
-        tracemalloc.stop()
         self.assertEqual(len(refused.calls), 10_000)
-        # Another 10,000 callers would take half a million bytes.
-        self.assertLess(sizes[1] - sizes[0], 200_000)
+        self.assertEqual([len(row) for _, _, rows in share.parts for row in rows], [16_384] * 4)
+        # A thousand more callers would have a block each, or more.
+        self.assertLess(blocks[1] - blocks[0], 1_000)
 
 
 class RefusedCallers(unittest.TestCase):
