@@ -14,10 +14,10 @@ use crate::support::{run, setting};
 fn random_callbacks_end_no_server_and_no_reply_is_out_of_shape() {
     let seed = setting("FUZZ_SEED", 1);
     let mut random = Random::new(seed);
-    let (clock, server) = Clock::start_with(START, &[&["--loadmodule", library()], debug_command()].concat());
+    // Without the setting, redis-cell announces nothing, and the rules on its own events never run.
+    let settings = ["--loadmodule", library(), "--notify-keyspace-events", "Ad"];
+    let (clock, server) = Clock::start_with(START, &[&settings, debug_command()].concat());
     let mut connection = server.connect();
-    // Keys expire only when a command looks at them.
-    run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
     let _ = run::<Value>(&mut connection, "DEBUG KEYSIZES-HIST-ASSERT 1");
     let keys = ["a", "b", "c", "d", "%"];
     let events = ["expired", "cl.throttle", "cl.limited", "set", "del", "expire"];
