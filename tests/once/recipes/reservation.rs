@@ -15,44 +15,30 @@ use crate::support::replication::{catch_up, replicate};
 use crate::support::reservations::{ask, live_through, load};
 use crate::support::{Server, command, error_of, executable, module, new_folder, run, wait_until};
 
-/// Sends a line, and does not wait for the answer.
-fn send(server: &Server, line: &str) {
-    server.connect().send_packed_command(&command(line).get_packed_command()).unwrap();
-}
-
+/// The primary is killed. It starts again from its file, or the replica takes its place.
 #[test]
 #[ignore = "slow: thousands of calls"]
-fn calls_lost_late_and_repeated_are_those_of_a_model_through_kills_with_an_aof() {
+fn calls_lost_late_and_repeated_are_those_of_a_model_through_kills_and_failovers() {
     needs!("functions, Redis 7");
-    let (clock, mut server) = Clock::start_with(START, &["--appendonly", "yes", "--appendfsync", "always"]);
-    let (connection, mut random) = (load(&server), Random::new(7));
-    live_through(&[&clock], connection, 6_000, |_, line| {
-        random.one_in(300).then(|| {
-            send(&server, line);
-            server.restart();
-            server.connect()
-        })
-    });
-}
-
-#[test]
-#[ignore = "slow: thousands of calls"]
-fn calls_lost_late_and_repeated_are_those_of_a_model_through_failovers() {
-    needs!("functions, Redis 7");
-    let [(clock, primary), (other_clock, replica)] = [(); 2].map(|()| Clock::start(START));
+    let settings = ["--appendonly", "yes", "--appendfsync", "always"];
+    let [(clock, primary), (other_clock, replica)] = [(); 2].map(|()| Clock::start_with(START, &settings));
     let connection = load(&primary);
     replicate(&replica, &primary);
     let mut pair = [primary, replica];
-    live_through(&[&clock, &other_clock], connection, 2_000, |step, line| {
-        (step % 500 == 499).then(|| {
+    live_through(&[&clock, &other_clock], connection, 5_000, |step, line| {
+        (step % 250 == 249).then(|| {
             catch_up(&pair[1], &pair[0]);
             let held = |server: &Server| ask(&mut server.connect(), "FCALL_RO reservations 1 {a}:calls").unwrap();
             assert_eq!(held(&pair[1]), held(&pair[0]));
-            send(&pair[0], line);
+            pair[0].connect().send_packed_command(&command(line).get_packed_command()).unwrap();
             pair[0].kill();
-            pair.swap(0, 1);
-            run::<()>(&mut pair[0].connect(), "REPLICAOF NO ONE").unwrap();
-            pair[1].restart();
+            if step % 500 == 249 {
+                pair.swap(0, 1);
+                run::<()>(&mut pair[0].connect(), "REPLICAOF NO ONE").unwrap();
+                pair[1].restart();
+            } else {
+                pair[0].restart();
+            }
             replicate(&pair[1], &pair[0]);
             pair[0].connect()
         })
