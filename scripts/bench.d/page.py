@@ -1,0 +1,129 @@
+"""The page of results, and its plot. The heads of the tables are what tests and other pages call the figures."""
+
+from checks import BASE, ON_EACH
+
+
+def table(heads, rows):
+    lines = ["| " + " | ".join(heads) + " |", "| --- |" + " ---: |" * (len(heads) - 1)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def with_peer(results):
+    """Yields each check's name and figures, and those of the base that was measured with it."""
+    for part in (results, results.get("peer", {"checks": {}})):
+        for name, figures in part["checks"].items():
+            if part is results or name != BASE:
+                yield name, figures, part["checks"][BASE]
+
+
+def instructions(results):
+    heads = ["one check", "alone", "× SET PX", "with an AOF", "× SET PX there", "with a replica", "× SET PX there"]
+    rows = []
+    for name, figures, base in with_peer(results):
+        counts = figures["instructions"]
+        cells = [(f"{count:,.0f}", f"{count / base['instructions'][key]:.2f}") for key, count in counts.items()]
+        rows.append([name, *(cell for pair in cells for cell in pair)])
+    return table(heads, rows)
+
+
+def speed(results):
+    heads = ["one check, CPU", "ns, pipelined", "× SET PX", "a second, one by one"]
+    rows = []
+    for name, of, _ in with_peer(results):
+        if "cpu" in of:
+            rows.append([name, f"{of['cpu']:,.0f}", f"{of['ratio']:.2f}", f"{of['one by one']:,.0f}"])
+    return table(heads, rows)
+
+
+def servers(results):
+    heads = ["one server", BASE]
+    heads += [name.removeprefix("CL.THROTTLE ") for name in ON_EACH["alone"]]
+    heads += [f"{BASE}, AOF", *(name.removeprefix("CL.THROTTLE ") + ", AOF" for name in ON_EACH["aof"])]
+    rows = []
+    for server, counted in results["servers"]["by server"].items():
+        row = [server]
+        for setting, names in ON_EACH.items():
+            base = counted[setting][BASE]
+            row += [f"{base:,.0f}", *(f"{counted[setting][name] / base:.2f}" for name in names)]
+        rows.append(row)
+    return table(heads, rows)
+
+
+def markdown(results):
+    about, peer, each = results["about"], results.get("peer", {}).get("about"), results["servers"]["about"]
+    also = f"\n* the other module: measured on {peer['server']}, on {peer['date']}" if peer else ""
+    return f"""# What a check costs
+
+Made by `scripts/bench`:
+
+* machine: {about["machine"]}
+* server: {about["server"]}
+* module: {about["module"]}
+* date: {about["date"]}{also}
+
+A column "× SET PX" divides a figure by that of `SET key value PX ms`. A key's name has 13 bytes.
+
+## Instructions
+
+The instructions within the server's function `call`, counted by callgrind on 300 keys. They hardly vary from run to
+run; the tests fail if a call takes 5% more. A server is "alone" if it has no append-only file (AOF), no replica, no
+backlog kept for one, no cluster mode and no child process: it need not replicate a write. To replicate costs more than
+to decide, for SET as well. A limited call and a look write nothing.
+
+{instructions(results)}
+
+## Speed
+
+The CPU time that the server takes for a call, including the network, and the calls that it answers in a second. The
+server is alone, and has a core of its own, as the load has. Pipelined calls are sent 64 at once, on each of 8
+connections. Calls one by one are sent on 16 connections, each of which waits for its answer. The figures are medians of
+many rounds, in each of which each check takes its turn, on 10,000 keys. A ratio compares two figures of the same round.
+An allowed call sends a longer reply than a SET, and reads the clock.
+
+{speed(results)}
+
+![CPU of the server per check](cost.svg)
+
+## Memory
+
+A key takes as many bytes as a SET of a text of 19 bytes, and 16 more for a second quota.
+[Operating](../../docs/operating.md#memory) has the bytes for many keys.
+
+## On each server
+
+Counted with {each["module"]} on {each["date"]}: the instructions of a SET PX, and those of each call divided by them.
+
+{servers(results)}
+"""
+
+
+# The plot compares these.
+SHOWN = ["PING", BASE, "CL.THROTTLE allowed", "CL.THROTTLE limited", "CL.THROTTLE 2 quotas allowed"]
+SHOWN += ["redis-cell_0.5.0 allowed", "window in Lua, as INCREX has it", "GCRA in Lua"]
+# Each colour stands out on a light page and on a dark one.
+STYLE = """
+text { font: 13px system-ui, sans-serif; fill: #6e7781 }
+.title { font-size: 16px; font-weight: 600 }
+rect { fill: #6e7781; fill-opacity: .5 }
+.CL { fill: #2f81f7; fill-opacity: 1 }
+.redis-cell_0 { fill: #d9730d; fill-opacity: 1 }
+@media (prefers-color-scheme: dark) { text { fill: #a9b3be } }
+"""
+
+
+def plot(results):
+    """Draws the CPU time of checks in SVG: a bar each."""
+    about, title = results["about"], "CPU time of the server for one check, in ns, pipelined"
+    bars = sorted((of["cpu"], name) for name, of, _ in with_peer(results) if "cpu" in of and name in SHOWN)
+    parts = [f'<text class="title" x="8" y="22">{title}</text>']
+    for row, (cpu, name) in enumerate(bars):
+        y, width = 44 + 35 * row, cpu / bars[-1][0] * 540
+        parts.append(f'<text x="230" y="{y + 17}" text-anchor="end">{name}</text>')
+        parts.append(f'<rect class="{name.split(".")[0]}" x="240" y="{y}" width="{width:.1f}" height="24"/>')
+        parts.append(f'<text x="{248 + width:.1f}" y="{y + 17}">{cpu:,.0f}</text>')
+    foot = f"{about['module']} on {about['server']}; {about['machine']}; {about['date']}"
+    parts.append(f'<text x="8" y="346">{foot}</text>')
+    words = "; ".join(f"{name}: {cpu:,.0f}" for cpu, name in bars)
+    head = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 860 360" role="img" aria-labelledby="title desc">'
+    head += f'\n<title id="title">{title}</title>\n<desc id="desc">{words}.</desc>\n<style>{STYLE}</style>'
+    return "\n".join([head, *parts, "</svg>", ""])
