@@ -187,6 +187,26 @@ fn a_stall_between_a_log_ins_two_calls_charges_the_account_for_3_minutes_and_the
     }
 }
 
+/// An hour is the wait for two attempts, and not for three.
+#[test]
+#[ignore = "slow: attacks"]
+fn two_attempts_are_back_after_the_first_ban_and_the_third_bans_for_a_day() {
+    let Some(example) = examples::protect().next() else { return };
+    let server = Server::start();
+    let http = Http::start(&example.with("TIMEOUT", "3600"), server.port);
+    let mut connection = server.connect();
+    run::<()>(&mut connection, "CL.CHARGE attempts:127.0.0.1 49 50 86400 50").unwrap();
+    let [two, three] = [2, 3].map(|attempts| {
+        run::<Vec<u64>>(&mut connection, &format!("CL.LOOK attempts:127.0.0.1 49 50 86400 {attempts}")).unwrap()[3]
+    });
+    assert!(two <= 3600 && 3600 < three, "{two}, {three}");
+    // The state after the hour: one offence, and two attempts.
+    run::<()>(&mut connection, "CL.TAKE offences:127.0.0.1 1 1 86400 1").unwrap();
+    run::<()>(&mut connection, "CL.CHARGE attempts:127.0.0.1 49 50 86400 -2").unwrap();
+    assert_eq!([(); 3].map(|()| http.ask_once(&log_in("alice", "guess"))), [401, 401, 429]);
+    assert!(run::<u64>(&mut connection, "TTL banned:127.0.0.1").unwrap() > 3600);
+}
+
 /// The page's lines of rights, given to the user as which the application connects.
 #[test]
 #[ignore = "slow: attacks"]
