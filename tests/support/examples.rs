@@ -61,13 +61,6 @@ impl Example {
         with
     }
 
-    /// Returns the example with another program in the place of one of its arguments.
-    pub fn with_program(&self, program: &str, other: &str) -> Self {
-        let mut with = self.clone();
-        with.arguments = self.arguments.iter().map(|argument| argument.replace(program, other)).collect();
-        with
-    }
-
     pub fn command(&self, redis: u16) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).current_dir(&self.folder).envs(self.environment.clone());
@@ -153,36 +146,36 @@ pub fn nginx() -> Option<Example> {
         .then(|| Example::new("sh", &[&of_test("clients/nginx.sh"), &format!("{}-PORT", target("nginx").display())]))
 }
 
-/// Returns the example in PHP, with the extension phpredis, and without any extension: with Predis.
-pub fn php() -> impl Iterator<Item = Example> {
-    let with = |package, check: &[&str], program: &[&str]| {
+/// Returns the smallest calls, each of whose files lies in this folder: PHP with the extension phpredis, and without any
+/// extension with Predis; Ruby, C and Go.
+pub fn smallest(folder: &Path) -> Vec<Example> {
+    let [php_redis, ruby, c, go] =
+        ["php_redis.php", "redis_rb.rb", "hiredis.c", "redigo.go"].map(|file| folder.join(file).display().to_string());
+    let php = |package, check: &[&str], options: &[&str]| {
         let uses = installed(&format!("php-cli and {package}"), Command::new("php").args(check));
-        uses.then(|| Example::new("php", program))
+        let arguments = [options, &["-d", "display_errors=stderr", &php_redis]].concat();
+        uses.then(|| Example::new("php", &arguments))
     };
-    let phpredis = with("php-redis", &["-r", "new Redis();"], &["php_redis.php"]);
-    let predis = ["-n", "-r", "require 'Predis/Autoloader.php';"];
-    [phpredis, with("php-predis", &predis, &["-n", "php_redis.php"])].into_iter().flatten()
+    let phpredis = php("php-redis", &["-r", "new Redis();"], &[]);
+    let predis = php("php-predis", &["-n", "-r", "require 'Predis/Autoloader.php';"], &["-n"]);
+    let redis_rb = installed("ruby-redis", Command::new("ruby").args(["-e", "require 'redis'"]))
+        .then(|| Example::new("ruby", &[&ruby]));
+    [phpredis, predis, redis_rb, hiredis(&c), redigo(&go)].into_iter().flatten().collect()
 }
 
-pub fn redis_rb() -> Option<Example> {
-    installed("ruby-redis", Command::new("ruby").args(["-e", "require 'redis'"]))
-        .then(|| Example::new("ruby", &["redis_rb.rb"]))
-}
-
-pub fn hiredis() -> Option<Example> {
+fn hiredis(source: &str) -> Option<Example> {
     let header = ["-E", "-include", "hiredis/hiredis.h", "-x", "c", "/dev/null"];
     installed("libhiredis-dev", Command::new("cc").args(header)).then(|| {
-        built("hiredis", |program| {
+        built(source, |program| {
             let mut compile = Command::new("cc");
-            compile.args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(program).arg(path("hiredis.c"));
-            compile.arg("-lhiredis");
+            compile.args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(program).args([source, "-lhiredis"]);
             compile
         })
     })
 }
 
-/// Returns the example in Go. scripts/test does not install Go, which is large.
-pub fn redigo() -> Option<Example> {
+/// scripts/test does not install Go, which is large.
+fn redigo(source: &str) -> Option<Example> {
     let go = || {
         let mut go = Command::new("go");
         go.env("GO111MODULE", "off").env("GOPATH", "/usr/share/gocode").env("GOCACHE", target("go"));
@@ -192,19 +185,23 @@ pub fn redigo() -> Option<Example> {
         leave_out("golang-go and golang-github-gomodule-redigo-dev are not installed");
         return None;
     }
-    Some(built("redigo", |program| {
+    Some(built(source, |program| {
         let mut build = go();
-        build.args(["build", "-o"]).arg(program).arg(path("redigo.go"));
+        build.args(["build", "-o"]).arg(program).arg(source);
         build
     }))
 }
 
-/// Builds the program elsewhere, then moves it: another run of the tests may be executing it.
-fn built(name: &str, build: impl FnOnce(&Path) -> Command) -> Example {
-    let folder = new_folder();
-    let (new, program) = (folder.path().join(name), target(name));
-    assert!(build(&new).status().unwrap().success(), "{name}");
-    fs::rename(new, &program).unwrap();
+/// Builds a program of this source once.
+fn built(source: &str, build: impl FnOnce(&Path) -> Command) -> Example {
+    let program = target(&format!("smallest-{:x}", hash(source)));
+    if !program.exists() {
+        // Build elsewhere, then move: another run of the tests may be building the same.
+        let folder = new_folder();
+        let new = folder.path().join("program");
+        assert!(build(&new).status().unwrap().success(), "{source}");
+        fs::rename(new, &program).unwrap();
+    }
     Example::new(program, &[])
 }
 
@@ -270,9 +267,7 @@ pub fn npm_node(example: &str) -> Option<Example> {
 
 /// Returns the folder in target/ with the packages that this file of the tests lists. They are fetched once.
 fn fetched(registry: &str, list: &str, fetch: impl Fn(&Path) -> Command) -> Option<PathBuf> {
-    let mut hasher = DefaultHasher::new();
-    fs::read(of_test(list)).unwrap().hash(&mut hasher);
-    let folder = target(&format!("clients-{:x}", hasher.finish()));
+    let folder = target(&format!("clients-{:x}", hash(&of_test(list))));
     if folder.exists() {
         return Some(folder);
     }
@@ -285,6 +280,13 @@ fn fetched(registry: &str, list: &str, fetch: impl Fn(&Path) -> Command) -> Opti
         left_out(&format!("the packages of tests/once/{list} on {registry} not found"));
     }
     there.then_some(folder)
+}
+
+/// Returns a hash of the file's text.
+fn hash(file: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    fs::read(file).unwrap().hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Makes this many calls, each in its own thread: all prepare, and then all call. Returns their statuses.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::ANSWERS;
 use crate::support::endpoint::{Fate, relay};
-use crate::support::examples::{Example, hiredis, php, redigo, redis_rb};
+use crate::support::examples::{Example, smallest};
 use crate::support::losing::{losing, unanswered};
 use crate::support::programs::{path, redis_rs, signal};
 use crate::support::traffic::side_by_side;
@@ -21,8 +21,7 @@ enum Program {
 }
 
 fn programs() -> Vec<Program> {
-    let processes = php().chain(redis_rb()).chain(hiredis()).chain(redigo());
-    processes.map(Program::Process).chain([Program::Rust]).collect()
+    smallest(&path("")).into_iter().map(Program::Process).chain([Program::Rust]).collect()
 }
 
 impl Program {
@@ -122,16 +121,13 @@ fn each_smallest_call_leaves_a_replica_after_one_error() {
 #[ignore = "slow: other languages"]
 fn each_smallest_call_of_a_closed_plan_is_403_without_a_wait() {
     let folder = new_folder();
-    let closed = |file: &str| {
+    for file in ["php_redis.php", "redis_rb.rb", "hiredis.c", "redigo.go"] {
         let text = fs::read_to_string(path(file)).unwrap();
         assert!(text.contains("2, 1, 60"), "{file}");
         fs::write(folder.path().join(file), text.replace("2, 1, 60", "-1, 1, 60")).unwrap();
-        folder.path().join(file).to_str().unwrap().to_string()
-    };
+    }
     let expected = "403 X-RateLimit-Limit: 0, X-RateLimit-Remaining: 0, X-RateLimit-Reset: 0\n".repeat(5);
-    let programs = php().map(|example| example.with_program("php_redis.php", &closed("php_redis.php")));
-    for example in programs.chain(redis_rb().map(|example| example.with_program("redis_rb.rb", &closed("redis_rb.rb"))))
-    {
+    for example in smallest(folder.path()) {
         assert_eq!(example.output(Server::start().port), expected, "{example:?}");
     }
     assert_eq!([1; 5].map(in_rust(Server::start().port, 60.0, (-1, 1, 60))).concat(), expected);
