@@ -37,7 +37,7 @@ def admitted(client, organisation, user, estimate):
         limited = repeat(client, "reserve", words)
     except redis.RedisError:
         # Without an answer, no call is admitted. A try may have been carried out, or may still be.
-        settle(client, words, 0, 0)
+        settle(client, keys, 0, 0)
         raise
     if limited:
         raise Refused("over budget" if limited[0] else "no place", None if limited[1] < 0 else limited[1])
@@ -46,12 +46,12 @@ def admitted(client, organisation, user, estimate):
     try:
         yield call
     finally:
-        settle(client, words, 1, call.used)
+        settle(client, keys, 1, call.used)
 
 
-def settle(client, words, requests, tokens):
+def settle(client, keys, requests, tokens):
     try:
-        repeat(client, "settle", [*words, requests, requests, tokens, tokens])
+        repeat(client, "settle", [6, *keys, requests, requests, tokens, tokens])
     except redis.RedisError as error:
         # Do not lose the model's answer. The estimate stays charged, and the place is free when the lease ends.
         print(f"not settled: {error}", file=sys.stderr)
@@ -69,7 +69,7 @@ def repeat(client, function, words):
 
 
 def ask(client, organisation, user, estimate, model):
-    """Returns the model's answer. A connection that is refused costs no tokens; a call that breaks off, its estimate."""
+    """Returns the model's answer. A refused connection costs no tokens, and a call that breaks off its estimate."""
     with admitted(client, organisation, user, estimate) as call:
         try:
             answer, call.used = model()

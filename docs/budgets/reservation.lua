@@ -4,13 +4,12 @@
 -- charged what it has used. Each function may be repeated. FUNCTION LOAD the file, and then
 --     FCALL reserve 4 {a}:call-7 {a}:calls {a}:requests {a}:tokens 30000 16 59 60 60 1 19999 20000 60 500
 --     FCALL renew   2 {a}:call-7 {a}:calls 30000
---     FCALL settle  4 {a}:call-7 {a}:calls {a}:requests {a}:tokens 30000 16 59 60 60 1 19999 20000 60 500 1 430
+--     FCALL settle  4 {a}:call-7 {a}:calls {a}:requests {a}:tokens 1 430
 --     FCALL_RO reservations 1 {a}:calls
 -- Keys: the call; the holds, if places are limited; the limiters. Arguments of reserve: the lease in milliseconds; the
--- places, if limited; for each limiter max_burst, count, period in seconds, and the estimate. settle has the arguments of
--- reserve, and then what was used of each limiter.
--- The call's key has the words of its reserve, and then a receipt. The server expires it. The holds are a sorted set:
--- the calls by the end of their leases, in milliseconds since 1970.
+-- places, if limited; for each limiter max_burst, count, period in seconds, and the estimate. settle has the keys of
+-- reserve, and what was used of each limiter. The call's key has the words of its reserve, then a receipt. The server
+-- expires it. The holds are a sorted set: the calls by the end of their leases, in milliseconds since 1970.
 
 local function fail(message)
     error({err = 'ERR ' .. message})
@@ -26,25 +25,6 @@ end
 local function clock()
     local time = redis.call('TIME')
     return time[1] * 1000 + math.floor(time[2] / 1000)
-end
-
--- Puts the key of each limiter before its numbers, as CL.MTHROTTLE has them. Returns the number of words before the
--- limiters, which is 2 if places are limited; the number of limiters; and the words from the second on as one text.
-local function read(keys, args, words_each)
-    local before = #args % words_each
-    local limiters = #keys - before
-    if before < 1 or before > 2 or #args ~= before + words_each * limiters then
-        fail('wrong number of arguments')
-    end
-    for number = 1, limiters do
-        local limiter, estimate = keys[before + number], args[before + 5 * number - 1]
-        -- A negative estimate would give tokens back. CL.THROTTLE refuses what is no number.
-        if limiter == keys[1] or limiter == keys[before] or estimate:sub(1, 1) == '-' or #estimate > 15 then
-            fail('a limiter needs a key of its own, and an estimate from 0 on of at most 15 digits')
-        end
-        table.insert(args, before + 5 * number - 4, limiter)
-    end
-    return before, limiters, table.concat(args, ' ', 2, before + 5 * limiters)
 end
 
 local function is_held(holds, id)
@@ -81,9 +61,24 @@ local function longest_wait(rows)
 end
 
 local function reserve(keys, args)
-    local before, limiters, words = read(keys, args, 4)
+    -- The number of words before the limiters, which is 2 if places are limited.
+    local before = #args % 4
+    local limiters = #keys - before
+    if before < 1 or before > 2 or #args ~= before + 4 * limiters then
+        fail('wrong number of arguments')
+    end
     local id, lease, holds = keys[1], args[1], before == 2 and keys[2]
     check('lease', lease, '^[1-9]%d*$', 8)
+    local words = table.concat(keys, ' ', 2) .. (holds and ' in ' or ' of ') .. table.concat(args, ' ', before + 1)
+    for number = 1, limiters do
+        local limiter, estimate = keys[before + number], args[before + 5 * number - 1]
+        -- A negative estimate would give tokens back. CL.THROTTLE refuses what is no number.
+        if limiter == id or limiter == holds or estimate:sub(1, 1) == '-' or #estimate > 15 then
+            fail('a limiter needs a key of its own, and an estimate from 0 on of at most 15 digits')
+        end
+        -- CL.MTHROTTLE has the key of each limiter before its numbers.
+        table.insert(args, before + 5 * number - 4, limiter)
+    end
     local record = redis.call('GET', id)
     if record == words then
         return (not holds or is_held(holds, id)) and 0 or fail('the lease of this call has ended')
@@ -119,39 +114,46 @@ local function renew(keys, args)
     return 1
 end
 
--- Charges a limiter what it has used beyond its estimate, or, with the sign -1, takes that back. Returns the answer.
-local function charge(args, at, used, sign)
-    local difference = sign * (used - args[at + 4])
-    return difference == 0 and {}
-        or redis.pcall('CL.CHARGE', args[at], args[at + 1], args[at + 2], args[at + 3], difference)
+-- Charges the limiters, up to the last one, what was used beyond their estimates; the sign -1 takes that back. Their
+-- numbers are in the words from `start` on. Returns an error, after which nothing is charged, or nil.
+local function charge(keys, words, start, used, last, sign)
+    local at = start
+    for number = 1, last do
+        local burst, count, period, estimate, rest = words:match('^(%S+) (%S+) (%S+) (%S+) ?()', at)
+        local more = sign * (used[number] - estimate)
+        local answer = more ~= 0 and redis.pcall('CL.CHARGE', keys[#keys - #used + number], burst, count, period, more)
+        if answer and answer.err then
+            charge(keys, words, start, used, number - 1, -1)
+            return answer
+        end
+        at = rest
+    end
 end
 
-local function settle(keys, args)
-    local before, limiters, words = read(keys, args, 5)
-    local id, used = keys[1], before + 5 * limiters
-    for number = 1, limiters do
-        check('what was used', args[used + number], '^%d+$', 15)
+local function settle(keys, used)
+    local id, before = keys[1], #keys - #used
+    if before < 1 or before > 2 then
+        fail('wrong number of arguments')
     end
-    local record = redis.call('SET', id, 'settled', 'KEEPTTL', 'GET')
-    if record == 'settled' then
+    for number = 1, #used do
+        check('what was used', used[number], '^%d+$', 15)
+    end
+    local names = table.concat(keys, ' ', 2) .. (before == 2 and ' in ' or ' of ')
+    local words = redis.call('SET', id, 'settled', 'KEEPTTL', 'GET')
+    if words == 'settled' then
         return 2
-    elseif not record then
+    elseif not words then
         -- The reservation may still be on its way, but its caller has given up: the receipt refuses it.
         redis.call('PEXPIRE', id, 60000)
         return 0
-    elseif record ~= words then
-        redis.call('SET', id, record, 'KEEPTTL')
-        fail('this call has reserved with other words')
     end
-    for number = 1, limiters do
-        local answer = charge(args, before + 5 * number - 4, args[used + number], 1)
-        if answer.err then
-            for earlier = 1, number - 1 do
-                charge(args, before + 5 * earlier - 4, args[used + earlier], -1)
-            end
-            redis.call('SET', id, words, 'KEEPTTL')
-            return answer
-        end
+    local failure = {err = 'ERR this call has reserved with other words'}
+    if words:sub(1, #names) == names then
+        failure = charge(keys, words, #names + 1, used, #used, 1)
+    end
+    if failure then
+        redis.call('SET', id, words, 'KEEPTTL')
+        return failure
     end
     if before == 2 then
         redis.call('ZREM', keys[2], id)

@@ -92,17 +92,16 @@ impl Model {
         ("renewed", vec![1])
     }
 
-    fn settle(&mut self, id: usize, terms @ (user, _, estimate): Terms, used: i64) -> (&'static str, Vec<i64>) {
+    fn settle(&mut self, id: usize, terms: Terms, used: i64) -> (&'static str, Vec<i64>) {
         let Some(call) = self.calls.get_mut(&id) else {
             self.calls.insert(id, Call { terms, is_settled: true, held: 0, known: self.now + 60_000 });
             return ("settled first", vec![0]);
         };
         if call.is_settled {
             return ("settled again", vec![2]);
-        } else if call.terms != terms {
-            return ("this call has reserved with other words", vec![]);
         }
         call.is_settled = true;
+        let (user, _, estimate) = call.terms;
         let name = if call.held > self.now { "settled" } else { "settled late" };
         for limiter in [0, user] {
             let charge = format!("CL.CHARGE {}", words("twin", limiter, used - estimate));
@@ -136,17 +135,16 @@ pub fn live_through(
             all.push((1 + random.below(3), 20 + random.below(longest) as i64, estimate));
         }
         let id = all.len() - 1 - if is_new { 0 } else { random.below(all.len().min(16)) };
-        all[id].2 += i64::from(random.one_in(15));
+        all[id].2 += i64::from(random.one_in(5));
         let terms @ (user, lease, estimate) = all[id];
         let keys = format!("{{a}}:call-{id} {{a}}:calls {{a}}:0 {{a}}:{user}");
         let numbers = [0, user].map(|limiter| words("", limiter, estimate).split_once(' ').unwrap().1.to_string());
-        let line = format!("4 {keys} {lease} {PLACES} {}", numbers.join(" "));
         let used = random.below(2 * estimate as usize + 1) as i64;
         let action = if is_new { 0 } else { random.below(10) };
         let line = match action {
-            0..3 => format!("FCALL reserve {line}"),
+            0..3 => format!("FCALL reserve 4 {keys} {lease} {PLACES} {}", numbers.join(" ")),
             3..5 => format!("FCALL renew 2 {{a}}:call-{id} {{a}}:calls {lease}"),
-            _ => format!("FCALL settle {line} {used} {used}"),
+            _ => format!("FCALL settle 4 {keys} {used} {used}"),
         };
         let successor = between(step, &line);
         let lost = successor.is_some();
@@ -173,7 +171,7 @@ pub fn live_through(
     }
     println!("{counts:?}");
     // A short life may miss one of the thirteen cases.
-    assert!(steps < 1_000 || counts.len() == 13 && counts.values().all(|&count| count > steps / 200), "{counts:?}");
+    assert!(steps < 1_000 || counts.len() == 13 && counts.values().all(|&count| count > steps / 300), "{counts:?}");
     set(model.now + 366 * 86_400_000);
     let keys: Vec<String> = run(&mut model.connection, "KEYS *").unwrap();
     assert!(keys.is_empty(), "these keys stay: {keys:?}");

@@ -14,11 +14,14 @@ fn start() -> (Clock, Server, Connection) {
     (clock, server, connection)
 }
 
+fn keys(id: &str) -> String {
+    format!("4 {{a}}:{id} {{a}}:calls {{a}}:requests {{a}}:tokens")
+}
+
 /// Returns the keys and the arguments of a call that is written as its id and its estimate.
 fn words(call: &str) -> String {
     let (id, estimate) = call.split_once(' ').unwrap();
-    let limiters = format!("59 60 60 1 19999 20000 60 {estimate}");
-    format!("4 {{a}}:{id} {{a}}:calls {{a}}:requests {{a}}:tokens 30000 2 {limiters}")
+    format!("{} 30000 2 59 60 60 1 19999 20000 60 {estimate}", keys(id))
 }
 
 #[test]
@@ -33,25 +36,25 @@ fn a_call_is_reserved_once_and_settled_once() {
         (0, format!("reserve {}", words("8 20001")), vec![2, -1], 19_500),
         (0, format!("reserve {}", words("8 19500")), vec![0], 0),
         (1, format!("reserve {}", words("9 1")), vec![0, 29], 333),
-        (1, format!("settle {} 1 430", words("7 500")), vec![1], 403),
-        (1, format!("settle {} 1 430", words("7 500")), vec![2], 403),
-        (1, format!("settle {} 1 430", words("5 500")), vec![0], 403),
+        (1, format!("settle {} 1 430", keys("7")), vec![1], 403),
+        (1, format!("settle {} 1 430", keys("7")), vec![2], 403),
+        (1, format!("settle {} 1 430", keys("5")), vec![0], 403),
         (1, "renew 2 {a}:8 {a}:calls 2000".to_string(), vec![1], 403),
         (1, "renew 2 {a}:7 {a}:calls 2000".to_string(), vec![0], 403),
         // The caller has died.
         (3, "renew 2 {a}:8 {a}:calls 2000".to_string(), vec![0], 1_070),
         (3, format!("reserve {}", words("9 70")), vec![0], 1_000),
-        (3, format!("settle {} 1 21500", words("8 19500")), vec![1], 0),
+        (3, format!("settle {} 1 21500", keys("8")), vec![1], 0),
         // Without limiters, and without places.
         (3, "reserve 2 a calls 1000 1".to_string(), vec![0], 0),
         (3, "reserve 2 b calls 1000 1".to_string(), vec![0, 1], 0),
-        (3, "settle 2 a calls 1000 1".to_string(), vec![1], 0),
+        (3, "settle 2 a calls".to_string(), vec![1], 0),
         (3, "reserve 2 c limiter 1000 9 10 60 10".to_string(), vec![0], 0),
         (3, "reserve 2 d limiter 1000 9 10 60 1".to_string(), vec![1, 6], 0),
         (3, "reserve 3 d other limiter 1000 9 10 60 11 9 10 60 1".to_string(), vec![1, -1], 0),
-        (3, "settle 2 c limiter 1000 9 10 60 10 9".to_string(), vec![1], 0),
+        (3, "settle 2 c limiter 9".to_string(), vec![1], 0),
         // Ten leases later.
-        (22, format!("settle {} 1 21500", words("8 19500")), vec![0], 5_333),
+        (22, format!("settle {} 1 21500", keys("8")), vec![0], 5_333),
     ] {
         clock.set(START + second * 1_000 * MILLISECOND);
         assert_eq!(ask(&mut connection, &format!("FCALL {line}")).unwrap(), expected, "{line}");
@@ -66,12 +69,12 @@ fn a_call_with_bad_input_changes_nothing() {
     for line in ["SET {a}:text x", "RPUSH {a}:list x"] {
         run::<()>(&mut connection, line).unwrap();
     }
-    let two = "3 {a}:two {a}:fast {a}:slow 90000 9 10 600 5 9 1 86400 5";
-    let broken = "3 {a}:half {a}:fast {a}:broken 90000 9 10 600 5 9 10 600 5";
-    for call in [&words("dead 500"), &words("done 500"), two, broken] {
+    let [two, broken] = ["3 {a}:two {a}:fast {a}:slow", "3 {a}:half {a}:fast {a}:broken"];
+    let numbers = "90000 9 10 600 5 9 1 86400 5";
+    for call in [words("dead 500"), words("done 500"), format!("{two} {numbers}"), format!("{broken} {numbers}")] {
         assert_eq!(ask(&mut connection, &format!("FCALL reserve {call}")).unwrap(), [0], "{call}");
     }
-    ask(&mut connection, &format!("FCALL settle {} 1 500", words("done 500"))).unwrap();
+    ask(&mut connection, &format!("FCALL settle {} 1 500", keys("done"))).unwrap();
     run::<()>(&mut connection, "SET {a}:broken x").unwrap();
     clock.set(START + 30_000 * MILLISECOND);
     let everything = |connection: &mut Connection| {
@@ -97,9 +100,10 @@ fn a_call_with_bad_input_changes_nothing() {
         (format!("reserve {}", words("dead 500")), "the lease of this call has ended"),
         (format!("reserve {}", words("dead 501")), "this call has reserved with other words"),
         (format!("reserve {}", words("dead 500").replace("quests", "")), "this call has reserved with other words"),
-        (format!("settle {} 1 500", words("dead 501")), "this call has reserved with other words"),
-        (format!("settle {} 500", words("dead 500")), "wrong number of arguments"),
-        (format!("settle {} 1 -1", words("dead 500")), "what was used must be a whole number"),
+        (format!("settle {} 1 5", keys("dead").replace("quests", "")), "this call has reserved with other words"),
+        ("settle 3 {a}:dead {a}:requests {a}:tokens 1 5".to_string(), "this call has reserved with other words"),
+        (format!("settle {} 500", keys("dead")), "wrong number of arguments"),
+        (format!("settle {} 1 -1", keys("dead")), "what was used must be a whole number"),
         // The first limiter is charged before the second cannot be.
         (format!("settle {two} 1000000 1000000"), "quantity: the tokens would be back only"),
         (format!("settle {broken} 6 6"), "the key holds no rate limiter"),
@@ -121,7 +125,7 @@ fn calls_settle_and_renew_at_maxmemory_and_none_is_reserved() {
         ask(&mut connection, &format!("FCALL reserve {}", words(call))).unwrap();
     }
     run::<()>(&mut connection, "CONFIG SET maxmemory 1").unwrap();
-    let settle = ["more 500", "less 500"].map(|call| format!("settle {} 1 600", words(call)));
+    let settle = ["more", "less"].map(|id| format!("settle {} 1 600", keys(id)));
     for call in ["renew 2 {a}:more {a}:calls 60000", &settle[0], &settle[1]] {
         assert_eq!(ask(&mut connection, &format!("FCALL {call}")).unwrap(), [1]);
     }
@@ -142,7 +146,7 @@ fn a_user_needs_each_right_that_the_page_names() {
         let mut app = server.connect();
         run::<()>(&mut app, "AUTH app x").unwrap();
         let reserve = ["a 5", "b 5", "c 5"].map(|call| format!("FCALL reserve {}", words(call)));
-        let settle = format!("FCALL settle {} 1 6", words("a 5"));
+        let settle = format!("FCALL settle {} 1 6", keys("a"));
         let others = ["FCALL renew 2 {a}:a {a}:calls 9", &settle, "FCALL reserve 2 {a}:d {a}:one 5 9 10 60 1"];
         let calls = reserve.iter().map(String::as_str).chain(others).chain(["FCALL_RO reservations 1 {a}:calls"]);
         let errors: Vec<_> = calls.filter_map(|call| ask(&mut app, call).err()).collect();
