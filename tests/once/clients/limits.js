@@ -1,4 +1,5 @@
-// Makes limits of wrong numbers, calls of wrong quantities, and 1,001 calls of a limit that remembers.
+// Makes limits of wrong numbers, calls of wrong quantities, 1,200 calls at once, and 1,001 calls of a limit that
+// remembers.
 
 const { Limit } = require(`${process.cwd()}/limits.js`);
 const { connect } = require(`${process.cwd()}/node_redis.js`);
@@ -28,6 +29,10 @@ connect().then(async (connection) => {
     delete headers['X-RateLimit-Reset'];
     console.log(status, headers);
   }
+  const many = new Limit(connection, 'many', [[4999, 1, 86400]]);
+  const results = await Promise.all(Array.from({ length: 1200 }, () => many.throttle('alice')));
+  const waited = results.filter(([, , result]) => result === 'allowed').length;
+  console.log(`${waited} calls wait for a reply at once, ${results.length - waited} are decided by the share`);
   let calls = 0;
   const counted = { call: (words) => { calls += 1; return connection.call(words); } };
   const limit = new Limit(counted, 'remembers', [[0, 1, 86400]], { remember: 3600 });
