@@ -1,5 +1,5 @@
-// What the examples in Node.js share: a limit that Redis decides on and, while Redis does not answer, this process; and
-// the address by which a caller is limited.
+// The parts that the examples in Node.js share: a limit, on which Redis decides and, while Redis does not answer, this
+// process; and the address by which a caller is limited.
 
 const { createHash, randomBytes } = require('crypto');
 const { isIPv4, isIPv6 } = require('net');
@@ -193,7 +193,7 @@ function log(error) {
 function address(text, otherwise = 'unix') {
   // A part of Express, or: npm install ipaddr.js
   const { IPv4, IPv6 } = require('ipaddr.js');
-  const [, word] = /^\[(.*)\]/.exec(text) ?? /^([^:]*):\d+$/.exec(text) ?? /^([^%]*)/.exec(text ?? '');
+  const [, word] = /^\[([^\]%]*)/.exec(text) ?? /^([^:]*):\d+$/.exec(text) ?? /^([^%]*)/.exec(text ?? '');
   if (isIPv4(word)) return word;
   if (!isIPv6(word)) return otherwise;
   // A URL has the address in its canonical form: ipaddr.js does not know all others.

@@ -1,6 +1,6 @@
 // Rate limiting with redigo. To run this file in a new folder:
 // go mod init demo && go get github.com/gomodule/redigo/redis && [REDIS_PORT=6379] [TIMEOUT=0.1] go run redigo.go
-// With Debian's packages alone: GO111MODULE=off GOPATH=/usr/share/gocode go run redigo.go
+// Debian's packages alone are enough: GO111MODULE=off GOPATH=/usr/share/gocode go run redigo.go
 package main
 
 import (

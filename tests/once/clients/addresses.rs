@@ -13,6 +13,7 @@ const WORDS: &str = "\
     [2001:db8:1:2:3::4]:80 2001:db8:1:2::/64\n\
     1:0:0:2::9 1:0:0:2::/64\n\
     0:0:0:1::9 0:0:0:1::/64\n\
+    [fe80::1%eth0]:80 fe80::/64\n\
     unknown 127.0.0.1\n\
     [ 127.0.0.1";
 
@@ -32,7 +33,9 @@ fn each_example_limits_the_same_address_or_network_behind_its_own_proxy() {
         };
         let http = Http::start(&example.with("PROXY", "127.0.0.1"), server.port);
         let (_, cases) = ADDRESSES.split_once("\n\n").unwrap();
-        for line in cases.lines().chain(WORDS.lines()) {
+        // nginx itself reads the header, and knows no zone.
+        let knows = |line: &&str| !line.contains('%') || !format!("{example:?}").contains("nginx");
+        for line in cases.lines().chain(WORDS.lines()).filter(knows) {
             let (word, limited) = line.split_once(' ').unwrap();
             let limited = limited.trim();
             let header = format!("X-Forwarded-For: 10.0.0.1, {word}\r\n");
