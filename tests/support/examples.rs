@@ -1,5 +1,6 @@
 //! The examples of docs/clients as programs, in each version of their libraries that this machine has.
 
+use std::env;
 use std::fmt::Debug;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -94,24 +95,30 @@ fn read(mut from: impl Read) -> String {
     text
 }
 
+/// Returns an example with the newest version of its library, and `--everywhere` with Debian's as well.
+pub fn versions(debian: Option<Example>, newest: Option<Example>) -> impl Iterator<Item = Example> {
+    let both = env::var_os("EVERYWHERE").is_some() || newest.is_none();
+    newest.into_iter().chain(debian.filter(|_| both))
+}
+
 /// Returns Flask's example on a server that queues 1,000 connections at once. It usually queues 128, and the others
 /// would connect a second later.
 pub fn flask() -> impl Iterator<Item = Example> {
     let flask = [&*of_test("clients/long_queue.py"), "--app", "flask_app", "run", "--port", "PORT"];
-    [debian_python_with("python3-flask", "flask", &flask), pypi_python_with(&flask)].into_iter().flatten()
+    versions(debian_python_with("python3-flask", "flask", &flask), pypi_python_with(&flask))
 }
 
 pub fn fastapi() -> impl Iterator<Item = Example> {
     let uvicorn = ["-m", "uvicorn", "--no-proxy-headers", "fastapi_app:app", "--port", "PORT"];
     let debian = debian_python_with("python3-fastapi and python3-uvicorn", "fastapi, uvicorn", &uvicorn);
-    [debian, pypi_python_with(&uvicorn)].into_iter().flatten()
+    versions(debian, pypi_python_with(&uvicorn))
 }
 
 /// Returns a site with the throttles for Django REST framework.
 pub fn django() -> impl Iterator<Item = Example> {
     let site = [&*of_test("clients/django_site.py")];
     let debian = debian_python_with("python3-djangorestframework", "rest_framework", &site);
-    [debian, pypi_python_with(&site)].into_iter().flatten()
+    versions(debian, pypi_python_with(&site))
 }
 
 /// Returns the application of docs/protect.md, in a folder that the page's own lines make.
@@ -129,7 +136,7 @@ pub fn protect() -> impl Iterator<Item = Example> {
     });
     let packages = "python3-fastapi, python3-uvicorn and python3-prometheus-client";
     let debian = debian_python_with(packages, "fastapi, uvicorn, prometheus_client", &arguments);
-    [debian, pypi_python_with(&arguments)].into_iter().flatten().map(|example| example.within(folder.path()))
+    versions(debian, pypi_python_with(&arguments)).map(|example| example.within(folder.path()))
 }
 
 /// Returns the Express example, once with node-redis and once with ioredis.
@@ -219,7 +226,7 @@ pub fn debian_python_with(packages: &str, modules: &str, arguments: &[&str]) -> 
 /// Returns a program of the tests' own, which imports the examples, with each version of redis-py.
 pub fn python_program(file: &str) -> impl Iterator<Item = Example> + use<> {
     let program = of_test(file);
-    [debian_python(&program), pypi_python(&program)].into_iter().flatten()
+    versions(debian_python(&program), pypi_python(&program))
 }
 
 pub fn pypi_python(example: &str) -> Option<Example> {

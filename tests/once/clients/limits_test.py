@@ -124,12 +124,12 @@ class Addresses(unittest.TestCase):
 
 class Shares(unittest.TestCase):
     def test_no_key_gets_more_than_its_share(self):
-        """1.2 million takes against the exact rule. Of 2,000 keys, few are refused for the takes of others."""
+        """300,000 takes against the exact rule. Of 2,000 keys, few are refused for the takes of others."""
         chance, beyond, wrongly, allowed = random.Random(1), 0, 0, 0
         for quota, processes, keys in ((2, 1, 60), 1, 2_000), ((99, 100, 60), 3, 2_000), ((9, 1000, 1), 2, 50_000):
             share, exact, now = Share([quota], processes), {}, 0
             (step, burst, _), = share.parts
-            for _ in range(400_000):
+            for _ in range(100_000):
                 now += chance.randrange(2 * quota[2] * SECOND // quota[1] // keys + 2)
                 key, quantity = str(int(keys * chance.random() ** 2)), chance.choice([0, 1, 1, 1, 2])
                 moment = max(now, exact.get(key, 0)) + quantity * step
@@ -140,8 +140,8 @@ class Shares(unittest.TestCase):
                     allowed += 1
                     exact[key] = moment
         self.assertEqual(beyond, 0)
-        self.assertGreater(allowed, 100_000)
-        self.assertLess(wrongly, 1_000)
+        self.assertGreater(allowed, 25_000)
+        self.assertLess(wrongly, 250)
 
     def test_a_share_is_a_part_of_the_limit_and_of_no_tokens_none(self):
         parts = (8, 1, 9), (8, 2, 4), (8, 9, 1), (8, 100, 1), (0, 2, 1), (-1, 1, 0), (-1, 9, 0)

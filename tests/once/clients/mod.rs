@@ -1,5 +1,6 @@
 //! The examples in docs/clients do what a user who copies them expects. They run with the client libraries of Debian
-//! 12 and with the newest of PyPI and npm, which requirements.txt and package.json here name.
+//! and with the newest of PyPI and npm, which requirements.txt and package.json here name. Most examples in Python run
+//! with Debian's libraries under `scripts/test --everywhere` alone.
 //!
 //! A test whose language or library is missing is left out, and says so. scripts/test installs the small ones and sets
 //! `REQUIRE_ALL`, with which a missing one fails the test.
@@ -39,10 +40,14 @@ fn the_page_names_what_is_run() {
     let mut fetched: Vec<_> = lists[0].lines().filter_map(|line| line.split_once("==")).collect();
     fetched.extend(lists[1].lines().filter_map(|line| line.trim().trim_matches(',').split_once(": ")).skip(3));
     for (name, version) in fetched.iter().filter(|(name, _)| *name != "uvicorn") {
-        assert!(names(version.trim_matches('"')), "{name} {version}");
+        assert!(
+            names(version.trim_matches('"')),
+            "write {name} {version}, the version that runs here, into the table of docs/clients.md"
+        );
     }
     assert!(fetched.len() == 11, "{fetched:?}");
     let lock = fs::read_to_string([env!("CARGO_MANIFEST_DIR"), "Cargo.lock"].join("/")).unwrap();
     let (_, rest) = lock.split_once("name = \"redis\"\nversion = \"").unwrap();
-    assert!(names(rest.split('"').next().unwrap()), "redis-rs");
+    let version = rest.split('"').next().unwrap();
+    assert!(names(version), "write redis-rs {version}, the version of Cargo.lock, into the table of docs/clients.md");
 }

@@ -87,7 +87,7 @@ fn no_outage_passes_more_than_the_limit_and_the_share() {
             started.finds(&server, &what);
             // A server that was killed has forgotten what it allowed before.
             let redis = if stopped { LIMIT } else { 2 * LIMIT };
-            let all = before + meanwhile + started.passed(1000, &caller, "share");
+            let all = before + meanwhile + started.passed(CALLS, &caller, "share");
             assert!((LIMIT..=redis + LIMIT).contains(&all), "{what}: {all}, stopped: {stopped}");
             assert!(after <= LIMIT, "{what}: {after} more, stopped: {stopped}");
             assert_eq!(started.passed(CALLS, &caller, "share"), 0, "{what}, stopped: {stopped}");
@@ -327,8 +327,8 @@ impl Started {
     /// used up.
     fn is_without_redis(&self, what: &str) -> String {
         let caller = self.caller();
-        assert_eq!(self.passed(CALLS, &caller, "closed"), 0, "{what}");
-        assert_eq!(self.passed(CALLS, &caller, "share"), LIMIT, "{what}");
+        assert_eq!(self.passed(20, &caller, "closed"), 0, "{what}");
+        assert_eq!(self.passed(20, &caller, "share"), LIMIT, "{what}");
         caller
     }
 

@@ -2,7 +2,7 @@
 
 use super::ANSWERS;
 use crate::support::examples::{
-    Http, debian_python, debian_python_with, django, of_test, pypi_python, pypi_python_with,
+    Http, debian_python, debian_python_with, django, of_test, pypi_python, pypi_python_with, versions,
 };
 use crate::support::traffic::side_by_side;
 use crate::support::{Server, run};
@@ -28,7 +28,7 @@ fn a_route_may_have_two_limits_and_two_routes_one() {
     for (framework, package) in [("flask", "python3-flask"), ("fastapi", "python3-fastapi")] {
         let arguments = [&*program, framework];
         let debian = debian_python_with(package, framework, &arguments);
-        side_by_side([debian, pypi_python_with(&arguments)].into_iter().flatten(), |example| {
+        side_by_side(versions(debian, pypi_python_with(&arguments)), |example| {
             let server = Server::start();
             let http = Http::start(&example.with("TIMEOUT", "3600"), server.port);
             // All headers are those of the limit with fewer remaining.
@@ -93,7 +93,7 @@ fn the_throttles_for_django_charge_a_log_in_once_and_show_headers() {
 #[ignore = "slow: other languages"]
 fn redis_py_decides_and_logs_a_mistake_as_an_error() {
     let files = ["redis_py.py", "redis_asyncio.py"];
-    side_by_side(files.into_iter().flat_map(|file| [debian_python(file), pypi_python(file)]).flatten(), |example| {
+    side_by_side(files.into_iter().flat_map(|file| versions(debian_python(file), pypi_python(file))), |example| {
         let example = example.with("TIMEOUT", "3600");
         assert_eq!(example.output(Server::start().port), ANSWERS, "{example:?}");
         for (cause, logged) in [
