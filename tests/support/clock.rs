@@ -12,7 +12,6 @@ use super::{Server, compiled, executable, module, new_folder, run};
 
 pub const SECOND: i64 = 1_000_000_000;
 pub const MILLISECOND: i64 = 1_000_000;
-pub const MICROSECOND: i64 = 1_000;
 
 /// A moment in 2026 that is not a whole second.
 pub const START: i64 = 1_790_000_000_123_456_789;

@@ -34,7 +34,7 @@ fn calendar_quotas_and_a_limiter_are_taken_all_or_none_until_their_periods_end()
     let mut random = Random::new(2026);
     let (quotas, periods) = ([7, 20], [60, 300]);
     let (mut now, mut used, mut ends) = (START, [0; 2], [0; 2]);
-    let mut seen = [0; 5];
+    let mut seen = [0; 3];
     for number in 0..800 {
         // The clock sometimes stands on a whole second, at which periods end.
         now += random.below(4_000) as i64 * MILLISECOND;
@@ -74,12 +74,11 @@ fn calendar_quotas_and_a_limiter_are_taken_all_or_none_until_their_periods_end()
         let twins: Vec<Option<String>> = run(&mut connection, "MGET {a}:rate {a}:twin").unwrap();
         assert_eq!(twins[0], twins[1], "{place}");
         let by_one = [refused == [true, false], refused == [false, true], limited && refused == [false; 2]];
-        for (seen, now) in seen.iter_mut().zip([takes && quantity > 0, quantity < 0].into_iter().chain(by_one)) {
+        for (seen, now) in seen.iter_mut().zip(by_one) {
             *seen += u32::from(now);
         }
     }
-    println!("allowed, refunds, limited by the day alone, the month alone, the limiter alone: {seen:?}");
-    assert!(seen.iter().all(|&seen| seen > 12));
+    assert!(seen.iter().all(|&seen| seen > 12), "limited by the day, the month, the limiter alone: {seen:?}");
     clock.set(now + 300 * SECOND);
     assert_eq!(run::<u8>(&mut connection, "EXISTS {a}:day {a}:month").unwrap(), 0);
 }
@@ -89,21 +88,18 @@ fn a_calendar_quota_that_gets_an_error_takes_nothing() {
     needs!("functions, Redis 7");
     let (_clock, _server, mut connection) = start();
     let (now, end) = (START / SECOND, START / SECOND + 3_600);
-    run::<()>(&mut connection, "MSET text x number 5").unwrap();
+    run::<()>(&mut connection, "SET text x").unwrap();
     run::<()>(&mut connection, "RPUSH list x").unwrap();
     calendar(&mut connection, &format!("throttle 2 day rate 3 10 {end} 4 1 60")).unwrap();
     let before = snapshot(&mut connection);
     for (line, expected) in [
         (format!("throttle 2 day rate 1 10 {end}"), "ERR wrong number of arguments"),
         (format!("throttle 1 day 1.5 10 {end}"), "ERR quantity must be a whole number from "),
-        (format!("look 1 day -1 10 {end}"), "ERR quantity must be a whole number from 0 "),
-        (format!("throttle 1 day 1 -1 {end}"), "ERR quota must be a whole number from 0 "),
         // The caller gave milliseconds for seconds: the period would never end.
         (format!("throttle 1 day 1 10 {end}000"), "ERR end must be a whole number from 0 "),
         // A period that has ended would count nothing and limit nothing.
         (format!("throttle 2 day other 1 10 {end} 10 {now}"), "ERR the period has ended"),
         (format!("throttle 1 text 1 10 {end}"), "ERR the key holds no counter"),
-        (format!("throttle 1 number 1 10 {end}"), "ERR the key holds no counter"),
         (format!("throttle 1 list 1 10 {end}"), "WRONGTYPE "),
         (format!("throttle 2 day rate 1 10 {end} 4 0 60"), "ERR count must be 1 or more"),
         (format!("throttle 2 day text 1 10 {end} 4 1 60"), "ERR the key holds no rate limiter state"),
