@@ -113,8 +113,8 @@ end
 -- The share forgets nothing that was taken, and its memory never grows: a count-min sketch. A key has a cell in each
 -- row, and the earliest of its cells is the moment at which all its tokens are back. Other keys only move a cell later,
 -- so a collision can refuse a call and never allow one.
-function Limit:share(key)
-    local digest, moment, wait, places, moments = ngx.md5_bin(SALT .. key), now(), 0, {}, {}
+function Limit:share(key, moment)
+    local digest, wait, places, moments = ngx.md5_bin(SALT .. key), 0, {}, {}
     for row = 1, ROWS do
         local high, low = digest:byte(2 * row, 2 * row + 1)
         places[row] = (row - 1) * CELLS + (high * 256 + low) % CELLS
@@ -158,7 +158,7 @@ function Limit:check(caller)
     local integers = call(self.command, key, unpack(self.words))
     if not integers and self.fail == "closed" then return self:answer("closed", 503, 1e6) end
     if not integers then
-        local wait = self:share(key)
+        local wait = self:share(key, now())
         return self:answer("share", wait > 0 and 429, wait)
     end
     local limited, limit, _, retry_after = unpack(integers)

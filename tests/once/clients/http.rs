@@ -1,4 +1,4 @@
-//! Express and nginx: two quotas on one route, the counts, and traps of nginx.
+//! Express and nginx: two quotas on one route, and the counts; the share of limits.lua, and traps of nginx.
 
 use crate::support::examples::{Example, Http, express, nginx};
 use crate::support::{Server, run};
@@ -14,6 +14,13 @@ fn express_and_nginx_limit_by_two_quotas_and_count_by_limit() {
     if let Some(example) = nginx() {
         limits_by_two_quotas(&example, "items:127.0.0.1", "items");
     }
+}
+
+#[test]
+#[ignore = "slow: 400,000 decisions"]
+fn the_share_of_limits_lua_passes_nothing_beyond_the_exact_rule() {
+    let Some(example) = nginx() else { return };
+    assert_eq!(Http::start(&example, Server::start().port).get("/exact", "").2, "many taken, 0 beyond\n");
 }
 
 #[test]
