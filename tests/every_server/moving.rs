@@ -123,11 +123,6 @@ fn the_lines_of_increx_let_through_what_the_lines_beside_them_do() {
             assert_eq!(100 - count.min(100), remaining, "{counter}, {limiter}, turn {turn}");
         }
     }
-    // The counter's window has ended.
-    for (end, expires) in [("", -1), (" EX 60 ENX", 60_000)] {
-        run::<Value>(&mut connection, &format!("INCREX ended{expires} BYINT -5 LBOUND 0 SATURATE{end}")).unwrap();
-        assert_eq!(run::<i64>(&mut connection, &format!("PTTL ended{expires}")).unwrap(), expires);
-    }
 }
 
 /// Clients call while the test follows the page's steps, command by command, from redis-cell's stand-in to this module

@@ -223,7 +223,6 @@ impl Limiter {
         let after = after + 1000;
         let got = self.opening + clients_got + rest;
         let most = |now: i64| self.limit as f64 + (now - self.start) as f64 * self.rate as f64 / 1e9;
-        println!("{got} tokens let through, burst + rate * time is {:.2} to {:.2}", most(before), most(after));
         // The TAT counts the tokens that the limiter gave out since the start: the clients got exactly these.
         let tat: i64 = run(&mut connection, "GET key").unwrap();
         assert_eq!((tat - self.start) * self.rate / 1_000_000_000, got);

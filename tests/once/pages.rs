@@ -1,14 +1,16 @@
 //! The pages themselves, without a server. A test runs every block of code, or the block is word for word a file, or
 //! lines of a file, that the tests run; every link leads somewhere. Costs are in costs.rs.
 
+use std::env;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use pulldown_cmark::Event;
 
 use crate::support::COMMANDS;
 use crate::support::pages::{Block, ROOT, blocks, code, dangling_links, pages, parts};
-use crate::support::programs::list_of_tests;
+use crate::support::programs::output;
 
 /// Folders whose files the tests run. A page's block of Python must be lines of one of these files.
 const EXAMPLES: [&str; 6] =
@@ -108,7 +110,7 @@ fn each_command_has_a_row_in_the_readme_and_a_section_with_its_arguments() {
 /// A name is the beginning of the tests' names: `hostile`.
 #[test]
 fn each_guarantee_names_tests_that_exist() {
-    let tests = format!("\n{}", list_of_tests());
+    let tests = format!("\n{}", output(Command::new(env::current_exe().unwrap()).arg("--list")));
     let page = read("docs/design.md");
     let guarantees = section(&page, "## Guarantees").unwrap().split("\n### The servers' own tests").next().unwrap();
     let guarantees = guarantees.split("\n* ").skip(1).map(|bullet| bullet.split("\n\n").next().unwrap());

@@ -55,13 +55,6 @@ impl Drop for Running {
     }
 }
 
-fn scripts_run(settings: &[&str]) -> Command {
-    // `env` restores the signal of Ctrl-C, which a test in a shell's background ignores, and so would the script.
-    let mut command = Command::new("env");
-    command.args(["--default-signal=INT", "scripts/run"]).args(settings).current_dir(ROOT);
-    command
-}
-
 /// The script starts `redis-server`, whichever server the other tests run on.
 #[test]
 fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
@@ -69,26 +62,28 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
     module();
     let port = free_port();
     let temporary = new_folder();
-    let start = |settings: &[&str]| {
-        let mut command = scripts_run(settings);
-        command.env("PORT", port.to_string()).env("TMPDIR", temporary.path());
+    let start = || {
+        // `env` restores the signal of Ctrl-C, which a test in a shell's background ignores, and so would the script.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT", "scripts/run", "--maxmemory", "123mb", "--requirepass", "secret"]);
+        command.current_dir(ROOT).env("PORT", port.to_string()).env("TMPDIR", temporary.path());
         command
     };
-    let (mut process, text) = Running::start(start(&["--maxmemory", "123mb"]));
+    let (mut process, text) = Running::start(start());
     assert!(text.contains(&format!("CL.THROTTLE is ready at 127.0.0.1:{port}")), "{text}");
     let first = "1) (integer) 0\n2) (integer) 3\n3) (integer) 2\n4) (integer) -1\n5) (integer) 60";
     // The next integer, retry_after, is a second less on a slow machine.
     let limited = "1) (integer) 1\n2) (integer) 3\n3) (integer) 0\n";
     assert!(text.contains(first) && text.contains(limited), "{text}");
 
-    let client = redis::Client::open(format!("redis://127.0.0.1:{port}/")).unwrap();
+    let client = redis::Client::open(format!("redis://:secret@127.0.0.1:{port}/")).unwrap();
     let mut connection = client.get_connection().unwrap();
     // The reader's next call is the README's first.
     assert_eq!(throttle(&mut connection, "user123 15 30 60 1"), [0, 16, 15, -1, 2]);
     let (_, limit): (String, String) = run(&mut connection, "CONFIG GET maxmemory").unwrap();
     assert_eq!(limit, (123 << 20).to_string());
 
-    let second = start(&[]).output().unwrap();
+    let second = start().output().unwrap();
     assert!(!second.status.success());
     assert!(String::from_utf8(second.stderr).unwrap().contains(&format!("port {port} is taken")));
 
@@ -96,28 +91,6 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
     let gone = eventually(Duration::from_secs(60), || client.get_connection().is_err().then_some(()));
     assert!(gone.is_some(), "the server stayed");
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "files stayed");
-}
-
-#[test]
-fn scripts_run_says_ready_where_the_settings_put_the_server() {
-    needs!(SCRIPTS_TEST);
-    module();
-    let folder = new_folder();
-    let socket = folder.path().join("socket").display().to_string();
-    let port = free_port().to_string();
-    let calls = [
-        (vec!["--port", &port, "--requirepass", "secret"], format!("127.0.0.1:{port}")),
-        (vec!["--port", "0", "--unixsocket", &socket], socket.clone()),
-    ];
-    for (settings, place) in calls {
-        let (mut process, text) = Running::start(scripts_run(&settings));
-        assert!(text.contains(&format!("CL.THROTTLE is ready at {place}")), "{text}");
-        assert!(text.contains("1) (integer) 1\n2) (integer) 3\n3) (integer) 0\n"), "{text}");
-        assert!(process.interrupt().success());
-    }
-    let refused = scripts_run(&["--port", "65536"]).output().unwrap();
-    let error = String::from_utf8(refused.stderr).unwrap();
-    assert_eq!(error, "run: port 65536 is not a number from 0 to 65535\n");
 }
 
 /// scripts/test sets `REQUIRE_ALL` where it has installed all programs.

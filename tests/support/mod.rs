@@ -14,7 +14,6 @@ pub mod endpoint;
 pub mod examples;
 pub mod expected;
 pub mod hostile;
-pub mod ledger;
 pub mod losing;
 #[path = "../../src/funnel/model.rs"]
 pub mod model;
@@ -176,12 +175,14 @@ impl Server {
         Client::open(format!("redis://127.0.0.1:{}/", self.port)).unwrap()
     }
 
+    /// Connects without a timeout: a read that has one fails with EINTR when a program of another test ends.
     pub fn connect(&self) -> Connection {
-        connect(&self.client())
+        self.client().get_connection().unwrap()
     }
 
     pub fn connect_resp3(&self) -> Connection {
-        connect(&Client::open(format!("redis://127.0.0.1:{}/?protocol=resp3", self.port)).unwrap())
+        let client = Client::open(format!("redis://127.0.0.1:{}/?protocol=resp3", self.port)).unwrap();
+        client.get_connection().unwrap()
     }
 
     pub fn log(&self) -> String {
@@ -265,11 +266,6 @@ impl Drop for Process {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// Connects without a timeout: a read that has one fails with EINTR when a program of another test ends.
-fn connect(client: &Client) -> Connection {
-    client.get_connection().unwrap()
 }
 
 /// Every limiter of a database by its key: its text, and its expiry in ms since the epoch (-1 for never).

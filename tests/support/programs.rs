@@ -1,6 +1,5 @@
 //! Programs that tests run beside their servers, and the examples of docs/clients.
 
-use std::env;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -20,11 +19,6 @@ pub fn python(example: &str, server: &Server) -> Command {
 
 pub fn path(example: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "docs/clients", example].iter().collect()
-}
-
-/// Returns the names of the tests in this binary, one a line.
-pub fn list_of_tests() -> String {
-    output(Command::new(env::current_exe().unwrap()).arg("--list"))
 }
 
 /// Runs the program, which must succeed. Returns its output.

@@ -5,14 +5,14 @@ use std::fmt::Display;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 
 use redis::{Connection, RedisResult};
 
 use super::clock::SECOND;
 use super::pages::{code, shows};
 use super::random::Random;
-use super::{Server, programs};
+use super::{Process, Server, programs};
 
 /// A moment on a whole microsecond: scripts read the time in microseconds.
 pub const START: i64 = 1_790_000_000_123_456_000;
@@ -105,28 +105,21 @@ fn number(random: &mut Random, end: u64) -> i64 {
 }
 
 /// A program that prints a line for each line that it is sent.
-pub struct Dialogue(Child, BufReader<ChildStdout>);
+pub struct Dialogue(Process, BufReader<ChildStdout>);
 
 impl Dialogue {
     pub fn start(mut program: Command) -> Self {
         let mut child =
             program.env("PYTHONUNBUFFERED", "1").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let answers = BufReader::new(child.stdout.take().unwrap());
-        Self(child, answers)
+        Self(Process(child), answers)
     }
 
     pub fn ask(&mut self, question: impl Display) -> String {
-        writeln!(self.0.stdin.as_mut().unwrap(), "{question}").unwrap();
+        writeln!(self.0.0.stdin.as_mut().unwrap(), "{question}").unwrap();
         let mut line = String::new();
         self.1.read_line(&mut line).unwrap();
         assert!(!line.is_empty(), "the program has ended");
         line.trim().to_string()
-    }
-}
-
-impl Drop for Dialogue {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }

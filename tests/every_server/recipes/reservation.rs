@@ -4,7 +4,7 @@ use redis::Connection;
 
 use crate::support::clock::{Clock, MILLISECOND};
 use crate::support::needs::needs;
-use crate::support::recipes::{START, permissions};
+use crate::support::recipes::START;
 use crate::support::reservations::{ask, live_through, load};
 use crate::support::{Server, error_of, run, snapshot, throttle};
 
@@ -131,27 +131,6 @@ fn calls_settle_and_renew_at_maxmemory_and_none_is_reserved() {
     }
     assert_eq!(ask(&mut connection, "FCALL_RO reservations 1 {a}:calls").unwrap(), [0]);
     assert!(error_of(&mut connection, &format!("FCALL reserve {}", words("new 500"))).starts_with("OOM "));
-}
-
-#[test]
-fn a_user_needs_each_right_that_the_page_names() {
-    needs!("functions, Redis 7");
-    let (_clock, server, mut connection) = start();
-    let rights = permissions("budgets.md", "## A reservation");
-    for missing in [None].into_iter().chain(rights.iter().map(Some)) {
-        run::<()>(&mut connection, "FLUSHALL").unwrap();
-        let but = missing.map(|right| right.replace('+', "-")).unwrap_or_default();
-        let user = format!("ACL SETUSER app reset on nopass ~{{a}}:* {} {but}", rights.join(" "));
-        run::<()>(&mut connection, &user).unwrap();
-        let mut app = server.connect();
-        run::<()>(&mut app, "AUTH app x").unwrap();
-        let reserve = ["a 5", "b 5", "c 5"].map(|call| format!("FCALL reserve {}", words(call)));
-        let settle = format!("FCALL settle {} 1 6", keys("a"));
-        let others = ["FCALL renew 2 {a}:a {a}:calls 9", &settle, "FCALL reserve 2 {a}:d {a}:one 5 9 10 60 1"];
-        let calls = reserve.iter().map(String::as_str).chain(others).chain(["FCALL_RO reservations 1 {a}:calls"]);
-        let errors: Vec<_> = calls.filter_map(|call| ask(&mut app, call).err()).collect();
-        assert_eq!(!errors.is_empty(), missing.is_some(), "{but}: {errors:?}");
-    }
 }
 
 #[test]

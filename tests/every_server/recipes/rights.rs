@@ -6,8 +6,8 @@ use crate::support::needs::is_redis_6_2;
 use crate::support::recipes::{load_function, permissions, read};
 use crate::support::{Server, run};
 
-/// The page's sections, and calls that need all of a section's rights. A file's name stands for its script.
-const ROWS: [(&str, &[&str]); 5] = [
+/// Sections of the pages, and calls that need all of a section's rights. A file's name stands for its script.
+const ROWS: [(&str, &[&str]); 6] = [
     (
         "## A ban after too many",
         &[
@@ -41,6 +41,17 @@ const ROWS: [(&str, &[&str]); 5] = [
             "FCALL_RO calendar_look 2 {a}:day {a}:rate 1 5 9999999999 4 1 60",
         ],
     ),
+    (
+        "## A reservation",
+        &[
+            "FCALL reserve 4 a calls limiter other 30000 1 9 10 60 5 9 10 60 5",
+            "FCALL reserve 4 b calls limiter other 30000 1 9 10 60 5 9 10 60 5",
+            "FCALL renew 2 a calls 9",
+            "FCALL settle 4 a calls limiter other 6 6",
+            "FCALL reserve 2 c limiter 5 9 10 60 1",
+            "FCALL_RO reservations 1 calls",
+        ],
+    ),
 ];
 
 fn call(app: &mut Connection, line: &str) -> RedisResult<()> {
@@ -63,12 +74,13 @@ fn a_script_or_function_needs_the_permissions_that_the_page_names_and_no_others(
     run::<()>(&mut admin, "ACL SETUSER app on nopass ~*").unwrap();
     run::<()>(&mut app, "AUTH app x").unwrap();
     if !is_redis_6_2() {
-        for library in ["policies.lua", "calendar_quota.lua"] {
+        for library in ["policies.lua", "calendar_quota.lua", "../budgets/reservation.lua"] {
             load_function(&mut admin, &read(library)).unwrap();
         }
     }
     for (section, lines) in ROWS.iter().filter(|(_, lines)| !is_redis_6_2() || !lines[0].starts_with("FCALL")) {
-        let rights = permissions("recipes.md", section);
+        let page = if *section == "## A reservation" { "budgets.md" } else { "recipes.md" };
+        let rights = permissions(page, section);
         let mut works = |rights: &str| {
             run::<()>(&mut admin, "FLUSHALL").unwrap();
             run::<()>(&mut admin, &format!("ACL SETUSER app -@all {rights}")).unwrap();
