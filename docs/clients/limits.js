@@ -124,8 +124,8 @@ class Limit {
     // The quantity may come from outside. A negative one would give tokens back.
     if (!isInteger(quantity, 0)) throw new RangeError(`${quantity} is no quantity`);
     const [key, asked] = [`${this.name}:${caller}`, performance.now()];
-    const rest = (this.refused.get(`${quantity} ${key}`) ?? 0) - asked;
-    if (rest > 0) return [429, { 'Retry-After': seconds(rest) }, 'limited'];
+    const known = this.refused.get(`${quantity} ${key}`);
+    if (known?.until > asked) return [429, { 'Retry-After': seconds(known.allowed - asked) }, 'limited'];
     const [first, ...others] = this.words;
     let reply;
     try {
@@ -146,7 +146,7 @@ class Limit {
     // A wait of -1 never ends: the call asks for more than the limit, which may be 0.
     if (retryAfter < 0) return [limit ? 413 : 403, headers, 'limited'];
     // Redis has rounded the wait up to a millisecond.
-    if (this.remember) this.refuse(`${quantity} ${key}`, asked + Math.min(retryAfter - 1, 1000 * this.remember));
+    if (this.remember) this.refuse(`${quantity} ${key}`, asked, retryAfter - 1);
     return [429, { ...headers, 'Retry-After': seconds(retryAfter * this.unit) }, 'limited'];
   }
 
@@ -157,9 +157,9 @@ class Limit {
     return wait ? [429, { 'Retry-After': seconds(wait) }, 'share'] : [200, {}, 'share'];
   }
 
-  refuse(call, until) {
+  refuse(call, asked, wait) {
     this.refused.delete(call);
-    this.refused.set(call, until);
+    this.refused.set(call, { until: asked + Math.min(wait, 1000 * this.remember), allowed: asked + wait });
     // The first key of a Map is the oldest.
     if (this.refused.size > REMEMBERED) this.refused.delete(this.refused.keys().next().value);
   }

@@ -154,7 +154,7 @@ function Limit:check(caller)
     if ngx.req.is_internal() then return end
     local key, asked = self.name .. ":" .. (caller or limits.address()), now()
     local known = self.refused and self.refused:get(key)
-    if known and known > asked then return self:answer("limited", 429, known - asked) end
+    if known and known.expires > asked then return self:answer("limited", 429, known.allowed - asked) end
     local integers = call(self.command, key, unpack(self.words))
     if not integers and self.fail == "closed" then return self:answer("closed", 503, 1e6) end
     if not integers then
@@ -164,7 +164,10 @@ function Limit:check(caller)
     local limited, limit, _, retry_after = unpack(integers)
     if limited == 0 then return self:answer("allowed", nil, nil, integers) end
     if limit == 0 then return self:answer("limited", 403, nil, integers) end
-    if self.refused then self.refused:set(key, asked + math.min((retry_after - 1) * 1e3, self.remember * 1e6)) end
+    if self.refused then
+        local wait = (retry_after - 1) * 1e3
+        self.refused:set(key, { expires = asked + math.min(wait, self.remember * 1e6), allowed = asked + wait })
+    end
     return self:answer("limited", 429, retry_after * self.unit * 1e3, integers)
 end
 

@@ -40,7 +40,7 @@ connect().then(async (connection) => {
   calls = 0;
   for (let call = 0; call < 1000; call += 1) await limit.throttle('alice');
   console.log(calls, 'call of Redis for 1000 refusals');
-  for (let caller = 0; caller < 11000; caller += 1) limit.refuse(caller, Infinity);
+  for (let caller = 0; caller < 11000; caller += 1) limit.refuse(caller, 0, Infinity);
   console.log(limit.refused.size === 10000 && !limit.refused.has(999) ? 'bounded' : limit.refused.size);
   connection.close();
 });
