@@ -172,7 +172,7 @@ const isInteger = (number, least) => Number.isSafeInteger(number) && number >= l
 function check(quotas, fail, processes) {
   const isQuota = ([maxBurst, count, period, ...rest]) => (
     !rest.length && isInteger(maxBurst, -1) && isInteger(count, 1) && isInteger(period, 1)
-    && count <= period * 1e9 && (maxBurst + 1) * period <= count * 2 ** 32);
+    && count <= period * 1e9 && Math.max(maxBurst + 1, count) * period <= count * 2 ** 32);
   if (!quotas.length || quotas.length > 8 || !quotas.every(isQuota)) {
     throw new RangeError(`no quotas of max_burst, count, period: ${JSON.stringify(quotas)}`);
   }

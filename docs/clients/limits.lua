@@ -45,7 +45,7 @@ function limits.new(name, quotas, settings)
         local max_burst, count, period = unpack(quota)
         -- Redis would have an error for each call with other numbers: the share would decide on all of them.
         assert(#quota == 3 and max_burst >= -1 and count >= 1 and period >= 1 and count <= period * 1e9
-            and (max_burst + 1) * period <= count * 2 ^ 32, name)
+            and math.max(max_burst + 1, count) * period <= count * 2 ^ 32, name)
         local step = math.ceil(processes * period * 1e6 / count)
         local tokens = max_burst < 0 and 0 or math.max(1, math.floor((max_burst + 1) / processes))
         self.quotas[i] = { step = step, burst = tokens * step, cells = ffi.new("double[?]", ROWS * CELLS) }

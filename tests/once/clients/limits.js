@@ -15,7 +15,7 @@ const fails = (work) => {
 
 connect().then(async (connection) => {
   const wrong = [[], [[-2, 1, 1]], [[-1, 0, 60]], [[9, 0, 60]], [[0.5, 1, 1]], [[9, 10, 0]], [['9', 10, 1]],
-    [[9, 10, 1, 1]], [[2 ** 40, 1, 86400]]];
+    [[9, 10, 1, 1]], [[2 ** 40, 1, 86400]], [[-1, 1, 2 ** 33]]];
   const limits = wrong.map((quotas) => fails(() => new Limit(connection, 'wrong', quotas)));
   const any = new Limit(connection, 'any', [[2, 1, 60]]);
   const quantities = [-1, 0.5, '1', NaN, 2 ** 53].map((quantity) => (

@@ -14,7 +14,7 @@ fn the_share_of_limits_js_passes_nothing_beyond_the_exact_rule() {
 #[ignore = "slow: other languages"]
 fn limits_js_accepts_no_wrong_number_and_remembers_a_refused_caller() {
     let Some(example) = debian_node(&of_test("clients/limits.js")) else { return };
-    let expected = "9 limits and 5 quantities are refused\n403 {}\n413 {}\n\
+    let expected = "10 limits and 5 quantities are refused\n403 {}\n413 {}\n\
         1000 calls wait for a reply at once, 200 are decided by the share\n1 call of Redis for 1000 refusals\nbounded\n";
     assert_eq!(example.with("TIMEOUT", "3600").output(Server::start().port), expected);
 }
