@@ -169,10 +169,10 @@ def decide_together(reply):
     if reply is None:
         return CLOSED
     limited, *rows = reply
-    # The wait of a limit that allows the call is -1, as is one that never ends.
-    waits = [retry_after for limited, _, _, retry_after, _ in rows if limited]
     if not limited:
         return 200, {}, "allowed"
+    # The wait of a limit that allows the call is -1, as is one that never ends.
+    waits = [retry_after for limited, _, _, retry_after, _ in rows if limited]
     if -1 in waits:
         return 403, {}, "limited"
     return 429, {"Retry-After": str(max(waits))}, "limited"
@@ -202,13 +202,13 @@ reported = {}
 
 
 def report(error):
-    """Logs why Redis did not decide, every ten seconds at most for each kind of error. One of its replies is an error
-    of the settings, most likely."""
+    """Logs why Redis did not decide, each kind of error at most every ten seconds."""
     kind, now = type(error), time.monotonic()
     if now >= reported.get(kind, 0):
         reported[kind] = now + 10
-        settings = isinstance(error, (redis.ResponseError, redis.AuthenticationError))
-        log.log(logging.ERROR if settings else logging.WARNING, "Redis does not decide: %s: %s", kind.__name__, error)
+        # A reply is most likely about a mistake in the settings.
+        mistake = isinstance(error, (redis.ResponseError, redis.AuthenticationError))
+        log.log(logging.ERROR if mistake else logging.WARNING, "Redis does not decide: %s: %s", kind.__name__, error)
 
 
 # A NAT64 gateway puts a caller's IPv4 address into the last 32 bits of an address in this network.
@@ -233,23 +233,19 @@ PROXIES = os.environ.get("PROXY", "").split(",")
 NETWORKS = [ipaddress.ip_network(parse(word) or word) for word in PROXIES if word not in ("", "unix")]
 
 
-def is_proxy(peer):
-    address = parse(peer)
-    return any(address in network for network in NETWORKS) if address else peer in PROXIES
+def is_proxy(caller):
+    return caller in PROXIES if isinstance(caller, str) else any(caller in network for network in NETWORKS)
 
 
 def limited_address(peer, forwarded):
     """Returns the address by which to limit a request from `peer` with these X-Forwarded-For headers."""
-    peer, words = peer or "unix", ",".join(forwarded).split(",")
+    caller, words = parse(peer or "") or peer or "unix", ",".join(forwarded).split(",")
     # Each proxy adds the address that it sees. The caller may have invented the words before that.
-    while is_proxy(peer) and words and parse(words[-1].strip()):
-        peer = words.pop().strip()
-    address = parse(peer)
-    if not address:
-        return peer
-    if address.version == 4:
-        return str(address)
-    if address in NAT64:
-        return str(ipaddress.IPv4Address(int(address) % 2**32))
+    while words and is_proxy(caller) and (before := parse(words.pop().strip())):
+        caller = before
+    if isinstance(caller, str) or caller.version == 4:
+        return str(caller)
+    if caller in NAT64:
+        return str(ipaddress.IPv4Address(int(caller) % 2**32))
     # A customer has 2^64 addresses of IPv6, or more.
-    return str(ipaddress.ip_network((int(address), 64), strict=False))
+    return str(ipaddress.ip_network((int(caller), 64), strict=False))

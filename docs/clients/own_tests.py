@@ -21,25 +21,22 @@ class Login(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         # The server has a socket in a folder of its own: any number of tests may run side by side.
-        cls.folder = tempfile.TemporaryDirectory()
-        socket = f"{cls.folder.name}/redis.sock"
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        socket = f"{folder.name}/redis.sock"
         command = [os.environ["RUN"], "--unixsocket", socket]
-        cls.server = subprocess.Popen(command, env={**os.environ, "PORT": "0"}, stdout=subprocess.DEVNULL)
+        server = subprocess.Popen(command, env={**os.environ, "PORT": "0"}, stdout=subprocess.DEVNULL)
+        cls.addClassCleanup(server.wait)
+        cls.addClassCleanup(server.terminate)
         cls.client = connect(f"unix://{socket}")
+        cls.addClassCleanup(cls.client.close)
         while True:
             try:
                 cls.client.ping()
                 break
             except redis.ConnectionError:
-                assert cls.server.poll() is None, "the server did not start"
+                assert server.poll() is None, "the server did not start"
                 time.sleep(0.1)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.client.close()
-        cls.server.terminate()
-        cls.server.wait()
-        cls.folder.cleanup()
 
     def setUp(self):
         # A limiter without a key is full.

