@@ -90,13 +90,13 @@ fn digit(byte: u8) -> Option<u32> {
     (digit <= 9).then_some(digit)
 }
 
-/// The digits of a block of text, the first in the lowest byte.
+/// Returns the digits of a block of text, the first in the lowest byte.
 #[inline(always)]
 fn digits(block: &[u8; 8]) -> u64 {
     u64::from_le_bytes(*block) ^ ZEROS
 }
 
-/// The digits of four bytes of text, the first in the lowest byte.
+/// Returns the digits of four bytes of text, the first in the lowest byte.
 #[inline(always)]
 fn four_digits(text: &[u8; 4]) -> u32 {
     u32::from_le_bytes(*text) ^ u32::from_le_bytes([b'0'; 4])
@@ -111,7 +111,7 @@ fn not_digits<const BLOCKS: usize>(blocks: [u64; BLOCKS]) -> bool {
     bits & 0xf0f0_f0f0_f0f0_f0f0 != 0
 }
 
-/// The number that eight digits spell.
+/// Returns the number that eight digits spell.
 ///
 /// It works on lanes of one word: eight digits become four numbers below 100, two below 10,000, one below 100,000,000.
 /// Each step is one multiplication that adds every second lane to ten, a hundred or ten thousand times its neighbour.
@@ -131,14 +131,14 @@ fn value(digits: u64) -> u64 {
     quads.wrapping_mul(10_000 << 32 | 1) >> 32
 }
 
-/// The number that four digits spell.
+/// Returns the number that four digits spell.
 #[inline(always)]
 fn value_of_four(digits: u32) -> u32 {
     let pairs = (digits.wrapping_mul(10 << 8 | 1) >> 8) & 0x00ff_00ff;
     pairs.wrapping_mul(100 << 16 | 1) >> 16
 }
 
-/// The eight digits of a number below 100,000,000, by the lanes of `value` in the other direction.
+/// Returns the eight digits of a number below 100,000,000, by the lanes of `value` in the other direction.
 ///
 /// `n * 10486 >> 20` is `n / 100` for every n below 10,000, and `n * 103 >> 10` is `n / 10` for every n below 100.
 /// The quotient stays in its lane, and the remainder goes into the lane above. Both together are

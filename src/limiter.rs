@@ -14,8 +14,6 @@
 
 #![allow(clippy::arithmetic_side_effects, reason = "counts of at most MOST_QUOTAS")]
 
-#[cfg(test)]
-use crate::funnel::model;
 use crate::funnel::{Error, Funnel, Moment, Span, Taken, Taking, Wait};
 
 #[cfg(test)]
@@ -26,6 +24,9 @@ mod examples;
 mod one_quota;
 #[cfg(test)]
 mod several_quotas;
+// The fuzzer, too, has the model beside the limiter: `check` finds it in both places.
+#[cfg(test)]
+use crate::funnel::model;
 
 /// The most quotas that a limiter may have.
 pub const MOST_QUOTAS: usize = 8;

@@ -95,7 +95,7 @@ fn one_or_more(argument: &Argument, name: &'static str) -> Result<NonZero<u64>, 
     NonZero::new(at_least(1, argument, name)?.cast_unsigned()).ok_or(Error::TooSmall(name, 1))
 }
 
-/// The parameters of a call on one limiter: `key max_burst count period quantity [max_burst count period ...]`
+/// Returns the parameters of a call on one limiter: `key max_burst count period quantity [max_burst count period ...]`
 pub const fn one_limiter(taking: Taking, unit: Unit) -> [Parameter; 6] {
     let quantity = match taking {
         Taking::AllOrNone | Taking::InAnyCase => QUANTITY,
@@ -111,7 +111,7 @@ pub const fn one_limiter(taking: Taking, unit: Unit) -> [Parameter; 6] {
     [KEY, max_burst, count, period, quantity.optional_if(taking.takes_one_unless_told()), quotas]
 }
 
-/// The parameters of a call on several limiters, each of which has these.
+/// Returns the parameters of one limiter in a call on several.
 pub const fn limiter(unit: Unit) -> &'static [Parameter; 5] {
     match unit {
         Unit::Seconds => &[KEY, MAX_BURST, COUNT, SECONDS, QUANTITY],

@@ -3,8 +3,8 @@
 /// The last second that the clock tells: all its nanoseconds fit in 63 bits.
 const LAST_SECOND: i64 = i64::MAX / 1_000_000_000 - 1;
 
-/// Reads the time in nanoseconds since the Unix epoch: 0 to 2^63 - 1. Before 1970 and after 2262, the first or the last
-/// second passes again and again.
+/// Reads the time in nanoseconds since the Unix epoch: 0 to 2^63 - 1. A clock that is set to an earlier or a later time
+/// reads as the first or the last second, with its own nanoseconds.
 pub fn now() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: this writes `time`, and fails only for a clock that does not exist.

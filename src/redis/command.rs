@@ -108,7 +108,7 @@ impl Command {
         if created != OK {
             return false;
         }
-        // SAFETY: written once, by `Export_RedisModule_Init`; `None` on a server that lacks the function.
+        // SAFETY: only `Export_RedisModule_Init` writes them; `None` on a server that lacks the function.
         let (get, set_info, set_categories) = unsafe {
             (raw::RedisModule_GetCommand, raw::RedisModule_SetCommandInfo, raw::RedisModule_SetCommandACLCategories)
         };

@@ -91,13 +91,15 @@ pub fn subscribe(context: &Context, forkless: bool) {
     });
     // Redis 6.2, which keeps a replicated command until the end of the call, is the only server without this function:
     // both changed with Redis 7.
-    // SAFETY: written once, by `Export_RedisModule_Init`.
+    // SAFETY: only `Export_RedisModule_Init` writes it.
     let drops_at_once = unsafe { raw::RedisModule_GetCommand }.is_some();
     SUBSCRIBED.store(subscribed && drops_at_once, Relaxed);
     FLAGS.store(if forkless { LISTENING | NESTED } else { LISTENING }, Relaxed);
     REMEMBERED.store(UNKNOWN, Relaxed);
 }
 
+/// Forgets the answer after an event: the next write asks again.
+///
 /// # Safety
 /// Any call is safe: the function looks at none of its arguments.
 unsafe extern "C" fn forget(

@@ -19,7 +19,7 @@ macro_rules! required {
         /// Checks that the server has all functions of the list. Errors: the name of one that it lacks.
         fn check_functions() -> Result<(), &'static str> {
             $(
-                // SAFETY: `Export_RedisModule_Init` has written it, and nothing writes it again.
+                // SAFETY: only `Export_RedisModule_Init` writes it, and it has returned.
                 unsafe { raw::$function.ok_or(stringify!($function))? };
             )*
             Ok(())

@@ -182,7 +182,7 @@ fn options() -> c_int {
     let of_valkey = VALKEYMODULE_OPTIONS_SKIP_COMMAND_VALIDATION
         | VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION
         | key::HANDLE_FORKLESS;
-    // SAFETY: written once, by `Export_RedisModule_Init`; `None` on a server that lacks the function.
+    // SAFETY: only `Export_RedisModule_Init` writes it; `None` on a server that lacks the function.
     let known = unsafe { raw::RedisModule_GetModuleOptionsAll.map_or(0, |all| all()) };
     if is_valkey() { base | (of_valkey & known) } else { base }
 }

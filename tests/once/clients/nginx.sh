@@ -1,3 +1,4 @@
+#!/bin/sh
 # Starts nginx with docs/clients/nginx.conf, and one worker, before an application that answers "Hello".
 # Usage: nginx.sh FOLDER, in docs/clients, with the environment of an example
 set -e
