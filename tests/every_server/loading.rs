@@ -113,23 +113,21 @@ fn a_load_with_settings_or_arguments_is_refused_and_a_later_one_works() {
     let mut connection = server.connect();
     let library = module();
     let library = library.to_str().unwrap();
-    let loads: [(&str, &[&[u8]]); 7] = [
+    let loads: [(&str, &[&[u8]]); 6] = [
         ("LOAD", &[b"max_burst", b"9"]),
         ("LOAD", &[b""]),
         ("LOAD", &[b"\xff\x00\n%s%n"]),
-        // Redis 6.2 has no module settings, and refuses these three itself.
+        // Redis 6.2 has no module settings, and refuses these two itself.
         ("LOADEX", &[b"CONFIG", b"redis-cell.foo", b"1"]),
-        ("LOADEX", &[b"CONFIG", b"redis-cell.\xff\x00", b""]),
         ("LOADEX", &[b"CONFIG", b"redis-cell.foo", b"1", b"ARGS", b"a"]),
         ("LOAD", &[&b"argument"[..]; 1_000]),
     ];
     for (load, arguments) in loads {
         let mut command = redis::cmd("MODULE");
         let loaded = command.arg(load).arg(library).arg(arguments).query::<()>(&mut connection);
-        let shown: Vec<_> = arguments.iter().take(5).map(|word| word.escape_ascii().to_string()).collect();
-        assert!(loaded.is_err(), "{load} {shown:?}");
+        assert!(loaded.is_err(), "{load} {:?}", arguments[0].escape_ascii());
         let error = error_of(&mut connection, "CL.THROTTLE key 4 1 60");
-        assert!(error.contains("unknown command"), "{load} {shown:?}: {loaded:?}, {error}\n{}", server.log());
+        assert!(error.contains("unknown command"), "{load}: {loaded:?}, {error}\n{}", server.log());
     }
     let is_named = |line: &str| line.contains("<redis-cell>") && line.contains("max_burst");
     assert!(server.log().lines().any(is_named), "no line names the argument: {}", server.log());

@@ -90,15 +90,10 @@ fn the_pages_name_the_files_of_this_version_and_the_changelog_has_it() {
         }
     }
     let readme = read("README.md").split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(readme.contains(&format!("`redis-cell {VERSION} is ready`")), "README.md: the log's line");
-    let measured = read("scripts/bench-results/README.md").contains(&format!("redis-cell {VERSION}"));
-    assert!(measured, "scripts/bench has measured another version");
-
     let changelog = read("CHANGELOG.md");
-    let latest = changelog.split("\n## ").nth(1).unwrap().lines().next().unwrap();
-    let unreleased = latest == "Unreleased";
+    let latest = changelog.split("\n## ").nth(1).unwrap();
+    let unreleased = latest.starts_with("Unreleased\n");
     assert!(unreleased || latest.starts_with(&format!("{VERSION} - 20")), "CHANGELOG.md: {latest}");
-    assert!(!unreleased || !changelog.contains(&format!("\n## {VERSION} - ")), "{VERSION} is released already");
     let says_so = readme.contains(&format!("{VERSION} is not released yet"));
     assert_eq!(says_so, unreleased, "README.md and CHANGELOG.md disagree: is {VERSION} released?");
 }

@@ -34,10 +34,11 @@ impl Clock {
         let path = folder.path().join("clock");
         fs::write(&path, [now, 0].map(i64::to_ne_bytes).concat()).unwrap();
         let clock = Self { file: File::options().write(true).open(&path).unwrap(), _folder: folder };
-        let environment = [("LD_PRELOAD", library()), ("CLOCK", path)];
         let module = module();
         let arguments = [&["--loadmodule", module.to_str().unwrap()], debug_command(), settings].concat();
-        let server = Server::start_in(&environment, &executable(), &arguments);
+        let mut server = Server::new(&executable(), &arguments);
+        server.environment = vec![("LD_PRELOAD", library()), ("CLOCK", path)];
+        server.launch_on_a_free_port();
         run::<()>(&mut server.connect(), "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
         (clock, server)
     }

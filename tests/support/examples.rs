@@ -46,10 +46,6 @@ impl Example {
         Self { program: program.into(), arguments, environment, folder: path(""), packages: String::new() }
     }
 
-    fn within(self, folder: &Path) -> Self {
-        Self { folder: folder.to_path_buf(), ..self }
-    }
-
     pub fn with(&self, name: &'static str, value: &str) -> Self {
         let mut with = self.clone();
         with.environment.push((name, value.to_string()));
@@ -96,7 +92,7 @@ fn read(mut from: impl Read) -> String {
 }
 
 /// Returns an example with the newest version of its library, and `--everywhere` with Debian's as well.
-pub fn versions(debian: Option<Example>, newest: Option<Example>) -> impl Iterator<Item = Example> {
+fn versions(debian: Option<Example>, newest: Option<Example>) -> impl Iterator<Item = Example> {
     let both = env::var_os("EVERYWHERE").is_some() || newest.is_none();
     newest.into_iter().chain(debian.filter(|_| both))
 }
@@ -105,20 +101,17 @@ pub fn versions(debian: Option<Example>, newest: Option<Example>) -> impl Iterat
 /// would connect a second later.
 pub fn flask() -> impl Iterator<Item = Example> {
     let flask = [&*of_test("clients/long_queue.py"), "--app", "flask_app", "run", "--port", "PORT"];
-    versions(debian_python_with("python3-flask", "flask", &flask), pypi_python_with(&flask))
+    python("python3-flask", "flask", &flask)
 }
 
 pub fn fastapi() -> impl Iterator<Item = Example> {
     let uvicorn = ["-m", "uvicorn", "--no-proxy-headers", "fastapi_app:app", "--port", "PORT"];
-    let debian = debian_python_with("python3-fastapi and python3-uvicorn", "fastapi, uvicorn", &uvicorn);
-    versions(debian, pypi_python_with(&uvicorn))
+    python("python3-fastapi and python3-uvicorn", "fastapi, uvicorn", &uvicorn)
 }
 
 /// Returns a site with the throttles for Django REST framework.
 pub fn django() -> impl Iterator<Item = Example> {
-    let site = [&*of_test("clients/django_site.py")];
-    let debian = debian_python_with("python3-djangorestframework", "rest_framework", &site);
-    versions(debian, pypi_python_with(&site))
+    python("python3-djangorestframework", "rest_framework", &[&of_test("clients/django_site.py")])
 }
 
 /// Returns the application of docs/protect.md, in a folder that the page's own lines make.
@@ -135,8 +128,8 @@ pub fn protect() -> impl Iterator<Item = Example> {
         folder
     });
     let packages = "python3-fastapi, python3-uvicorn and python3-prometheus-client";
-    let debian = debian_python_with(packages, "fastapi, uvicorn, prometheus_client", &arguments);
-    versions(debian, pypi_python_with(&arguments)).map(|example| example.within(folder.path()))
+    let examples = python(packages, "fastapi, uvicorn, prometheus_client", &arguments);
+    examples.map(|example| Example { folder: folder.path().to_path_buf(), ..example })
 }
 
 /// Returns the Express example, once with node-redis and once with ioredis.
@@ -217,23 +210,23 @@ pub fn debian_python(example: &str) -> Option<Example> {
 }
 
 /// Returns a program for Debian's own Python, the only one that sees Debian's packages.
-pub fn debian_python_with(packages: &str, modules: &str, arguments: &[&str]) -> Option<Example> {
+fn debian_python_with(packages: &str, modules: &str, arguments: &[&str]) -> Option<Example> {
     let python = "/usr/bin/python3";
     let import = format!("import {modules}");
     installed(packages, Command::new(python).args(["-c", &import])).then(|| Example::new(python, arguments))
 }
 
+/// Returns a program with the newest packages, and `--everywhere` with Debian's as well.
+pub fn python(packages: &str, modules: &str, arguments: &[&str]) -> impl Iterator<Item = Example> + use<> {
+    versions(debian_python_with(packages, modules, arguments), pypi_python(arguments))
+}
+
 /// Returns a program of the tests' own, which imports the examples, with each version of redis-py.
 pub fn python_program(file: &str) -> impl Iterator<Item = Example> + use<> {
-    let program = of_test(file);
-    versions(debian_python(&program), pypi_python(&program))
+    python("python3-redis", "redis", &[&of_test(file)])
 }
 
-pub fn pypi_python(example: &str) -> Option<Example> {
-    pypi_python_with(&[example])
-}
-
-pub fn pypi_python_with(arguments: &[&str]) -> Option<Example> {
+pub fn pypi_python(arguments: &[&str]) -> Option<Example> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
         fetched("PyPI", "clients/requirements.txt", |folder| {

@@ -113,12 +113,14 @@ impl Server {
 
     /// Starts this executable without the module, and waits until it answers.
     pub fn start_executable(executable: &Path, arguments: &[&str]) -> Self {
-        Self::start_in(&[], executable, arguments)
+        let mut server = Self::new(executable, arguments);
+        server.launch_on_a_free_port();
+        server
     }
 
     /// Starts a server with a file of settings, which the server may rewrite.
     pub fn start_from(settings: &Path, arguments: &[&str]) -> Self {
-        let mut server = Self::new(&[], &executable(), arguments);
+        let mut server = Self::new(&executable(), arguments);
         server.settings = Some(settings.to_path_buf());
         server.launch_on_a_free_port();
         server
@@ -126,25 +128,19 @@ impl Server {
 
     /// Returns the log of a server that must not start with these settings.
     pub fn refused(arguments: &[&str]) -> String {
-        let mut server = Self::new(&[], &executable(), arguments);
+        let mut server = Self::new(&executable(), arguments);
         assert!(!server.launch(), "the server started:\n{}", server.log());
         server.log()
     }
 
-    fn start_in(environment: &[(&'static str, PathBuf)], executable: &Path, arguments: &[&str]) -> Self {
-        let mut server = Self::new(environment, executable, arguments);
-        server.launch_on_a_free_port();
-        server
-    }
-
-    fn new(environment: &[(&'static str, PathBuf)], executable: &Path, arguments: &[&str]) -> Self {
+    fn new(executable: &Path, arguments: &[&str]) -> Self {
         Self {
             port: free_port(),
             folder: new_folder().keep(),
             executable: executable.to_path_buf(),
             settings: None,
             arguments: arguments.iter().map(ToString::to_string).collect(),
-            environment: environment.to_vec(),
+            environment: Vec::new(),
             process: None,
         }
     }

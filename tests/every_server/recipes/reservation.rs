@@ -81,21 +81,22 @@ fn a_call_with_bad_input_changes_nothing() {
         (snapshot(connection), run::<Vec<String>>(connection, "ZRANGE {a}:calls 0 -1 WITHSCORES").unwrap())
     };
     let before = everything(&mut connection);
-    for (line, expected) in [
-        (format!("reserve {} 1", words("new 500")), "wrong number of arguments"),
-        (format!("reserve {}", words("new -500")), "a limiter needs a key of its own, and an estimate"),
-        (format!("reserve {}", words("new 9999999999999999")), "a limiter needs a key of its own, and an estimate"),
-        (format!("reserve {}", words("new 5").replace("30000 2", "0 2")), "lease must be a whole number"),
-        (format!("reserve {}", words("new 5").replace("30000 2", "30000 0")), "places must be a whole number"),
-        (format!("reserve {}", words("new 5").replace("59 60 60", "59 0 60")), "count must be 1 or more"),
-        (format!("reserve {}", words("new 5").replace("{a}:tokens", "{a}:requests")), "key is the same as in group 1"),
-        (
-            format!("reserve {}", words("new 5").replace("{a}:tokens", "{a}:new")),
-            "a limiter needs a key of its own, and an estimate",
-        ),
-        (format!("reserve {}", words("new 5").replace("requests", "calls")), "a limiter needs a key of its own"),
-        (format!("reserve {}", words("new 5").replace("{a}:tokens", "{a}:text")), "the key holds no rate limiter"),
-        (format!("reserve {}", words("new 5").replace("{a}:calls", "{a}:list")), "Operation against a key"),
+    let no_estimate = "a limiter needs a key of its own, and an estimate";
+    let reserve = [
+        ("19999", "1 19999", "wrong number of arguments"),
+        ("60 5", "60 -5", no_estimate),
+        ("60 5", "60 9999999999999999", no_estimate),
+        ("{a}:tokens", "{a}:new", no_estimate),
+        ("requests", "calls", no_estimate),
+        ("{a}:tokens", "{a}:requests", "key is the same as in group 1"),
+        ("30000 2", "0 2", "lease must be a whole number"),
+        ("30000 2", "30000 0", "places must be a whole number"),
+        ("59 60 60", "59 0 60", "count must be 1 or more"),
+        ("{a}:tokens", "{a}:text", "the key holds no rate limiter"),
+        ("{a}:calls", "{a}:list", "Operation against a key"),
+    ];
+    let reserve = reserve.map(|(from, to, error)| (format!("reserve {}", words("new 5").replacen(from, to, 1)), error));
+    let others = [
         (format!("reserve {}", words("done 500")), "this call is settled"),
         (format!("reserve {}", words("dead 500")), "the lease of this call has ended"),
         (format!("reserve {}", words("dead 501")), "this call has reserved with other words"),
@@ -108,7 +109,8 @@ fn a_call_with_bad_input_changes_nothing() {
         (format!("settle {two} 1000000 1000000"), "quantity: the tokens would be back only"),
         (format!("settle {broken} 6 6"), "the key holds no rate limiter"),
         ("renew 2 {a}:dead {a}:calls".to_string(), "lease must be a whole number"),
-    ] {
+    ];
+    for (line, expected) in reserve.into_iter().chain(others) {
         let error = error_of(&mut connection, &format!("FCALL {line}"));
         let (code, text) = error.split_once(' ').unwrap();
         assert!(matches!(code, "ERR" | "WRONGTYPE") && text.starts_with(expected), "{line}: {error}");

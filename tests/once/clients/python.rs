@@ -1,9 +1,7 @@
 //! What the examples in Python share, limits.py, and what is of one framework.
 
 use super::ANSWERS;
-use crate::support::examples::{
-    Http, debian_python, debian_python_with, django, of_test, pypi_python, pypi_python_with, versions,
-};
+use crate::support::examples::{Http, debian_python, django, of_test, pypi_python, python};
 use crate::support::traffic::side_by_side;
 use crate::support::{Server, run};
 
@@ -15,7 +13,7 @@ fn limits_py_passes_its_tests() {
     if let Some(example) = debian_python(&program) {
         example.with("PYTHONHASHSEED", "0").with("TIMEOUT", "3600").output(Server::start().port);
     }
-    if let Some(example) = pypi_python(&program) {
+    if let Some(example) = pypi_python(&[&program]) {
         let some = example.with_arguments(&["Numbers", "Decisions", "RefusedCallers"]);
         some.with("TIMEOUT", "3600").output(Server::start().port);
     }
@@ -27,8 +25,7 @@ fn a_route_may_have_two_limits_and_two_routes_one() {
     let program = of_test("clients/two_limits.py");
     for (framework, package) in [("flask", "python3-flask"), ("fastapi", "python3-fastapi")] {
         let arguments = [&*program, framework];
-        let debian = debian_python_with(package, framework, &arguments);
-        side_by_side(versions(debian, pypi_python_with(&arguments)), |example| {
+        side_by_side(python(package, framework, &arguments), |example| {
             let server = Server::start();
             let http = Http::start(&example.with("TIMEOUT", "3600"), server.port);
             // All headers are those of the limit with fewer remaining.
@@ -93,7 +90,7 @@ fn the_throttles_for_django_charge_a_log_in_once_and_show_headers() {
 #[ignore = "slow: other languages"]
 fn redis_py_decides_and_logs_a_mistake_as_an_error() {
     let files = ["redis_py.py", "redis_asyncio.py"];
-    side_by_side(files.into_iter().flat_map(|file| versions(debian_python(file), pypi_python(file))), |example| {
+    side_by_side(files.into_iter().flat_map(|file| python("python3-redis", "redis", &[file])), |example| {
         let example = example.with("TIMEOUT", "3600");
         assert_eq!(example.output(Server::start().port), ANSWERS, "{example:?}");
         for (cause, logged) in [

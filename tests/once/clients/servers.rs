@@ -13,7 +13,7 @@ use crate::support::{Process, Server, eventually, free_port, new_folder, run, wa
 #[test]
 #[ignore = "slow: other languages"]
 fn a_pipeline_makes_each_call_once_and_an_error_is_no_allowed_call() {
-    for example in [debian_python("pipeline.py"), pypi_python("pipeline.py")].into_iter().flatten() {
+    for example in [debian_python("pipeline.py"), pypi_python(&["pipeline.py"])].into_iter().flatten() {
         let server = Server::start();
         let mut connection = server.connect();
         assert_eq!(example.output(server.port), "allowed: 1000 of 1000\n", "{example:?}");
@@ -27,7 +27,7 @@ fn a_pipeline_makes_each_call_once_and_an_error_is_no_allowed_call() {
 #[test]
 #[ignore = "slow: other languages"]
 fn a_call_through_a_stuck_sentinel_fails_in_time() {
-    for example in [debian_python("sentinel.py"), pypi_python("sentinel.py")].into_iter().flatten() {
+    for example in [debian_python("sentinel.py"), pypi_python(&["sentinel.py"])].into_iter().flatten() {
         // The system accepts connections for a program that never reads them.
         let stuck = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let example = example.with("SENTINEL_PORT", &stuck.local_addr().unwrap().port().to_string());
@@ -43,7 +43,7 @@ fn a_call_through_a_stuck_sentinel_fails_in_time() {
 #[test]
 #[ignore = "slow: other languages"]
 fn a_call_in_a_cluster_that_gets_no_answer_takes_once_and_fails_in_time() {
-    for (example, takes_once) in [(debian_python("cluster.py"), false), (pypi_python("cluster.py"), true)] {
+    for (example, takes_once) in [(debian_python("cluster.py"), false), (pypi_python(&["cluster.py"]), true)] {
         let Some(example) = example else { continue };
         let node = free_port();
         let proxy = losing(node, "CL.THROTTLE", 0, usize::MAX);

@@ -17,7 +17,7 @@ const CALL: &str = "user123 29 1 86400 1 999 1000 86400";
 #[ignore = "slow: Python"]
 fn a_limiter_goes_on_where_it_was_when_the_server_loses_the_module_and_gets_it_back() {
     let [python, node] = ["py", "js"].map(|end| format!("../../tests/once/recipes/switch.{end}"));
-    let python = [debian_python(&python), pypi_python(&python)].into_iter().flatten();
+    let python = [debian_python(&python), pypi_python(&[&python])].into_iter().flatten();
     let node = [debian_node(&node), npm_node(&node)].into_iter().flatten();
     side_by_side(python.chain(node), |program| {
         let (with, without) = (Server::start(), Server::start_bare(&[]));
@@ -37,14 +37,17 @@ fn a_limiter_goes_on_where_it_was_when_the_server_loses_the_module_and_gets_it_b
             assert!(answer.starts_with(&format!("0 30 {left} -1 ")), "{program:?}: {answer}, not {left} left");
             assert!(answer.ends_with(decides), "{program:?}: {answer}");
         };
+        let fail_over = |from: &Server, to: &Server| {
+            catch_up(to, from);
+            run::<()>(&mut to.connect(), "REPLICAOF NO ONE").unwrap();
+            follow(from, to);
+            address.lead_to(to.port);
+        };
         for _ in 0..10 {
             call("module");
         }
-        // The server without the module takes over. The connections to the old one end.
-        catch_up(&without, &with);
-        run::<()>(&mut without.connect(), "REPLICAOF NO ONE").unwrap();
-        follow(&with, &without);
-        address.lead_to(without.port);
+        // The connections to the old server end.
+        fail_over(&with, &without);
         run::<i64>(&mut with.connect(), "CLIENT KILL TYPE normal").unwrap();
         // The client may not yet know that its connection has ended.
         call("");
@@ -52,10 +55,7 @@ fn a_limiter_goes_on_where_it_was_when_the_server_loses_the_module_and_gets_it_b
             call("script");
         }
         replicate(&with, &without);
-        catch_up(&with, &without);
-        run::<()>(&mut with.connect(), "REPLICAOF NO ONE").unwrap();
-        follow(&without, &with);
-        address.lead_to(with.port);
+        fail_over(&without, &with);
         // The client learns it from the error of a replica.
         call("");
         for _ in 0..9 {
