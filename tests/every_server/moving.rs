@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::support::aof::{AOF, wait_for_the_file};
 use crate::support::clock::{Clock, SECOND, START};
 use crate::support::needs::{FAST, needs};
-use crate::support::pages::{blocks, code, command_of};
+use crate::support::pages::{ROOT, blocks, code, shows};
 use crate::support::programs::output;
 use crate::support::sentinel::Sentinel;
 use crate::support::traffic::under_load;
@@ -22,6 +22,16 @@ use crate::support::{PATIENCE, Server, eventually, module, new_folder, redis_cel
 
 /// The module's number on the page, as `MODULE LIST` shows it.
 const VERSION: &str = "10100";
+
+/// Returns the command that calls a script of docs/moving on the server at this port. Its head has the command, and
+/// docs/moving.md has the same.
+fn command_of(script: &str, port: u16) -> String {
+    let file = Path::new(ROOT).join("docs/moving").join(script);
+    let text = fs::read_to_string(&file).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("--     ")).unwrap();
+    assert!(shows("docs/moving.md", line), "{line}");
+    line.replace(script, file.to_str().unwrap()).replacen("redis-cli", &format!("redis-cli -p {port}"), 1)
+}
 
 /// Carries a limiter over by the page's command line, once it is there: 4 of its 10 tokens are taken, and 5 come back a
 /// minute.
@@ -74,7 +84,7 @@ fn a_limiter_with_several_quotas_is_found_and_goes_back_to_its_first() {
     needs!("redis-tools");
     let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();
-    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/moving.md")).unwrap();
+    let page = fs::read_to_string(Path::new(ROOT).join("docs/moving.md")).unwrap();
     let (_, lines) = page.split_once("\n    redis-cli --scan").unwrap();
     let lines = format!("redis-cli --scan{}\n", lines.split("\n\n").next().unwrap());
     let lines = lines.replace("redis-cli", &format!("redis-cli -p {}", server.port));
@@ -106,7 +116,7 @@ fn a_limiter_with_several_quotas_is_found_and_goes_back_to_its_first() {
 #[test]
 fn the_lines_of_increx_let_through_what_the_lines_beside_them_do() {
     needs!("INCREX with bounds, Redis 8.8");
-    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/moving.md")).unwrap();
+    let page = fs::read_to_string(Path::new(ROOT).join("docs/moving.md")).unwrap();
     let rows = page.lines().filter(|row| row.starts_with("| `INCREX key "));
     let rows: Vec<Vec<_>> = rows.map(|row| code(row).collect()).collect();
     let (_clock, server) = Clock::start(START);

@@ -86,7 +86,16 @@ fn memory(server: &Server) -> [i64; 2] {
 fn mixed_calls(connection: &mut Connection, client: usize, turn: usize) {
     let own = format!("own/{client}");
     let short = format!("short/{client}/{}", turn % 1000);
+    if turn.is_multiple_of(4) {
+        for mistake in ["list 4 1 60", "text 4 1 60", "own 4 1 x", "own 4 1 0", "own"] {
+            run::<Value>(connection, &format!("CL.THROTTLE {mistake}")).unwrap_err();
+        }
+        return;
+    }
     let mut pipeline = redis::pipe();
+    if turn % 2 == 1 {
+        pipeline.atomic();
+    }
     for line in [
         format!("CL.THROTTLE {own} 100 1000 1 3"),
         format!("CL.THROTTLE {short} 4 10 1"),
@@ -94,25 +103,11 @@ fn mixed_calls(connection: &mut Connection, client: usize, turn: usize) {
         format!("CL.THROTTLE shared/{} 99 1 60 0", turn % 100),
         format!("CL.PTHROTTLE {own} 100 1 1"),
         format!("CL.MTHROTTLE {own} 100 1000 1 1 {short} 4 10 1 1"),
+        format!("EVAL return(redis.call('CL.THROTTLE',KEYS[1],9,1,1)) 1 {own}"),
     ] {
         pipeline.add_command(command(&line));
     }
-    match turn % 4 {
-        0 => drop(pipeline.query::<Vec<Value>>(connection).unwrap()),
-        1 => drop(pipeline.atomic().query::<Vec<Value>>(connection).unwrap()),
-        2 => {
-            let script =
-                "redis.call('CL.THROTTLE', KEYS[1], 9, 1, 1) return redis.call('CL.THROTTLE', KEYS[2], 9, 1, 1)";
-            let mut eval = redis::cmd("EVAL");
-            eval.arg(script).arg(2).arg(own).arg(short);
-            eval.exec(connection).unwrap();
-        }
-        _ => {
-            for mistake in ["list 4 1 60", "text 4 1 60", "own 4 1 x", "own 4 1 0", "own"] {
-                run::<Value>(connection, &format!("CL.THROTTLE {mistake}")).unwrap_err();
-            }
-        }
-    }
+    pipeline.query::<Vec<Value>>(connection).unwrap();
 }
 
 fn fairness_time() -> Duration {

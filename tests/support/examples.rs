@@ -17,7 +17,7 @@ use tempfile::{NamedTempFile, TempDir};
 
 use super::needs::{found, leave_out, left_out};
 use super::pages::{ROOT, blocks};
-use super::programs::{output, path, signal_group};
+use super::programs::{output, path};
 use super::{Process, eventually, free_port, new_folder};
 
 /// The examples' timeout in tests: on a busy machine, a server may take longer than their own tenth of a second.
@@ -391,6 +391,7 @@ impl Http {
 impl Drop for Http {
     fn drop(&mut self) {
         // PHP's worker processes survive the process that started them.
-        signal_group(self.process.0.id(), "KILL");
+        let kill = format!("kill -KILL -{}", self.process.0.id());
+        let _ = Command::new("sh").args(["-c", &kill]).stderr(Stdio::null()).status();
     }
 }

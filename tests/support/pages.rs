@@ -86,16 +86,6 @@ pub fn shows(page: &str, printed: &str) -> bool {
     fs::read_to_string(Path::new(ROOT).join(page)).unwrap().contains(&lines)
 }
 
-/// Returns the command that calls a script of docs/moving on the server at this port. Its head has the command, and
-/// docs/moving.md has the same.
-pub fn command_of(script: &str, port: u16) -> String {
-    let file = Path::new(ROOT).join("docs/moving").join(script);
-    let text = fs::read_to_string(&file).unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix("--     ")).unwrap();
-    assert!(shows("docs/moving.md", line), "{line}");
-    line.replace(script, file.to_str().unwrap()).replacen("redis-cli", &format!("redis-cli -p {port}"), 1)
-}
-
 /// Returns every link or picture that leads nowhere, in a clone or an unpacked release: file, line and target. Links to
 /// other sites are not followed.
 pub fn dangling_links(root: &Path) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! Programs that tests run beside their servers, and the examples of docs/clients.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use super::Server;
 
@@ -41,9 +41,4 @@ pub fn output_and_errors(command: &mut Command) -> String {
 pub fn signal(process: u32, name: &str) {
     let status = Command::new("sh").args(["-c", &format!("kill -{name} {process}")]).status();
     assert!(status.unwrap().success(), "no process {process}");
-}
-
-/// Sends the signal to every process of a group that is still alive.
-pub fn signal_group(leader: u32, name: &str) {
-    let _ = Command::new("sh").args(["-c", &format!("kill -{name} -{leader}")]).stderr(Stdio::null()).status();
 }

@@ -10,7 +10,7 @@ use std::process::{ChildStdout, Command, Stdio};
 use redis::{Connection, RedisResult};
 
 use super::clock::SECOND;
-use super::pages::{code, shows};
+use super::pages::shows;
 use super::random::Random;
 use super::{Process, Server, programs};
 
@@ -56,15 +56,6 @@ pub fn prints(program: &str, server: &Server, expected: &str) {
 
 pub fn load_function(connection: &mut Connection, library: &str) -> RedisResult<String> {
     redis::cmd("FUNCTION").arg("LOAD").arg("REPLACE").arg(library).query(connection)
-}
-
-/// Returns the commands that a section of a page says a user needs the right to call, each with a plus sign.
-pub fn permissions(page: &str, section: &str) -> Vec<String> {
-    let page = fs::read_to_string(path("..").join(page)).unwrap();
-    let section = page.split_once(section).unwrap().1;
-    let sentence = section.split_once("A user needs the right").unwrap().1;
-    let sentence = sentence.split_inclusive("`.").next().unwrap();
-    code(sentence).map(|name| format!("+{}", name.to_lowercase())).collect()
 }
 
 /// Returns the limit and the words of a quota. Most numbers are small, so that limiters run empty.

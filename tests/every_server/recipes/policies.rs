@@ -2,10 +2,8 @@
 
 use redis::{Connection, RedisResult};
 
-use crate::support::aof::AOF;
 use crate::support::needs::needs;
 use crate::support::recipes::{load_function, read};
-use crate::support::replication::{catch_up, replicate};
 use crate::support::{Server, error_of, run};
 
 fn ask(connection: &mut Connection, arguments: &str) -> RedisResult<Vec<i64>> {
@@ -13,15 +11,12 @@ fn ask(connection: &mut Connection, arguments: &str) -> RedisResult<Vec<i64>> {
 }
 
 #[test]
-#[ignore = "slow: a replica and an AOF"]
-fn named_policies_change_for_all_in_one_command_and_go_with_the_data() {
+fn named_policies_change_for_all_in_one_command() {
     needs!("functions, Redis 7");
-    let mut server = Server::start_with(&AOF);
-    let replica = Server::start();
+    let server = Server::start();
     let mut connection = server.connect();
     let library = read("policies.lua");
     load_function(&mut connection, &library).unwrap();
-    replicate(&replica, &server);
     // A policy of several quotas replies with the number of the one that decides.
     assert_eq!(ask(&mut connection, "user123 gold 90").unwrap()[..3], [0, 100, 10]);
     assert_eq!(ask(&mut connection, "user123 gold").unwrap()[3..], [-1, 55, 1]);
@@ -34,15 +29,6 @@ fn named_policies_change_for_all_in_one_command_and_go_with_the_data() {
     load_function(&mut connection, &library.replace(gold, &format!("{gold}, 5, 1, 1"))).unwrap();
     assert_eq!(ask(&mut connection, "user123 gold 0").unwrap()[..3], [0, 6, 6]);
     assert_eq!(state(&mut connection), before);
-
-    // The replica, which needs the library once it is promoted, and the append-only file hold it.
-    catch_up(&replica, &server);
-    server.restart();
-    let mut promoted = replica.connect();
-    run::<()>(&mut promoted, "REPLICAOF NO ONE").unwrap();
-    for mut connection in [server.connect(), promoted] {
-        assert_eq!(ask(&mut connection, "user10 gold").unwrap(), [0, 6, 5, -1, 1, 3]);
-    }
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! The scripts and functions of docs/recipes run for a user with the rights that the page names, and need each of them.
 
+use std::fs;
+
 use redis::{Connection, RedisResult};
 
 use crate::support::needs::is_redis_6_2;
-use crate::support::recipes::{load_function, permissions, read};
+use crate::support::pages::code;
+use crate::support::recipes::{load_function, path, read};
 use crate::support::{Server, run};
 
 /// Sections of the pages, and calls that need all of a section's rights. A file's name stands for its script.
@@ -53,6 +56,15 @@ const ROWS: [(&str, &[&str]); 6] = [
         ],
     ),
 ];
+
+/// Returns the commands that a section of a page says a user needs the right to call, each with a plus sign.
+fn permissions(page: &str, section: &str) -> Vec<String> {
+    let page = fs::read_to_string(path("..").join(page)).unwrap();
+    let section = page.split_once(section).unwrap().1;
+    let sentence = section.split_once("A user needs the right").unwrap().1;
+    let sentence = sentence.split_inclusive("`.").next().unwrap();
+    code(sentence).map(|name| format!("+{}", name.to_lowercase())).collect()
+}
 
 fn call(app: &mut Connection, line: &str) -> RedisResult<()> {
     let mut command = redis::Cmd::new();
