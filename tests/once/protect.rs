@@ -33,7 +33,8 @@ fn page() -> String {
 fn a_reader_sees_what_the_page_shows() {
     needs!("curl");
     needs!("redis-tools");
-    let (Some(example), page) = (examples::protect().next(), page()) else { return };
+    let Some(example) = examples::protect().next() else { return };
+    let page = page();
     let mut server = Server::start();
     let http = Http::start(&example, server.port);
     let mut bash = Command::new("bash").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::symlink;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::support::needs::{EVERYWHERE, SCRIPTS_TEST, needs};
@@ -29,28 +29,14 @@ fn each_script_says_how_it_is_used_before_it_does_anything() {
     }
 }
 
-/// scripts/run, which runs until it gets Ctrl-C: from the test, or when the test ends.
+/// scripts/run, which runs until it gets Ctrl-C: from the test, or when the test fails.
 struct Running(Child);
-
-impl Running {
-    /// Starts the script with these settings. Returns what it prints until it is ready.
-    fn start(mut script: Command) -> (Self, String) {
-        let mut process = Self(script.stdout(Stdio::piped()).spawn().unwrap());
-        let lines = BufReader::new(process.0.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let text: Vec<_> = lines.take_while(|line| !line.contains("Ctrl-C ends the server")).collect();
-        (process, text.join("\n"))
-    }
-
-    fn interrupt(&mut self) -> ExitStatus {
-        signal(self.0.id(), "INT");
-        self.0.wait().unwrap()
-    }
-}
 
 impl Drop for Running {
     fn drop(&mut self) {
         if self.0.try_wait().is_ok_and(|ended| ended.is_none()) {
-            self.interrupt();
+            signal(self.0.id(), "INT");
+            let _ = self.0.wait();
         }
     }
 }
@@ -69,7 +55,9 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
         command.current_dir(ROOT).env("PORT", port.to_string()).env("TMPDIR", temporary.path());
         command
     };
-    let (mut process, text) = Running::start(start());
+    let mut process = Running(start().stdout(Stdio::piped()).spawn().unwrap());
+    let lines = BufReader::new(process.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let text = lines.take_while(|line| !line.contains("Ctrl-C ends the server")).collect::<Vec<_>>().join("\n");
     assert!(text.contains(&format!("CL.THROTTLE is ready at 127.0.0.1:{port}")), "{text}");
     let first = "1) (integer) 0\n2) (integer) 3\n3) (integer) 2\n4) (integer) -1\n5) (integer) 60";
     // The next integer, retry_after, is a second less on a slow machine.
@@ -87,7 +75,8 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
     assert!(!second.status.success());
     assert!(String::from_utf8(second.stderr).unwrap().contains(&format!("port {port} is taken")));
 
-    assert!(process.interrupt().success());
+    signal(process.0.id(), "INT");
+    assert!(process.0.wait().unwrap().success());
     let gone = eventually(Duration::from_secs(60), || client.get_connection().is_err().then_some(()));
     assert!(gone.is_some(), "the server stayed");
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "files stayed");

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use tempfile::TempDir;
 
@@ -56,6 +56,6 @@ impl Clock {
 
 /// Returns the path of `clock.c`'s library, compiled once.
 fn library() -> PathBuf {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| compiled("clock")).clone()
+    static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| compiled("clock"));
+    LIBRARY.clone()
 }

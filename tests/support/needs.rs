@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::ops::Range;
 use std::process::Command;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{LazyLock, Mutex};
 
 use super::executable;
 
@@ -65,7 +65,7 @@ const FEATURES: [(&str, Versions, Versions); 11] = [
 /// Returns whether a test has what it needs: one of `FEATURES` or `PROGRAMS`, or a constant above.
 pub fn has(need: &str) -> bool {
     if let Some((_, redis, valkey)) = FEATURES.iter().find(|(feature, ..)| *feature == need) {
-        return server().is_in(redis, valkey) || leave_out(&format!("needs {need}"));
+        return is_in(redis, valkey) || leave_out(&format!("needs {need}"));
     }
     let is_set = |name| std::env::var_os(name).is_some();
     match need {
@@ -105,47 +105,33 @@ pub fn leave_out(why: &str) -> bool {
     false
 }
 
-/// The server under test.
-struct Server {
-    is_valkey: bool,
-    version: Version,
-}
+/// Whether the server under test is Valkey, and its version, by its answer to `--version`: "Redis server v=7.0.15
+/// sha=00000000:0 malloc=...". Valkey 7.2 does not name itself: "Server v=7.2.7 ...".
+static SERVER: LazyLock<(bool, Version)> = LazyLock::new(|| {
+    let output = Command::new(executable()).arg("--version").output();
+    let output = output.unwrap_or_else(|error| panic!("{}: {error}", executable().display()));
+    let answer = String::from_utf8(output.stdout).unwrap();
+    let (kind, rest) = answer.split_once("erver v=").unwrap_or_else(|| panic!("no server's version: {answer}"));
+    let mut numbers = rest.split(['.', ' ']).map(|number| number.parse().unwrap());
+    (!kind.starts_with("Redis"), (numbers.next().unwrap(), numbers.next().unwrap()))
+});
 
-fn server() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| {
-        let output = Command::new(executable()).arg("--version").output();
-        let output = output.unwrap_or_else(|error| panic!("{}: {error}", executable().display()));
-        Server::of(&String::from_utf8(output.stdout).unwrap())
-    })
-}
-
-impl Server {
-    /// Reads the answer to `--version`: "Redis server v=7.0.15 sha=00000000:0 malloc=...". Valkey 7.2 does not name
-    /// itself: "Server v=7.2.7 ...".
-    fn of(answer: &str) -> Self {
-        let (kind, rest) = answer.split_once("erver v=").unwrap_or_else(|| panic!("no server's version: {answer}"));
-        let mut numbers = rest.split(['.', ' ']).map(|number| number.parse().unwrap());
-        Self { is_valkey: !kind.starts_with("Redis"), version: (numbers.next().unwrap(), numbers.next().unwrap()) }
-    }
-
-    fn is_in(&self, redis: &Versions, valkey: &Versions) -> bool {
-        if self.is_valkey { valkey } else { redis }.contains(&self.version)
-    }
+fn is_in(redis: &Versions, valkey: &Versions) -> bool {
+    if is_valkey() { valkey } else { redis }.contains(&SERVER.1)
 }
 
 pub fn is_valkey() -> bool {
-    server().is_valkey
+    SERVER.0
 }
 
 /// Returns whether the server is Redis 6.2, the oldest version, which lacks features that all others have.
 pub fn is_redis_6_2() -> bool {
-    server().is_in(&((6, 2)..(6, 3)), &NONE)
+    is_in(&((6, 2)..(6, 3)), &NONE)
 }
 
 /// Returns whether ACL categories can hold a module's commands; in Redis 6.2 and 7.0 they cannot.
 pub fn has_acl_categories() -> bool {
-    server().is_in(&from(7, 2), &ALL)
+    is_in(&from(7, 2), &ALL)
 }
 
 /// Returns the setting that lets clients load and unload modules. Redis 6.2 has none: there they always may.
@@ -160,7 +146,7 @@ pub fn debug_command() -> &'static [&'static str] {
 
 /// Returns the setting with which a replica gets its snapshot over a second connection, if the server has one.
 pub fn snapshot_channel() -> &'static [&'static str] {
-    match (server().is_valkey, server().version.0) {
+    match (is_valkey(), SERVER.1.0) {
         (false, 8..) => &["--repl-rdb-channel", "yes"],
         (true, 8..) => &["--dual-channel-replication-enabled", "yes"],
         _ => &[],
