@@ -106,8 +106,10 @@ fn a_reservation_and_its_settlement_take_at_most_20_times_the_instructions_of_a_
     needs!(SCRIPTS_TEST);
     let folder = new_folder();
     let [script, counts] = ["server", "counts"].map(|file| folder.path().join(file).to_str().unwrap().to_string());
-    let options = "--tool=callgrind --collect-atstart=no --toggle-collect=processCommand --dump-before=echoCommand";
-    let valgrind = format!("exec valgrind {options} --callgrind-out-file={counts}");
+    // The server may be a shell script, so callgrind traces its children as well.
+    let options = "--tool=callgrind --trace-children=yes --callgrind-out-file";
+    let counted = "--collect-atstart=no --toggle-collect=processCommand --dump-before=echoCommand";
+    let valgrind = format!("exec valgrind {options}={counts} {counted}");
     fs::write(&script, format!("#!/bin/sh\n{valgrind} {} \"$@\"\n", executable().display())).unwrap();
     fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
     let server = Server::start_executable(script.as_ref(), &["--loadmodule", module().to_str().unwrap(), "--hz", "1"]);
