@@ -14,5 +14,4 @@ def ask_once(command, key, *words):
 
 
 print(ask_once("CL.THROTTLE", "{user123}:minute", 2, 1, 60))
-limits = ("{user123}:minute", 2, 1, 60, 1), ("{user123}:day", 99, 100, 86400, 1)
-print(ask_once("CL.MTHROTTLE", *limits[0], *limits[1]))
+print(ask_once("CL.MTHROTTLE", "{user123}:minute", 2, 1, 60, 1, "{user123}:day", 99, 100, 86400, 1))

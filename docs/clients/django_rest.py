@@ -21,20 +21,14 @@ ACCOUNT = Limit("login:account", (4, 20, 3600), fail="closed")
 ADDRESS = Limit("login:address", (19, 60, 3600), fail="closed")
 
 
-class Refused(APIException):
-    default_detail = "Try again later."
-
-    def __init__(self, status):
-        self.status_code = status
-        super().__init__()
-
-
 def answer(view, decision):
     """Shows a decision. REST framework would ask further throttles after a refusal: this exception ends the request."""
     status, headers, _ = decision
     show(headers, view.headers)
     if status != 200:
-        raise Refused(status)
+        refusal = APIException("Try again later.")
+        refusal.status_code = status
+        raise refusal
     return True
 
 

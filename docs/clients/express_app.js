@@ -7,11 +7,9 @@ const { Counter, register } = require('prom-client');
 const { Limit, address } = require('./limits.js');
 const { connect } = require(process.env.CLIENT ?? './node_redis.js');
 
-const CUSTOMERS = new Map([['secret-of-acme', 'acme']]);
 const calls = new Counter({ name: 'limit_calls_total', help: 'By limit and result', labelNames: ['limit', 'result'] });
 
-// Returns a middleware. `caller` returns what the key names after the limit, by default an address. docs/clients.md has
-// others, under "Which key".
+// Returns a middleware. `caller` returns what the key names after the limit, by default an address.
 function limited(limit, caller = (request) => address(request.ip, address(request.socket.remoteAddress))) {
   // Each count begins at 0: Prometheus would not see a count that begins with the failures of a first outage.
   for (const result of ['allowed', 'limited', 'share', 'closed']) calls.inc({ limit: limit.name, result }, 0);
@@ -32,21 +30,14 @@ function show(response, status, headers) {
   response.set(headers);
 }
 
-// Finds the customer of an API key. An unknown key is refused, and makes no limiter.
-function authenticate(request, response, next) {
-  request.customer = CUSTOMERS.get(request.get('X-API-Key'));
-  if (request.customer) next();
-  else response.status(401).send('No such key\n');
-}
-
 connect().then((connection) => {
   const app = express();
   // The address of your own proxy, if there is one: `request.ip` is then the address that it adds.
   app.set('trust proxy', process.env.PROXY ?? false);
   const hello = (request, response) => response.send('Hello\n');
   // 10 at once and 10 a second, and 1,000 at once and 1,000 a day.
-  const plan = new Limit(connection, 'customer', [[9, 10, 1], [999, 1000, 86400]]);
-  app.get('/items', authenticate, limited(plan, (request) => request.customer), hello);
+  const items = new Limit(connection, 'items', [[9, 10, 1], [999, 1000, 86400]], { remember: 10 });
+  app.get('/items', limited(items), hello);
   app.get('/', limited(new Limit(connection, 'hello', [[2, 1, 86400]])), hello);
   app.post('/login', limited(new Limit(connection, 'login', [[2, 1, 86400]], { fail: 'closed' })), hello);
   app.get('/metrics', async (request, response) => response.type('text').send(await register.metrics()));

@@ -23,8 +23,7 @@ def limited(limit):
         def limited_view(*arguments, **named):
             address = limited_address(request.remote_addr, request.headers.getlist("X-Forwarded-For"))
             status, headers, _ = throttle(client, limit, address)
-            answer = view(*arguments, **named) if status == 200 else ("Try again later\n", status)
-            response = make_response(answer)
+            response = make_response(view(*arguments, **named) if status == 200 else ("Try again later\n", status))
             show(headers, response.headers)
             return response
 

@@ -6,10 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-struct answer {
-    int status;
-    long long limit, remaining, retry_after, reset_after;
-};
+enum { SIZE = 200 };
 
 static redisContext *connection(void) {
     /* The longest time that a call waits for a new connection, and for the reply, in seconds. */
@@ -22,21 +19,24 @@ static redisContext *connection(void) {
     return context;
 }
 
-/* Makes a call. Returns the status and the numbers to answer a request with; a call without an answer is refused. The
- * connection is for one thread, and NULL until a call needs it. */
-static struct answer throttle(redisContext **context, const char *key, long long max_burst, long long count,
-                              long long period, unsigned quantity) {
-    struct answer answer = {.status = 503, .retry_after = 1};
-    if (!*context) *context = connection();
+/* Makes a call. Returns the status, and writes the headers, to answer a request with; a call without an answer is
+ * refused. The connection is for one thread, and NULL until a call needs it. */
+static int throttle(redisContext **context, char headers[SIZE], const char *key, long long max_burst, long long count,
+                    long long period, unsigned quantity) {
     redisReply *reply = NULL;
+    if (!*context) *context = connection();
     if (!(*context)->err)
         reply = redisCommand(*context, "CL.THROTTLE %s %lld %lld %lld %u", key, max_burst, count, period, quantity);
+    int status = 503;
+    snprintf(headers, SIZE, "Retry-After: 1");
     if (reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == 5) {
         redisReply **integers = reply->element;
-        answer = (struct answer){200, integers[1]->integer, integers[2]->integer, integers[3]->integer,
-                                 integers[4]->integer};
+        long long limit = integers[1]->integer, retry_after = integers[3]->integer;
+        const char *format = "X-RateLimit-Limit: %lld, X-RateLimit-Remaining: %lld, X-RateLimit-Reset: %lld";
+        int length = snprintf(headers, SIZE, format, limit, integers[2]->integer, integers[4]->integer);
+        if (retry_after >= 0) snprintf(headers + length, SIZE - length, ", Retry-After: %lld", retry_after);
         /* A wait of -1 never ends: the call asks for more than the limit, which may be 0. */
-        if (integers[0]->integer) answer.status = answer.retry_after >= 0 ? 429 : answer.limit ? 413 : 403;
+        status = !integers[0]->integer ? 200 : retry_after >= 0 ? 429 : limit ? 413 : 403;
     } else {
         fprintf(stderr, "Redis does not decide: %s\n", reply ? reply->str : (*context)->errstr);
         /* The connection may have a late reply, or lead to a server that a failover has made a replica. */
@@ -44,24 +44,18 @@ static struct answer throttle(redisContext **context, const char *key, long long
         *context = NULL;
     }
     if (reply) freeReplyObject(reply);
-    return answer;
+    return status;
 }
 
 int main(void) {
     redisContext *context = NULL;
+    char headers[SIZE];
     /* A write to a lost connection is an error then; otherwise it would end the process. */
     signal(SIGPIPE, SIG_IGN);
     /* The limiter allows three at once and one a minute; the last call asks for four tokens. */
-    const unsigned quantities[] = {1, 1, 1, 1, 4};
     for (int i = 0; i < 5; i++) {
-        struct answer answer = throttle(&context, "user123", 2, 1, 60, quantities[i]);
-        if (answer.status == 503)
-            printf("503 ");
-        else
-            printf("%d X-RateLimit-Limit: %lld, X-RateLimit-Remaining: %lld, X-RateLimit-Reset: %lld%s", answer.status,
-                   answer.limit, answer.remaining, answer.reset_after, answer.retry_after < 0 ? "" : ", ");
-        if (answer.retry_after >= 0) printf("Retry-After: %lld", answer.retry_after);
-        printf("\n");
+        int status = throttle(&context, headers, "user123", 2, 1, 60, i < 4 ? 1 : 4);
+        printf("%d %s\n", status, headers);
     }
     redisFree(context);
     return 0;

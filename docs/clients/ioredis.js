@@ -2,31 +2,19 @@
 // [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=share] node ioredis.js
 
 const { Redis } = require('ioredis');
-const { Connection, TIMEOUT, demonstrate } = require('./limits.js');
+const { Connection, SERVER, demonstrate } = require('./limits.js');
 
-// A call without a connection fails at once: no call waits until there is one.
-function open() {
-  const client = new Redis({
-    host: '127.0.0.1',
-    port: Number(process.env.REDIS_PORT ?? 6379),
-    connectTimeout: TIMEOUT,
-    // A call that waited here for a connection would take its tokens too late.
-    enableOfflineQueue: false,
-    // A call without a reply would take twice if it were sent again when the server is back.
-    maxRetriesPerRequest: 0,
-    // Calls fail until there is a connection again: make it at once, and send no INFO first. Attempts count from 1.
-    enableReadyCheck: false,
-    retryStrategy: (attempt) => Math.min(50 * (attempt - 1), 500),
-  });
-  client.on('error', (error) => console.error(`redis: ${error.message}`));
-  return client;
-}
-
-const send = (client, words) => client.call(...words);
-
-function connect() {
-  return new Connection(open, send).ready();
-}
+const open = () => new Redis({
+  ...SERVER,
+  // A call that waited here for a connection would take its tokens too late.
+  enableOfflineQueue: false,
+  // A call without a reply would take twice if it were sent again when the server is back.
+  maxRetriesPerRequest: 0,
+  // Calls fail until there is a connection again: make it at once, and send no INFO first. Attempts count from 1.
+  enableReadyCheck: false,
+  retryStrategy: (attempt) => Math.min(50 * (attempt - 1), 500),
+});
+const connect = () => new Connection(open, (client, words) => client.call(...words)).ready();
 
 if (require.main === module) connect().then(demonstrate);
 module.exports = { connect };

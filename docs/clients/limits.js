@@ -3,21 +3,18 @@
 
 const { createHash, randomBytes } = require('crypto');
 const { isIPv4, isIPv6 } = require('net');
-const { performance } = require('perf_hooks');
 
 // The longest time that a call waits for the reply, and a client for a new connection, in ms.
 const TIMEOUT = 1000 * (process.env.TIMEOUT ?? 0.1);
+const SERVER = { host: '127.0.0.1', port: Number(process.env.REDIS_PORT ?? 6379), connectTimeout: TIMEOUT };
 // The most calls that wait for a reply at once.
 const PLACES = 1000;
 // The time without any reply after which the client is replaced, in ms.
 const SILENCE = 1000;
-// The processes, on all machines, that divide a limit among them while Redis does not answer.
-const PROCESSES = Number(process.env.PROCESSES ?? 1);
 // The most refused callers that a limit remembers.
 const REMEMBERED = 10000;
 // The rows of a share, and the cells of each.
-const ROWS = 4;
-const CELLS = 16384;
+const [ROWS, CELLS] = [4, 16384];
 
 // A client for the whole process. It has one connection. The libraries make a lost connection again, but keep for many
 // minutes one that is silent, as after a firewall has forgotten it, and one to a server that a failover has made a
@@ -25,7 +22,15 @@ const CELLS = 16384;
 class Connection {
   // `open` returns a client that connects; `send` makes a call on it.
   constructor(open, send) {
-    Object.assign(this, { open, send, client: open(), waiting: 0, heard: performance.now() });
+    Object.assign(this, { open, send, waiting: 0 });
+    this.connect();
+  }
+
+  connect() {
+    this.client = this.open();
+    // Without a listener, an error of the connection would end the process.
+    this.client.on('error', log);
+    this.heard = performance.now();
   }
 
   // Resolves to the connection when it is ready, or after five seconds.
@@ -40,24 +45,29 @@ class Connection {
   async call(words) {
     if (this.waiting >= PLACES) throw new Error(`${PLACES} calls wait for a reply`);
     this.waiting += 1;
+    let timer;
     try {
-      const reply = await inTime(this.send(this.client, words));
+      const reply = await new Promise((resolve, reject) => {
+        const late = () => reject(new Error(`no reply in ${TIMEOUT} ms`));
+        // node-redis has no time limit of its own. Replies that have arrived are read once more before the call fails,
+        // so that a busy process loses none.
+        timer = setTimeout(() => setImmediate(late), TIMEOUT);
+        this.send(this.client, words).then(resolve, reject);
+      });
       this.heard = performance.now();
       return reply;
     } catch (error) {
       // An error of the server, such as NOPERM, is a reply. READONLY is that of a server that has become a replica.
       if (/^(?!READONLY)[A-Z]+ /.test(error.message)) this.heard = performance.now();
-      if (performance.now() > this.heard + SILENCE) this.replace();
+      if (performance.now() > this.heard + SILENCE) {
+        this.close();
+        this.connect();
+      }
       throw error;
     } finally {
+      clearTimeout(timer);
       this.waiting -= 1;
     }
-  }
-
-  replace() {
-    this.heard = performance.now();
-    this.close();
-    this.client = this.open();
   }
 
   close() {
@@ -65,20 +75,9 @@ class Connection {
   }
 }
 
-// Resolves to the reply, or fails if it takes too long: node-redis has no time limit of its own. Replies that have
-// arrived are read once more before the call fails, so that a busy process loses none.
-function inTime(reply) {
-  return new Promise((resolve, reject) => {
-    const late = () => reject(new Error(`no reply in ${TIMEOUT} ms`));
-    const timer = setTimeout(() => setImmediate(late), TIMEOUT);
-    reply.then(resolve, reject).finally(() => clearTimeout(timer));
-  });
-}
-
-// The part of a limit that one of several processes may allow by itself. It forgets nothing that was taken, and its
-// memory never grows: a count-min sketch. A key has a cell in each row, and the earliest of its cells is the moment at
-// which all its tokens are back. Other keys only move a cell later, so a collision can refuse a call and never allow
-// one. Moments are whole microseconds.
+// The part of a limit that one of several processes may allow by itself, in a count-min sketch. The earliest of a key's
+// cells, one in each row, is the moment at which all its tokens are back, in whole microseconds. Other keys only move a
+// cell later, so a collision can refuse a call and never allow one.
 class Share {
   constructor(quotas, processes) {
     this.salt = randomBytes(16);
@@ -93,10 +92,8 @@ class Share {
   take(key, quantity, now = Math.floor(performance.now() * 1000)) {
     const hash = createHash('sha256').update(this.salt).update(key).digest();
     const places = Array.from({ length: ROWS }, (_, row) => row * CELLS + (hash.readUInt32LE(4 * row) % CELLS));
-    const moments = this.quotas.map(({ step, cells }) => {
-      const moment = Math.min(...places.map((place) => cells[place]));
-      return Math.max(moment, now) + quantity * step;
-    });
+    const moments = this.quotas.map(({ step, cells }) => (
+      Math.max(now, Math.min(...places.map((place) => cells[place]))) + quantity * step));
     const wait = Math.max(0, ...this.quotas.map(({ burst }, index) => moments[index] - burst - now));
     if (wait > 0) return wait / 1000;
     this.quotas.forEach(({ cells }, index) => {
@@ -110,7 +107,9 @@ class Share {
 // share of the limit, or refused if `fail` is 'closed'. With `remember`, the process itself refuses a limited caller
 // until a token is back, for that many seconds at most: a reset or a refund counts only after that.
 class Limit {
-  constructor(connection, name, quotas, { fail = 'share', processes = PROCESSES, remember = 0 } = {}) {
+  constructor(connection, name, quotas, { fail = 'share', remember = 0 } = {}) {
+    // The processes, on all machines, that divide a limit among them while Redis does not answer.
+    const processes = Number(process.env.PROCESSES ?? 1);
     check(quotas, fail, processes);
     Object.assign(this, { connection, name, fail, remember, share: new Share(quotas, processes), refused: new Map() });
     this.most = 1 + Math.min(...quotas.map(([maxBurst]) => maxBurst));
@@ -213,4 +212,4 @@ async function demonstrate(connection) {
   connection.close();
 }
 
-module.exports = { Connection, Limit, Share, TIMEOUT, address, demonstrate };
+module.exports = { Connection, Limit, SERVER, Share, TIMEOUT, address, demonstrate };

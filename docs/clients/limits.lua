@@ -18,7 +18,6 @@ local CONNECTIONS, WAITING = 20, 1000
 local ROWS, CELLS = 4, 16384
 -- The most refused callers that a worker remembers for a limit.
 local REMEMBERED = 10000
-local RESULTS = { "allowed", "limited", "share", "closed" }
 local HEADERS = { "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-RateLimit-Quota" }
 local SALT = io.open("/dev/urandom"):read(16)
 
@@ -39,6 +38,7 @@ function limits.new(name, quotas, settings)
     local fail, remember, processes = settings.fail or "share", settings.remember, limits.nginxes * ngx.worker.count()
     assert(#quotas >= 1 and #quotas <= 8 and (fail == "share" or fail == "closed"), name)
     local self = { name = name, quotas = {}, words = {}, fail = fail, remember = remember }
+    self.refused = remember and lrucache.new(REMEMBERED)
     -- Milliseconds, if they count: a wait of 100 ms would be remembered as none.
     self.command, self.unit = remember and "CL.PTHROTTLE" or "CL.THROTTLE", remember and 1 or 1000
     for i, quota in ipairs(quotas) do
@@ -55,9 +55,8 @@ function limits.new(name, quotas, settings)
             table.insert(self.words, ("%.0f"):format(number))
         end
     end
-    if remember then self.refused = lrucache.new(REMEMBERED) end
     -- Each count begins at 0: Prometheus would not see a count that begins with the failures of a first outage.
-    for _, result in ipairs(RESULTS) do
+    for _, result in ipairs { "allowed", "limited", "share", "closed" } do
         ngx.shared.limits:add(('limit="%s",result="%s"'):format(name, result), 0)
     end
     return setmetatable(self, { __index = Limit })
@@ -108,11 +107,9 @@ local function call(command, ...)
     end
 end
 
--- Takes a token from this worker's share of each quota, or from none. Returns the microseconds to wait.
---
--- The share forgets nothing that was taken, and its memory never grows: a count-min sketch. A key has a cell in each
--- row, and the earliest of its cells is the moment at which all its tokens are back. Other keys only move a cell later,
--- so a collision can refuse a call and never allow one.
+-- Takes a token from this worker's share of each quota, or from none. Returns the microseconds to wait. The share is a
+-- count-min sketch: the earliest of a key's cells, one in each row, is the moment at which all its tokens are back.
+-- Other keys only move a cell later, so a collision can refuse a call and never allow one.
 function Limit:share(key, moment)
     local digest, wait, places, moments = ngx.md5_bin(SALT .. key), 0, {}, {}
     for row = 1, ROWS do

@@ -20,7 +20,6 @@ PROCESSES = int(os.environ.get("PROCESSES", 1))
 SECOND = 10**9
 # The decision on a call that Redis does not answer, where that call must not pass.
 CLOSED = 503, {"Retry-After": "1"}, "closed"
-log = logging.getLogger("limits")
 
 
 def settings(url):
@@ -107,8 +106,7 @@ class Share:
     """This process's part of a limit: what it may pass by itself while Redis does not answer.
 
     A key's moment, at which all its tokens are back, is the earliest of its places in four rows (a count-min sketch). A
-    key that shares all its places with others may be refused for them, but no key gets more than its share. The memory
-    stays as it is, and forgets nothing.
+    key that shares all its places with others may be refused for them, but no key gets more than its share.
     """
 
     ROWS, BITS = 4, 14
@@ -127,11 +125,9 @@ class Share:
         hashed = hash(key)
         places = [hashed >> self.BITS * row & (1 << self.BITS) - 1 for row in range(self.ROWS)]
         with self.lock:
-            moments, wait = [], 0
-            for step, burst, rows in self.parts:
-                moment = max(now, min(row[place] for row, place in zip(rows, places))) + quantity * step
-                moments.append(moment)
-                wait = max(wait, moment - burst - now)
+            earliest = (min(row[place] for row, place in zip(rows, places)) for _, _, rows in self.parts)
+            moments = [max(now, moment) + quantity * step for moment, (step, _, _) in zip(earliest, self.parts)]
+            wait = max(0, *(moment - burst - now for moment, (_, burst, _) in zip(moments, self.parts)))
             if not wait:
                 for moment, (_, _, rows) in zip(moments, self.parts):
                     for row, place in zip(rows, places):
@@ -151,10 +147,7 @@ class Refused:
         """Returns the nanoseconds until the call may be allowed; 0 if the process does not know."""
         with self.lock:
             allowed, end = self.calls.get(call, (0, 0))
-            if now < end:
-                return allowed - now
-            self.calls.pop(call, None)
-            return 0
+            return allowed - now if now < end else 0
 
     def add(self, call, now, wait):
         with self.lock:
@@ -194,8 +187,7 @@ def show(headers, in_response):
     for name in HEADERS:
         if name in in_response:
             del in_response[name]
-    for name, value in headers.items():
-        in_response[name] = value
+    in_response.update(headers)
 
 
 reported = {}
@@ -206,9 +198,7 @@ def report(error):
     kind, now = type(error), time.monotonic()
     if now >= reported.get(kind, 0):
         reported[kind] = now + 10
-        # A reply is most likely about a mistake in the settings.
-        mistake = isinstance(error, (redis.ResponseError, redis.AuthenticationError))
-        log.log(logging.ERROR if mistake else logging.WARNING, "Redis does not decide: %s: %s", kind.__name__, error)
+        logging.getLogger("limits").error("Redis does not decide: %s: %s", kind.__name__, error)
 
 
 # A NAT64 gateway puts a caller's IPv4 address into the last 32 bits of an address in this network.

@@ -9,10 +9,8 @@ import tempfile
 import time
 import unittest
 
-import redis
-
 from limits import Limit
-from redis_py import connect, throttle
+from redis_py import ask, connect, throttle
 
 LOGIN = Limit("login", (2, 1, 60), fail="closed")
 
@@ -30,13 +28,9 @@ class Login(unittest.TestCase):
         cls.addClassCleanup(server.terminate)
         cls.client = connect(f"unix://{socket}")
         cls.addClassCleanup(cls.client.close)
-        while True:
-            try:
-                cls.client.ping()
-                break
-            except redis.ConnectionError:
-                assert server.poll() is None, "the server did not start"
-                time.sleep(0.1)
+        while ask(cls.client, "PING") is None:
+            assert server.poll() is None, "the server did not start"
+            time.sleep(0.1)
 
     def setUp(self):
         # A limiter without a key is full.
@@ -45,9 +39,6 @@ class Login(unittest.TestCase):
     def test_the_fourth_attempt_is_refused(self):
         statuses = [throttle(self.client, LOGIN, "alice")[0] for _ in range(4)]
         self.assertEqual(statuses, [200, 200, 200, 429])
-
-    def test_each_test_begins_with_a_full_limiter(self):
-        self.assertEqual(throttle(self.client, LOGIN, "alice")[1]["X-RateLimit-Remaining"], "2")
 
     def test_a_token_comes_back(self):
         # 600 ms stand for a minute of the application.

@@ -1,18 +1,11 @@
-"""A thousand calls, sent together and answered together. To run this: [REDIS_PORT=6379] python3 pipeline.py"""
+"""A thousand calls, sent together and answered together.
 
-import os
+To run this file, beside redis_py.py and limits.py: [REDIS_PORT=6379] TIMEOUT=1 python3 pipeline.py
+"""
 
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
+from redis_py import connect
 
-# A repeated call would take twice, so there are no retries. The listed error closes the connection: after a failover
-# behind one address, it leads to a replica.
-once = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
-times = {"socket_timeout": 1, "socket_connect_timeout": 1}
-client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), **times, **once)
-
-pipeline = client.pipeline(transaction=False)
+pipeline = connect().pipeline(transaction=False)
 for number in range(1000):
     pipeline.execute_command("CL.THROTTLE", f"user:{number}", 2, 1, 60)
 # An error is an element of the list, like any other answer. Here a call with an error is not allowed.

@@ -25,22 +25,16 @@ func connect(port string, timeout time.Duration) *redis.Pool {
 	}
 }
 
-func call(pool *redis.Pool, timeout time.Duration, words ...interface{}) ([]int64, error) {
-	waiting, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	connection, err := pool.GetContext(waiting)
-	if err != nil {
-		return nil, err
-	}
-	defer connection.Close()
-	return redis.Int64s(connection.Do("CL.THROTTLE", words...))
-}
-
 // throttle makes a call, and returns the status and the headers to answer a request with. A call without an answer is
 // refused.
 func throttle(pool *redis.Pool, timeout time.Duration, key string, maxBurst, count, period int64,
 	quantity uint32) (int, string) {
-	reply, err := call(pool, timeout, key, maxBurst, count, period, quantity)
+	waiting, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	// If there is none in time, the connection is one whose calls fail.
+	connection, _ := pool.GetContext(waiting)
+	defer connection.Close()
+	reply, err := redis.Int64s(connection.Do("CL.THROTTLE", key, maxBurst, count, period, quantity))
 	if err != nil {
 		log.Print("Redis does not decide: ", err)
 		return 503, "Retry-After: 1"
@@ -71,7 +65,6 @@ func main() {
 	pool := connect(port, timeout)
 	// The limiter allows three at once and one a minute; the last call asks for four tokens.
 	for _, quantity := range []uint32{1, 1, 1, 1, 4} {
-		status, headers := throttle(pool, timeout, "user123", 2, 1, 60, quantity)
-		fmt.Println(status, headers)
+		fmt.Println(throttle(pool, timeout, "user123", 2, 1, 60, quantity))
 	}
 }

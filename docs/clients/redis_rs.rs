@@ -50,8 +50,8 @@ impl Limiter {
 }
 
 pub fn main() -> RedisResult<()> {
-    let client = Client::open("redis://127.0.0.1:6379/")?;
-    let mut limiter = Limiter { client, timeout: Duration::from_millis(100), connection: None };
+    let (client, timeout) = (Client::open("redis://127.0.0.1:6379/")?, Duration::from_millis(100));
+    let mut limiter = Limiter { client, timeout, connection: None };
     // The limiter allows three at once and one a minute; the last call asks for four tokens.
     for quantity in [1, 1, 1, 1, 4] {
         let (status, headers) = limiter.throttle("user123", (2, 1, 60), quantity);
