@@ -3,8 +3,7 @@
 To run this file, beside redis_asyncio.py and limits.py:
 [REDIS_PORT=6379] [TIMEOUT=0.1] [PROCESSES=1] [PROXY=192.0.2.1] uvicorn --no-proxy-headers fastapi_app:app
 
-By default uvicorn takes the caller's address from X-Forwarded-For if the connection comes from this machine.
---no-proxy-headers leaves that to limits.py.
+uvicorn itself would believe an X-Forwarded-For from this machine; --no-proxy-headers leaves it to limits.py.
 """
 
 from fastapi import Depends, FastAPI, HTTPException, Request, Response

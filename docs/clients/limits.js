@@ -9,10 +9,6 @@ const TIMEOUT = 1000 * (process.env.TIMEOUT ?? 0.1);
 const SERVER = { host: '127.0.0.1', port: Number(process.env.REDIS_PORT ?? 6379), connectTimeout: TIMEOUT };
 // The most calls that wait for a reply at once.
 const PLACES = 1000;
-// The time without any reply after which the client is replaced, in ms.
-const SILENCE = 1000;
-// The most refused callers that a limit remembers.
-const REMEMBERED = 10000;
 // The rows of a share, and the cells of each.
 const [ROWS, CELLS] = [4, 16384];
 
@@ -59,7 +55,8 @@ class Connection {
     } catch (error) {
       // An error of the server, such as NOPERM, is a reply. READONLY is that of a server that has become a replica.
       if (/^(?!READONLY)[A-Z]+ /.test(error.message)) this.heard = performance.now();
-      if (performance.now() > this.heard + SILENCE) {
+      // After a second without any reply, another client takes over.
+      if (performance.now() > this.heard + 1000) {
         this.close();
         this.connect();
       }
@@ -159,8 +156,8 @@ class Limit {
   refuse(call, asked, wait) {
     this.refused.delete(call);
     this.refused.set(call, { until: asked + Math.min(wait, 1000 * this.remember), allowed: asked + wait });
-    // The first key of a Map is the oldest.
-    if (this.refused.size > REMEMBERED) this.refused.delete(this.refused.keys().next().value);
+    // A limit remembers 10,000 refused callers. The first key of a Map is the oldest.
+    if (this.refused.size > 10000) this.refused.delete(this.refused.keys().next().value);
   }
 }
 

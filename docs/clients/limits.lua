@@ -12,12 +12,8 @@ ffi.cdef [[ int limits_clock(int, long *) __asm__("clock_gettime"); ]]
 local limits = { host = "127.0.0.1", port = 6379, timeout = 100, nginxes = 1 }
 local Limit = {}
 
--- The connections of a worker, and the calls that may wait for one.
-local CONNECTIONS, WAITING = 20, 1000
 -- The rows of a share, and the cells of each.
 local ROWS, CELLS = 4, 16384
--- The most refused callers that a worker remembers for a limit.
-local REMEMBERED = 10000
 local HEADERS = { "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-RateLimit-Quota" }
 local SALT = io.open("/dev/urandom"):read(16)
 
@@ -38,7 +34,8 @@ function limits.new(name, quotas, settings)
     local fail, remember, processes = settings.fail or "share", settings.remember, limits.nginxes * ngx.worker.count()
     assert(#quotas >= 1 and #quotas <= 8 and (fail == "share" or fail == "closed"), name)
     local self = { name = name, quotas = {}, words = {}, fail = fail, remember = remember }
-    self.refused = remember and lrucache.new(REMEMBERED)
+    -- The most refused callers that the worker remembers: the oldest goes.
+    self.refused = remember and lrucache.new(10000)
     -- Milliseconds, if they count: a wait of 100 ms would be remembered as none.
     self.command, self.unit = remember and "CL.PTHROTTLE" or "CL.THROTTLE", remember and 1 or 1000
     for i, quota in ipairs(quotas) do
@@ -89,9 +86,9 @@ end
 local function call(command, ...)
     local client = redis:new()
     client:set_timeout(limits.timeout)
-    -- nginx itself counts these connections, and the calls that wait for one: a request that its caller gives up leaves
-    -- no place in use.
-    local options = { pool = "limits", pool_size = CONNECTIONS, backlog = WAITING }
+    -- A worker has 20 connections, and 1,000 calls may wait for one. nginx itself counts them: a request that its
+    -- caller gives up leaves no place in use.
+    local options = { pool = "limits", pool_size = 20, backlog = 1000 }
     local reply, why = client:connect(limits.host, limits.port, options)
     if reply then reply, why = client[command](client, ...) end
     if reply then
