@@ -15,7 +15,7 @@ use crate::support::expected::{
 };
 use crate::support::hostile::{self, Bytes, KEYS, typed, words};
 use crate::support::model::Change;
-use crate::support::needs::{debug_command, is_redis_6_2};
+use crate::support::needs::{assert_key_sizes, debug_command, is_redis_6_2};
 use crate::support::{Server, error_text, run};
 
 pub struct Attacked {
@@ -66,8 +66,7 @@ impl Attacked {
         let mut connection = server.connect();
         // Active expiry would delete keys between two visits, and replicate the deletions.
         run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
-        // From Redis 8.2 on, the server then ends if it counts a key by another length than its value has.
-        let _ = run::<Value>(&mut connection, "DEBUG KEYSIZES-HIST-ASSERT 1");
+        assert_key_sizes(&mut connection);
         let aof = File::open(&aof::files(&server.folder)[0]).unwrap();
         // Redis 6.2 only tells the time to live of a key, and not its expiry.
         let expiry = if is_redis_6_2() { "PTTL" } else { "PEXPIRETIME" };

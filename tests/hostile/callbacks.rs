@@ -6,7 +6,7 @@ use redis::{Connection, FromRedisValue, Value};
 use crate::support::callbacks::{HARM, call, harm_to, library};
 use crate::support::clock::{Clock, START};
 use crate::support::expected::{NOT_A_STATE, WRONG_TYPE, integers, limited_and_groups};
-use crate::support::needs::debug_command;
+use crate::support::needs::{assert_key_sizes, debug_command};
 use crate::support::random::Random;
 use crate::support::{run, setting};
 
@@ -18,7 +18,7 @@ fn random_callbacks_end_no_server_and_no_reply_is_out_of_shape() {
     let settings = ["--loadmodule", library(), "--notify-keyspace-events", "Ad"];
     let (clock, server) = Clock::start_with(START, &[&settings, debug_command()].concat());
     let mut connection = server.connect();
-    let _ = run::<Value>(&mut connection, "DEBUG KEYSIZES-HIST-ASSERT 1");
+    assert_key_sizes(&mut connection);
     let keys = ["a", "b", "c", "d", "%"];
     let events = ["expired", "cl.throttle", "cl.limited", "set", "del", "expire"];
     for round in 0..setting("FUZZ_CALLS", 20_000) as i64 / 50 {

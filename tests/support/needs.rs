@@ -139,6 +139,13 @@ pub fn module_command() -> &'static [&'static str] {
     if is_redis_6_2() { &[] } else { &["--enable-module-command", "yes"] }
 }
 
+/// Makes a server from Redis 8.2 on end if it counts a key by another length than its value has. Older ones lack this.
+pub fn assert_key_sizes(connection: &mut redis::Connection) {
+    if let Err(error) = super::run::<redis::Value>(connection, "DEBUG KEYSIZES-HIST-ASSERT 1") {
+        assert!(error.to_string().to_lowercase().contains("unknown subcommand"), "{error}");
+    }
+}
+
 /// Returns the setting that lets clients call DEBUG. Redis 6.2 has none: there they always may.
 pub fn debug_command() -> &'static [&'static str] {
     if is_redis_6_2() { &[] } else { &["--enable-debug-command", "yes"] }
