@@ -49,8 +49,3 @@ CHECKS = {
 }
 # Another module's checks, and the base.
 PEERS = [BASE, "CL.THROTTLE allowed", "CL.THROTTLE limited", "CL.THROTTLE new key"]
-# The instructions that are counted on each server.
-ON_EACH = {
-    "alone": ["CL.THROTTLE allowed", "CL.THROTTLE limited", "CL.THROTTLE new key", "CL.THROTTLE 2 quotas allowed"],
-    "aof": ["CL.THROTTLE allowed", "CL.THROTTLE new key"],
-}

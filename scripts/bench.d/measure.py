@@ -12,7 +12,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from checks import BASE, CHECKS, ON_EACH, PEERS
+from checks import BASE, CHECKS, PEERS
 from server import ROOT, Server, version
 
 # The settings of a server alone, without replica and append-only file; with an append-only file; and with a replica.
@@ -48,28 +48,15 @@ def costs(executable, peer=None):
     """Measures all checks of this module, or those of a peer under its own name."""
     names = PEERS if peer else list(CHECKS)
     figures = {name: {"instructions": {}} for name in names}
-    for setting, counted in zip(SETTINGS, side_by_side([(executable, s, names, peer) for s in SETTINGS])):
-        for name, count in counted.items():
+    # All cores count at once, which changes no count.
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        counted = pool.map(lambda setting: instructions(executable, setting, names, peer), SETTINGS)
+    for setting, counts in zip(SETTINGS, counted):
+        for name, count in counts.items():
             figures[name]["instructions"][setting] = count
     for name, timed in speed(executable, [name for name in names if CHECKS[name].timed], peer).items():
         figures[name] |= timed
     return {name.replace("CL.THROTTLE", pathlib.Path(peer).stem) if peer else name: figures[name] for name in names}
-
-
-def on_each(executables):
-    """Counts instructions on each server."""
-    jobs = [(executable, setting, names) for executable in executables for setting, names in ON_EACH.items()]
-    by_server = {}
-    for (executable, setting, _), counted in zip(jobs, side_by_side(jobs)):
-        server = by_server.setdefault(about(executable)["server"].split(",")[0], {})
-        server[setting] = counted
-    return {"about": about(executables[0]), "by server": by_server}
-
-
-def side_by_side(jobs):
-    """Counts on all cores at once, which changes no count."""
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return list(pool.map(lambda job: instructions(*job), jobs))
 
 
 def instructions(executable, setting, names, module=None):
