@@ -9,7 +9,6 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use redis::{Connection, RedisResult, Value};
-use tempfile::TempDir;
 
 use crate::support::aof::{AOF, wait_for_the_file};
 use crate::support::clock::{Clock, SECOND, START};
@@ -33,49 +32,37 @@ fn command_of(script: &str, port: u16) -> String {
     line.replace(script, file.to_str().unwrap()).replacen("redis-cli", &format!("redis-cli -p {port}"), 1)
 }
 
-/// Carries a limiter over by the page's command line, once it is there: 4 of its 10 tokens are taken, and 5 come back a
-/// minute.
-fn goes_on_where_it_was(server: &Server, line: &str, take_four: impl FnOnce()) {
-    let mut connection = server.connect();
-    let carry = || output(Command::new("sh").args(["-c", line]));
-    assert_eq!(carry(), "0\n", "no limiter");
-    take_four();
-    assert_eq!(carry(), "1\n");
-    assert_eq!(throttle(&mut connection, "user123 9 5 60 0"), [0, 10, 6, -1, 48]);
-    assert_eq!(run::<i64>(&mut connection, "PTTL user123").unwrap(), 48_000);
-    // A second carry gives back no tokens that were taken here.
-    throttle(&mut connection, "user123 9 5 60 2");
-    assert_eq!(carry(), "0\n");
-    assert_eq!(throttle(&mut connection, "user123 9 5 60 0")[2], 4);
-    // A moment of 1.8e12 ms: Redis 7.2 writes such a number of a script as 1.8e+12.
-    run::<()>(&mut connection, "DEL user123").unwrap();
-    run::<()>(&mut connection, "SET rate:user123 316771200").unwrap();
-    assert_eq!(carry(), "1\n");
-}
-
+/// Two of our servers stand in for Dragonfly and for its successor. 4 of the 10 tokens are taken, and 5 come back a minute.
 #[test]
-fn a_limiter_of_redis_rate_goes_on_where_it_was() {
+fn a_limiter_of_dragonfly_or_redis_rate_goes_on_where_it_was() {
     const YEAR_2017: i64 = 1_483_228_800;
     needs!("redis-tools");
-    let (_clock, server) = Clock::start(START - START % SECOND);
+    let [(_, dragonfly), (_clock, server)] = [(); 2].map(|()| Clock::start(START - START % SECOND));
     let mut connection = server.connect();
     let set = format!("SET rate:user123 {} EX 48", START / SECOND - YEAR_2017 + 48);
-    goes_on_where_it_was(&server, &command_of("from_redis_rate.lua", server.port), || {
-        run::<()>(&mut connection, &set).unwrap();
-    });
-    // The old key stays: other programs may still use it.
-    assert!(run::<bool>(&mut connection, "EXISTS rate:user123").unwrap());
-}
-
-/// Two of our servers stand in for Dragonfly and for its successor.
-#[test]
-fn a_limiter_of_dragonfly_goes_on_where_it_was() {
-    needs!("redis-tools");
-    let [(_, there), (_clock, here)] = [(); 2].map(|()| Clock::start(START - START % SECOND));
-    let line = command_of("from_dragonfly.lua", here.port).replace("-p 6380", &format!("-p {}", there.port));
-    goes_on_where_it_was(&here, &line, || {
-        throttle(&mut there.connect(), "user123 9 5 60 4");
-    });
+    for (script, there, old, take_four) in [
+        ("from_dragonfly.lua", &dragonfly, "user123", "CL.THROTTLE user123 9 5 60 4"),
+        ("from_redis_rate.lua", &server, "rate:user123", &set),
+    ] {
+        run::<()>(&mut connection, "FLUSHALL").unwrap();
+        let line = command_of(script, server.port).replace("-p 6380", &format!("-p {}", there.port));
+        let carry = || output(Command::new("sh").args(["-c", &line]));
+        assert_eq!(carry(), "0\n", "no limiter");
+        run::<Value>(&mut there.connect(), take_four).unwrap();
+        assert_eq!(carry(), "1\n");
+        assert_eq!(throttle(&mut connection, "user123 9 5 60 0"), [0, 10, 6, -1, 48]);
+        assert_eq!(run::<i64>(&mut connection, "PTTL user123").unwrap(), 48_000);
+        // A second carry gives back no tokens that were taken here.
+        throttle(&mut connection, "user123 9 5 60 2");
+        assert_eq!(carry(), "0\n");
+        assert_eq!(throttle(&mut connection, "user123 9 5 60 0")[2], 4);
+        // The old key stays: other programs may still use it.
+        assert!(run::<bool>(&mut there.connect(), &format!("EXISTS {old}")).unwrap());
+        // A moment of 1.8e12 ms: Redis 7.2 writes such a number of a script as 1.8e+12.
+        run::<()>(&mut connection, "DEL user123").unwrap();
+        run::<()>(&mut connection, "SET rate:user123 316771200").unwrap();
+        assert_eq!(carry(), "1\n");
+    }
 }
 
 /// The command lines are the page's; the second is also the script's.
@@ -105,8 +92,8 @@ fn a_limiter_with_several_quotas_is_found_and_goes_back_to_its_first() {
     assert_eq!(found(), format!("{odd}\n").as_bytes());
     // The key is now as calls with the first quota alone have made another one.
     let [user123, one] = ["user123", "one"].map(|key| {
-        let text: String = run(&mut connection, &format!("GET {key}")).unwrap();
-        (text, run::<i64>(&mut connection, &format!("PTTL {key}")).unwrap())
+        let state = |command: &str| run::<i64>(&mut server.connect(), &format!("{command} {key}")).unwrap();
+        ["GET", "PTTL"].map(state)
     });
     assert_eq!(user123, one);
     assert_eq!(back(), "0\n", "one quota");
@@ -146,7 +133,8 @@ fn a_production_with_sentinel_moves_step_by_step_and_back_and_no_limit_is_lost()
     const LIMIT: i64 = 1_000_000;
     needs!("redis-tools");
     let folder = new_folder();
-    let old = redis_cell_in(&folder);
+    let old = folder.path().join("libredis_cell.so");
+    fs::copy(redis_cell(), &old).unwrap();
     let start = |name: &str, line: &str| {
         let settings = folder.path().join(name);
         fs::write(&settings, format!("loadmodule {}\n{line}\n", old.display())).unwrap();
@@ -270,11 +258,10 @@ fn walk(primary: &Member, replica: &Member, sentinel: u16, library: &str, versio
 #[ignore = "slow: restarts"]
 fn a_rewrite_before_the_move_keeps_the_moments_that_an_aof_of_calls_would_begin_anew() {
     let folder = new_folder();
-    let old = redis_cell_in(&folder);
     let settings = folder.path().join("redis.conf");
     let load = |library: &Path| fs::write(&settings, format!("loadmodule {}\n", library.display())).unwrap();
     for rewritten in [false, true] {
-        load(&old);
+        load(redis_cell());
         let mut server = Server::start_from(&settings, &AOF);
         let mut connection = server.connect();
         throttle(&mut connection, "key 4 1 60");
@@ -289,11 +276,4 @@ fn a_rewrite_before_the_move_keeps_the_moments_that_an_aof_of_calls_would_begin_
         let after: i64 = run(&mut server.connect(), "GET key").unwrap();
         assert_eq!(after == before, rewritten, "{} ns later", after - before);
     }
-}
-
-/// Copies the library of redis-cell's stand-in into this folder, under redis-cell's own name.
-fn redis_cell_in(folder: &TempDir) -> PathBuf {
-    let library = folder.path().join("libredis_cell.so");
-    fs::copy(redis_cell(), &library).unwrap();
-    library
 }
