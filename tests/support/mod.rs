@@ -310,11 +310,6 @@ pub fn executable() -> PathBuf {
     std::env::var_os("SERVER").map_or_else(|| "redis-server".into(), PathBuf::from)
 }
 
-/// Returns the cargo that runs the tests. If no cargo runs them, returns the one that a shell here would start.
-pub fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
-}
-
 /// Returns the release build of the module, or `MODULE`. The first test that asks builds it, so that it is up to date.
 pub fn module() -> PathBuf {
     if let Some(module) = std::env::var_os("MODULE") {
@@ -323,9 +318,9 @@ pub fn module() -> PathBuf {
     static MODULE: OnceLock<Option<PathBuf>> = OnceLock::new();
     let module = MODULE.get_or_init(|| {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let build = ["build", "--release", "--locked", "--quiet"];
-        // Cargo prints its errors itself, and only once: only the first test builds.
-        let build = cargo().args(build).current_dir(root).status();
+        // The cargo that runs the tests, if there is one. It prints its errors itself, and only once.
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+        let build = cargo.args(["build", "--release", "--locked", "--quiet"]).current_dir(root).status();
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
         build.unwrap().success().then(|| target.join("release/libredis_cell.so"))
     });

@@ -34,14 +34,6 @@ pub fn code(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns the language, the first line's number and the text of each block of code between lines of three backticks.
-fn fenced(text: &str) -> impl Iterator<Item = (String, usize, &str)> {
-    parts(text).filter_map(|(part, number, text)| match part {
-        Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language))) => Some((language.to_string(), number, text)),
-        _ => None,
-    })
-}
-
 /// A block of code on a page, between lines of three backticks.
 pub struct Block {
     /// The file and the line.
@@ -56,11 +48,12 @@ pub fn blocks(of_interest: impl Fn(&Block) -> bool) -> Vec<Block> {
     let mut blocks = Vec::new();
     for page in pages(Path::new(ROOT)) {
         let text = fs::read_to_string(&page).unwrap();
-        blocks.extend(fenced(&text).map(|(language, number, text)| {
+        for (part, number, text) in parts(&text) {
+            let Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language))) = part else { continue };
             let place = format!("{}:{number}", page.strip_prefix(ROOT).unwrap().display());
             let lines: Vec<_> = text.lines().skip(1).collect();
-            Block { place, language, text: lines[..lines.len() - 1].join("\n") }
-        }));
+            blocks.push(Block { place, language: language.to_string(), text: lines[..lines.len() - 1].join("\n") });
+        }
     }
     blocks.retain(of_interest);
     assert!(!blocks.is_empty(), "no page has such a block");
@@ -80,10 +73,10 @@ pub fn create_exporter() -> String {
     session.lines().next().unwrap().split_once("> ").unwrap().1.to_string()
 }
 
-/// Returns whether the page shows the lines that a program has printed, indented.
+/// Returns whether the page shows the lines that a program has printed, and no others, in an indented block.
 pub fn shows(page: &str, printed: &str) -> bool {
     let lines: String = printed.lines().map(|line| format!("    {line}\n")).collect();
-    fs::read_to_string(Path::new(ROOT).join(page)).unwrap().contains(&lines)
+    fs::read_to_string(Path::new(ROOT).join(page)).unwrap().contains(&format!("\n\n{lines}\n"))
 }
 
 /// Returns every link or picture that leads nowhere, in a clone or an unpacked release: file, line and target. Links to

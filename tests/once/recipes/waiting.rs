@@ -2,19 +2,12 @@
 
 use crate::support::clock::{Clock, MILLISECOND};
 use crate::support::random::Random;
-use crate::support::recipes::{Dialogue, START, prints, program};
+use crate::support::recipes::{Dialogue, START, prints_what_the_page_shows, program};
 
 #[test]
 fn a_queue_tells_each_call_how_long_to_wait_and_refuses_whom_it_would_make_wait_longer() {
     let (_clock, server) = Clock::start(START);
-    let expected = "\
-        a waits 0 ms\n\
-        b waits 0 ms\n\
-        c waits 100 ms\n\
-        d waits 200 ms\n\
-        e waits 300 ms\n\
-        f is refused, may ask again after 100 ms\n";
-    prints("waiting.py", &server, expected);
+    prints_what_the_page_shows("waiting.py", &server);
 }
 
 /// The calls come at random, sometimes too few and sometimes too many. A token does not take a whole number of
@@ -39,6 +32,7 @@ fn turns_are_first_come_first_served_and_never_more_than_the_burst_and_the_rate(
             turns.push((now + wait, tokens));
         }
     }
+    assert_eq!(queue.ask(burst + 1), "a turn is for 1 to 4 tokens");
     assert!(seen.iter().all(|&calls| calls > 100), "refused, at once, with a wait: {seen:?}");
     // The rounding up to a millisecond may put a later call's turn a millisecond before an earlier call's.
     assert!(turns.windows(2).all(|pair| pair[0].0 <= pair[1].0 + 1));

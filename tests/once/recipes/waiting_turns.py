@@ -15,3 +15,5 @@ for line in sys.stdin:
         print(queue.turn(int(line)))
     except waiting.TooLong as error:
         print(-error.args[0])
+    except ValueError as error:
+        print(error)
