@@ -132,27 +132,19 @@ fn a_user_without_the_command_or_the_key_is_refused() {
 }
 
 #[test]
-fn a_read_only_replica_refuses() {
-    let server = Server::start();
+fn a_read_only_replica_and_a_cluster_that_is_down_refuse() {
+    let (server, node) = (Server::start(), Server::start_with(&["--cluster-enabled", "yes"]));
     let mut connection = server.connect();
     // The primary does not exist, but the server is a replica all the same.
     run::<()>(&mut connection, "REPLICAOF 127.0.0.1 1").unwrap();
     for (_, call) in calls() {
-        let code = refusal(&server, &mut connection, &call);
-        assert_eq!(code.as_deref(), Some("READONLY"), "{call}");
+        for (server, expected) in [(&server, "READONLY"), (&node, "CLUSTERDOWN")] {
+            let code = refusal(server, &mut server.connect(), &call);
+            assert_eq!(code.as_deref(), Some(expected), "{call}");
+        }
     }
     // A look gets an error as well then, as GET does.
     run::<()>(&mut connection, "CONFIG SET replica-serve-stale-data no").unwrap();
     let error = run::<Value>(&mut connection, "CL.LOOK key 4 1 60").unwrap_err();
     assert_eq!(error.code(), Some("MASTERDOWN"), "{error}");
-}
-
-#[test]
-fn a_cluster_that_is_down_refuses() {
-    let server = Server::start_with(&["--cluster-enabled", "yes"]);
-    let mut connection = server.connect();
-    for (_, call) in calls() {
-        let code = refusal(&server, &mut connection, &call);
-        assert_eq!(code.as_deref(), Some("CLUSTERDOWN"), "{call}");
-    }
 }

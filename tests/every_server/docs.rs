@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::clock::{Clock, START};
+use crate::support::clock::{Clock, SECOND, START};
 use crate::support::needs::{FAST, NATIVE, needs};
 use crate::support::pages::{Block, ROOT, block, blocks, code, pages};
 use crate::support::programs::{output, python};
@@ -94,6 +94,26 @@ fn calls_in_sentences_and_tables_are_answered() {
         }
     }
     assert!(calls >= 13, "{calls}");
+}
+
+/// The caller takes all that there is, at once and after each second.
+#[test]
+fn the_table_of_burst_and_rate_says_what_a_caller_gets_in_any_second_and_in_any_minute() {
+    let page = fs::read_to_string(Path::new(ROOT).join("docs/choosing.md")).unwrap();
+    let rows: Vec<_> = page.lines().filter_map(|row| row.strip_prefix("| `")?.split_once("` | ")).collect();
+    assert_eq!(rows.len(), 3);
+    let (clock, server) = Clock::start(START);
+    for (quota, expected) in rows {
+        let mut connection = server.connect();
+        run::<()>(&mut connection, "FLUSHALL").unwrap();
+        let taken = (0..=60).map(|second| {
+            clock.set(START + second * SECOND);
+            run::<[i64; 5]>(&mut connection, &format!("CL.TAKE key {quota} 999999")).unwrap()[0]
+        });
+        let taken: Vec<_> = taken.collect();
+        let [second, minute] = [2, 61].map(|times| taken[..times].iter().sum::<i64>());
+        assert_eq!(format!("{second} | {minute} |"), expected, "{quota}");
+    }
 }
 
 #[test]

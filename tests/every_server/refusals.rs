@@ -17,15 +17,16 @@ use crate::support::{
 fn a_failed_snapshot_refuses_calls_but_no_looks_until_a_snapshot_succeeds() {
     let server = Server::start();
     let mut connection = server.connect();
+    let save = |status: &str| {
+        run::<()>(&mut server.connect(), "BGSAVE").unwrap();
+        wait_until(status, || info(&mut server.connect(), "rdb_last_bgsave_status") == status);
+    };
     command("CONFIG SET save").arg("3600 1").query::<()>(&mut connection).unwrap();
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
-
     // A folder with the file's name makes the snapshot fail.
     let file = server.folder.join("dump.rdb");
-    let _ = fs::remove_file(&file);
     fs::create_dir(&file).unwrap();
-    run::<()>(&mut connection, "BGSAVE").unwrap();
-    wait_until("the snapshot fails", || info(&mut server.connect(), "rdb_last_bgsave_status") == "err");
+    save("err");
     for call in ["CL.THROTTLE key 4 1 60", "CL.THROTTLE key 4 1 60 0", "CL.CHARGE key 4 1 60 1", "CL.TAKE key 4 1 60 1"]
     {
         let error = error_of(&mut connection, call);
@@ -35,8 +36,7 @@ fn a_failed_snapshot_refuses_calls_but_no_looks_until_a_snapshot_succeeds() {
     assert_eq!(looked[..4], [0, 5, 4, -1]);
 
     fs::remove_dir(&file).unwrap();
-    run::<()>(&mut connection, "BGSAVE").unwrap();
-    wait_until("a snapshot succeeds", || info(&mut server.connect(), "rdb_last_bgsave_status") == "ok");
+    save("ok");
     assert_eq!(throttle(&mut connection, "key 4 1 60")[..3], [0, 5, 3]);
     // Under scripts/memcheck a server ends by SIGTERM. It would stay if it had to save, because its folder is gone then.
     command("CONFIG SET save").arg("").query::<()>(&mut connection).unwrap();

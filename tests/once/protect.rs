@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::support::examples::{self, BOUND, Example, Http};
+use crate::support::examples::{self, BOUND, Http};
 use crate::support::losing::losing;
 use crate::support::needs::needs;
 use crate::support::pages::ROOT;
@@ -15,10 +15,17 @@ use crate::support::{Server, eventually, run};
 
 const REQUESTS: usize = 200;
 
-fn each(test: impl Fn(&Example, &mut Server)) {
+/// Timeouts of the application. With an hour, Redis decides each call.
+const SECONDS: &str = "2";
+const HOUR: &str = "3600";
+
+/// Runs the test with the application, with each version of its libraries, and with a server of its own.
+fn each(timeout: &str, test: impl Fn(&mut Server, &Http)) {
     for example in examples::protect() {
         println!("{example:?}");
-        test(&example, &mut Server::start());
+        let mut server = Server::start();
+        let http = Http::start(&example.with("TIMEOUT", timeout), server.port);
+        test(&mut server, &http);
     }
 }
 
@@ -68,8 +75,7 @@ fn is_same(shown: &str, expected: &str) -> bool {
     }
 }
 
-/// The application connects as a user with the rights on the page. An hour is longer than any call takes: Redis decides
-/// each.
+/// The application connects as a user with the rights on the page.
 #[test]
 #[ignore = "slow: attacks"]
 fn the_limits_let_through_exactly_their_number_of_200_requests_at_once_with_the_rights_on_the_page() {
@@ -77,12 +83,11 @@ fn the_limits_let_through_exactly_their_number_of_200_requests_at_once_with_the_
     let lines = page.lines().filter_map(|line| line.strip_prefix("    ACL SETUSER login "));
     let rights = lines.collect::<Vec<_>>().join(" ").replace("on >secret ", "");
     assert!(rights.contains("+eval") && rights.contains("~account:*"), "{rights}");
-    each(|example, server| {
+    each(HOUR, |server, http| {
         let mut connection = server.connect();
         run::<()>(&mut connection, &format!("ACL SETUSER default reset on nopass {rights} +acl")).unwrap();
-        let http = Http::start(&example.with("TIMEOUT", "3600"), server.port);
-        assert_eq!(log_in(&http, "bob", "battery staple"), 200);
-        attack(&http, 5);
+        assert_eq!(log_in(http, "bob", "battery staple"), 200);
+        attack(http, 5);
         let denied = format!("{:?}", run::<redis::Value>(&mut connection, "ACL LOG").unwrap());
         for command in ["eval", "cl.", "pttl", "set\""] {
             assert!(!denied.contains(command), "{denied}");
@@ -93,13 +98,12 @@ fn the_limits_let_through_exactly_their_number_of_200_requests_at_once_with_the_
 #[test]
 #[ignore = "slow: attacks"]
 fn without_redis_each_log_in_is_refused_and_a_visitor_gets_the_share() {
-    each(|example, server| {
-        let http = Http::start(example, server.port);
+    each(SECONDS, |server, http| {
         server.kill();
-        assert_eq!(log_in(&http, "bob", "battery staple"), 503);
-        attack(&http, 0);
+        assert_eq!(log_in(http, "bob", "battery staple"), 503);
+        attack(http, 0);
         server.restart();
-        assert!(eventually(BOUND, || (log_in(&http, "bob", "battery staple") == 200).then_some(())).is_some());
+        assert!(eventually(BOUND, || (log_in(http, "bob", "battery staple") == 200).then_some(())).is_some());
     });
 }
 
@@ -107,11 +111,10 @@ fn without_redis_each_log_in_is_refused_and_a_visitor_gets_the_share() {
 #[test]
 #[ignore = "slow: attacks"]
 fn a_limited_address_and_an_unknown_api_key_make_no_limiter() {
-    each(|example, server| {
-        let http = Http::start(example, server.port);
+    each(SECONDS, |server, http| {
         let mut connection = server.connect();
         let mut keys = || run::<u64>(&mut connection, "DBSIZE").unwrap();
-        let guess = |name: usize| log_in(&http, &format!("name{name}"), "guess");
+        let guess = |name: usize| log_in(http, &format!("name{name}"), "guess");
         assert!((0..20).map(guess).all(|status| status == 401));
         let before = keys();
         assert!((20..25).map(guess).all(|status| status == 429));
@@ -127,54 +130,45 @@ fn a_limited_address_and_an_unknown_api_key_make_no_limiter() {
 #[test]
 #[ignore = "slow: attacks"]
 fn a_right_password_is_accepted_even_if_it_is_not_given_back_and_each_count_begins_at_0() {
-    each(|example, server| {
-        let http = Http::start(example, losing(server.port, "CL.MTHROTTLE", 1, usize::MAX));
+    for example in examples::protect() {
+        let server = Server::start();
+        let http = Http::start(&example, losing(server.port, "CL.MTHROTTLE", 1, usize::MAX));
         let metrics = http.get("/metrics", "").2;
         let counts: Vec<_> = metrics.lines().filter(|line| line.starts_with("limit_calls_total{")).collect();
         assert!(counts.len() == 15 && counts.iter().all(|count| count.ends_with(" 0.0")), "{counts:?}");
         assert_eq!(log_in(&http, "bob", "battery staple"), 200);
         let counts = http.get("/metrics", "").2;
         assert!(counts.contains("{limit=\"login given back\",result=\"closed\"} 1.0"), "{counts}");
-    });
+    }
 }
 
-/// The body never comes.
 #[test]
 #[ignore = "slow: attacks"]
-fn a_large_body_is_refused_before_it_is_read() {
-    each(|example, server| {
-        let http = Http::start(example, server.port);
+fn a_large_body_is_refused_before_it_is_read_and_a_form_of_any_letters_is_answered() {
+    each(SECONDS, |_, http| {
+        // This body never comes.
         for (header, status) in [("Content-Length: 36000000", 413), ("Transfer-Encoding: chunked", 411)] {
             for path in ["/login", "/items/7", "/none"] {
                 let request = format!("POST {path} HTTP/1.1\r\nHost: x\r\n{header}\r\n\r\n");
                 assert_eq!(http.ask_once(&request), status, "{path}");
             }
         }
-    });
-}
-
-#[test]
-#[ignore = "slow: attacks"]
-fn a_form_of_any_letters_is_answered() {
-    each(|example, server| {
-        let http = Http::start(example, server.port);
         let long = "\\ud83d\\ude00".repeat(64);
         for (name, password) in [("\\ud800", "\\u0000"), ("\\u0000", "\\ud800"), (&long, "\\ud800")] {
-            let status = log_in(&http, name, password);
+            let status = log_in(http, name, password);
             assert!([401, 422].contains(&status), "{name} {password}: {status}");
         }
-        assert_eq!(log_in(&http, &long, &long.repeat(4)), 401, "the longest form");
-        assert_eq!(log_in(&http, "alice", &"x".repeat(257)), 422);
+        assert_eq!(log_in(http, &long, &long.repeat(4)), 401, "the longest form");
+        assert_eq!(log_in(http, "alice", &"x".repeat(257)), 422);
     });
 }
 
 #[test]
 #[ignore = "slow: attacks"]
 fn a_stall_charges_a_right_password_one_attempt() {
-    each(|example, server| {
-        let http = Http::start(example, server.port);
+    each(SECONDS, |server, http| {
         signal(server.pid(), "STOP");
-        assert_eq!(log_in(&http, "bob", "battery staple"), 503);
+        assert_eq!(log_in(http, "bob", "battery staple"), 503);
         signal(server.pid(), "CONT");
         let mut connection = server.connect();
         let mut left = || run::<[i64; 5]>(&mut connection, "CL.LOOK attempts:127.0.0.1 49 50 86400").unwrap()[2];
@@ -186,8 +180,7 @@ fn a_stall_charges_a_right_password_one_attempt() {
 #[test]
 #[ignore = "slow: attacks"]
 fn two_attempts_are_back_after_the_first_ban_and_the_third_bans_for_a_day() {
-    each(|example, server| {
-        let http = Http::start(&example.with("TIMEOUT", "3600"), server.port);
+    each(HOUR, |server, http| {
         let mut connection = server.connect();
         run::<()>(&mut connection, "CL.CHARGE attempts:127.0.0.1 49 50 86400 50").unwrap();
         let [two, three] = [2, 3].map(|attempts| {
@@ -198,7 +191,7 @@ fn two_attempts_are_back_after_the_first_ban_and_the_third_bans_for_a_day() {
         // The state after the hour: one offence, and two attempts.
         run::<()>(&mut connection, "CL.TAKE offences:127.0.0.1 1 1 86400 1").unwrap();
         run::<()>(&mut connection, "CL.CHARGE attempts:127.0.0.1 49 50 86400 -2").unwrap();
-        assert_eq!([(); 3].map(|()| log_in(&http, "alice", "guess")), [401, 401, 429]);
+        assert_eq!([(); 3].map(|()| log_in(http, "alice", "guess")), [401, 401, 429]);
         assert!(run::<u64>(&mut connection, "TTL banned:127.0.0.1").unwrap() > 3600);
     });
 }

@@ -27,6 +27,8 @@ fn each_script_says_how_it_is_used_before_it_does_anything() {
         let refused = script(name).arg(unknown).output().unwrap();
         assert_eq!((refused.status.code(), String::from_utf8(refused.stderr).unwrap()), (Some(2), usage), "{name}");
     }
+    let refused = script("run").env("PORT", "7000").args(["--port", "65536"]).output().unwrap();
+    assert_eq!(String::from_utf8(refused.stderr).unwrap(), "run: port 65536 is not a number from 0 to 65535\n");
 }
 
 /// scripts/run, which runs until it gets Ctrl-C: from the test, or when the test fails.
