@@ -168,7 +168,8 @@ impl<'a> WritableKey<'a> {
             return Err(Unavailable);
         };
         // SAFETY: the room is the key's whole string. It is not empty, so it is not the constant that stands for an
-        // absent key. Until the key is closed, below, the server neither moves nor writes it, and reads it only by `bytes`.
+        // absent key. Until the key is closed, below, the server neither moves nor writes it, and reads it only through
+        // `bytes`.
         let bytes = unsafe { room.as_mut() };
         if let Some((place, rest)) = bytes.split_first_chunk_mut() {
             *place = first;
