@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -40,6 +41,7 @@ def about(executable):
         f"Linux {os.uname().release.split('-')[0]}",
         "server": re.sub(r"(Redis|Valkey) server v=(\S+).*malloc=(\S+).*", r"\1 \2, \3", version(executable)),
         "module": f"redis-cell {re.search('version = .(.*).', (ROOT / 'Cargo.toml').read_text())[1]}",
+        "rust": subprocess.run(["rustc", "--version"], stdout=subprocess.PIPE, text=True).stdout.split()[1],
         "date": datetime.date.today().isoformat(),
     }
 

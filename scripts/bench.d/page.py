@@ -43,7 +43,7 @@ Made by `scripts/bench`:
 
 * machine: {about["machine"]}
 * server: {about["server"]}
-* module: {about["module"]}
+* module: {about["module"]}, compiled by Rust {about["rust"]}
 * date: {about["date"]}
 * the other module: measured on {peer["server"]}, on {peer["date"]}
 
