@@ -83,6 +83,7 @@ class Share {
       const tokens = maxBurst < 0 ? 0 : Math.max(1, Math.floor((maxBurst + 1) / processes));
       return { step, burst: tokens * step, cells: new Float64Array(ROWS * CELLS) };
     });
+    this.most = Math.min(...this.quotas.map(({ step, burst }) => burst / step));
   }
 
   // Takes the tokens from all quotas, and returns 0; or takes none, and returns the ms to wait.
@@ -147,8 +148,9 @@ class Limit {
   }
 
   decideAlone(key, quantity) {
-    if (this.fail === 'closed') return [503, { 'Retry-After': 1 }, 'closed'];
-    if (quantity > this.most) return [this.most ? 413 : 403, {}, 'share'];
+    if (quantity > this.most && this.fail === 'share') return [this.most ? 413 : 403, {}, 'share'];
+    // The share never has so many tokens. Redis may have them when it is back.
+    if (quantity > this.share.most || this.fail === 'closed') return [503, { 'Retry-After': 1 }, this.fail];
     const wait = this.share.take(key, quantity);
     return wait ? [429, { 'Retry-After': seconds(wait) }, 'share'] : [200, {}, 'share'];
   }

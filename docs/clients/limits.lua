@@ -69,7 +69,7 @@ end
 -- Returns the caller's IPv4 address, or the 2^64 addresses around one of IPv6: a customer has all of them.
 function limits.address()
     local bytes = ngx.var.binary_remote_addr
-    if #bytes == 0 then return "unix" end
+    if #bytes ~= 4 and #bytes ~= 16 then return "unix" end      -- the bytes are "unix:"
     -- A listener for both has an IPv4 address in 16 bytes. A NAT64 gateway puts one into 64:ff9b::/96.
     local prefix = bytes:sub(1, -5)
     if #bytes == 4 or prefix == ("\0"):rep(10) .. "\255\255" or prefix == "\0\100\255\155" .. ("\0"):rep(8) then

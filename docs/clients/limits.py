@@ -98,6 +98,9 @@ class Limit:
             return CLOSED
         if quantity > self.limit:
             return 413 if self.limit else 403, {}, "share"
+        # The share never has so many tokens. Redis may have them when it is back.
+        if quantity > self.share.most:
+            return 503, {"Retry-After": "1"}, "share"
         wait = self.share.take(str(caller), quantity, time.monotonic_ns())
         return (429, {"Retry-After": seconds(wait, SECOND)}, "share") if wait else (200, {}, "share")
 
@@ -118,6 +121,7 @@ class Share:
             tokens = max((max_burst + 1) // processes, 1) if max_burst >= 0 else 0
             rows = [array("q", bytes(8 << self.BITS)) for _ in range(self.ROWS)]
             self.parts.append((step, min(tokens * step, 2**62), rows))
+        self.most = min(burst // step for step, burst, _ in self.parts)
 
     def take(self, key, quantity, now):
         """Takes the tokens of all quotas, and returns 0; or takes none, and returns the nanoseconds to wait."""

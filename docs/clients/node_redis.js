@@ -5,14 +5,17 @@ const { createClient } = require('redis');
 const { Connection, SERVER, TIMEOUT, demonstrate } = require('./limits.js');
 
 function open() {
+  const stopped = new AbortController();
   const client = createClient({
     // Connect again at once, because calls fail until then.
-    socket: { ...SERVER, reconnectStrategy: (attempt) => Math.min(50 * attempt, 500) },
+    socket: { ...SERVER, signal: stopped.signal, reconnectStrategy: (attempt) => Math.min(50 * attempt, 500) },
     // A call that waited here for a connection would take its tokens too late.
     disableOfflineQueue: true,
     // Nor does a call wait longer to be sent: five seconds in node-redis 6.
     commandOptions: { timeout: TIMEOUT },
   });
+  // A client that is closed while it connects would keep its connection for ever.
+  client.once('end', () => stopped.abort());
   client.connect().catch(() => {});
   return client;
 }

@@ -1,4 +1,4 @@
-//! Rate limiting with redis-rs. To run this file, copy it over the `main.rs` of a new crate: `cargo add redis`.
+//! Rate limiting with redis-rs: `cargo add redis`.
 
 use std::time::Duration;
 
@@ -47,16 +47,4 @@ impl Limiter {
             (true, _) => (413, headers),
         })
     }
-}
-
-pub fn main() -> RedisResult<()> {
-    let (client, timeout) = (Client::open("redis://127.0.0.1:6379/")?, Duration::from_millis(100));
-    let mut limiter = Limiter { client, timeout, connection: None };
-    // The limiter allows three at once and one a minute; the last call asks for four tokens.
-    for quantity in [1, 1, 1, 1, 4] {
-        let (status, headers) = limiter.throttle("user123", (2, 1, 60), quantity);
-        let headers: Vec<_> = headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
-        println!("{status} {}", headers.join(", "));
-    }
-    Ok(())
 }

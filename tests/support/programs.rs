@@ -6,7 +6,6 @@ use std::process::Command;
 use super::Server;
 
 /// The example in Rust, compiled as a module of the tests.
-#[allow(dead_code, reason = "main is for the reader who copies the file")]
 #[path = "../../docs/clients/redis_rs.rs"]
 pub mod redis_rs;
 

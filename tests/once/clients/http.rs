@@ -30,6 +30,8 @@ fn nginx_charges_a_redirect_within_it_once_and_a_caller_without_a_right_name() {
     let charged = [(200, Some(2)), (401, Some(1)), (401, Some(0))];
     assert_eq!(["/redirected", "/unauthorized", "/unauthorized"].map(get), charged);
     assert_eq!(["/redirected", "/unauthorized", "/"].map(get), [(429, Some(0)); 3]);
+    http.get("/login_by_socket", "");
+    assert_eq!(run::<u64>(&mut server.connect(), "EXISTS hello:unix").unwrap(), 1, "the peer of a Unix socket");
 }
 
 fn limits_by_two_quotas(example: Example) {

@@ -1,8 +1,8 @@
-// Makes limits of wrong numbers, calls of wrong quantities, 1,200 calls at once, and 1,001 calls of a limit that
-// remembers.
+// Makes limits of wrong numbers, calls of wrong quantities, 1,200 calls at once, 1,001 calls of a limit that remembers,
+// and clients that are replaced while they connect.
 
 const { Limit } = require(`${process.cwd()}/limits.js`);
-const { connect } = require(`${process.cwd()}/node_redis.js`);
+const { connect } = require(`${process.cwd()}/${process.env.CLIENT ?? 'node_redis.js'}`);
 
 const fails = (work) => {
   try {
@@ -42,5 +42,23 @@ connect().then(async (connection) => {
   console.log(calls, 'call of Redis for 1000 refusals');
   for (let caller = 0; caller < 11000; caller += 1) limit.refuse(caller, 0, Infinity);
   console.log(limit.refused.size === 10000 && !limit.refused.has(999) ? 'bounded' : limit.refused.size);
+  process.env.PROCESSES = 2;
+  const half = new Limit({ call: () => Promise.reject(new Error('gone')) }, 'half', [[2, 1, 60]]);
+  console.log(await half.throttle('alice', 2), await half.throttle('alice', 1));
+  const replaced = await connect();
+  for (let client = 0; client < 5; client += 1) {
+    replaced.close();
+    replaced.connect();
+  }
+  // The server has accepted all clients before this one.
+  await replaced.ready();
+  const clients = async () => (await connection.call(['CLIENT', 'LIST'])).match(/^id=/gm).length;
+  let count = await clients();
+  for (let attempt = 0; count !== 2 && attempt < 100; attempt += 1) {
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    count = await clients();
+  }
+  console.log(count, 'clients');
+  replaced.close();
   connection.close();
 });

@@ -49,6 +49,12 @@ class Decisions(unittest.TestCase):
                 status, headers, _ = redis_py.throttle(client, limit, "a", quantity)
                 self.assertEqual((status, "Retry-After" in headers), (expected, False))
 
+    def test_a_quantity_that_a_share_never_has_is_503_without_redis(self):
+        client, limit = redis_py.connect("redis://127.0.0.1:1"), Limit("half", (2, 1, 60), (3, 1, 60))
+        limit.share = Share([(2, 1, 60), (3, 1, 60)], 2)
+        self.assertEqual(redis_py.throttle(client, limit, "a", 2), (503, {"Retry-After": "1"}, "share"))
+        self.assertEqual(redis_py.throttle(client, limit, "a"), (200, {}, "share"))
+
     def test_the_wait_of_several_limits_is_that_of_the_limited_ones(self):
         allowed, waiting, never = [0, 5, 4, -1, 60], [1, 5, 0, 180, 900], [1, 0, 0, -1, 0]
         for rows, expected in (

@@ -6,6 +6,7 @@ rm -rf "$1"
 mkdir -p "$1/tmp"
 cp limits.lua "$1"
 sed -e "s/127.0.0.1:8080/127.0.0.1:$HTTP_PORT/" -e "s|127.0.0.1:8081|unix:$1/application|" \
+    -e "s|listen .* backlog|listen unix:$1/limited; &|" \
     -e "s/^worker_processes .*/worker_processes 1; daemon off; user root;/" \
     -e "s/limits = require \"limits\"/&; limits.port, limits.nginxes = $REDIS_PORT, ${PROCESSES:-1}/" \
     -e "s/hello = limits.new/limits.timeout = 1000 * $TIMEOUT; &/" \
@@ -15,6 +16,7 @@ cat >>"$1/nginx.conf" <<END
     server {
         listen unix:$1/application;
         location / { return 200 "Hello\n"; }
+        location /login_by_socket { proxy_pass http://unix:$1/limited:/; }
     }
 }
 END
