@@ -231,7 +231,7 @@ fn move_under_load(cluster: &Cluster, change: impl FnOnce(&Cluster, usize, usize
     let let_through: [AtomicI64; 20] = Default::default();
     let total = || let_through.iter().map(|key| key.load(Ordering::SeqCst)).sum::<i64>();
     let all = limit * 20;
-    let slot = cluster.slot("{tag}");
+    let slot = run(&mut cluster.nodes[0].connect(), "CLUSTER KEYSLOT {tag}").unwrap();
     let from = cluster.owner("{tag}");
     let to = (from + 1) % NODES;
     under_load(
@@ -295,10 +295,6 @@ impl Cluster {
         let addresses = self.nodes.iter().map(|node| format!("redis://127.0.0.1:{}/", node.port));
         let client = ClusterClient::new(addresses.collect::<Vec<_>>()).unwrap();
         eventually(PATIENCE, || client.get_connection().ok()).unwrap()
-    }
-
-    fn slot(&self, key: &str) -> usize {
-        run(&mut self.nodes[0].connect(), &format!("CLUSTER KEYSLOT {key}")).unwrap()
     }
 
     /// Returns the node that owns this key.

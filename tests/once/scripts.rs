@@ -102,7 +102,7 @@ fn a_machine_that_lacks_a_program_leaves_a_test_out_and_fails_it_under_scripts_t
 fn scripts_memcheck_runs_a_test_under_valgrind_and_finds_no_error() {
     needs!(EVERYWHERE);
     module();
-    let said = output(script("memcheck").arg("contexts::both_protocols"));
+    let said = output(script("memcheck").arg("reply::both_protocols"));
     assert!(said.ends_with("memcheck: 1 servers ran under valgrind\n"), "{said}");
 }
 

@@ -12,12 +12,9 @@ use super::{Server, command, compiled, error_text, module, run};
 
 /// Starts a server with the other module and redis-cell. Keys expire only when they are accessed.
 pub fn start(arguments: &[&str]) -> (Server, Connection) {
-    let mut all = vec!["--loadmodule", library()];
     let module = module();
-    all.extend(["--loadmodule", module.to_str().unwrap()]);
-    all.extend(debug_command());
-    all.extend(arguments);
-    let server = Server::start_bare(&all);
+    let modules = ["--loadmodule", library(), "--loadmodule", module.to_str().unwrap()];
+    let server = Server::start_bare(&[&modules, debug_command(), arguments].concat());
     let mut connection = server.connect();
     run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
     (server, connection)

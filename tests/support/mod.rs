@@ -100,10 +100,7 @@ impl Server {
 
     /// Starts a server with the module and further settings, given as on the server's command line.
     pub fn start_with(arguments: &[&str]) -> Self {
-        let module = module();
-        let mut all = vec!["--loadmodule", module.to_str().unwrap()];
-        all.extend(arguments);
-        Self::start_bare(&all)
+        Self::start_bare(&[&["--loadmodule", module().to_str().unwrap()], arguments].concat())
     }
 
     /// Starts a server without the module.

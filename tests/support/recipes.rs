@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{ChildStdout, Command, Stdio};
 
-use redis::{Connection, RedisResult};
+use redis::{Connection, FromRedisValue, RedisResult};
 
 use super::clock::SECOND;
 use super::pages::shows;
@@ -52,6 +52,11 @@ pub fn output(program: &str, server: &Server) -> String {
 pub fn prints_what_the_page_shows(program: &str, server: &Server) {
     let printed = output(program, server);
     assert!(!printed.is_empty() && shows("docs/recipes.md", &printed), "{program}: {printed}");
+}
+
+/// Calls a script as redis-cli does: the words are the number of keys, the keys and the arguments.
+pub fn eval<T: FromRedisValue>(connection: &mut Connection, file: &str, words: &str) -> RedisResult<T> {
+    redis::cmd("EVAL").arg(read(file)).arg(words.split(' ').collect::<Vec<_>>()).query(connection)
 }
 
 pub fn load_function(connection: &mut Connection, library: &str) -> RedisResult<String> {

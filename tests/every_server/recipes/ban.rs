@@ -1,19 +1,14 @@
 //! docs/recipes/ban.lua: a ban after too many attempts.
 
-use redis::{Connection, RedisResult};
+use redis::Connection;
 
 use crate::support::clock::{Clock, MILLISECOND, SECOND};
-use crate::support::recipes::{START, read};
+use crate::support::recipes::{START, eval};
 use crate::support::{run, throttle};
 
 /// Makes an attempt with ban.lua and these numbers. Returns the milliseconds to wait, 0 to go on.
 fn attempt(connection: &mut Connection, numbers: &str) -> i64 {
-    attempt_or_error(connection, numbers).unwrap()
-}
-
-fn attempt_or_error(connection: &mut Connection, numbers: &str) -> RedisResult<i64> {
-    let words = format!("3 attempts banned offences {numbers}");
-    redis::cmd("EVAL").arg(read("ban.lua")).arg(words.split(' ').collect::<Vec<_>>()).query(connection)
+    eval(connection, "ban.lua", &format!("3 attempts banned offences {numbers}")).unwrap()
 }
 
 #[test]
@@ -52,7 +47,8 @@ fn a_ban_has_its_length_whatever_the_numbers_and_however_many_guesses() {
     // A client knows by the error's code that a failover has made its server a replica.
     run::<()>(&mut connection, "FLUSHALL").unwrap();
     run::<()>(&mut connection, "REPLICAOF 127.0.0.1 1").unwrap();
-    assert_eq!(attempt_or_error(&mut connection, a_day).unwrap_err().code(), Some("READONLY"));
+    let error = eval::<i64>(&mut connection, "ban.lua", "3 attempts banned offences 4 1 60 86400 60").unwrap_err();
+    assert_eq!(error.code(), Some("READONLY"));
 }
 
 /// A right password must not give back more: a guesser with an account would get all attempts back between two guesses.

@@ -4,12 +4,11 @@ use redis::{Connection, RedisResult, Value};
 
 use crate::support::clock::Clock;
 use crate::support::random::Random;
-use crate::support::recipes::{START, read};
+use crate::support::recipes::{START, eval};
 use crate::support::{run, snapshot, throttle};
 
 fn change(connection: &mut Connection, key: &str, numbers: &str) -> RedisResult<[i64; 5]> {
-    let numbers: Vec<_> = numbers.split(' ').collect();
-    redis::cmd("EVAL").arg(read("change_plan.lua")).arg("1").arg(key).arg(numbers).query(connection)
+    eval(connection, "change_plan.lua", &format!("1 {key} {numbers}"))
 }
 
 #[test]

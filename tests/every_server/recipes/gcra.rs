@@ -4,7 +4,7 @@ use redis::{Connection, RedisResult, Value};
 
 use crate::support::clock::{Clock, SECOND};
 use crate::support::random::Random;
-use crate::support::recipes::{START, pause, quantity, quota, read};
+use crate::support::recipes::{START, eval, pause, quantity, quota, read};
 use crate::support::{Server, command, error_of, error_text, run, throttle};
 
 #[test]
@@ -72,7 +72,7 @@ fn the_script_leaves_a_token_that_is_a_nanosecond_short_of_ten_years() {
 
 /// Calls the script as CL.THROTTLE is called.
 fn by_script<T: redis::FromRedisValue>(connection: &mut Connection, arguments: &str) -> RedisResult<T> {
-    redis::cmd("EVAL").arg(read("gcra.lua")).arg(1).arg(arguments.split(' ').collect::<Vec<_>>()).query(connection)
+    eval(connection, "gcra.lua", &format!("1 {arguments}"))
 }
 
 #[test]
