@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::clock::{Clock, SECOND, START};
 use crate::support::needs::{FAST, NATIVE, needs};
-use crate::support::pages::{Block, ROOT, block, blocks, code, pages};
+use crate::support::pages::{Block, ROOT, block, blocks, code, pages, text_of};
 use crate::support::programs::{output, python};
 use crate::support::sentinel::Sentinel;
 use crate::support::{Server, info, module, module_command, new_folder, run, throttle, wait_until};
@@ -99,7 +99,7 @@ fn calls_in_sentences_and_tables_are_answered() {
 /// The caller takes all that there is, at once and after each second.
 #[test]
 fn the_table_of_burst_and_rate_says_what_a_caller_gets_in_any_second_and_in_any_minute() {
-    let page = fs::read_to_string(Path::new(ROOT).join("docs/choosing.md")).unwrap();
+    let page = text_of("docs/choosing.md");
     let rows: Vec<_> = page.lines().filter_map(|row| row.strip_prefix("| `")?.split_once("` | ")).collect();
     assert_eq!(rows.len(), 3);
     let (clock, server) = Clock::start(START);

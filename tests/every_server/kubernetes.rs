@@ -6,13 +6,14 @@ use std::process::{Command, Stdio};
 use saphyr::{LoadableYamlNode, YamlOwned as Yaml};
 
 use crate::support::needs::{FAST, needs};
+use crate::support::pages::text_of;
 use crate::support::{MODULES, Server, module, new_folder, throttle};
 
 #[test]
 fn the_settings_load_the_module_and_the_probes_see_whether_it_answers() {
     needs!(FAST);
     needs!("redis-tools");
-    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/kubernetes/limits.yaml")).unwrap();
+    let text = text_of("docs/kubernetes/limits.yaml");
     let parts = Yaml::load_from_str(&text).unwrap();
     let container = &parts[2]["spec"]["template"]["spec"]["containers"][0];
     let image = concat!("ghcr.io/REPO:", env!("CARGO_PKG_VERSION"), "-redis8");

@@ -10,7 +10,7 @@ use tempfile::{NamedTempFile, TempPath};
 
 use crate::support::callbacks::{load_with_unwritable_keys, start_with_unwritable_keys};
 use crate::support::needs::{EVERYWHERE, NATIVE, is_redis_6_2, is_valkey, needs};
-use crate::support::pages::block;
+use crate::support::pages::{block, text_of};
 use crate::support::programs::output;
 use crate::support::{Server, command, error_of, module, module_command, redis_cell, run, throttle, wait_until};
 
@@ -47,7 +47,7 @@ fn a_shutdown_that_asks_for_the_unload_logs_that_the_module_stays_and_ends_the_s
     let server = Server::start_with(module_command());
     let _ = run::<Value>(&mut server.connect(), "SHUTDOWN NOSAVE");
     wait_until("the server ends", || server.log().contains("bye bye"));
-    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operating.md")).unwrap();
+    let page = text_of("docs/operating.md");
     for line in ["stays loaded until a restart", "Failed to unload module"] {
         let told = page.split_whitespace().collect::<Vec<_>>().join(" ").contains(&format!("\"{line}\""));
         assert!(told && server.log().contains(line), "{line}: {}", server.log());

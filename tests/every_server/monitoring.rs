@@ -2,8 +2,6 @@
 //! the subscriber that learns which keys are limited most. tests/once/monitoring.rs starts Prometheus.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use redis::Value;
@@ -11,7 +9,7 @@ use saphyr::{LoadableYamlNode, YamlOwned as Yaml};
 
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
 use crate::support::needs::needs;
-use crate::support::pages::{ROOT, block, create_exporter};
+use crate::support::pages::{block, create_exporter, text_of};
 use crate::support::replication::replicate;
 use crate::support::{COMMANDS, Server, error_of, run, wait_until};
 
@@ -26,7 +24,7 @@ fn the_exporters_user_reads_every_count_with_the_script() {
     for line in [&create_exporter(), "AUTH exporter secret"] {
         run::<()>(&mut connection, line).unwrap();
     }
-    let script = fs::read_to_string(Path::new(ROOT).join("docs/monitoring/limits.lua")).unwrap();
+    let script = text_of("docs/monitoring/limits.lua");
     let counts: BTreeMap<String, u64> = redis::cmd("EVAL").arg(script).arg("0").query(&mut connection).unwrap();
     let mut expected = BTreeMap::new();
     for command in &COMMANDS {
@@ -72,10 +70,10 @@ fn the_keys_that_are_limited_most_are_counted() {
 #[test]
 #[ignore = "slow: restarts"]
 fn the_health_check_passes_where_the_module_answers_and_fails_elsewhere() {
-    let file = fs::read_to_string(Path::new(ROOT).join("docs/compose.yaml")).unwrap();
+    let file = text_of("docs/compose.yaml");
     let test = &Yaml::load_from_str(&file).unwrap()[0]["services"]["limits"]["healthcheck"]["test"];
     let [Some("CMD-SHELL"), Some(line)] = [&test[0], &test[1]].map(Yaml::as_str) else { panic!("{test:?}") };
-    let page = fs::read_to_string(Path::new(ROOT).join("docs/monitoring.md")).unwrap();
+    let page = text_of("docs/monitoring.md");
     assert!(page.contains(&format!("\n{line}\n")), "{line}");
     let healthy = |port: u16| {
         let line = line.replace("redis-cli", &format!("redis-cli -p {port}"));

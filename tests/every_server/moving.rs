@@ -13,7 +13,7 @@ use redis::{Connection, RedisResult, Value};
 use crate::support::aof::{AOF, wait_for_the_file};
 use crate::support::clock::{Clock, SECOND, START};
 use crate::support::needs::{FAST, needs};
-use crate::support::pages::{ROOT, blocks, code, shows};
+use crate::support::pages::{ROOT, blocks, code, shows, text_of};
 use crate::support::programs::output;
 use crate::support::sentinel::Sentinel;
 use crate::support::traffic::under_load;
@@ -71,7 +71,7 @@ fn a_limiter_with_several_quotas_is_found_and_goes_back_to_its_first() {
     needs!("redis-tools");
     let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();
-    let page = fs::read_to_string(Path::new(ROOT).join("docs/moving.md")).unwrap();
+    let page = text_of("docs/moving.md");
     let (_, lines) = page.split_once("\n    redis-cli --scan").unwrap();
     let lines = format!("redis-cli --scan{}\n", lines.split("\n\n").next().unwrap());
     let lines = lines.replace("redis-cli", &format!("redis-cli -p {}", server.port));
@@ -103,7 +103,7 @@ fn a_limiter_with_several_quotas_is_found_and_goes_back_to_its_first() {
 #[test]
 fn the_lines_of_increx_let_through_what_the_lines_beside_them_do() {
     needs!("INCREX with bounds, Redis 8.8");
-    let page = fs::read_to_string(Path::new(ROOT).join("docs/moving.md")).unwrap();
+    let page = text_of("docs/moving.md");
     let rows = page.lines().filter(|row| row.starts_with("| `INCREX key "));
     let rows: Vec<Vec<_>> = rows.map(|row| code(row).collect()).collect();
     let (_clock, server) = Clock::start(START);

@@ -1,11 +1,11 @@
 //! The costs of a call and of a key: `scripts/bench` counts instructions again, and a page has the bytes.
 
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value as Json;
 
 use crate::support::needs::{SCRIPTS_TEST, leave_out, needs};
+use crate::support::pages::text_of;
 use crate::support::programs::output;
 use crate::support::{Server, executable, info, module};
 
@@ -15,8 +15,7 @@ use crate::support::{Server, executable, info, module};
 fn many_keys_take_the_bytes_that_the_page_says() {
     needs!("Redis 7.0 alone");
     needs!(SCRIPTS_TEST);
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operating.md");
-    let page = std::fs::read_to_string(page).unwrap();
+    let page = text_of("docs/operating.md");
     for (name, quotas) in [("one quota", 1), ("two quotas", 2), ("eight quotas", 8)] {
         let server = Server::start();
         let mut connection = server.connect();

@@ -12,7 +12,7 @@ use redis::Value;
 
 use crate::support::examples::{self, Http};
 use crate::support::needs::{EVERYWHERE, needs};
-use crate::support::pages::{block, create_exporter};
+use crate::support::pages::{block, create_exporter, text_of};
 use crate::support::programs::output;
 use crate::support::{Process, Server, free_port, run, wait_until};
 
@@ -91,7 +91,7 @@ fn prometheus_gathers_the_counts_of_a_server_and_an_application_and_answers_the_
 
     // The exporter also tries the commands that the page names; the server refuses them, and the exporter goes on.
     let log: Vec<BTreeMap<String, Value>> = run(&mut connection, "ACL LOG 100").unwrap();
-    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/monitoring.md")).unwrap();
+    let page = text_of("docs/monitoring.md");
     for entry in log {
         let refused: String = redis::from_redis_value_ref(&entry["object"]).unwrap();
         let command = refused.replace('|', " ").to_uppercase();

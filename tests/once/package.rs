@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use tempfile::TempDir;
 
 use crate::support::needs::{EVERYWHERE, needs};
-use crate::support::pages::{ROOT, block, dangling_links, pages};
+use crate::support::pages::{ROOT, block, dangling_links, pages, text_of};
 use crate::support::programs::output_and_errors as output;
 use crate::support::{MODULES, Server, module, new_folder, throttle};
 
@@ -51,7 +51,7 @@ fn the_archive_unpacks_into_a_folder_of_its_own_with_the_library_and_its_documen
 fn the_commands_of_the_containerfile_take_the_library_out_of_the_archive() {
     needs!(EVERYWHERE);
     let release = release();
-    let file = fs::read_to_string(Path::new(ROOT).join("docs/Containerfile")).unwrap();
+    let file = text_of("docs/Containerfile");
     let copied = file.lines().find_map(|line| line.strip_prefix("COPY --from=release /release/")).unwrap();
     let library = release.path().join(copied.split(' ').next().unwrap());
     let commands = file.split_once("\nRUN ").unwrap().1.split_once("\n\n").unwrap().0;

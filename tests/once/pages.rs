@@ -9,16 +9,12 @@ use std::process::Command;
 use pulldown_cmark::Event;
 
 use crate::support::COMMANDS;
-use crate::support::pages::{Block, ROOT, blocks, code, dangling_links, pages, parts};
+use crate::support::pages::{Block, ROOT, blocks, code, dangling_links, pages, parts, text_of};
 use crate::support::programs::output;
 
 /// Folders whose files the tests run. A page's block of Python must be lines of one of these files.
 const EXAMPLES: [&str; 6] =
     ["docs/budgets", "docs/clients", "docs/moving", "docs/monitoring", "docs/protect", "docs/recipes"];
-
-fn read(file: &str) -> String {
-    fs::read_to_string(Path::new(ROOT).join(file)).unwrap()
-}
 
 #[test]
 fn there_is_no_block_that_no_test_knows() {
@@ -38,7 +34,7 @@ fn examples_are_lines_of_files_that_the_tests_run() {
         .collect();
     for Block { place, text, .. } in blocks(|block| block.language == "python" && !block.place.starts_with("README")) {
         let name = place.split(':').next().unwrap();
-        let (page, folder) = (read(name), format!("{}/", Path::new(name).parent().unwrap().display()));
+        let (page, folder) = (text_of(name), format!("{}/", Path::new(name).parent().unwrap().display()));
         let stands_in = |(path, file): &(String, String)| {
             *file == format!("{text}\n")
                 || page.contains(&format!("({})", path.trim_start_matches(&folder)))
@@ -70,9 +66,9 @@ fn each_file_that_a_page_names_is_there() {
 /// A row in a table for redis-7.0 is `| Redis 7.0 | …`, for valkey-9 `| Valkey 9 | …`.
 #[test]
 fn each_server_that_the_tests_run_on_has_a_row_on_a_page() {
-    let script = read("scripts/servers");
+    let script = text_of("scripts/servers");
     let supported = script.split_once("\nsupported='\n").unwrap().1.split_once("\n'").unwrap().0;
-    let page = read("docs/platforms.md");
+    let page = text_of("docs/platforms.md");
     for line in supported.lines() {
         let (kind, version) = line.split_whitespace().next().unwrap().split_once('-').unwrap();
         let row = format!("\n| {} {version} | ", if kind == "redis" { "Redis" } else { "Valkey" });
@@ -90,7 +86,7 @@ fn section<'a>(page: &'a str, heading: &str) -> Option<&'a str> {
 /// The commands in milliseconds share the section `Milliseconds`: each has the arguments of its command in seconds.
 #[test]
 fn each_command_has_a_row_in_the_readme_and_a_section_with_its_arguments() {
-    let (readme, page) = (read("README.md"), read("docs/commands.md"));
+    let (readme, page) = (text_of("README.md"), text_of("docs/commands.md"));
     let rows = section(&readme, "## Commands").unwrap();
     for command in &COMMANDS {
         let name = command.name.to_uppercase();
@@ -111,7 +107,7 @@ fn each_command_has_a_row_in_the_readme_and_a_section_with_its_arguments() {
 #[test]
 fn each_guarantee_names_tests_that_exist() {
     let tests = format!("\n{}", output(Command::new(env::current_exe().unwrap()).arg("--list")));
-    let page = read("docs/design.md");
+    let page = text_of("docs/design.md");
     let guarantees = section(&page, "## Guarantees").unwrap().split("\n### The servers' own tests").next().unwrap();
     let guarantees = guarantees.split("\n* ").skip(1).map(|bullet| bullet.split("\n\n").next().unwrap());
     let guarantees: Vec<_> = guarantees.collect();

@@ -1,15 +1,13 @@
 //! The page "Protect a log-in form and an API": its application, attacked, and every command that its reader types.
 
-use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use crate::support::examples::{self, BOUND, Http};
 use crate::support::losing::losing;
 use crate::support::needs::needs;
-use crate::support::pages::ROOT;
+use crate::support::pages::text_of;
 use crate::support::programs::signal;
 use crate::support::{Server, eventually, run};
 
@@ -29,10 +27,6 @@ fn each(timeout: &str, test: impl Fn(&mut Server, &Http)) {
     }
 }
 
-fn page() -> String {
-    fs::read_to_string(Path::new(ROOT).join("docs/protect.md")).unwrap()
-}
-
 /// A line that begins with a dollar sign is a command, and the lines below it are its output. All commands run in one
 /// shell. The server starts again where the page says so.
 #[test]
@@ -41,7 +35,7 @@ fn a_reader_sees_what_the_page_shows() {
     needs!("curl");
     needs!("redis-tools");
     let Some(example) = examples::protect().next() else { return };
-    let page = page();
+    let page = text_of("docs/protect.md");
     let mut server = Server::start();
     let http = Http::start(&example, server.port);
     let mut bash = Command::new("bash").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -79,7 +73,7 @@ fn is_same(shown: &str, expected: &str) -> bool {
 #[test]
 #[ignore = "slow: attacks"]
 fn the_limits_let_through_exactly_their_number_of_200_requests_at_once_with_the_rights_on_the_page() {
-    let page = page();
+    let page = text_of("docs/protect.md");
     let lines = page.lines().filter_map(|line| line.strip_prefix("    ACL SETUSER login "));
     let rights = lines.collect::<Vec<_>>().join(" ").replace("on >secret ", "");
     assert!(rights.contains("+eval") && rights.contains("~account:*"), "{rights}");

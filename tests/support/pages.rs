@@ -8,6 +8,11 @@ use pulldown_cmark::{BrokenLink, CodeBlockKind, Event, Options, Parser, Tag};
 
 pub const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
+/// Returns the text of a file of this repository.
+pub fn text_of(file: &str) -> String {
+    fs::read_to_string(Path::new(ROOT).join(file)).unwrap()
+}
+
 /// Returns README.md and every page in docs/ and .github/, of a clone or of an unpacked release, which has no .github/.
 pub fn pages(root: &Path) -> Vec<PathBuf> {
     let folders = ["docs", ".github"].into_iter().filter_map(|folder| fs::read_dir(root.join(folder)).ok());
@@ -76,7 +81,7 @@ pub fn create_exporter() -> String {
 /// Returns whether the page shows the lines that a program has printed, and no others, in an indented block.
 pub fn shows(page: &str, printed: &str) -> bool {
     let lines: String = printed.lines().map(|line| format!("    {line}\n")).collect();
-    fs::read_to_string(Path::new(ROOT).join(page)).unwrap().contains(&format!("\n\n{lines}\n"))
+    text_of(page).contains(&format!("\n\n{lines}\n"))
 }
 
 /// Returns every link or picture that leads nowhere, in a clone or an unpacked release: file, line and target. Links to

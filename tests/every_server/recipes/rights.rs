@@ -1,12 +1,10 @@
 //! The scripts and functions of docs/recipes run for a user with the rights that the page names, and need each of them.
 
-use std::fs;
-
 use redis::{Connection, RedisResult};
 
 use crate::support::needs::is_redis_6_2;
-use crate::support::pages::code;
-use crate::support::recipes::{load_function, path, read};
+use crate::support::pages::{code, text_of};
+use crate::support::recipes::{load_function, read};
 use crate::support::{Server, run};
 
 /// Sections of the pages, and calls that need all of a section's rights. A file's name stands for its script.
@@ -59,7 +57,7 @@ const ROWS: [(&str, &[&str]); 6] = [
 
 /// Returns the commands that a section of a page says a user needs the right to call, each with a plus sign.
 fn permissions(page: &str, section: &str) -> Vec<String> {
-    let page = fs::read_to_string(path("..").join(page)).unwrap();
+    let page = text_of(page);
     let section = page.split_once(section).unwrap().1;
     let sentence = section.split_once("A user needs the right").unwrap().1;
     let sentence = sentence.split_inclusive("`.").next().unwrap();
@@ -91,7 +89,7 @@ fn a_script_or_function_needs_the_permissions_that_the_page_names_and_no_others(
         }
     }
     for (section, lines) in ROWS.iter().filter(|(_, lines)| !is_redis_6_2() || !lines[0].starts_with("FCALL")) {
-        let page = if *section == "## A reservation" { "budgets.md" } else { "recipes.md" };
+        let page = if *section == "## A reservation" { "docs/budgets.md" } else { "docs/recipes.md" };
         let rights = permissions(page, section);
         let mut works = |rights: &str| {
             run::<()>(&mut admin, "FLUSHALL").unwrap();

@@ -1,10 +1,9 @@
 //! docs/recipes/ban.py: log-ins, and their guessers.
 
-use std::fs;
-
 use crate::support::clock::Clock;
+use crate::support::pages::text_of;
 use crate::support::programs;
-use crate::support::recipes::{START, path, prints_what_the_page_shows, program};
+use crate::support::recipes::{START, prints_what_the_page_shows, program};
 use crate::support::{Server, run};
 
 #[test]
@@ -14,7 +13,7 @@ fn a_caller_with_too_many_wrong_passwords_is_kept_out_and_a_right_one_counts_for
     prints_what_the_page_shows("ban.py", &server);
     let mut connection = server.connect();
     let lift = "DEL attempts:{account:alice} banned:{account:alice} offences:{account:alice}";
-    assert!(fs::read_to_string(path("../recipes.md")).unwrap().contains(lift));
+    assert!(text_of("docs/recipes.md").contains(lift));
     run::<()>(&mut connection, lift).unwrap();
     // The ban is lifted.
     prints_what_the_page_shows("ban.py", &server);
