@@ -35,7 +35,7 @@ fn the_settings_load_the_module_and_the_probes_see_whether_it_answers() {
             command.status().unwrap().success()
         })
     };
-    let server = start(&settings.replace(&format!("{MODULES}/libredis_cell.so"), module().to_str().unwrap()));
+    let server = start(&settings.replace(&format!("{MODULES}/libredis_cell.so"), module()));
     assert_eq!(probes(&server), [true; 3]);
     let mut connection = redis::Client::open(format!("redis://:secret@127.0.0.1:{}/", server.port)).unwrap();
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);

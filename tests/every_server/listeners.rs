@@ -364,8 +364,7 @@ fn a_client_that_asks_for_the_stream_from_an_offset_of_info_is_sent_effects() {
 fn a_call_at_the_birth_of_a_snapshots_process_is_sent_as_its_effect() {
     needs!("a primary whose handlers may write when it forks, Redis 7");
     for settings in snapshots() {
-        let module = module();
-        let modules = ["--loadmodule", callbacks::library(), "--loadmodule", module.to_str().unwrap()];
+        let modules = ["--loadmodule", callbacks::library(), "--loadmodule", module()];
         let primary = Server::start_bare(&[&modules, &SETTINGS[..], &settings].concat());
         let mut connection = primary.connect();
         run::<()>(&mut connection, "CB.DO fork CL.CHARGE {key}born 9 1 3600 20").unwrap();

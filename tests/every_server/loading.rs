@@ -69,7 +69,7 @@ fn the_module_stays_after_load_and_unload_in_one_transaction() {
     ] {
         let server = Server::start_bare(module_command());
         let mut connection = server.connect();
-        let load = format!("MODULE LOAD {}", module().display());
+        let load = format!("MODULE LOAD {}", module());
         let unloaded = transaction(&mut connection, &[&load, between, "MODULE UNLOAD redis-cell"]);
         let log = server.log();
         assert!(unloaded.is_err(), "with {between} between the two, it was unloaded\n{log}");
@@ -98,12 +98,12 @@ fn a_load_that_is_taken_back_in_a_transaction_leaves_the_server_as_it_was() {
     let server = Server::start_bare(module_command());
     let mut connection = server.connect();
     let library = module();
-    let load = format!("MODULE LOADEX {} CONFIG redis-cell.foo 1", library.display());
+    let load = format!("MODULE LOADEX {library} CONFIG redis-cell.foo 1");
     transaction(&mut connection, &[&load, "SET other 1", &load]).unwrap_err();
     let list: String = run(&mut connection, "INFO modules").unwrap();
     assert!(!list.contains("redis-cell"), "{list}\n{}", server.log());
     assert!(error_of(&mut connection, "CL.THROTTLE key 4 1 60").contains("unknown command"));
-    run::<()>(&mut connection, &format!("MODULE LOAD {}", library.display())).unwrap();
+    run::<()>(&mut connection, &format!("MODULE LOAD {library}")).unwrap();
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
 }
 
@@ -112,7 +112,6 @@ fn a_load_with_settings_or_arguments_is_refused_and_a_later_one_works() {
     let server = Server::start_bare(module_command());
     let mut connection = server.connect();
     let library = module();
-    let library = library.to_str().unwrap();
     let loads: [(&str, &[&[u8]]); 6] = [
         ("LOAD", &[b"max_burst", b"9"]),
         ("LOAD", &[b""]),
@@ -139,8 +138,7 @@ fn a_load_with_settings_or_arguments_is_refused_and_a_later_one_works() {
 /// refuses to open a key for writing, and a look then reads it with GET.
 #[test]
 fn a_server_without_a_command_that_the_module_calls_refuses_it_and_says_which() {
-    let (library, unwritable) = (module(), load_with_unwritable_keys());
-    let load = ["--loadmodule", library.to_str().unwrap()];
+    let (load, unwritable) = (["--loadmodule", module()], load_with_unwritable_keys());
     let renamed = [("SET", ""), ("SET", "OTHER"), ("DEL", ""), ("DEL", "OTHER")].map(|names| (names, &load[..]));
     for ((name, new_name), load) in renamed.into_iter().chain([(("GET", ""), &unwritable[..])]) {
         let arguments = [&["--rename-command", name, new_name], load].concat();
@@ -164,7 +162,6 @@ fn a_second_load_is_refused_and_harmless_and_the_log_says_where_to_look() {
         }
     };
     let library = module();
-    let library = library.to_str().unwrap();
     let server = Server::start_with(module_command());
     let mut connection = server.connect();
     run::<()>(&mut connection, &format!("MODULE LOAD {library}")).unwrap_err();
@@ -179,7 +176,7 @@ fn a_second_load_is_refused_and_harmless_and_the_log_says_where_to_look() {
 #[test]
 fn a_line_in_the_servers_own_settings_survives_a_rewrite_and_a_restart() {
     let library = module();
-    let line = format!("loadmodule {}", library.display());
+    let line = format!("loadmodule {library}");
     let lines = |file: &Path| {
         let text = fs::read_to_string(file).unwrap();
         text.lines().filter(|line| line.trim_start().to_lowercase().starts_with("loadmodule")).count()
@@ -202,7 +199,7 @@ fn a_line_in_the_servers_own_settings_survives_a_rewrite_and_a_restart() {
     // 6.2 writes none.
     let included = settings(&line);
     for (line, arguments) in
-        [("hz 10", &["--loadmodule", library.to_str().unwrap()][..]), (&format!("include {}", included.display()), &[])]
+        [("hz 10", &["--loadmodule", library][..]), (&format!("include {}", included.display()), &[])]
     {
         let file = settings(line);
         let server = Server::start_from(&file, arguments);
@@ -215,7 +212,6 @@ fn a_line_in_the_servers_own_settings_survives_a_rewrite_and_a_restart() {
 #[test]
 fn the_readmes_command_loads_the_module_in_the_place_of_any_other_redis_cell() {
     let library = module();
-    let library = library.to_str().unwrap();
     let block = block("sh", "deb\nsudo sed");
     let (_, command) = block.split_once("sudo sed").unwrap();
     let (command, _) = command.split_once("\nsudo").unwrap();
@@ -253,7 +249,7 @@ fn a_server_that_is_too_old_refuses_it_and_logs_what_it_needs() {
     for executable in servers.lines() {
         let server = Server::start_executable(Path::new(executable), &[]);
         let mut connection = server.connect();
-        let load = format!("MODULE LOAD {}", module().display());
+        let load = format!("MODULE LOAD {}", module());
         run::<()>(&mut connection, &load).unwrap_err();
 
         let log = server.log();

@@ -170,7 +170,7 @@ fn a_production_with_sentinel_moves_step_by_step_and_back_and_no_limit_is_lost()
             passed
         },
         || {
-            walk(&one, &two, sentinel.port, module().to_str().unwrap(), VERSION);
+            walk(&one, &two, sentinel.port, module(), VERSION);
             assert!(primary_is(&two));
             walk(&two, &one, sentinel.port, old.to_str().unwrap(), "1");
             assert!(primary_is(&one));
@@ -270,7 +270,7 @@ fn a_rewrite_before_the_move_keeps_the_moments_that_an_aof_of_calls_would_begin_
             run::<()>(&mut connection, "BGREWRITEAOF").unwrap();
             wait_for_the_file(&mut connection);
         }
-        load(&module());
+        load(module().as_ref());
         let _ = run::<()>(&mut connection, "SHUTDOWN");
         server.restart();
         let after: i64 = run(&mut server.connect(), "GET key").unwrap();

@@ -49,8 +49,7 @@ fn a_file_that_cannot_be_written_refuses_calls_but_no_looks_or_ends_the_server()
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/every_server/refusals/full_disk.sh");
     for (policy, ends) in [("everysec", false), ("always", true)] {
         let arguments = ["--appendonly", "yes", "--appendfsync", policy, "--auto-aof-rewrite-percentage", "0"];
-        let module = module();
-        let load = ["--loadmodule", module.to_str().unwrap()];
+        let load = ["--loadmodule", module()];
         let server = Server::start_executable(&script, &[&load[..], &arguments[..]].concat());
         let mut connection = server.connect();
         // A server whose last fsync is not done yet writes to the file two seconds later.

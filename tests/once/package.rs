@@ -168,7 +168,9 @@ fn release() -> TempDir {
         // A release needs build scripts and macros, as the module that all tests load does: they are compiled already.
         let compiled = Path::new(ROOT).join("target/zigbuild").join(native());
         fs::create_dir_all(&compiled).unwrap();
-        output(Command::new("cp").args(["-a", "--no-clobber"]).arg(module().parent().unwrap()).arg(compiled));
+        output(
+            Command::new("cp").args(["-a", "--no-clobber"]).arg(Path::new(module()).parent().unwrap()).arg(compiled),
+        );
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("release");
         let _ = fs::remove_dir_all(&folder);
         let mut package = Command::new("scripts/package");

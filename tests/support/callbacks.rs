@@ -12,8 +12,7 @@ use super::{Server, command, compiled, error_text, module, run};
 
 /// Starts a server with the other module and redis-cell. Keys expire only when they are accessed.
 pub fn start(arguments: &[&str]) -> (Server, Connection) {
-    let module = module();
-    let modules = ["--loadmodule", library(), "--loadmodule", module.to_str().unwrap()];
+    let modules = ["--loadmodule", library(), "--loadmodule", module()];
     let server = Server::start_bare(&[&modules, debug_command(), arguments].concat());
     let mut connection = server.connect();
     run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
@@ -33,9 +32,8 @@ pub fn start_with_unwritable_keys(arguments: &[&str]) -> Server {
 
 /// Returns the arguments by which a server loads redis-cell behind unwritable.c.
 pub fn load_with_unwritable_keys() -> [&'static str; 3] {
-    static LIBRARIES: OnceLock<[PathBuf; 2]> = OnceLock::new();
-    let [library, module] = LIBRARIES.get_or_init(|| [compiled("unwritable"), module()]);
-    ["--loadmodule", library.to_str().unwrap(), module.to_str().unwrap()]
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    ["--loadmodule", LIBRARY.get_or_init(|| compiled("unwritable")).to_str().unwrap(), module()]
 }
 
 /// Commands by which a callback damages a key.

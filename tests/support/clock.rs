@@ -34,8 +34,7 @@ impl Clock {
         let path = folder.path().join("clock");
         fs::write(&path, [now, 0].map(i64::to_ne_bytes).concat()).unwrap();
         let clock = Self { file: File::options().write(true).open(&path).unwrap(), _folder: folder };
-        let module = module();
-        let arguments = [&["--loadmodule", module.to_str().unwrap()], debug_command(), settings].concat();
+        let arguments = [&["--loadmodule", module()], debug_command(), settings].concat();
         let mut server = Server::new(&executable(), &arguments);
         server.environment = vec![("LD_PRELOAD", library()), ("CLOCK", path)];
         server.launch_on_a_free_port();

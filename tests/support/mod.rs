@@ -100,7 +100,7 @@ impl Server {
 
     /// Starts a server with the module and further settings, given as on the server's command line.
     pub fn start_with(arguments: &[&str]) -> Self {
-        Self::start_bare(&[&["--loadmodule", module().to_str().unwrap()], arguments].concat())
+        Self::start_bare(&[&["--loadmodule", module()], arguments].concat())
     }
 
     /// Starts a server without the module.
@@ -307,21 +307,23 @@ pub fn executable() -> PathBuf {
     std::env::var_os("SERVER").map_or_else(|| "redis-server".into(), PathBuf::from)
 }
 
-/// Returns the release build of the module, or `MODULE`. The first test that asks builds it, so that it is up to date.
-pub fn module() -> PathBuf {
-    if let Some(module) = std::env::var_os("MODULE") {
-        return fs::canonicalize(&module).unwrap_or_else(|error| panic!("MODULE: {}: {error}", module.display()));
-    }
-    static MODULE: OnceLock<Option<PathBuf>> = OnceLock::new();
+/// Returns the path of `MODULE`, or of the release build. The first test that asks builds it, so that it is up to date.
+pub fn module() -> &'static str {
+    static MODULE: OnceLock<Option<String>> = OnceLock::new();
     let module = MODULE.get_or_init(|| {
+        if let Some(module) = std::env::var_os("MODULE") {
+            let path =
+                fs::canonicalize(&module).unwrap_or_else(|error| panic!("MODULE: {}: {error}", module.display()));
+            return Some(path.to_str().unwrap().to_string());
+        }
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         // The cargo that runs the tests, if there is one. It prints its errors itself, and only once.
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
         let build = cargo.args(["build", "--release", "--locked", "--quiet"]).current_dir(root).status();
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-        build.unwrap().success().then(|| target.join("release/libredis_cell.so"))
+        build.unwrap().success().then(|| format!("{}/release/libredis_cell.so", target.display()))
     });
-    module.clone().expect("the module did not build: see above")
+    module.as_ref().expect("the module did not build: see above")
 }
 
 /// Returns the library of redis_cell.c, a stand-in for brandur's redis-cell.

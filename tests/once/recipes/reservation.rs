@@ -112,7 +112,7 @@ fn a_reservation_and_its_settlement_take_at_most_20_times_the_instructions_of_a_
     let valgrind = format!("exec valgrind {options}={counts} {counted}");
     fs::write(&script, format!("#!/bin/sh\n{valgrind} {} \"$@\"\n", executable().display())).unwrap();
     fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
-    let server = Server::start_executable(script.as_ref(), &["--loadmodule", module().to_str().unwrap(), "--hz", "1"]);
+    let server = Server::start_executable(script.as_ref(), &["--loadmodule", module(), "--hz", "1"]);
     let (mut connection, mut files) = (load(&server), 0);
     let mut count = |lines: &[&str]| {
         let mut pipeline = redis::pipe();
