@@ -9,14 +9,14 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use std::thread::spawn;
+use std::thread::{sleep, spawn};
 
-use crate::support::endpoint::Endpoint;
+use crate::support::endpoint::{Endpoint, Fate, relay};
 use crate::support::examples::{
-    BOUND, Example, Http, debian_node, django, express, fastapi, flask, nginx, of_test, python_program,
+    BOUND, Example, Http, TIMEOUT, debian_node, django, express, fastapi, flask, nginx, of_test, python_program,
 };
 use crate::support::losing::unanswered;
 use crate::support::programs::signal;
@@ -189,6 +189,33 @@ fn two_processes_together_pass_at_most_the_limit_without_redis() {
         assert!((LIMIT..=LIMIT + 2).contains(&(first + second)), "{example:?}: {first}, {second}");
         drop(server);
         assert_eq!(passed("192.0.2.2"), [1, 1], "{example:?}");
+    });
+}
+
+/// Answers come later than TIMEOUT, and a caller whose limit is used up calls while the answer to another is on its way.
+#[test]
+#[ignore = "slow: attacks"]
+fn a_late_answer_is_not_taken_for_another_callers() {
+    side_by_side(examples(), |(by, example)| {
+        let server = Server::start();
+        let late = Arc::new(AtomicBool::new(false));
+        let (port, are_late) = (server.port, late.clone());
+        let filters = move |_: &_| {
+            let are_late = are_late.clone();
+            move |to_the_server: bool, _: &[u8]| {
+                if !to_the_server && are_late.load(Ordering::Relaxed) {
+                    sleep(TIMEOUT * 3 / 2);
+                }
+                Fate::PassedOn
+            }
+        };
+        let started = Started::new(by, &example, relay(move || port, filters));
+        let [limited, other] = [(); 2].map(|()| started.caller());
+        let used_up = eventually(BOUND, || ((started.calls)(1, &limited, "closed") == [429]).then_some(()));
+        assert!(used_up.is_some(), "{example:?}");
+        late.store(true, Ordering::Relaxed);
+        started.passed(1, &other, "closed");
+        assert_eq!(started.passed(1, &limited, "closed"), 0, "{example:?}");
     });
 }
 
