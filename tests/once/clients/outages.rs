@@ -192,7 +192,7 @@ fn two_processes_together_pass_at_most_the_limit_without_redis() {
     });
 }
 
-/// Answers come later than TIMEOUT, and a caller whose limit is used up calls while the answer to another is on its way.
+/// Answers come later than TIMEOUT. A caller whose limit is used up calls while the answer to another is on its way.
 #[test]
 #[ignore = "slow: attacks"]
 fn a_late_answer_is_not_taken_for_another_callers() {
