@@ -1,4 +1,4 @@
-//! docs/clients/limits.js by itself: the share against exact arithmetic, wrong numbers, refused callers, replaced clients.
+//! docs/clients/limits.js: the share against exact arithmetic, wrong numbers, refused callers, replaced clients.
 
 use crate::support::Server;
 use crate::support::examples::{debian_node, npm_node, of_test};
