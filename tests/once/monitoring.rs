@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::support::examples::{self, Http};
+use crate::support::examples::{Http, protect};
 use crate::support::needs::{EVERYWHERE, needs};
 use crate::support::pages::{block, create_exporter, text_of};
 use crate::support::programs::output;
@@ -40,7 +40,7 @@ fn each_alert_fires_in_the_hours_that_promtool_plays() {
 #[test]
 fn prometheus_gathers_the_counts_of_a_server_and_an_application_and_answers_the_dashboard() {
     needs!(EVERYWHERE);
-    let Some(application) = examples::protect().next() else { return };
+    let Some(application) = protect().into_iter().next() else { return };
     let server = Server::start();
     let mut connection = server.connect();
     run::<()>(&mut connection, &create_exporter()).unwrap();

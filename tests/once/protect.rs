@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use crate::support::clock::{Clock, START};
-use crate::support::examples::{self, BOUND, Http};
-use crate::support::losing::losing;
+use crate::support::endpoint::losing;
+use crate::support::examples::{BOUND, Http, protect};
 use crate::support::needs::needs;
 use crate::support::pages::text_of;
 use crate::support::programs::signal;
@@ -20,7 +20,7 @@ const HOUR: &str = "3600";
 /// Runs the test with the application, with each version of its libraries, and with a server of its own, whose
 /// clock stands: no token comes back.
 fn each(timeout: &str, test: impl Fn(&mut Server, &Http)) {
-    for example in examples::protect() {
+    for example in protect() {
         println!("{example:?}");
         let (_clock, mut server) = Clock::start(START);
         let http = Http::start(&example.with("TIMEOUT", timeout), server.port);
@@ -35,7 +35,7 @@ fn each(timeout: &str, test: impl Fn(&mut Server, &Http)) {
 fn a_reader_sees_what_the_page_shows() {
     needs!("curl");
     needs!("redis-tools");
-    let Some(example) = examples::protect().next() else { return };
+    let Some(example) = protect().into_iter().next() else { return };
     let page = text_of("docs/protect.md");
     let mut server = Server::start();
     let http = Http::start(&example, server.port);
@@ -134,7 +134,7 @@ fn a_limited_address_and_an_unknown_api_key_make_no_limiter() {
 #[test]
 #[ignore = "slow: attacks"]
 fn a_right_password_is_accepted_even_if_it_is_not_given_back_and_each_count_begins_at_0() {
-    for example in examples::protect() {
+    for example in protect() {
         let server = Server::start();
         let http = Http::start(&example, losing(server.port, "CL.MTHROTTLE", 1, usize::MAX));
         let metrics = http.get("/metrics", "").2;

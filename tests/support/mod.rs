@@ -14,7 +14,6 @@ pub mod endpoint;
 pub mod examples;
 pub mod expected;
 pub mod hostile;
-pub mod losing;
 #[path = "../../src/funnel/model.rs"]
 pub mod model;
 pub mod needs;

@@ -5,11 +5,9 @@
 //! A test whose language or library is missing is left out, and says so. scripts/test installs the small ones and sets
 //! `REQUIRE_ALL`, with which a missing one fails the test.
 
-mod addresses;
 mod http;
 mod limits;
 mod outages;
-mod python;
 mod servers;
 mod smallest;
 
@@ -29,25 +27,22 @@ const ANSWERS: &str = "\
 /// The page shows the answers and the version of each library that runs here.
 #[test]
 fn the_page_names_what_is_run() {
-    let page = fs::read_to_string([env!("CARGO_MANIFEST_DIR"), "docs/clients.md"].join("/")).unwrap();
+    let read = |file| fs::read_to_string(of_test(file)).unwrap();
+    let [page, pypi, npm, lock] =
+        ["../../../docs/clients.md", "requirements.txt", "package.json", "../../../Cargo.lock"].map(read);
     let answers: Vec<_> = ANSWERS.lines().map(|line| format!("    {line}\n")).collect();
     assert!(page.contains(&answers.concat()));
-    let cells: Vec<_> = page.lines().filter_map(|line| line.strip_prefix('|')?.split(" | ").last()).collect();
-    let names = |version: &str| cells.iter().any(|cell| cell.split([' ', ',', '|']).any(|word| word == version));
-    let lists =
-        ["clients/requirements.txt", "clients/package.json"].map(of_test).map(|list| fs::read_to_string(list).unwrap());
+    let table: Vec<_> = page.lines().filter(|line| line.starts_with('|')).collect();
     // Lines such as fastapi==0.165.0 and "express": "5.3.0". The page need not name uvicorn, which only serves FastAPI.
-    let mut fetched: Vec<_> = lists[0].lines().filter_map(|line| line.split_once("==")).collect();
-    fetched.extend(lists[1].lines().filter_map(|line| line.trim().trim_matches(',').split_once(": ")).skip(3));
-    for (name, version) in fetched.iter().filter(|(name, _)| *name != "uvicorn") {
-        assert!(
-            names(version.trim_matches('"')),
-            "write {name} {version}, the version that runs here, into the table of docs/clients.md"
-        );
+    let lines = pypi.lines().filter_map(|line| line.split_once("==")).filter(|(name, _)| *name != "uvicorn");
+    let mut versions: Vec<_> = lines.collect();
+    versions.extend(npm.lines().filter_map(|line| line.trim().split_once(": ")).skip(3));
+    let (_, rest) = lock.split_once("name = \"redis\"\nversion = ").unwrap();
+    versions.push(("redis-rs", rest.lines().next().unwrap()));
+    assert_eq!(versions.len(), 11, "{versions:?}");
+    for (name, version) in versions {
+        let version = version.trim_matches(['"', ',']);
+        let is_named = table.iter().any(|line| line.split([' ', ',']).any(|word| word == version));
+        assert!(is_named, "write {name} {version}, the version that runs here, into the table of docs/clients.md");
     }
-    assert!(fetched.len() == 11, "{fetched:?}");
-    let lock = fs::read_to_string([env!("CARGO_MANIFEST_DIR"), "Cargo.lock"].join("/")).unwrap();
-    let (_, rest) = lock.split_once("name = \"redis\"\nversion = \"").unwrap();
-    let version = rest.split('"').next().unwrap();
-    assert!(names(version), "write redis-rs {version}, the version of Cargo.lock, into the table of docs/clients.md");
 }

@@ -1,19 +1,47 @@
-//! Servers that are not one local server: Sentinel, a cluster, TLS, a network that loses answers; and pipelines.
+//! The examples in Python on servers of each kind: local, behind Sentinel, in a cluster, over TLS; and pipelines.
 
 use std::net::TcpListener;
 use std::process::Command;
 
 use redis::Client;
 
+use super::ANSWERS;
 use crate::support::cluster::{SLOTS, add_slots};
-use crate::support::examples::{BOUND, debian_python, pypi_python, python_program};
-use crate::support::losing::losing;
+use crate::support::endpoint::losing;
+use crate::support::examples::BOUND;
+use crate::support::examples::Libraries::Python;
+use crate::support::pages::ROOT;
+use crate::support::programs::output_and_errors;
+use crate::support::traffic::side_by_side;
 use crate::support::{Process, Server, eventually, free_port, new_folder, run, wait_until};
+
+/// The output of each example's own program, and its log of an error that is a mistake in the settings.
+#[test]
+#[ignore = "slow: other languages"]
+fn redis_py_decides_and_logs_a_mistake_as_an_error() {
+    let files = ["redis_py.py", "redis_asyncio.py"];
+    side_by_side(files.into_iter().flat_map(|file| Python("redis").run(file)), |example| {
+        let example = example.with("TIMEOUT", "3600");
+        assert_eq!(example.output(Server::start().port), ANSWERS, "{example:?}");
+        for (cause, logged) in [
+            ("RPUSH example:user123 x", "WRONGTYPE"),
+            ("ACL SETUSER default -cl.throttle", "permission"),
+            ("CONFIG SET requirepass secret", "uthentication required"),
+        ] {
+            let server = Server::start();
+            run::<()>(&mut server.connect(), cause).unwrap();
+            let said = output_and_errors(&mut example.with("FAIL", "closed").command(server.port));
+            let error = said.strip_prefix(&"503 Retry-After: 1\n".repeat(5));
+            let is_one = |error: &str| error.contains(logged) && error.lines().count() == 1;
+            assert!(error.is_some_and(is_one), "{example:?}: {cause}: {said}");
+        }
+    });
+}
 
 #[test]
 #[ignore = "slow: other languages"]
 fn a_pipeline_makes_each_call_once_and_an_error_is_no_allowed_call() {
-    for example in [debian_python("pipeline.py"), pypi_python(&["pipeline.py"])].into_iter().flatten() {
+    for example in Python("redis").run("pipeline.py") {
         let server = Server::start();
         let mut connection = server.connect();
         assert_eq!(example.output(server.port), "allowed: 1000 of 1000\n", "{example:?}");
@@ -27,7 +55,7 @@ fn a_pipeline_makes_each_call_once_and_an_error_is_no_allowed_call() {
 #[test]
 #[ignore = "slow: other languages"]
 fn a_call_through_a_stuck_sentinel_fails_in_time() {
-    for example in [debian_python("sentinel.py"), pypi_python(&["sentinel.py"])].into_iter().flatten() {
+    for example in Python("redis").run("sentinel.py") {
         // The system accepts connections for a program that never reads them.
         let stuck = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let example = example.with("SENTINEL_PORT", &stuck.local_addr().unwrap().port().to_string());
@@ -43,8 +71,7 @@ fn a_call_through_a_stuck_sentinel_fails_in_time() {
 #[test]
 #[ignore = "slow: other languages"]
 fn a_call_in_a_cluster_that_gets_no_answer_takes_once_and_fails_in_time() {
-    for (example, takes_once) in [(debian_python("cluster.py"), false), (pypi_python(&["cluster.py"]), true)] {
-        let Some(example) = example else { continue };
+    for example in Python("redis").run("cluster.py") {
         let node = free_port();
         let proxy = losing(node, "CL.THROTTLE", 0, usize::MAX);
         let announced = proxy.to_string();
@@ -59,7 +86,10 @@ fn a_call_in_a_cluster_that_gets_no_answer_takes_once_and_fails_in_time() {
         let ended = eventually(6 * BOUND, || process.0.try_wait().unwrap());
         let success = ended.unwrap_or_else(|| panic!("{example:?} does not end")).success();
         let remaining = run::<[i64; 5]>(&mut connection, "CL.LOOK {user123}:minute 2 1 60").unwrap()[2];
-        assert!(!takes_once || (remaining, success) == (2, false), "{example:?}: {remaining} remain, {success}");
+        assert!(
+            format!("{example:?}").contains("/usr/bin/python3") || (remaining, success) == (2, false),
+            "{example:?}: {remaining} remain, {success}"
+        );
     }
 }
 
@@ -68,23 +98,21 @@ fn a_call_in_a_cluster_that_gets_no_answer_takes_once_and_fails_in_time() {
 #[ignore = "slow: other languages"]
 fn redis_py_calls_a_server_with_a_password_over_tls_and_logs_a_wrong_password() {
     let folder = new_folder();
-    let [certificate, key] = ["crt", "key"].map(|kind| folder.path().join(format!("server.{kind}")));
     let mut openssl = Command::new("openssl");
-    openssl.args(["req", "-x509", "-nodes", "-newkey", "rsa:2048", "-subj", "/CN=localhost", "-out"]).arg(&certificate);
-    openssl.args(["-addext", "subjectAltName=IP:127.0.0.1", "-keyout"]).arg(&key);
-    assert!(openssl.output().unwrap().status.success());
-    let [certificate, key] = [&certificate, &key].map(|file| file.to_str().unwrap());
+    openssl.args("req -x509 -nodes -newkey rsa:2048 -subj /CN=localhost -out server.crt -keyout server.key".split(' '));
+    output_and_errors(openssl.args(["-addext", "subjectAltName=IP:127.0.0.1"]).current_dir(&folder));
+    let [certificate, key] = ["crt", "key"].map(|kind| format!("{}/server.{kind}", folder.path().display()));
     let port = free_port().to_string();
-    let files = ["--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", certificate];
+    let files = ["--tls-cert-file", &certificate, "--tls-key-file", &key, "--tls-ca-cert-file", &certificate];
     let server = Server::start_with(&[&["--tls-port", &port, "--tls-auth-clients", "no"], &files[..]].concat());
     let user = "ACL SETUSER limits on >secret ~* +ping +cl.throttle +hello +client";
     run::<()>(&mut server.connect(), user).unwrap();
-    for example in python_program("clients/elsewhere.py") {
-        for (password, answers) in [("secret", "200 200\n"), ("wrong", "503 503\n")] {
-            let example = example.with_arguments(&["127.0.0.1", &port, password, certificate]);
-            let (printed, errors) = example.output_and_errors(0);
-            assert_eq!(printed, answers, "{example:?}: {errors}");
-            assert_eq!(errors.contains("invalid username-password pair"), password == "wrong", "{example:?}: {errors}");
+    for (password, answers) in [("secret", "200 200\n"), ("wrong", "503 503\n")] {
+        let words = format!("../../tests/once/clients/elsewhere.py 127.0.0.1 {port} {password} {certificate}");
+        for example in Python("redis").run(&words) {
+            let said = output_and_errors(&mut example.command(0));
+            assert!(said.starts_with(answers), "{example:?}: {said}");
+            assert_eq!(said.contains("invalid username-password pair"), password == "wrong", "{example:?}: {said}");
         }
     }
 }
@@ -92,9 +120,9 @@ fn redis_py_calls_a_server_with_a_password_over_tls_and_logs_a_wrong_password() 
 #[test]
 #[ignore = "slow: other languages"]
 fn an_applications_tests_have_a_server_of_their_own() {
-    let Some(example) = debian_python("own_tests.py") else { return };
-    let run = [env!("CARGO_MANIFEST_DIR"), "scripts/run"].join("/");
-    let output = example.with("RUN", &run).command(0).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success() && said.contains("Ran 2 tests"), "{said}");
+    for example in Python("redis").run("own_tests.py") {
+        let run = [ROOT, "scripts/run"].join("/");
+        let said = output_and_errors(&mut example.with("RUN", &run).command(0));
+        assert!(said.contains("Ran 2 tests"), "{said}");
+    }
 }

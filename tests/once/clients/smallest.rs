@@ -5,36 +5,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::ANSWERS;
-use crate::support::endpoint::{Fate, relay};
-use crate::support::examples::{Example, smallest};
-use crate::support::losing::{losing, unanswered};
+use crate::support::endpoint::{Fate, losing, relay, unanswered};
+use crate::support::examples::{Example, examples};
 use crate::support::programs::{path, redis_rs, signal};
 use crate::support::traffic::side_by_side;
 use crate::support::{Server, free_port, new_folder, run};
 
 const REFUSED: &str = "503 Retry-After: 1\n";
 
-/// A program in its own process, or the one in Rust, which is compiled into the tests.
-enum Program {
-    Process(Example),
-    Rust,
+/// The programs; none is the one in Rust, which is compiled into the tests.
+fn programs() -> impl Iterator<Item = Option<Example>> {
+    examples("smallest").into_iter().map(Some).chain([None])
 }
 
-fn programs() -> Vec<Program> {
-    smallest(&path("")).into_iter().map(Program::Process).chain([Program::Rust]).collect()
-}
-
-impl Program {
-    fn name(&self) -> String {
-        if let Self::Process(example) = self { format!("{example:?}") } else { "redis-rs".to_string() }
-    }
-
-    /// Returns what the program prints.
-    fn prints(&self, port: u16, timeout: f64) -> String {
-        match self {
-            Self::Process(example) => example.with("TIMEOUT", &timeout.to_string()).output(port),
-            Self::Rust => [1, 1, 1, 1, 4].map(in_rust(port, timeout, (2, 1, 60))).concat(),
-        }
+fn prints(program: &Option<Example>, port: u16, timeout: f64) -> String {
+    match program {
+        Some(example) => example.with("TIMEOUT", &timeout.to_string()).output(port),
+        None => [1, 1, 1, 1, 4].map(in_rust(port, timeout, (2, 1, 60))).concat(),
     }
 }
 
@@ -49,12 +36,25 @@ fn in_rust(port: u16, timeout: f64, quota: (i64, u64, u64)) -> impl FnMut(u32) -
     }
 }
 
+/// A closed plan is a limit of 0: no wait would help.
 #[test]
 #[ignore = "slow: other languages"]
-fn each_smallest_call_decides_as_redis_does() {
+fn each_smallest_call_decides_as_redis_does_and_a_closed_plan_is_403() {
     side_by_side(programs(), |program| {
-        assert_eq!(program.prints(Server::start().port, 60.0), ANSWERS, "{}", program.name());
+        assert_eq!(prints(&program, Server::start().port, 60.0), ANSWERS, "{program:?}");
     });
+    let folder = new_folder();
+    for file in ["php_redis.php", "redis_rb.rb", "hiredis.c", "redigo.go"] {
+        let text = fs::read_to_string(path(file)).unwrap();
+        assert!(text.contains("2, 1, 60"), "{file}");
+        fs::write(folder.path().join(file), text.replace("2, 1, 60", "-1, 1, 60")).unwrap();
+    }
+    let expected = "403 X-RateLimit-Limit: 0, X-RateLimit-Remaining: 0, X-RateLimit-Reset: 0\n".repeat(5);
+    for mut example in examples("smallest") {
+        example.folder = folder.path().to_path_buf();
+        assert_eq!(example.output(Server::start().port), expected, "{example:?}");
+    }
+    assert_eq!([1; 5].map(in_rust(Server::start().port, 60.0, (-1, 1, 60))).concat(), expected);
 }
 
 /// A server that cannot decide, one that accepts connections and is silent, a port at which nobody answers, and one that
@@ -72,63 +72,33 @@ fn each_smallest_call_is_refused_without_an_answer() {
         ] {
             let server = Server::start();
             run::<()>(&mut server.connect(), failure).unwrap();
-            assert_eq!(program.prints(server.port, 60.0), REFUSED.repeat(5), "{}: {failure}", program.name());
+            assert_eq!(prints(&program, server.port, 60.0), REFUSED.repeat(5), "{program:?}: {failure}");
         }
         let stopped = Server::start();
         signal(stopped.pid(), "STOP");
         let (nobody, _full) = unanswered();
         for port in [stopped.port, nobody, free_port()] {
-            assert_eq!(program.prints(port, 0.1), REFUSED.repeat(5), "{}", program.name());
+            assert_eq!(prints(&program, port, 0.1), REFUSED.repeat(5), "{program:?}");
         }
     });
 }
 
-/// The answer to the second call is lost, and the connection of the third is closed before the server has the call. The
-/// fourth gets the last of three tokens: the second has taken its token once.
+/// The first connection leads to a replica for ever, as an old one does after a failover behind one address. On the
+/// server itself, the answer to the second call is lost, and the connection of the third is closed before the server has
+/// the call. The last call finds one of three tokens: the second has taken its token once.
 #[test]
 #[ignore = "slow: other languages"]
-fn no_smallest_call_is_repeated() {
-    side_by_side(programs(), |program| {
-        let server = Server::start();
-        let printed = program.prints(losing(server.port, "CL.THROTTLE", 1, 2), 2.0);
-        let lines: Vec<_> = printed.lines().collect();
-        assert!(lines[0].starts_with("200 ") && lines[0].contains("Remaining: 2,"), "{}: {printed}", program.name());
-        assert_eq!(lines[1..3], [REFUSED.trim(); 2], "{}", program.name());
-        assert!(lines[3].starts_with("200 ") && lines[3].contains("Remaining: 0,"), "{}: {printed}", program.name());
-    });
-}
-
-/// After a failover behind one address, an old connection leads to a replica for ever.
-#[test]
-#[ignore = "slow: other languages"]
-fn each_smallest_call_leaves_a_replica_after_one_error() {
+fn each_smallest_call_is_made_once_and_leaves_its_connection_after_an_error() {
     side_by_side(programs(), |program| {
         let [old, new] = [Server::start(), Server::start()];
         run::<()>(&mut old.connect(), "REPLICAOF 127.0.0.1 1").unwrap();
-        let (first, ports) = (AtomicBool::new(true), [old.port, new.port]);
-        let address = relay(
-            move || if first.swap(false, Ordering::Relaxed) { ports[0] } else { ports[1] },
-            |_| |_: bool, _: &[u8]| Fate::PassedOn,
-        );
-        let expected =
-            REFUSED.to_string() + &ANSWERS.lines().take(3).map(|line| format!("{line}\n")).collect::<String>();
-        assert!(program.prints(address, 60.0).starts_with(&expected), "{}", program.name());
+        let (first, ports) = (AtomicBool::new(true), [old.port, losing(new.port, "CL.THROTTLE", 1, 2)]);
+        let server = move || if first.swap(false, Ordering::Relaxed) { ports[0] } else { ports[1] };
+        let address = relay(server, || |_: bool, _: &[u8]| Fate::PassedOn);
+        let left = |status, left| format!("{status} X-RateLimit-Limit: 3, X-RateLimit-Remaining: {left}, ");
+        let expected = [REFUSED.trim(), &left(200, 2), REFUSED.trim(), REFUSED.trim(), &left(413, 1)];
+        let printed = prints(&program, address, 2.0);
+        let is_expected = printed.lines().zip(expected).all(|(line, expected)| line.starts_with(expected));
+        assert!(is_expected && printed.lines().count() == 5, "{program:?}: {printed}");
     });
-}
-
-/// A closed plan is a limit of 0: no wait would help.
-#[test]
-#[ignore = "slow: other languages"]
-fn each_smallest_call_of_a_closed_plan_is_403_without_a_wait() {
-    let folder = new_folder();
-    for file in ["php_redis.php", "redis_rb.rb", "hiredis.c", "redigo.go"] {
-        let text = fs::read_to_string(path(file)).unwrap();
-        assert!(text.contains("2, 1, 60"), "{file}");
-        fs::write(folder.path().join(file), text.replace("2, 1, 60", "-1, 1, 60")).unwrap();
-    }
-    let expected = "403 X-RateLimit-Limit: 0, X-RateLimit-Remaining: 0, X-RateLimit-Reset: 0\n".repeat(5);
-    for example in smallest(folder.path()) {
-        assert_eq!(example.output(Server::start().port), expected, "{example:?}");
-    }
-    assert_eq!([1; 5].map(in_rust(Server::start().port, 60.0, (-1, 1, 60))).concat(), expected);
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::support::endpoint::Endpoint;
-use crate::support::examples::{debian_node, debian_python, npm_node, pypi_python};
+use crate::support::examples::DEBIAN_NODE;
+use crate::support::examples::Libraries::{Npm, Python};
 use crate::support::programs::signal;
 use crate::support::recipes::Dialogue;
 use crate::support::replication::{catch_up, follow, replicate};
@@ -16,10 +17,9 @@ const CALL: &str = "user123 29 1 86400 1 999 1000 86400";
 #[test]
 #[ignore = "slow: Python"]
 fn a_limiter_goes_on_where_it_was_when_the_server_loses_the_module_and_gets_it_back() {
-    let [python, node] = ["py", "js"].map(|end| format!("../../tests/once/recipes/switch.{end}"));
-    let python = [debian_python(&python), pypi_python(&[&python])].into_iter().flatten();
-    let node = [debian_node(&node), npm_node(&node)].into_iter().flatten();
-    side_by_side(python.chain(node), |program| {
+    let python = Python("redis").run("../../tests/once/recipes/switch.py");
+    let node = [DEBIAN_NODE, Npm].map(|libraries| libraries.run("node ../../tests/once/recipes/switch.js"));
+    side_by_side(python.into_iter().chain(node.concat()), |program| {
         let (with, without) = (Server::start(), Server::start_bare(&[]));
         replicate(&without, &with);
         let address = Endpoint::to(with.port);
