@@ -1,9 +1,9 @@
 -- Carries a limiter of Dragonfly's over to CL.THROTTLE, here with Dragonfly at port 6380:
 --     redis-cli --eval from_dragonfly.lua user123 , "$(redis-cli -p 6380 GET user123)"
 -- It stores CL.THROTTLE's state, with CL.THROTTLE's expiry; it stores nothing if Dragonfly has no limiter of this name.
--- A later state stays as it is: tokens that calls have taken here are not given back.
+-- A later state, or one of several quotas, stays as it is: tokens that calls have taken here are not given back.
 local moment, here = ARGV[1], redis.call('GET', KEYS[1])
-if #moment ~= 19 or (here and here > moment) then
+if #moment ~= 19 or moment:find('%D') or (here and (#here > 19 or here > moment)) then
     return 0
 end
 local milliseconds = tonumber(moment:sub(1, 13)) + (moment:sub(14) > '000000' and 1 or 0)

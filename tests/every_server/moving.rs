@@ -17,7 +17,9 @@ use crate::support::pages::{ROOT, blocks, code, shows, text_of};
 use crate::support::programs::output;
 use crate::support::sentinel::Sentinel;
 use crate::support::traffic::under_load;
-use crate::support::{PATIENCE, Server, eventually, module, new_folder, redis_cell, run, throttle, wait_until};
+use crate::support::{
+    PATIENCE, Server, eventually, module, new_folder, redis_cell, run, snapshot, throttle, wait_until,
+};
 
 /// The module's number on the page, as `MODULE LIST` shows it.
 const VERSION: &str = "10100";
@@ -58,10 +60,17 @@ fn a_limiter_of_dragonfly_or_redis_rate_goes_on_where_it_was() {
         assert_eq!(throttle(&mut connection, "user123 9 5 60 0")[2], 4);
         // The old key stays: other programs may still use it.
         assert!(run::<bool>(&mut there.connect(), &format!("EXISTS {old}")).unwrap());
+        // Several quotas stay, though their first moment is earlier.
+        let several = "1".repeat(38);
+        run::<()>(&mut connection, &format!("SET user123 {several}")).unwrap();
+        assert_eq!(carry(), "0\n");
+        assert_eq!(run::<String>(&mut connection, "GET user123").unwrap(), several);
         // A moment of 1.8e12 ms: Redis 7.2 writes such a number of a script as 1.8e+12.
         run::<()>(&mut connection, "DEL user123").unwrap();
         run::<()>(&mut connection, "SET rate:user123 316771200").unwrap();
         assert_eq!(carry(), "1\n");
+        run::<()>(&mut there.connect(), &format!("SET {old} nineteen-characters")).unwrap();
+        assert_eq!(carry(), "0\n", "no number");
     }
 }
 
@@ -97,6 +106,10 @@ fn a_limiter_with_several_quotas_is_found_and_goes_back_to_its_first() {
     });
     assert_eq!(user123, one);
     assert_eq!(back(), "0\n", "one quota");
+    // A TAT on a whole millisecond.
+    run::<()>(&mut connection, &format!("SET user123 {}", "1790100000000000000".repeat(2))).unwrap();
+    assert_eq!(back(), "1\n");
+    assert_eq!(snapshot(&mut connection)["user123".as_bytes()].1, 1_790_100_000_000);
 }
 
 /// The clock stands still, so both columns count their limit down alike.
