@@ -12,8 +12,6 @@ import types
 from urllib.parse import quote
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 # An organisation's calls in flight, and the milliseconds after which the place of a caller that has died is free.
 PLACES, LEASE = 2, 60_000
@@ -32,10 +30,9 @@ def admitted(client, organisation, user, estimate):
     keys = [f"{{gate:{organisation}}}:{name}" for name in names]
     # max_burst, count, period, and what the call takes: this many a minute, and as many at once.
     quotas = [599, 600, 60, 1, 59, 60, 60, 1, 99_999, 100_000, 60, estimate, 19_999, 20_000, 60, estimate]
-    words = [6, *keys, LEASE, PLACES, *quotas]
     try:
-        limited = repeat(client, "reserve", words)
-    except redis.RedisError:
+        limited = repeat(client, "reserve", [6, *keys, LEASE, PLACES, *quotas])
+    except (redis.ConnectionError, redis.TimeoutError):
         # Without an answer, no call is admitted. A try may have been carried out, or may still be.
         settle(client, keys, 0, 0)
         raise
@@ -59,12 +56,15 @@ def settle(client, keys, requests, tokens):
 
 def repeat(client, function, words):
     """Calls a function, in at most three tries: one that is called again with the same words does no more."""
+    lost = None
     for pause in 0.3, 0.3, None:
         try:
             return client.execute_command("FCALL", function, *words)
-        except (redis.ConnectionError, redis.TimeoutError, redis.ReadOnlyError, redis.exceptions.TryAgainError):
-            if pause is None:
-                raise
+        except redis.RedisError as error:
+            # A try without an answer may have been carried out, even if a later one is refused.
+            lost = error if isinstance(error, (redis.ConnectionError, redis.TimeoutError)) else lost
+            if pause is None or not (lost or isinstance(error, (redis.ReadOnlyError, redis.exceptions.TryAgainError))):
+                raise lost or error
             time.sleep(pause)
 
 
@@ -81,8 +81,8 @@ def ask(client, organisation, user, estimate, model):
 
 if __name__ == "__main__":
     # After a failover, redis-py closes a connection that leads to a replica. It repeats nothing itself.
-    settings = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError], "socket_timeout": 0.3}
-    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), socket_connect_timeout=0.3, **settings)
+    retries = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
+    client = redis.Redis(port=int(os.getenv("REDIS_PORT", 6379)), socket_timeout=0.3, **retries)
     for estimate, used in (8_000, 2_000), (8_000, 24_000), (2_000, 2_000), (20_001, 2_000):
         try:
             print(ask(client, "acme", "alice", estimate, lambda: ("an answer", used)))

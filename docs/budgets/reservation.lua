@@ -1,15 +1,7 @@
 #!lua name=reservation
 
--- Reservations: a call takes a place, and an estimate from each of its limiters, before it begins. At its end, it is
--- charged what it has used. Each function may be repeated. FUNCTION LOAD the file, and then
---     FCALL reserve 4 {a}:call-7 {a}:calls {a}:requests {a}:tokens 30000 16 59 60 60 1 19999 20000 60 500
---     FCALL renew   2 {a}:call-7 {a}:calls 30000
---     FCALL settle  4 {a}:call-7 {a}:calls {a}:requests {a}:tokens 1 430
---     FCALL_RO reservations 1 {a}:calls
--- Keys: the call; the holds, if places are limited; the limiters. Arguments of reserve: the lease in milliseconds; the
--- places, if limited; for each limiter max_burst, count, period in seconds, and the estimate. settle has the keys of
--- reserve, and what was used of each limiter. The call's key has the words of its reserve, then a receipt. The server
--- expires it. The holds are a sorted set: the calls by the end of their leases, in milliseconds since 1970.
+-- Reservations, whose keys, arguments and replies are in budgets.md. The call's key has the words of its reserve, then
+-- a receipt. The server expires it. The holds are the calls by the end of their leases, in milliseconds since 1970.
 
 local function fail(message)
     error({err = 'ERR ' .. message})
@@ -32,7 +24,7 @@ local function is_held(holds, id)
 end
 
 local function hold(holds, id, lease)
-    redis.call('ZADD', holds, clock() + lease, id)
+    redis.call('ZADD', holds, string.format('%.0f', clock() + lease), id)
     -- The holds live longer than the longest lease, which has 8 digits.
     redis.call('PEXPIRE', holds, '100000000')
 end
@@ -69,6 +61,9 @@ local function reserve(keys, args)
     end
     local id, lease, holds = keys[1], args[1], before == 2 and keys[2]
     check('lease', lease, '^[1-9]%d*$', 8)
+    if id == holds then
+        fail('the call needs a key of its own')
+    end
     local words = table.concat(keys, ' ', 2) .. (holds and ' in ' or ' of ') .. table.concat(args, ' ', before + 1)
     for number = 1, limiters do
         local limiter, estimate = keys[before + number], args[before + 5 * number - 1]
@@ -114,20 +109,24 @@ local function renew(keys, args)
     return 1
 end
 
--- Charges the limiters, up to the last one, what was used beyond their estimates; the sign -1 takes that back. Their
--- numbers are in the words from `start` on. Returns an error, after which nothing is charged, or nil.
-local function charge(keys, words, start, used, last, sign)
-    local at = start
-    for number = 1, last do
-        local burst, count, period, estimate, rest = words:match('^(%S+) (%S+) (%S+) (%S+) ?()', at)
-        local more = sign * (used[number] - estimate)
-        local answer = more ~= 0 and redis.pcall('CL.CHARGE', keys[#keys - #used + number], burst, count, period, more)
-        if answer and answer.err then
-            charge(keys, words, start, used, number - 1, -1)
-            return answer
-        end
-        at = rest
+-- Charges the limiters from this number on, whose words begin at `at`, what was used beyond their estimates, and then
+-- gives back what was not used. Returns an error, after which nothing is charged, or nil.
+local function charge(keys, words, at, used, number)
+    local burst, count, period, estimate, rest = words:match('^(%S+) (%S+) (%S+) (%S+) ?()', at)
+    local key, more = keys[#keys - #used + number], used[number] - estimate
+    local function call(quantity)
+        local answer = redis.pcall('CL.CHARGE', key, burst, count, period, string.format('%.0f', quantity))
+        return answer.err and answer
     end
+    -- A refund that is cut at full cannot be undone. So it waits for the others, and zero shows that it will not fail.
+    local failure = (more > 0 or more < 0 and #used > 1) and call(math.max(more, 0))
+    if not failure and number < #used then
+        failure = charge(keys, words, rest, used, number + 1)
+        if failure and more > 0 then
+            call(-more)
+        end
+    end
+    return failure or more < 0 and call(more)
 end
 
 local function settle(keys, used)
@@ -144,12 +143,12 @@ local function settle(keys, used)
         return 2
     elseif not words then
         -- The reservation may still be on its way, but its caller has given up: the receipt refuses it.
-        redis.call('PEXPIRE', id, 60000)
+        redis.call('SET', id, 'settled', 'PX', '60000')
         return 0
     end
     local failure = {err = 'ERR this call has reserved with other words'}
     if words:sub(1, #names) == names then
-        failure = charge(keys, words, #names + 1, used, #used, 1)
+        failure = used[1] and charge(keys, words, #names + 1, used, 1)
     end
     if failure then
         redis.call('SET', id, words, 'KEEPTTL')

@@ -53,6 +53,10 @@ fn a_call_is_reserved_once_and_settled_once() {
         (3, "reserve 2 d limiter 1000 9 10 60 1".to_string(), vec![1, 6], 0),
         (3, "reserve 3 d other limiter 1000 9 10 60 11 9 10 60 1".to_string(), vec![1, -1], 0),
         (3, "settle 2 c limiter 9".to_string(), vec![1], 0),
+        // Redis 7.2 writes such a number of a script as 1e+09.
+        (3, "reserve 2 e large 1000 1999999999 2000000000 60 1000000000".to_string(), vec![0], 0),
+        (3, "settle 2 e large 0".to_string(), vec![1], 0),
+        (3, "reserve 2 f large 1000 1999999999 2000000000 60 2000000000".to_string(), vec![0], 0),
         // Ten leases later.
         (22, format!("settle {} 1 21500", keys("8")), vec![0], 5_333),
     ] {
@@ -70,8 +74,11 @@ fn a_call_with_bad_input_changes_nothing() {
         run::<()>(&mut connection, line).unwrap();
     }
     let [two, broken] = ["3 {a}:two {a}:fast {a}:slow", "3 {a}:half {a}:fast {a}:broken"];
-    let numbers = "90000 9 10 600 5 9 1 86400 5";
-    for call in [words("dead 500"), words("done 500"), format!("{two} {numbers}"), format!("{broken} {numbers}")] {
+    let [cut, gone] = ["3 {a}:cut {a}:full {a}:slow", "3 {a}:gone {a}:full {a}:broken"];
+    let [numbers, soon] = ["600", "1"].map(|period| format!("90000 9 10 {period} 5 9 1 86400 5"));
+    let calls = [(two, &numbers), (broken, &numbers), (cut, &soon), (gone, &soon)];
+    let calls = calls.map(|(keys, numbers)| format!("{keys} {numbers}"));
+    for call in [words("dead 500"), words("done 500")].iter().chain(&calls) {
         assert_eq!(ask(&mut connection, &format!("FCALL reserve {call}")).unwrap(), [0], "{call}");
     }
     ask(&mut connection, &format!("FCALL settle {} 1 500", keys("done"))).unwrap();
@@ -88,6 +95,7 @@ fn a_call_with_bad_input_changes_nothing() {
         ("60 5", "60 9999999999999999", no_estimate),
         ("{a}:tokens", "{a}:new", no_estimate),
         ("requests", "calls", no_estimate),
+        ("{a}:calls", "{a}:new", "the call needs a key of its own"),
         ("{a}:tokens", "{a}:requests", "key is the same as in group 1"),
         ("30000 2", "0 2", "lease must be a whole number"),
         ("30000 2", "30000 0", "places must be a whole number"),
@@ -108,6 +116,11 @@ fn a_call_with_bad_input_changes_nothing() {
         // The first limiter is charged before the second cannot be.
         (format!("settle {two} 1000000 1000000"), "quantity: the tokens would be back only"),
         (format!("settle {broken} 6 6"), "the key holds no rate limiter"),
+        (format!("settle {broken} 6 0"), "the key holds no rate limiter"),
+        // The first limiter is full, so a refund would change nothing, and could not be undone.
+        (format!("settle {cut} 0 1000000"), "quantity: the tokens would be back only"),
+        (format!("settle {gone} 0 0"), "the key holds no rate limiter"),
+        ("reserve 2 {a}:none {a}:none 1000 1".to_string(), "the call needs a key of its own"),
         ("renew 2 {a}:dead {a}:calls".to_string(), "lease must be a whole number"),
     ];
     for (line, expected) in reserve.into_iter().chain(others) {

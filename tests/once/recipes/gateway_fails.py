@@ -29,7 +29,8 @@ def ask(user, estimate, losses, fails=None):
     try:
         print(gateway.ask(client, "acme", user, estimate, model), client.calls)
     except (GeneratorExit, OSError, redis.RedisError) as error:
-        print(type(error).__name__, client.calls)
+        # The server's refusals have subclasses of their own in newer versions.
+        print("ResponseError" if isinstance(error, redis.ResponseError) else type(error).__name__, client.calls)
 
 
 gateway.time = types.SimpleNamespace(sleep=lambda pause: None)
@@ -40,6 +41,11 @@ ask("alice", -3_000, 1)
 # The first two answers of each call are lost, and then all three.
 for losses in 3, 99:
     ask("alice", 2_000, losses)
+# The second try is refused at maxmemory, and then all are.
+gateway.time.sleep = lambda pause: redis.Redis.execute_command(client, "CONFIG SET", "maxmemory", 1)
+for losses in 2, 1:
+    ask("alice", 2_000, losses)
+redis.Redis.execute_command(client, "CONFIG SET", "maxmemory", 0)
 os.kill(int(os.environ["SERVER_PID"]), signal.SIGSTOP)
 ask("bob", 2_000, 1)
 os.kill(int(os.environ["SERVER_PID"]), signal.SIGCONT)
