@@ -168,8 +168,8 @@ impl<const FURTHER: usize> Limiter<FURTHER> {
         Ok(slowest)
     }
 
-    /// Returns the first quota with the fewest tokens remaining. If the call wants more tokens than it got, the wait for
-    /// one more decides among equals.
+    /// Returns the first quota with the fewest tokens remaining. If the call wants more tokens than it got, the wait
+    /// for one more decides among equals.
     #[inline(always)]
     fn emptiest(&self, tats: &Tats<FURTHER>, wants_more: bool) -> Standing<'_> {
         let mut emptiest = Standing::at(&self.first, 1, tats.first, wants_more);
@@ -258,8 +258,8 @@ impl<'a> Standing<'a> {
         Ok(Self { funnel, number, until_full: funnel.until_full(*tat), wait: taken.wait })
     }
 
-    /// Returns the quota's standing on this TAT. The wait is that for one more token if the call wants more than it got.
-    /// If not, it is `WITHOUT_END`: the caller is told the same, that no wait is needed or that none helps.
+    /// Returns the quota's standing on this TAT. The wait is that for one more token if the call wants more than it
+    /// got. If not, it is `WITHOUT_END`: the caller is told the same, that no wait is needed or that none helps.
     #[inline(always)]
     fn at(funnel: &'a Funnel, number: u64, tat: Moment, wants_more: bool) -> Self {
         let until_full = funnel.until_full(tat);

@@ -1,4 +1,4 @@
-"""What the examples in Python share: a limit, its share in this process, refused callers, headers and addresses."""
+"""The parts that the examples in Python share: a limit, its share, refused callers, headers and addresses."""
 
 import ipaddress
 import itertools

@@ -271,7 +271,7 @@ struct Cluster {
 
 impl Cluster {
     fn start() -> Self {
-        // No node counts as gone, however long a busy machine stops it.
+        // A node never counts as gone, however long a busy machine stops it.
         let settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "120000"];
         let nodes: Vec<Server> = (0..NODES).map(|_| Server::start_with(&settings)).collect();
         for (number, node) in nodes.iter().enumerate() {

@@ -15,8 +15,8 @@ use crate::support::programs::output;
 use crate::support::{Server, command, error_of, module, module_command, redis_cell, run, throttle, wait_until};
 
 /// The module must not set an option that it does not need: on a later server, the option may be a promise that the
-/// module does not keep. INFO does not list all options: the one for SET and DEL, and the one of Valkey 9.2, which makes
-/// no snapshot without a fork if a module lacks it. So a library between the module and the server, unwritable.c, logs
+/// module does not keep. INFO does not list all options: the one for SET and DEL, and the one of Valkey 9.2, which
+/// makes no snapshot without a fork if a module lacks it. So a library between the module and the server, unwritable.c, logs
 /// the options. On Redis the same numbers may have another meaning, so the module does not set them there.
 #[test]
 fn the_module_sets_the_options_that_it_needs_and_valkeys_own_where_a_valkey_knows_them() {

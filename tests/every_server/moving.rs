@@ -34,7 +34,7 @@ fn command_of(script: &str, port: u16) -> String {
     line.replace(script, file.to_str().unwrap()).replacen("redis-cli", &format!("redis-cli -p {port}"), 1)
 }
 
-/// Two of our servers stand in for Dragonfly and for its successor. 4 of the 10 tokens are taken, and 5 come back a minute.
+/// Two of our servers stand in for Dragonfly and for its successor. 4 of 10 tokens are taken, and 5 come back a minute.
 #[test]
 fn a_limiter_of_dragonfly_or_redis_rate_goes_on_where_it_was() {
     const YEAR_2017: i64 = 1_483_228_800;

@@ -38,7 +38,7 @@ fn a_failed_snapshot_refuses_calls_but_no_looks_until_a_snapshot_succeeds() {
     fs::remove_dir(&file).unwrap();
     save("ok");
     assert_eq!(throttle(&mut connection, "key 4 1 60")[..3], [0, 5, 3]);
-    // Under scripts/memcheck a server ends by SIGTERM. It would stay if it had to save, because its folder is gone then.
+    // Under scripts/memcheck a server ends by SIGTERM. It would stay if it had to save: its folder is gone then.
     command("CONFIG SET save").arg("").query::<()>(&mut connection).unwrap();
 }
 

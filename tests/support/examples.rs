@@ -22,7 +22,7 @@ use super::{Process, eventually, free_port, new_folder};
 /// The examples' timeout in tests: on a busy machine, a server may take longer than their own tenth of a second.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The longest time that an example may take to start, to answer while its server is gone, and to find the server again.
+/// The longest time that an example may take to start, to answer while its server is gone, and to find it again.
 pub const BOUND: Duration = Duration::from_secs(20);
 
 /// The libraries of a program.

@@ -219,7 +219,7 @@ impl Hostile {
             14 => with("APPEND", &[self.random.pick(&["0", "7", "x", ""]).as_bytes()]),
             15 => with("SETRANGE", &[&small, b"1"]),
             16 => with("SETRANGE", &[b"0", b"9"]),
-            // Not SETBIT: on an empty string, it ends a Redis that checks its INFO keysizes (8.2 to 8.10).
+            // SETBIT on an empty string would end a Redis that checks its INFO keysizes (8.2 to 8.10).
             17 => with("SETRANGE", &[&small, b"\x80"]),
             18 => with("PFADD", &[&value]),
             19 => with("EXPIRE", &[&integer]),

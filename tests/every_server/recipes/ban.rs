@@ -37,7 +37,7 @@ fn a_ban_has_its_length_whatever_the_numbers_and_however_many_guesses() {
     run::<()>(&mut connection, "FLUSHALL").unwrap();
     assert_eq!([(); 2].map(|()| attempt(&mut connection, "0 1 60 86400 100000000")), [0, 100_000_000_000]);
     assert_eq!(run::<i64>(&mut connection, "TTL banned").unwrap(), 100_000_000);
-    // With the numbers of ban.py, all five attempts are there after the first ban.
+    // All five attempts are there after the first ban of ban.py.
     run::<()>(&mut connection, "FLUSHALL").unwrap();
     for moment in [START, START + 300 * SECOND + MILLISECOND] {
         clock.set(moment);

@@ -197,7 +197,7 @@ fn a_late_answer_is_not_taken_for_another_callers() {
 
 /// A call waits for a free connection, for a new one, and for the reply, each for TIMEOUT at most: with a TIMEOUT of an
 /// hour it has no answer when one of 10 ms has. At one port nobody accepts a connection, at the other nobody replies.
-/// Of 40 calls at once, 20 find no free connection.
+/// A pool of 20 connections gets 40 calls at once.
 #[test]
 #[ignore = "slow: attacks"]
 fn a_call_waits_no_longer_than_three_times_timeout_and_is_not_repeated() {

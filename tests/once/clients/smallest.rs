@@ -57,7 +57,7 @@ fn each_smallest_call_decides_as_redis_does_and_a_closed_plan_is_403() {
     assert_eq!([1; 5].map(in_rust(Server::start().port, 60.0, (-1, 1, 60))).concat(), expected);
 }
 
-/// A server that cannot decide, one that accepts connections and is silent, a port at which nobody answers, and one that
+/// A server that cannot decide, one that accepts connections and is silent, a port that does not answer, and one that
 /// is closed.
 #[test]
 #[ignore = "slow: other languages"]
@@ -83,9 +83,9 @@ fn each_smallest_call_is_refused_without_an_answer() {
     });
 }
 
-/// The first connection leads to a replica for ever, as an old one does after a failover behind one address. On the
-/// server itself, the answer to the second call is lost, and the connection of the third is closed before the server has
-/// the call. The last call finds one of three tokens: the second has taken its token once.
+/// The first connection leads to a replica for ever, as an old one does after a failover behind one address. On
+/// the server itself, the answer to the second call is lost, and the connection of the third is closed before the server
+/// has the call. The last call finds one of three tokens: the second has taken its token once.
 #[test]
 #[ignore = "slow: other languages"]
 fn each_smallest_call_is_made_once_and_leaves_its_connection_after_an_error() {
