@@ -421,7 +421,8 @@ proptest! {
             let verdict = funnel.decide(tat, taking, quantity).unwrap();
             prop_assert!(!verdict.limited && verdict.retry_after.is_none());
             let next = funnel.decide_throttle(after(tat, &verdict), verdict.limit.cast_signed());
-            prop_assert!(verdict.remaining <= verdict.limit && after(tat, &verdict).is_none_or(|tat| tat.nanos() > now));
+            prop_assert!(verdict.remaining <= verdict.limit);
+            prop_assert!(after(tat, &verdict).is_none_or(|tat| tat.nanos() > now));
             prop_assert!(next.limited || next.remaining == 0);
         }
     }

@@ -34,7 +34,7 @@ fn words(twin: &str, limiter: usize, quantity: i64) -> String {
     format!("{{a}}:{twin}{limiter} {max_burst} {count} {period} {quantity}")
 }
 
-/// What a call sends again whenever it repeats: its user, lease and estimate.
+/// The words that a call sends again whenever it repeats: its user, lease and estimate.
 type Terms = (usize, i64, i64);
 
 /// A call; the ends of its lease and of its key, in ms since the start.

@@ -107,10 +107,10 @@ class Addresses(unittest.TestCase):
             # Behind two proxies, and behind any of a network.
             ("192.0.2.1", ["10.0.0.1, 203.0.113.7, 198.51.100.5"], "203.0.113.7"),
             ("198.51.100.9", ["203.0.113.7, 198.51.100.5, 192.0.2.1"], "203.0.113.7"),
-            # No proxy.
+            # The peer is not a proxy.
             ("192.0.2.2", ["203.0.113.7"], "192.0.2.2"),
             ("testclient", ["203.0.113.7"], "testclient"),
-            # No address.
+            # The proxy's word is not an address.
             *(("192.0.2.1", [f"203.0.113.7{word}"], "192.0.2.1") for word in (", unknown", ",", ", [", ", 1.2.3")),
         ):
             self.assertEqual(limits.limited_address(peer, forwarded), limited, (peer, forwarded))
