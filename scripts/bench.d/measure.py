@@ -22,11 +22,9 @@ COUNTED_KEYS = 300
 # Instructions are counted this often, and the least count is taken: the server's cron may run during the others, and
 # weighs more than it does without callgrind, which slows the calls down.
 COUNTS = 5
-KEYS, ROUNDS = 10_000, 15
+KEYS, CALLS, ROUNDS = 10_000, 50_000, 15
 # So many that each call draws a new key: as many as redis-benchmark can draw from.
 NEW_KEYS = 2**31 - 1
-# The calls of a round, the connections, and the calls that each connection sends at once.
-SHAPES = {"pipelined": (50_000, 8, 64), "one by one": (10_000, 16, 1)}
 
 
 def say(text):
@@ -116,27 +114,22 @@ def inclusive(file):
 
 
 def speed(executable, names, module=None):
-    """Measures the server's CPU time for a pipelined call, and the calls a second one by one. All checks take their
-    turn in each round, so that the machine is in the same state for all of them. Returns medians."""
+    """Measures the server's CPU time for a call. All checks take their turn in each round, so that the machine is in the
+    same state for all of them. Returns medians: the nanoseconds, and the ratio to the base."""
     rounds = {name: [] for name in names}
     with Server(executable, module) as server:
         for number in range(ROUNDS):
             say(f"speed, round {number + 1} of {ROUNDS}")
             for name in names:
-                check, figures = CHECKS[name], {}
-                for shape, numbers in SHAPES.items():
-                    # Without SYNC, Valkey 9 would free the keys later, in another thread.
-                    server.client.execute_command("FLUSHALL", "SYNC")
-                    server.call(check.before, KEYS)
-                    cpu, figures[shape] = server.benchmark(check.call, NEW_KEYS if check.once else KEYS, *numbers)
-                    if shape == "pipelined":
-                        figures["cpu"] = cpu * 1e9
-                    first = server.call([check.call], 1)[0]
-                    assert (type(first) is list and first[0] == 1) == ("limited" in name), (name, first)
-                rounds[name].append(figures)
+                check = CHECKS[name]
+                # Without SYNC, Valkey 9 would free the keys later, in another thread.
+                server.client.execute_command("FLUSHALL", "SYNC")
+                server.call(check.before, KEYS)
+                rounds[name].append(server.benchmark(check.call, NEW_KEYS if check.once else KEYS, CALLS) * 1e9)
+                first = server.call([check.call], 1)[0]
+                assert (type(first) is list and first[0] == 1) == ("limited" in name), (name, first)
     result = {}
-    for name, figures in rounds.items():
-        result[name] = {key: statistics.median(round[key] for round in figures) for key in figures[0]}
-        ratios = [own["cpu"] / base["cpu"] for own, base in zip(figures, rounds[BASE])]
-        result[name]["ratio"] = statistics.median(ratios)
+    for name, cpu in rounds.items():
+        ratios = [own / base for own, base in zip(cpu, rounds[BASE])]
+        result[name] = {"cpu": statistics.median(cpu), "ratio": statistics.median(ratios)}
     return result
