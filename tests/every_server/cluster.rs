@@ -12,7 +12,7 @@ use crate::support::cluster::{SLOTS, add_slots, is_ok};
 use crate::support::needs::{FAST, debug_command, is_redis_6_2, needs};
 use crate::support::programs::{output, python, signal};
 use crate::support::traffic::{under_full_load, under_load};
-use crate::support::{PATIENCE, Server, command, error_of, eventually, run, throttle, wait_until};
+use crate::support::{Server, command, error_of, run, throttle, wait_for, wait_until};
 
 const NODES: usize = 3;
 
@@ -294,7 +294,7 @@ impl Cluster {
     fn connect(&self) -> ClusterConnection {
         let addresses = self.nodes.iter().map(|node| format!("redis://127.0.0.1:{}/", node.port));
         let client = ClusterClient::new(addresses.collect::<Vec<_>>()).unwrap();
-        eventually(PATIENCE, || client.get_connection().ok()).unwrap()
+        wait_for("the cluster answers", || client.get_connection().ok())
     }
 
     /// Returns the node that owns this key.

@@ -17,9 +17,7 @@ use crate::support::pages::{ROOT, blocks, code, shows, text_of};
 use crate::support::programs::output;
 use crate::support::sentinel::Sentinel;
 use crate::support::traffic::under_load;
-use crate::support::{
-    PATIENCE, Server, eventually, module, new_folder, redis_cell, run, snapshot, throttle, wait_until,
-};
+use crate::support::{Server, module, new_folder, redis_cell, run, snapshot, throttle, wait_until};
 
 /// The module's number on the page, as `MODULE LIST` shows it.
 const VERSION: &str = "10100";
@@ -256,10 +254,10 @@ fn walk(primary: &Member, replica: &Member, sentinel: u16, library: &str, versio
                         // An attempt starts several programs, and Sentinel takes seconds.
                         sleep(Duration::from_millis(100));
                     }
-                    as_expected.then_some(())
+                    as_expected
                 };
                 // A Sentinel that did not get the processor for two seconds does nothing for half a minute.
-                eventually(PATIENCE, printed).unwrap_or_else(|| panic!("never happened: {line}"));
+                wait_until(line, printed);
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::support::callbacks::start_with_unwritable_keys;
 use crate::support::expected::{NOT_A_STATE, WRONG_TYPE, in_group};
 use crate::support::needs::{FAST, needs};
 use crate::support::{
-    PATIENCE, Server, Snapshot, command, error_of, eventually, info, module, run, snapshot, throttle, wait_until,
+    Server, Snapshot, command, error_of, info, module, run, snapshot, throttle, wait_for, wait_until,
 };
 
 #[test]
@@ -54,8 +54,7 @@ fn a_file_that_cannot_be_written_refuses_calls_but_no_looks_or_ends_the_server()
         let mut connection = server.connect();
         // A server whose last fsync is not done yet writes to the file two seconds later.
         let mut call = || run::<Value>(&mut connection, "CL.THROTTLE key 99999 1 60").err();
-        let refused = eventually(PATIENCE, || (0..1_000).find_map(|_| call()));
-        let refused = refused.expect("the file is never full");
+        let refused = wait_for("a full file", || (0..1_000).find_map(|_| call()));
         assert_eq!(refused.kind() == ErrorKind::Io, ends, "{policy}: {refused}");
         if ends {
             assert!(server.log().contains("Exiting"), "{}", server.log());

@@ -5,11 +5,11 @@ use std::process::{Command, Stdio};
 
 use crate::support::clock::{Clock, START};
 use crate::support::endpoint::losing;
-use crate::support::examples::{BOUND, Http, protect};
+use crate::support::examples::{Http, protect};
 use crate::support::needs::needs;
 use crate::support::pages::text_of;
 use crate::support::programs::signal;
-use crate::support::{Server, eventually, run};
+use crate::support::{Server, run, wait_until};
 
 const REQUESTS: usize = 200;
 
@@ -99,7 +99,7 @@ fn a_stall_charges_a_right_password_once_and_without_redis_each_log_in_is_refuse
         signal(server.pid(), "CONT");
         let mut connection = server.connect();
         let mut left = || run::<[i64; 5]>(&mut connection, "CL.LOOK attempts:127.0.0.1 49 50 86400").unwrap()[2];
-        assert!(eventually(BOUND, || (left() == 49).then_some(())).is_some());
+        wait_until("one attempt is charged", || left() == 49);
         assert_eq!(run::<u64>(&mut connection, "EXISTS account:bob address:127.0.0.1").unwrap(), 0);
         server.kill();
         assert_eq!(log_in(http, "bob", "battery staple"), 503);
@@ -107,7 +107,7 @@ fn a_stall_charges_a_right_password_once_and_without_redis_each_log_in_is_refuse
         let [guesses, visits, calls] = attack(http);
         assert!(guesses == 0 && (5..=30).contains(&visits) && calls >= 10, "{guesses}, {visits}, {calls}");
         server.restart();
-        assert!(eventually(BOUND, || (log_in(http, "bob", "battery staple") == 200).then_some(())).is_some());
+        wait_until("Redis is found again", || log_in(http, "bob", "battery staple") == 200);
     });
 }
 

@@ -4,12 +4,11 @@
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::symlink;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use crate::support::needs::{EVERYWHERE, SCRIPTS_TEST, needs};
 use crate::support::pages::ROOT;
 use crate::support::programs::{output, output_and_errors, signal};
-use crate::support::{eventually, free_port, module, new_folder, run, throttle};
+use crate::support::{free_port, module, new_folder, run, throttle, wait_until};
 
 fn script(name: &str) -> Command {
     let mut script = Command::new(format!("scripts/{name}"));
@@ -79,8 +78,7 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
 
     signal(process.0.id(), "INT");
     assert!(process.0.wait().unwrap().success());
-    let gone = eventually(Duration::from_secs(60), || client.get_connection().is_err().then_some(()));
-    assert!(gone.is_some(), "the server stayed");
+    wait_until("the server ends", || client.get_connection().is_err());
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "files stayed");
 }
 

@@ -17,13 +17,10 @@ use tempfile::{NamedTempFile, TempDir};
 use super::needs::{found, leave_out, left_out};
 use super::pages::{ROOT, blocks};
 use super::programs::{output, path};
-use super::{Process, eventually, free_port, new_folder};
+use super::{PATIENCE, Process, free_port, new_folder, wait_until};
 
 /// The examples' timeout in tests: on a busy machine, a server may take longer than their own tenth of a second.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The longest time that an example may take to start, to answer while its server is gone, and to find it again.
-pub const BOUND: Duration = Duration::from_secs(20);
 
 /// The libraries of a program.
 pub enum Libraries {
@@ -207,12 +204,11 @@ impl Http {
         let mut command = example.command(redis);
         command.env("HTTP_PORT", port.to_string()).stdout(file.try_clone().unwrap()).stderr(file).process_group(0);
         let mut process = Process(command.spawn().unwrap());
-        let started = eventually(Duration::from_secs(60), || {
+        wait_until(&format!("{example:?} serves HTTP"), || {
             let ended = process.0.try_wait().unwrap();
             assert_eq!(ended, None, "{example:?}: {}", fs::read_to_string(&log).unwrap());
-            TcpStream::connect(("127.0.0.1", port)).ok()
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
         });
-        assert!(started.is_some(), "{example:?} serves no HTTP");
         Self { process, port, log }
     }
 
@@ -242,7 +238,7 @@ impl Http {
 
     fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
     }
 

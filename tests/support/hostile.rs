@@ -1,5 +1,6 @@
 //! Input of a malicious client: calls with any arguments, and any other change to a key.
 
+use super::commands::COMMANDS;
 use super::expected::{self, MILLISECOND, NAMES, SECOND, least};
 use super::model::Way;
 use super::random::Random;
@@ -50,20 +51,8 @@ impl Hostile {
     }
 
     pub fn call(&mut self, key: &[u8]) -> Command {
-        let names = [
-            "CL.THROTTLE",
-            "cl.throttle",
-            "cl.Pthrottle",
-            "cl.Charge",
-            "cl.pcharge",
-            "cl.Take",
-            "cl.ptake",
-            "cl.Look",
-            "cl.plook",
-            "cl.Mthrottle",
-            "cl.mpthrottle",
-        ];
-        let mut call = words(&[self.random.pick(&names)]);
+        let name = COMMANDS[self.random.below(COMMANDS.len())].name;
+        let mut call = vec![if self.random.one_in(2) { name.into() } else { name.to_uppercase().into() }];
         let expected::Command { way, several, .. } = expected::Command::of(&call);
         let usual = !self.random.one_in(4);
         call.extend(self.group(key, way, usual));

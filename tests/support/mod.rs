@@ -225,13 +225,12 @@ impl Server {
         });
         self.process = Some(process);
         // The server may have to load a large file, on two cores that many servers share.
-        eventually(PATIENCE, || {
+        wait_for("the server is ready or gone", || {
             let gone = self.process.as_mut().unwrap().try_wait().unwrap().is_some();
             // The log tells when it is ready: another process may answer on its port.
             let ready = self.log()[logged..].contains("Ready to accept connections");
             (gone || ready).then_some(!gone)
         })
-        .unwrap_or(false)
     }
 }
 
@@ -284,19 +283,17 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits until the condition holds.
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    eventually(PATIENCE, || holds().then_some(())).unwrap_or_else(|| panic!("never happened: {what}"));
+    wait_for(what, || holds().then_some(()));
 }
 
-/// Asks until there is an answer or the time is over; the pauses grow.
-pub fn eventually<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
+/// Asks until there is an answer, and returns it; the pauses grow.
+pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(answer) = ask() {
-            return Some(answer);
+            return answer;
         }
-        if start.elapsed() > limit {
-            return None;
-        }
+        assert!(start.elapsed() < PATIENCE, "never happened: {what}");
         sleep((start.elapsed() / 8).clamp(Duration::from_millis(2), Duration::from_millis(50)));
     }
 }

@@ -10,9 +10,9 @@ use std::process::{ChildStdout, Command, Stdio};
 use redis::{Connection, FromRedisValue, RedisResult};
 
 use super::clock::SECOND;
-use super::pages::shows;
+use super::pages::{code, shows, text_of};
 use super::random::Random;
-use super::{Process, Server, programs};
+use super::{Process, Server, programs, run};
 
 /// A moment on a whole microsecond: scripts read the time in microseconds.
 pub const START: i64 = 1_790_000_000_123_456_000;
@@ -61,6 +61,19 @@ pub fn eval<T: FromRedisValue>(connection: &mut Connection, file: &str, words: &
 
 pub fn load_function(connection: &mut Connection, library: &str) -> RedisResult<String> {
     redis::cmd("FUNCTION").arg("LOAD").arg("REPLACE").arg(library).query(connection)
+}
+
+/// Connects as a user who may call what a section of a page names, and nothing else.
+pub fn user(server: &Server, page: &str, heading: &str) -> Connection {
+    let page = text_of(page);
+    let (_, section) = page.split_once(heading).unwrap();
+    let (_, sentence) = section.split_once("A user needs the right").unwrap();
+    let rights = code(sentence.split_inclusive("`.").next().unwrap());
+    let rights: String = rights.map(|name| format!(" +{}", name.to_lowercase())).collect();
+    let mut connection = server.connect();
+    run::<()>(&mut connection, &format!("ACL SETUSER app on nopass ~*{rights}")).unwrap();
+    run::<()>(&mut connection, "AUTH app x").unwrap();
+    connection
 }
 
 /// Returns the limit and the words of a quota. Most numbers are small, so that limiters run empty.

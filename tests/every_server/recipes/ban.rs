@@ -3,8 +3,12 @@
 use redis::Connection;
 
 use crate::support::clock::{Clock, MILLISECOND, SECOND};
-use crate::support::recipes::{START, eval};
-use crate::support::{run, throttle};
+use crate::support::recipes::{START, eval, user};
+use crate::support::{Server, run, throttle};
+
+fn app(server: &Server) -> Connection {
+    user(server, "docs/recipes.md", "## A ban after too many")
+}
 
 /// Makes an attempt with ban.lua and these numbers. Returns the milliseconds to wait, 0 to go on.
 fn attempt(connection: &mut Connection, numbers: &str) -> i64 {
@@ -14,40 +18,40 @@ fn attempt(connection: &mut Connection, numbers: &str) -> i64 {
 #[test]
 fn a_ban_has_its_length_whatever_the_numbers_and_however_many_guesses() {
     let (clock, server) = Clock::start(START);
-    let mut connection = server.connect();
+    let (mut connection, mut app) = (server.connect(), app(&server));
     let hour = 3_600_000;
     for (quota, limit) in [("4 1 60", 5), ("4 5 1", 5), ("0 1000 1", 1), ("99 1 1", 100)] {
         run::<()>(&mut connection, "FLUSHALL").unwrap();
         clock.set(START);
         let numbers = format!("{quota} 86400 3600");
-        assert_eq!((0..1_000).take_while(|_| attempt(&mut connection, &numbers) == 0).count(), limit, "{quota}");
+        assert_eq!((0..1_000).take_while(|_| attempt(&mut app, &numbers) == 0).count(), limit, "{quota}");
         let waits = [(0, hour), (1_000, hour - 1_000), (hour - 1, 1), (hour, 1), (hour + 1, 0)];
         for (milliseconds, wait) in waits {
             clock.set(START + milliseconds * MILLISECOND);
-            assert_eq!(attempt(&mut connection, &numbers), wait, "{quota}, after {milliseconds} ms");
+            assert_eq!(attempt(&mut app, &numbers), wait, "{quota}, after {milliseconds} ms");
         }
     }
     // One attempt comes back a day, so that a wait of the ban's hour would only lead into the next ban.
     run::<()>(&mut connection, "FLUSHALL").unwrap();
     let a_day = "0 1 86400 86400 3600";
-    assert_eq!([(); 2].map(|()| attempt(&mut connection, a_day)), [0, 86_400_000]);
+    assert_eq!([(); 2].map(|()| attempt(&mut app, a_day)), [0, 86_400_000]);
     clock.set(START + hour * MILLISECOND + 86_401 * SECOND);
-    assert_eq!(attempt(&mut connection, a_day), 0);
+    assert_eq!(attempt(&mut app, a_day), 0);
     // A ban of three years: Redis 7.2 writes this number of a script as 1e+08.
     run::<()>(&mut connection, "FLUSHALL").unwrap();
-    assert_eq!([(); 2].map(|()| attempt(&mut connection, "0 1 60 86400 100000000")), [0, 100_000_000_000]);
+    assert_eq!([(); 2].map(|()| attempt(&mut app, "0 1 60 86400 100000000")), [0, 100_000_000_000]);
     assert_eq!(run::<i64>(&mut connection, "TTL banned").unwrap(), 100_000_000);
     // All five attempts are there after the first ban of ban.py.
     run::<()>(&mut connection, "FLUSHALL").unwrap();
     for moment in [START, START + 300 * SECOND + MILLISECOND] {
         clock.set(moment);
-        let tried = (0..6).take_while(|_| attempt(&mut connection, "4 1 60 86400 300 1800 3600") == 0);
+        let tried = (0..6).take_while(|_| attempt(&mut app, "4 1 60 86400 300 1800 3600") == 0);
         assert_eq!(tried.count(), 5);
     }
     // A client knows by the error's code that a failover has made its server a replica.
     run::<()>(&mut connection, "FLUSHALL").unwrap();
     run::<()>(&mut connection, "REPLICAOF 127.0.0.1 1").unwrap();
-    let error = eval::<i64>(&mut connection, "ban.lua", "3 attempts banned offences 4 1 60 86400 60").unwrap_err();
+    let error = eval::<i64>(&mut app, "ban.lua", "3 attempts banned offences 4 1 60 86400 60").unwrap_err();
     assert_eq!(error.code(), Some("READONLY"));
 }
 
@@ -55,7 +59,7 @@ fn a_ban_has_its_length_whatever_the_numbers_and_however_many_guesses() {
 #[test]
 fn a_right_password_gives_back_its_own_attempt_and_no_other() {
     let (_clock, server) = Clock::start(START);
-    let mut connection = server.connect();
+    let mut connection = app(&server);
     let succeeded = |connection: &mut Connection| throttle(connection, "attempts 4 1 60 -1");
     let numbers = "4 1 60 86400 3600";
     for _ in 0..100 {

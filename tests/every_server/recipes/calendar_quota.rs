@@ -5,7 +5,7 @@ use redis::{Connection, RedisResult, Value};
 use crate::support::clock::{Clock, MILLISECOND, SECOND};
 use crate::support::needs::needs;
 use crate::support::random::Random;
-use crate::support::recipes::{Row, START, load_function, read};
+use crate::support::recipes::{Row, START, load_function, read, user};
 use crate::support::{Server, error_text, run, snapshot, throttle};
 
 /// Starts a server with the functions.
@@ -117,11 +117,12 @@ fn a_calendar_quota_that_gets_an_error_takes_nothing() {
 #[test]
 fn a_calendar_period_ends_no_sooner_than_was_said_once_and_refunds_go_to_the_period_that_was_charged() {
     needs!("functions, Redis 7");
-    let (clock, _server, mut connection) = start();
+    let (clock, server, _) = start();
+    let mut app = user(&server, "docs/recipes.md", "## Calendar quotas");
     let now = START / SECOND;
     let mut call = |quantity: i64, quota: i64, end: i64| {
         let line = format!("throttle 1 {{a}}:2026-11-22 {quantity} {quota} {}", now + end);
-        calendar(&mut connection, &line).unwrap().1[0]
+        calendar(&mut app, &line).unwrap().1[0]
     };
     assert_eq!(call(10, 10, 3_600), [0, 10, 0, -1, 3_600]);
     assert_eq!(call(1, 10, 60), [1, 10, 0, 3_600, 3_600]);

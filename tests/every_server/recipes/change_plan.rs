@@ -4,7 +4,7 @@ use redis::{Connection, RedisResult, Value};
 
 use crate::support::clock::Clock;
 use crate::support::random::Random;
-use crate::support::recipes::{START, eval};
+use crate::support::recipes::{START, eval, user};
 use crate::support::{run, snapshot, throttle};
 
 fn change(connection: &mut Connection, key: &str, numbers: &str) -> RedisResult<[i64; 5]> {
@@ -14,19 +14,19 @@ fn change(connection: &mut Connection, key: &str, numbers: &str) -> RedisResult<
 #[test]
 fn a_plan_that_changes_counts_at_once_and_keeps_what_was_taken() {
     let (_clock, server) = Clock::start(START);
-    let mut connection = server.connect();
+    let (mut connection, mut app) = (server.connect(), user(&server, "docs/recipes.md", "## A plan that changes"));
     // A full limiter stays without a key.
-    assert_eq!(change(&mut connection, "bob", "9 10 86400 99 100 86400").unwrap(), [0, 100, 100, -1, 0]);
+    assert_eq!(change(&mut app, "bob", "9 10 86400 99 100 86400").unwrap(), [0, 100, 100, -1, 0]);
     assert!(!run::<bool>(&mut connection, "EXISTS bob").unwrap());
     // The first of several quotas changes, and the second stays as it is.
     run::<Value>(&mut connection, "CL.THROTTLE erin 9 10 86400 8 99 100 3600").unwrap();
     let second = |connection: &mut Connection| run::<String>(connection, "GETRANGE erin 19 37").unwrap();
     let before = second(&mut connection);
-    assert_eq!(change(&mut connection, "erin", "9 10 86400 99 100 86400").unwrap()[..3], [0, 100, 92]);
+    assert_eq!(change(&mut app, "erin", "9 10 86400 99 100 86400").unwrap()[..3], [0, 100, 92]);
     assert_eq!((before.len(), second(&mut connection)), (19, before));
     // Redis 7.2 writes a number with this many zeros as 2e+8.
     run::<[i64; 5]>(&mut connection, "CL.CHARGE frank 199999999 1000 1 200000000").unwrap();
-    let reply = change(&mut connection, "frank", "199999999 1000 1 299999999 1000 1").unwrap();
+    let reply = change(&mut app, "frank", "199999999 1000 1 299999999 1000 1").unwrap();
     assert_eq!(reply[..3], [0, 300_000_000, 100_000_000]);
 }
 

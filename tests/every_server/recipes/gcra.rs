@@ -4,7 +4,7 @@ use redis::{Connection, RedisResult, Value};
 
 use crate::support::clock::{Clock, SECOND};
 use crate::support::random::Random;
-use crate::support::recipes::{START, eval, pause, quantity, quota, read};
+use crate::support::recipes::{START, eval, pause, quantity, quota, read, user};
 use crate::support::{Server, command, error_of, error_text, run, throttle};
 
 #[test]
@@ -130,12 +130,12 @@ fn the_script_refuses_what_the_module_refuses_and_what_it_cannot_do_exactly() {
 
 #[test]
 fn a_replica_answers_a_look_by_the_script() {
-    let server = Server::start_bare(&[]);
-    let mut connection = server.connect();
-    let reply: [i64; 5] = by_script(&mut connection, "key 4 1 3600 3").unwrap();
-    run::<()>(&mut connection, "REPLICAOF 127.0.0.1 1").unwrap();
-    let look: [i64; 5] = by_script(&mut connection, "key 4 1 3600 0").unwrap();
+    let server = Server::start();
+    let mut app = user(&server, "docs/recipes.md", "## Without the module");
+    let reply: [i64; 5] = by_script(&mut app, "key 4 1 3600 3").unwrap();
+    run::<()>(&mut server.connect(), "REPLICAOF 127.0.0.1 1").unwrap();
+    let look: [i64; 5] = by_script(&mut app, "key 4 1 3600 0").unwrap();
     assert_eq!(look[..4], reply[..4]);
-    let error = by_script::<Value>(&mut connection, "key 4 1 3600 1").unwrap_err();
+    let error = by_script::<Value>(&mut app, "key 4 1 3600 1").unwrap_err();
     assert_eq!(error.code(), Some("READONLY"));
 }

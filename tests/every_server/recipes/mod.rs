@@ -6,4 +6,3 @@ mod change_plan;
 mod gcra;
 mod policies;
 mod reservation;
-mod rights;

@@ -3,7 +3,7 @@
 use redis::{Connection, RedisResult};
 
 use crate::support::needs::needs;
-use crate::support::recipes::{load_function, read};
+use crate::support::recipes::{load_function, read, user};
 use crate::support::{Server, error_of, run};
 
 fn ask(connection: &mut Connection, arguments: &str) -> RedisResult<Vec<i64>> {
@@ -14,24 +14,24 @@ fn ask(connection: &mut Connection, arguments: &str) -> RedisResult<Vec<i64>> {
 fn named_policies_change_for_all_in_one_command_unless_the_file_has_a_mistake() {
     needs!("functions, Redis 7");
     let server = Server::start();
-    let mut connection = server.connect();
+    let (mut connection, mut app) = (server.connect(), user(&server, "docs/recipes.md", "## Named policies"));
     let library = read("policies.lua");
     load_function(&mut connection, &library).unwrap();
     // A policy of several quotas replies with the number of the one that decides.
-    assert_eq!(ask(&mut connection, "user123 gold 90").unwrap()[..3], [0, 100, 10]);
-    assert_eq!(ask(&mut connection, "user123 gold").unwrap()[3..], [-1, 55, 1]);
-    assert_eq!(ask(&mut connection, "user7 free").unwrap(), [0, 10, 9, -1, 6]);
+    assert_eq!(ask(&mut app, "user123 gold 90").unwrap()[..3], [0, 100, 10]);
+    assert_eq!(ask(&mut app, "user123 gold").unwrap()[3..], [-1, 55, 1]);
+    assert_eq!(ask(&mut app, "user7 free").unwrap(), [0, 10, 9, -1, 6]);
     assert_eq!(error_of(&mut connection, "FCALL throttle 1 user7 silver"), "ERR no policy of that name");
 
     // A quota that is added at the end begins full, and the others go on.
     let state = |connection: &mut Connection| run::<String>(connection, "GET user123").unwrap();
     let (gold, before) = ("99, 100, 60, 9999, 10000, 86400", state(&mut connection));
     load_function(&mut connection, &library.replace(gold, &format!("{gold}, 5, 1, 1"))).unwrap();
-    assert_eq!(ask(&mut connection, "user123 gold 0").unwrap()[..3], [0, 6, 6]);
+    assert_eq!(ask(&mut app, "user123 gold 0").unwrap()[..3], [0, 6, 6]);
     assert_eq!(state(&mut connection), before);
     // Redis 7.2 would send a number with this many zeros as 1e+9.
     load_function(&mut connection, &library.replace("9, 10, 60}", "999999999, 1000000000, 1000000000}")).unwrap();
-    assert_eq!(ask(&mut connection, "user8 free 0").unwrap()[..3], [0, 1_000_000_000, 1_000_000_000]);
+    assert_eq!(ask(&mut app, "user8 free 0").unwrap()[..3], [0, 1_000_000_000, 1_000_000_000]);
     // A file with a mistake is refused, and the old one stays.
     load_function(&mut connection, &library).unwrap();
     for (policy, mistake) in [
@@ -49,6 +49,6 @@ fn named_policies_change_for_all_in_one_command_unless_the_file_has_a_mistake() 
         let mistaken = library.replace("{'free', 9, 10, 60}", policy);
         let error = load_function(&mut connection, &mistaken).expect_err(policy).to_string();
         assert!(error.contains(mistake), "{policy}: {error}");
-        assert_eq!(ask(&mut connection, "key free 0").unwrap(), [0, 10, 10, -1, 0], "{policy}");
+        assert_eq!(ask(&mut app, "key free 0").unwrap(), [0, 10, 10, -1, 0], "{policy}");
     }
 }

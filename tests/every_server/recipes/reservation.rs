@@ -4,7 +4,7 @@ use redis::Connection;
 
 use crate::support::clock::{Clock, MILLISECOND};
 use crate::support::needs::needs;
-use crate::support::recipes::START;
+use crate::support::recipes::{START, user};
 use crate::support::reservations::{ask, live_through, load};
 use crate::support::{Server, error_of, run, snapshot, throttle};
 
@@ -27,7 +27,8 @@ fn words(call: &str) -> String {
 #[test]
 fn a_call_is_reserved_once_and_settled_once() {
     needs!("functions, Redis 7");
-    let (clock, _server, mut connection) = start();
+    let (clock, server, mut connection) = start();
+    let mut app = user(&server, "docs/budgets.md", "## A reservation");
     for (second, line, expected, tokens) in [
         (0, format!("reserve {}", words("7 500")), vec![0], 19_500),
         // The answer was lost, and the caller repeats the call.
@@ -61,7 +62,7 @@ fn a_call_is_reserved_once_and_settled_once() {
         (22, format!("settle {} 1 21500", keys("8")), vec![0], 5_333),
     ] {
         clock.set(START + second * 1_000 * MILLISECOND);
-        assert_eq!(ask(&mut connection, &format!("FCALL {line}")).unwrap(), expected, "{line}");
+        assert_eq!(ask(&mut app, &format!("FCALL {line}")).unwrap(), expected, "{line}");
         assert_eq!(throttle(&mut connection, "{a}:tokens 19999 20000 60 0")[2], tokens, "{line}");
     }
 }

@@ -17,11 +17,11 @@ use redis::Connection;
 use tempfile::NamedTempFile;
 
 use crate::support::endpoint::{Endpoint, Fate, relay, unanswered};
-use crate::support::examples::{BOUND, Example, Http, TIMEOUT, examples};
+use crate::support::examples::{Example, Http, TIMEOUT, examples};
 use crate::support::programs::signal;
 use crate::support::recipes::Dialogue;
 use crate::support::traffic::side_by_side;
-use crate::support::{Process, Server, command, eventually, info, run, wait_until};
+use crate::support::{Process, Server, command, info, run, wait_for, wait_until};
 
 /// The tokens of a caller's limit, and of a process's share of it.
 const LIMIT: usize = 3;
@@ -187,8 +187,7 @@ fn a_late_answer_is_not_taken_for_another_callers() {
         };
         let started = Started::new(name, &example, relay(move || port, filters));
         let [limited, other] = [(); 2].map(|()| started.caller());
-        let used_up = eventually(BOUND, || ((started.calls)(1, &limited, "closed") == [429]).then_some(()));
-        assert!(used_up.is_some(), "{example:?}");
+        wait_until("a limited caller", || (started.calls)(1, &limited, "closed") == [429]);
         late.store(true, Ordering::Relaxed);
         started.passed(1, &other, "closed");
         assert_eq!(started.passed(1, &limited, "closed"), 0, "{example:?}");
@@ -225,7 +224,7 @@ fn a_call_waits_no_longer_than_three_times_timeout_and_is_not_repeated() {
                 let (_process, hour) = ask("3600", hour);
                 wait_until("the calls of an hour", waits);
                 let (_process, short) = ask("0.01", short);
-                let statuses = eventually(6 * BOUND, || Some(short()).filter(|line| line.ends_with('\n'))).unwrap();
+                let statuses = wait_for("the answers", || Some(short()).filter(|line| line.ends_with('\n')));
                 assert_eq!((statuses.matches("200").count(), statuses.matches("429").count()), (LIMIT, 40 - LIMIT));
                 assert_eq!(hour(), "", "{example:?}: it has not waited");
             }
@@ -312,11 +311,10 @@ impl Started {
 
     /// Waits until the server decides again.
     fn finds(&self, server: &Server, what: &str) {
-        let found = eventually(BOUND, || {
+        wait_until(&format!("{what}: it finds its server"), || {
             let caller = self.caller();
             self.passed(1, &caller, "share");
-            (!run::<Vec<String>>(&mut server.connect(), &format!("KEYS *{caller}")).unwrap().is_empty()).then_some(())
+            !run::<Vec<String>>(&mut server.connect(), &format!("KEYS *{caller}")).unwrap().is_empty()
         });
-        assert!(found.is_some(), "{what}: it does not find its server");
     }
 }

@@ -8,12 +8,11 @@ use redis::Client;
 use super::ANSWERS;
 use crate::support::cluster::{SLOTS, add_slots};
 use crate::support::endpoint::losing;
-use crate::support::examples::BOUND;
 use crate::support::examples::Libraries::Python;
 use crate::support::pages::ROOT;
 use crate::support::programs::output_and_errors;
 use crate::support::traffic::side_by_side;
-use crate::support::{Process, Server, eventually, free_port, new_folder, run, wait_until};
+use crate::support::{Process, Server, free_port, new_folder, run, wait_for, wait_until};
 
 /// The output of each example's own program, and its log of an error that is a mistake in the settings.
 #[test]
@@ -60,8 +59,8 @@ fn a_call_through_a_stuck_sentinel_fails_in_time() {
         let stuck = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let example = example.with("SENTINEL_PORT", &stuck.local_addr().unwrap().port().to_string());
         let mut process = Process::start(&mut example.command(0));
-        let ended = eventually(6 * BOUND, || process.0.try_wait().unwrap());
-        assert!(ended.is_some_and(|ended| !ended.success()), "{example:?}: {ended:?}");
+        let ended = wait_for("the program ends", || process.0.try_wait().unwrap());
+        assert!(!ended.success(), "{example:?}: {ended:?}");
     }
 }
 
@@ -83,8 +82,7 @@ fn a_call_in_a_cluster_that_gets_no_answer_takes_once_and_fails_in_time() {
             run::<String>(&mut connection, "CLUSTER INFO").unwrap().contains("state:ok")
         });
         let mut process = Process::start(&mut example.command(proxy));
-        let ended = eventually(6 * BOUND, || process.0.try_wait().unwrap());
-        let success = ended.unwrap_or_else(|| panic!("{example:?} does not end")).success();
+        let success = wait_for("the program ends", || process.0.try_wait().unwrap()).success();
         let remaining = run::<[i64; 5]>(&mut connection, "CL.LOOK {user123}:minute 2 1 60").unwrap()[2];
         assert!(
             format!("{example:?}").contains("/usr/bin/python3") || (remaining, success) == (2, false),

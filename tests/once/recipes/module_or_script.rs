@@ -1,7 +1,5 @@
 //! The module where the server has it, and the script where it has not, on the same state.
 
-use std::time::Duration;
-
 use crate::support::endpoint::Endpoint;
 use crate::support::examples::DEBIAN_NODE;
 use crate::support::examples::Libraries::{Npm, Python};
@@ -9,7 +7,7 @@ use crate::support::programs::signal;
 use crate::support::recipes::Dialogue;
 use crate::support::replication::{catch_up, follow, replicate};
 use crate::support::traffic::side_by_side;
-use crate::support::{Server, eventually, run};
+use crate::support::{Server, run, wait_for, wait_until};
 
 /// 30 tokens, none of which comes back within the test; then a quota that never decides.
 const CALL: &str = "user123 29 1 86400 1 999 1000 86400";
@@ -28,11 +26,10 @@ fn a_limiter_goes_on_where_it_was_when_the_server_loses_the_module_and_gets_it_b
         let mut left = (0..30).rev();
         let mut call = |decides: &str| {
             // A client that has lost its connection may need a moment for another one.
-            let answer = eventually(Duration::from_secs(30), || {
+            let answer = wait_for("an answer", || {
                 let answer = limiter.ask(CALL);
                 (answer.ends_with("module") || answer.ends_with("script")).then_some(answer)
             });
-            let answer = answer.unwrap();
             let left = left.next().unwrap();
             assert!(answer.starts_with(&format!("0 30 {left} -1 ")), "{program:?}: {answer}, not {left} left");
             assert!(answer.ends_with(decides), "{program:?}: {answer}");
@@ -66,9 +63,8 @@ fn a_limiter_goes_on_where_it_was_when_the_server_loses_the_module_and_gets_it_b
         signal(with.pid(), "STOP");
         assert!(!is_limited(), "{program:?}, beside a silent server");
         signal(with.pid(), "CONT");
-        let mut again = || eventually(Duration::from_secs(30), || is_limited().then_some(())).is_some();
-        assert!(again(), "{program:?}, after a silence of the server");
+        wait_until("an answer after a silence of the server", &mut is_limited);
         address.silence();
-        assert!(again(), "{program:?} stays on a silent connection");
+        wait_until("another connection after a silent one", is_limited);
     });
 }
