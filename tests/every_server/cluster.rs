@@ -9,7 +9,7 @@ use redis::{ErrorKind, RedisResult, Value};
 
 use crate::support::callbacks;
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
-use crate::support::needs::{FAST, debug_command, is_redis_6_2, needs};
+use crate::support::needs::{FAST, is_redis_6_2, needs};
 use crate::support::programs::{output, python, signal};
 use crate::support::traffic::{under_full_load, under_load};
 use crate::support::{Server, command, error_of, run, throttle, wait_for, wait_until};
@@ -24,7 +24,7 @@ fn the_examples_for_clients_find_the_node_of_a_call() {
     needs!("python3-redis");
     let cluster = Cluster::start();
     let other = &cluster.nodes[(cluster.owner("{user123}") + 1) % NODES];
-    let replies = output(&mut python("cluster.py", other));
+    let replies = output(&mut python("clients/cluster.py", other));
     assert_eq!(replies, "[0, 3, 2, -1, 60]\n[0, [0, 3, 1, -1, 120], [0, 100, 99, -1, 864]]\n");
     assert_eq!(throttle(&mut cluster.connect(), "{user123}:minute 2 1 60")[..3], [0, 3, 0]);
 }
@@ -87,7 +87,7 @@ fn a_slot_that_the_servers_move_under_load_lets_through_what_one_server_would_ha
 #[ignore = "slow: a cluster"]
 fn a_slot_that_goes_within_a_transaction_ends_no_node() {
     let settings = ["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"];
-    let [server, other] = [(); 2].map(|()| Server::start_with(&[&settings[..], debug_command()].concat()));
+    let [server, other] = [(); 2].map(|()| Server::start_with(&settings));
     let mut connection = server.connect();
     run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
     add_slots(&mut connection, 0..SLOTS);
@@ -163,9 +163,8 @@ fn a_slot_that_goes_within_a_transaction_ends_no_node() {
 fn a_node_that_gets_slots_from_another_is_sent_effects() {
     const CLIENTS: usize = 3;
     needs!("slots that servers move by themselves, Redis 8.4 or Valkey 9");
-    let cluster = [&["--cluster-enabled", "yes", "--hz", "100"], debug_command()].concat();
-    let [source, target] =
-        [(); 2].map(|()| Server::start_with(&[&cluster[..], &["--loadmodule", callbacks::library()]].concat()));
+    let settings = ["--cluster-enabled", "yes", "--hz", "100", "--loadmodule", callbacks::library()];
+    let [source, target] = [(); 2].map(|()| Server::start_with(&settings));
     let (mut from, mut to) = (source.connect(), target.connect());
     // The source waits a second after the fork, in which the test stops the target.
     run::<()>(&mut from, "CB.DO fork DEBUG SLEEP 1").unwrap();

@@ -6,12 +6,15 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use redis::Value;
+use saphyr::{LoadableYamlNode, YamlOwned as Yaml};
+
 use crate::support::clock::{Clock, SECOND, START};
 use crate::support::needs::{FAST, NATIVE, needs};
 use crate::support::pages::{Block, ROOT, block, blocks, code, pages, text_of};
 use crate::support::programs::{output, python};
 use crate::support::sentinel::Sentinel;
-use crate::support::{Server, info, module, module_command, new_folder, run, throttle, wait_until};
+use crate::support::{MODULES, Server, info, module, new_folder, run, throttle, wait_until};
 
 fn blocks_in(language: &str) -> impl Iterator<Item = Block> {
     blocks(|block| block.language == language).into_iter().inspect(|block| println!("{}", block.place))
@@ -31,11 +34,9 @@ fn sessions_are_what_redis_cli_shows() {
         let (prompts, expected): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.starts_with("127.0.0.1:6379"));
         let commands = prompts.iter().map(|prompt| prompt.split_once("> ").unwrap().1);
         let commands = commands.map(|command| with_real_path(command) + "\n").collect::<String>();
-        let (_clock, server) = if commands.starts_with("MODULE LOAD") {
-            (None, Server::start_bare(module_command()))
-        } else {
-            let (clock, server) = Clock::start_with(START, module_command());
-            (Some(clock), server)
+        let (_clock, server) = match commands.starts_with("MODULE LOAD") {
+            true => Clock::start_bare(START, &[]),
+            false => Clock::start(START),
         };
         let mut client = Command::new("redis-cli");
         client.args(["-p", &server.port.to_string(), "--no-raw"]);
@@ -56,44 +57,37 @@ fn sessions_are_what_redis_cli_shows() {
     }
 }
 
-/// A block without a language shows a command's syntax, or calls with their replies, on an empty server.
+/// A block without a language shows a command's syntax, or calls with their replies. A sentence or a table has names of
+/// commands, and calls that end in numbers.
 #[test]
 fn commands_are_known_and_calls_are_answered_where_they_stand() {
     let (_clock, server) = Clock::start(START);
     let mut connection = server.connect();
-    for Block { place, text, .. } in blocks_in("") {
-        run::<()>(&mut connection, "FLUSHALL").unwrap();
-        for (call, reply) in text.lines().filter_map(|line| line.split_once("   ->   ")) {
-            let integers: Vec<i64> = run(&mut connection, call).unwrap();
-            let integers: Vec<_> = integers.iter().map(ToString::to_string).collect();
-            assert_eq!(integers.join(" "), reply, "{place}: {call}");
-        }
-        let name = text.split(' ').next().unwrap();
-        let known: Vec<redis::Value> = run(&mut connection, &format!("COMMAND INFO {name}")).unwrap();
-        assert!(known != [redis::Value::Nil], "{place}: {name}");
-    }
-}
-
-/// A call in a sentence or a table: a command, a key, and numbers to the end.
-#[test]
-fn calls_in_sentences_and_tables_are_answered() {
-    let server = Server::start();
-    let mut connection = server.connect();
-    let mut calls = 0;
+    let mut places: Vec<_> = blocks_in("").map(|block| (block.place, block.text)).collect();
     for page in pages(Path::new(ROOT)) {
         let text = fs::read_to_string(&page).unwrap();
-        for call in code(&text).filter(|code| code.starts_with("CL.")) {
+        let codes = code(&text).filter(|code| code.starts_with("CL."));
+        places.extend(codes.map(|code| (page.display().to_string(), code)));
+    }
+    let mut calls = 0;
+    for (place, text) in places {
+        let name = text.split(' ').next().unwrap();
+        let known: Vec<Value> = run(&mut connection, &format!("COMMAND INFO {name}")).unwrap();
+        assert!(known != [Value::Nil], "{place}: {name}");
+        run::<()>(&mut connection, "FLUSHALL").unwrap();
+        for line in text.lines() {
+            let (call, expected) = line.split_once("   ->   ").unwrap_or((line, ""));
             let words: Vec<_> = call.split(' ').collect();
             if words.len() < 5 || words[words.len() - 3..].iter().any(|word| word.parse::<i64>().is_err()) {
                 continue;
             }
             calls += 1;
-            run::<()>(&mut connection, "FLUSHALL").unwrap();
-            let reply = run::<redis::Value>(&mut connection, &call);
-            assert!(reply.is_ok(), "{}: {call}: {reply:?}", page.display());
+            let reply: Value = run(&mut connection, call).unwrap_or_else(|error| panic!("{place}: {call}: {error}"));
+            let integers = expected.split_terminator(' ').map(|integer| Value::Int(integer.parse().unwrap()));
+            assert!(expected.is_empty() || reply == Value::Array(integers.collect()), "{place}: {call}: {reply:?}");
         }
     }
-    assert!(calls >= 13, "{calls}");
+    assert!(calls >= 40, "{calls}");
 }
 
 /// The caller takes all that there is, at once and after each second.
@@ -119,10 +113,14 @@ fn the_table_of_burst_and_rate_says_what_a_caller_gets_in_any_second_and_in_any_
 #[test]
 fn settings_load_the_module() {
     needs!(NATIVE);
-    for Block { place, text, .. } in blocks_in("conf").filter(|block| !block.text.starts_with("sentinel ")) {
+    let manifest = Yaml::load_from_str(&text_of("docs/kubernetes/limits.yaml")).unwrap();
+    let kubernetes = manifest[0]["data"]["redis.conf"].as_str().unwrap().replace(MODULES, "/path/to");
+    let blocks = blocks_in("conf").filter(|block| !block.text.starts_with("sentinel "));
+    let all = blocks.map(|block| (block.place, block.text)).chain([("limits.yaml".to_string(), kubernetes)]);
+    for (place, text) in all {
         let folder = new_folder();
         let file = folder.path().join("redis.conf");
-        fs::write(&file, with_real_path(&text)).unwrap();
+        fs::write(&file, with_real_path(&text).replace("/data", folder.path().to_str().unwrap())).unwrap();
         let server = Server::start_bare(&["--include", file.to_str().unwrap()]);
         let ready = format!("redis-cell {} is ready", env!("CARGO_PKG_VERSION"));
         assert!(server.log().contains(&ready), "{place}: {}", server.log());
@@ -145,7 +143,7 @@ fn sentinel_promotes_a_replica_that_goes_on_limiting() {
     let replica_port = replica.port.to_string();
     wait_until("Sentinel knows the replica", || sentinel.answers("SENTINEL replicas limits", &replica_port));
     let call = || {
-        let mut example = python("sentinel.py", &replica);
+        let mut example = python("clients/sentinel.py", &replica);
         example.env("SENTINEL_PORT", sentinel.port.to_string());
         output(&mut example)
     };
@@ -165,7 +163,7 @@ fn the_readmes_lines_of_python_admit_16_requests_and_answer_the_next_with_429_an
     needs!(NATIVE);
     needs!("python3-redis");
     let (_clock, server) = Clock::start(START);
-    let mut requests = python("../../tests/every_server/docs/seventeen.py", &server);
+    let mut requests = python("../tests/every_server/docs/seventeen.py", &server);
     let folder = new_folder();
     fs::write(folder.path().join("readme.py"), block("python", "def admit")).unwrap();
     requests.env("PYTHONPATH", folder.path());

@@ -3,9 +3,6 @@
 //! miss no write, and get no call of the module.
 //!
 //! The servers' cron ticks once a second here, so that a test sees a mistake before the cron corrects it.
-//!
-//! Replication without a fork was tried by hand, since no server has it yet: on 2026-11-22, on Valkey 9.1.2, its source
-//! changed to save for replicas in its own process.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -16,12 +13,12 @@ use redis::{Connection, Value};
 
 use crate::support::aof::{commands, wait_for_the_file};
 use crate::support::callbacks;
-use crate::support::needs::{debug_command, is_redis_6_2, needs, snapshot_channel};
+use crate::support::needs::{is_redis_6_2, needs, snapshot_channel};
 use crate::support::programs::signal;
 use crate::support::random::Random;
 use crate::support::replication::{catch_up, follow, replicate, wait_for_replica};
 use crate::support::traffic::{side_by_side, under_full_load, under_load};
-use crate::support::{PATIENCE, Server, Snapshot, command, info, module, run, snapshot, wait_until};
+use crate::support::{PATIENCE, Server, command, info, module, run, snapshot, wait_until};
 
 const CLIENTS: usize = 3;
 const SETTINGS: [&str; 4] = ["--hz", "1", "--repl-ping-replica-period", "3600"];
@@ -54,27 +51,19 @@ fn change(connection: &mut Connection, client: usize, turn: usize) {
     run::<Value>(connection, &call).unwrap();
 }
 
-/// Returns a client that changes keys at `primary`.
-fn changing(primary: &Server) -> impl Fn(usize, &dyn Fn() -> bool) + Sync {
-    |client, more| {
+/// Changes keys at `primary` while `body` runs.
+fn under_changes(primary: &Server, body: impl FnOnce()) {
+    let changing = |client, more: &dyn Fn() -> bool| {
         let mut connection = primary.connect();
         for turn in (0..).take_while(|_| more()) {
             change(&mut connection, client, turn);
         }
-    }
-}
-
-/// Changes keys at `primary` while `body` runs.
-fn under_changes(primary: &Server, body: impl FnOnce()) {
-    under_load(CLIENTS, changing(primary), body);
+    };
+    under_load(CLIENTS, changing, body);
 }
 
 fn pause(random: &mut Random, most: usize) {
     sleep(Duration::from_millis(random.below(most) as u64));
-}
-
-fn keys(server: &Server) -> Snapshot {
-    snapshot(&mut server.connect())
 }
 
 /// Asks for a snapshot as a replica does that reads it from the network; the primary may wait for more such replicas.
@@ -89,7 +78,7 @@ fn ask_for_a_snapshot(primary: &Server) -> TcpStream {
 /// Checks that the replica holds what the primary holds, and was sent no call of the module.
 fn assert_same(replica: &Server, primary: &Server) {
     catch_up(replica, primary);
-    let (expected, actual) = (keys(primary), keys(replica));
+    let (expected, actual) = (snapshot(&mut primary.connect()), snapshot(&mut replica.connect()));
     let differs = expected.iter().find(|(key, state)| actual.get(*key) != Some(state));
     assert_eq!(differs, None, "the replica does not hold what the primary holds");
     assert!(!expected.is_empty() && actual.len() == expected.len(), "the replica has keys that the primary has not");
@@ -293,7 +282,7 @@ fn a_primary_that_restarts_from_a_file_is_still_listened_to() {
     // end.
     let refusing: &[_] = if is_redis_6_2() { &[] } else { &["--loading-process-events-interval-bytes", "1024"] };
     let slow = ["--key-load-delay", "200"];
-    let mut primary = server(&[&snapshots()[1][..], debug_command(), refusing, &slow, &caller].concat());
+    let mut primary = server(&[&snapshots()[1][..], refusing, &slow, &caller].concat());
     run::<()>(&mut primary.connect(), "DEBUG POPULATE 2000").unwrap();
     let replica = server(&[]);
     replicate(&replica, &primary);
@@ -380,7 +369,7 @@ fn a_call_at_the_birth_of_a_snapshots_process_is_sent_as_its_effect() {
         let unknown = log.lines().find(|line| line.to_lowercase().contains("unknown command"));
         assert_eq!(unknown, None, "{settings:?}, in the replica's log");
         // If the cron has started the snapshot, the server itself loses a SET of this moment, and so also the call.
-        let [mut expected, actual] = [keys(&primary), keys(&replica)];
+        let [mut expected, actual] = [snapshot(&mut primary.connect()), snapshot(&mut replica.connect())];
         if !actual.contains_key(&b"{key}plain"[..]) {
             expected.retain(|key, _| !key.ends_with(b"plain") && !key.ends_with(b"born"));
         }
@@ -397,7 +386,7 @@ fn a_file_that_is_turned_on_and_off_holds_what_the_server_holds() {
 
 fn turn_the_file_on_and_off(in_transaction: bool) {
     let mut random = Random::new(4);
-    let primary = server(&[debug_command(), &["--aof-use-rdb-preamble", "no"]].concat());
+    let primary = server(&["--aof-use-rdb-preamble", "no"]);
     let mut connection = primary.connect();
     for round in 0..2 {
         under_changes(&primary, || {
@@ -426,9 +415,9 @@ fn turn_the_file_on_and_off(in_transaction: bool) {
 
 /// Checks that the file holds what the server holds, and no call of the module.
 fn assert_same_in_the_file(primary: &Server, when: &str) {
-    let before = keys(primary);
+    let before = snapshot(&mut primary.connect());
     run::<()>(&mut primary.connect(), "DEBUG LOADAOF").unwrap();
-    assert_eq!(keys(primary), before, "{when}");
+    assert_eq!(snapshot(&mut primary.connect()), before, "{when}");
     let calls: Vec<_> = commands(&primary.folder).into_iter().filter(|words| words[0].starts_with("CL.")).collect();
     assert_eq!(calls, Vec::<Vec<String>>::new(), "the AOF holds calls, not their effects: {when}");
 }
@@ -438,7 +427,7 @@ fn assert_same_in_the_file(primary: &Server, when: &str) {
 #[ignore = "slow: load"]
 fn a_file_that_is_turned_on_within_a_call_holds_what_the_server_holds() {
     let modules = ["--loadmodule", callbacks::library(), "--notify-keyspace-events", "Ed"];
-    let primary = server(&[debug_command(), &["--aof-use-rdb-preamble", "no"], &modules].concat());
+    let primary = server(&[&["--aof-use-rdb-preamble", "no"], &modules[..]].concat());
     let mut connection = primary.connect();
     // After this call, the module knows that nothing listens.
     change(&mut connection, 0, 0);

@@ -8,11 +8,11 @@ use std::process::{Command, Stdio};
 use redis::{Connection, RedisResult, Value};
 use tempfile::{NamedTempFile, TempPath};
 
-use crate::support::callbacks::{load_with_unwritable_keys, start_with_unwritable_keys};
+use crate::support::callbacks::load_with_unwritable_keys;
 use crate::support::needs::{EVERYWHERE, NATIVE, is_redis_6_2, is_valkey, needs};
 use crate::support::pages::{block, text_of};
 use crate::support::programs::output;
-use crate::support::{Server, command, error_of, module, module_command, redis_cell, run, throttle, wait_until};
+use crate::support::{Server, command, error_of, module, redis_cell, run, throttle, wait_until};
 
 /// The module must not set an option that it does not need: on a later server, the option may be a promise that the
 /// module does not keep. INFO does not list all options: the one for SET and DEL, and the one of Valkey 9.2, which
@@ -20,7 +20,7 @@ use crate::support::{Server, command, error_of, module, module_command, redis_ce
 /// the options. On Redis the same numbers may have another meaning, so the module does not set them there.
 #[test]
 fn the_module_sets_the_options_that_it_needs_and_valkeys_own_where_a_valkey_knows_them() {
-    let log = start_with_unwritable_keys(&[]).log();
+    let log = Server::start_bare(&load_with_unwritable_keys()).log();
     let (_, numbers) = log.split_once("the server knows the options ").unwrap();
     let (known, set) = numbers.lines().next().unwrap().split_once(", the module sets ").unwrap();
     let [known, set] = [known, set].map(|number| number.parse::<i32>().unwrap());
@@ -31,7 +31,7 @@ fn the_module_sets_the_options_that_it_needs_and_valkeys_own_where_a_valkey_know
 
 #[test]
 fn an_unload_is_refused_and_the_log_says_what_to_do_instead() {
-    let server = Server::start_with(module_command());
+    let server = Server::start();
     let mut connection = server.connect();
     throttle(&mut connection, "key 4 1 60 2");
     run::<()>(&mut connection, "MODULE UNLOAD redis-cell").unwrap_err();
@@ -44,7 +44,7 @@ fn an_unload_is_refused_and_the_log_says_what_to_do_instead() {
 #[test]
 fn a_shutdown_that_asks_for_the_unload_logs_that_the_module_stays_and_ends_the_server() {
     needs!("an unload at each shutdown, Valkey 9.1");
-    let server = Server::start_with(module_command());
+    let server = Server::start();
     let _ = run::<Value>(&mut server.connect(), "SHUTDOWN NOSAVE");
     wait_until("the server ends", || server.log().contains("bye bye"));
     let page = text_of("docs/operating.md");
@@ -67,7 +67,7 @@ fn the_module_stays_after_load_and_unload_in_one_transaction() {
         // A script makes the call: a transaction does not queue a command that is unknown yet.
         "EVAL return(redis.call('CL.THROTTLE','other',4,1,60)) 0",
     ] {
-        let server = Server::start_bare(module_command());
+        let server = Server::start_bare(&[]);
         let mut connection = server.connect();
         let load = format!("MODULE LOAD {}", module());
         let unloaded = transaction(&mut connection, &[&load, between, "MODULE UNLOAD redis-cell"]);
@@ -95,7 +95,7 @@ fn transaction(connection: &mut Connection, lines: &[&str]) -> RedisResult<Vec<V
 #[test]
 fn a_load_that_is_taken_back_in_a_transaction_leaves_the_server_as_it_was() {
     needs!("MODULE LOADEX, Redis 7");
-    let server = Server::start_bare(module_command());
+    let server = Server::start_bare(&[]);
     let mut connection = server.connect();
     let library = module();
     let load = format!("MODULE LOADEX {library} CONFIG redis-cell.foo 1");
@@ -109,7 +109,7 @@ fn a_load_that_is_taken_back_in_a_transaction_leaves_the_server_as_it_was() {
 
 #[test]
 fn a_load_with_settings_or_arguments_is_refused_and_a_later_one_works() {
-    let server = Server::start_bare(module_command());
+    let server = Server::start_bare(&[]);
     let mut connection = server.connect();
     let library = module();
     let loads: [(&str, &[&[u8]]); 6] = [
@@ -162,7 +162,7 @@ fn a_second_load_is_refused_and_harmless_and_the_log_says_where_to_look() {
         }
     };
     let library = module();
-    let server = Server::start_with(module_command());
+    let server = Server::start();
     let mut connection = server.connect();
     run::<()>(&mut connection, &format!("MODULE LOAD {library}")).unwrap_err();
     told(&server.log());

@@ -3,9 +3,7 @@
 mod access;
 mod clock;
 mod cluster;
-mod cost;
 mod docs;
-mod kubernetes;
 mod listeners;
 mod loading;
 mod look;

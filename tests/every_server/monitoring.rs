@@ -66,7 +66,7 @@ fn the_keys_that_are_limited_most_are_counted() {
     assert_eq!(counted, [(3_999, "most"), (1_999, "some"), (999, "few")].map(line));
 }
 
-/// The health check is the line of docs/compose.yaml, word for word.
+/// The health check is the line of docs/compose.yaml and of docs/kubernetes/limits.yaml, word for word.
 #[test]
 #[ignore = "slow: restarts"]
 fn the_health_check_passes_where_the_module_answers_and_fails_elsewhere() {
@@ -75,6 +75,7 @@ fn the_health_check_passes_where_the_module_answers_and_fails_elsewhere() {
     let [Some("CMD-SHELL"), Some(line)] = [&test[0], &test[1]].map(Yaml::as_str) else { panic!("{test:?}") };
     let page = text_of("docs/monitoring.md");
     assert!(page.contains(&format!("\n{line}\n")), "{line}");
+    assert!(text_of("docs/kubernetes/limits.yaml").contains(&format!("[\"sh\", \"-c\", \"{line}\"]")), "{line}");
     let healthy = |port: u16| {
         let line = line.replace("redis-cli", &format!("redis-cli -p {port}"));
         Command::new("sh").args(["-c", &line]).stderr(Stdio::null()).status().unwrap().success()

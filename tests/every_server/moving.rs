@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use redis::{Connection, RedisResult, Value};
 
-use crate::support::aof::{AOF, wait_for_the_file};
+use crate::support::aof::AOF;
 use crate::support::clock::{Clock, SECOND, START};
 use crate::support::needs::{FAST, needs};
 use crate::support::pages::{ROOT, blocks, code, shows, text_of};
@@ -260,31 +260,5 @@ fn walk(primary: &Member, replica: &Member, sentinel: u16, library: &str, versio
                 wait_until(line, printed);
             }
         }
-    }
-}
-
-/// redis-cell's AOF holds calls, which a server runs again when it loads the file, unless a rewrite has replaced them
-/// by states.
-#[test]
-#[ignore = "slow: restarts"]
-fn a_rewrite_before_the_move_keeps_the_moments_that_an_aof_of_calls_would_begin_anew() {
-    let folder = new_folder();
-    let settings = folder.path().join("redis.conf");
-    let load = |library: &Path| fs::write(&settings, format!("loadmodule {}\n", library.display())).unwrap();
-    for rewritten in [false, true] {
-        load(redis_cell());
-        let mut server = Server::start_from(&settings, &AOF);
-        let mut connection = server.connect();
-        throttle(&mut connection, "key 4 1 60");
-        let before: i64 = run(&mut connection, "GET key").unwrap();
-        if rewritten {
-            run::<()>(&mut connection, "BGREWRITEAOF").unwrap();
-            wait_for_the_file(&mut connection);
-        }
-        load(module().as_ref());
-        let _ = run::<()>(&mut connection, "SHUTDOWN");
-        server.restart();
-        let after: i64 = run(&mut server.connect(), "GET key").unwrap();
-        assert_eq!(after == before, rewritten, "{} ns later", after - before);
     }
 }

@@ -8,7 +8,7 @@ use redis::{Connection, RedisResult, Value};
 
 use crate::support::callbacks::{HARM, call, expire, harm_to, start};
 use crate::support::expected::{NOT_A_STATE, WRONG_TYPE, integers, limited_and_groups};
-use crate::support::needs::{is_redis_6_2, needs};
+use crate::support::needs::needs;
 use crate::support::replication::{catch_up, replicate};
 use crate::support::{Server, command, info, run, snapshot, throttle};
 
@@ -222,27 +222,6 @@ fn a_callback_on_a_new_key_may_lengthen_it() {
     for (key, digits) in [("one", 38), ("two", 19)] {
         assert_eq!(run::<String>(&mut connection, &format!("GET {key}")).unwrap().len(), digits, "{key}");
     }
-}
-
-#[test]
-fn a_new_key_holds_19_nul_bytes_for_each_quota_until_the_call_has_written_it() {
-    let (server, mut connection) = start(&[]);
-    run::<()>(&mut connection, "SET seen >").unwrap();
-    run::<()>(&mut connection, "CB.DO new BITOP NOT seen %").unwrap();
-    for (line, quotas) in [("CL.THROTTLE one 4 1 60", 1), ("CL.THROTTLE two 4 1 60 1 9 1 3600", 2)] {
-        call(&server, &mut connection, line).unwrap();
-        let seen: Vec<u8> = run(&mut connection, "GET seen").unwrap();
-        // Redis 6.2 has no event for a new key.
-        assert_eq!(seen, if is_redis_6_2() { vec![b'>'] } else { vec![!0; quotas * 19] });
-    }
-    // A key that becomes a hash while the call deletes it, because it has expired, is made anew as well.
-    run::<()>(&mut connection, "CB.DO del HSET three field text").unwrap();
-    run::<Value>(&mut connection, "CL.PTHROTTLE three 0 1 1").unwrap();
-    sleep(Duration::from_millis(3));
-    run::<()>(&mut connection, "SET seen >").unwrap();
-    while_paused(&mut connection, &["CL.THROTTLE three 4 1 60"]).unwrap();
-    let seen: Vec<u8> = run(&mut connection, "GET seen").unwrap();
-    assert_eq!(seen, if is_redis_6_2() { vec![b'>'] } else { vec![!0; 19] });
 }
 
 #[test]

@@ -1,32 +1,23 @@
 //! Servers that refuse calls for a time: they cannot save, or cannot write a key. A refused call changes nothing.
 
-use std::fs;
 use std::path::Path;
 
 use redis::{Connection, ErrorKind, Value};
 
 use crate::support::aof::AOF;
-use crate::support::callbacks::start_with_unwritable_keys;
+use crate::support::callbacks::load_with_unwritable_keys;
 use crate::support::expected::{NOT_A_STATE, WRONG_TYPE, in_group};
 use crate::support::needs::{FAST, needs};
 use crate::support::{
-    Server, Snapshot, command, error_of, info, module, run, snapshot, throttle, wait_for, wait_until,
+    Server, Snapshot, command, error_of, fail_to_save, info, module, run, snapshot, throttle, wait_for, wait_until,
 };
 
 #[test]
 fn a_failed_snapshot_refuses_calls_but_no_looks_until_a_snapshot_succeeds() {
     let server = Server::start();
     let mut connection = server.connect();
-    let save = |status: &str| {
-        run::<()>(&mut server.connect(), "BGSAVE").unwrap();
-        wait_until(status, || info(&mut server.connect(), "rdb_last_bgsave_status") == status);
-    };
-    command("CONFIG SET save").arg("3600 1").query::<()>(&mut connection).unwrap();
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
-    // A folder with the file's name makes the snapshot fail.
-    let file = server.folder.join("dump.rdb");
-    fs::create_dir(&file).unwrap();
-    save("err");
+    fail_to_save(&server);
     for call in ["CL.THROTTLE key 4 1 60", "CL.THROTTLE key 4 1 60 0", "CL.CHARGE key 4 1 60 1", "CL.TAKE key 4 1 60 1"]
     {
         let error = error_of(&mut connection, call);
@@ -35,8 +26,8 @@ fn a_failed_snapshot_refuses_calls_but_no_looks_until_a_snapshot_succeeds() {
     let looked: [i64; 5] = run(&mut connection, "CL.LOOK key 4 1 60").unwrap();
     assert_eq!(looked[..4], [0, 5, 4, -1]);
 
-    fs::remove_dir(&file).unwrap();
-    save("ok");
+    run::<()>(&mut connection, "BGSAVE").unwrap();
+    wait_until("a snapshot", || info(&mut connection, "rdb_last_bgsave_status") == "ok");
     assert_eq!(throttle(&mut connection, "key 4 1 60")[..3], [0, 5, 3]);
     // Under scripts/memcheck a server ends by SIGTERM. It would stay if it had to save: its folder is gone then.
     command("CONFIG SET save").arg("").query::<()>(&mut connection).unwrap();
@@ -79,7 +70,8 @@ fn state(connection: &mut Connection) -> (Snapshot, [String; 2]) {
 
 /// Starts a server with a limiter of five tokens, two of them taken, both at a writable key and at an unwritable one.
 fn start_with_an_unwritable_key() -> (Server, Connection) {
-    let server = start_with_unwritable_keys(&[&AOF[..], &["--notify-keyspace-events", "KEAd"]].concat());
+    let load = load_with_unwritable_keys();
+    let server = Server::start_bare(&[&load[..], &AOF, &["--notify-keyspace-events", "KEAd"]].concat());
     let mut connection = server.connect();
     run::<Value>(&mut connection, "CL.THROTTLE key 4 1 3600 2").unwrap();
     // SET works on the unwritable key, because the library refuses it only to the module.

@@ -15,8 +15,8 @@ use crate::support::expected::{
 };
 use crate::support::hostile::{self, Bytes, KEYS, typed, words};
 use crate::support::model::Change;
-use crate::support::needs::{assert_key_sizes, debug_command, is_redis_6_2};
-use crate::support::{Server, error_text, run};
+use crate::support::needs::{assert_key_sizes, is_redis_6_2};
+use crate::support::{Server, error_text};
 
 pub struct Attacked {
     clock: Clock,
@@ -61,11 +61,9 @@ const CHANGES: &str = "rdb_changes_since_last_save";
 impl Attacked {
     pub fn start() -> Self {
         // The visits compare DUMPs. Compression would leave some of their bytes to chance.
-        let settings = [&AOF[..], &["--hz", "1", "--rdbcompression", "no"], debug_command()].concat();
+        let settings = [&AOF[..], &["--hz", "1", "--rdbcompression", "no"]].concat();
         let (clock, server) = Clock::start_with(START, &settings);
         let mut connection = server.connect();
-        // Active expiry would delete keys between two visits, and replicate the deletions.
-        run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
         assert_key_sizes(&mut connection);
         let aof = File::open(&aof::files(&server.folder)[0]).unwrap();
         // Redis 6.2 only tells the time to live of a key, and not its expiry.

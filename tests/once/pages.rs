@@ -63,19 +63,6 @@ fn each_file_that_a_page_names_is_there() {
     }
 }
 
-/// A row in a table for redis-7.0 is `| Redis 7.0 | …`, for valkey-9 `| Valkey 9 | …`.
-#[test]
-fn each_server_that_the_tests_run_on_has_a_row_on_a_page() {
-    let script = text_of("scripts/servers");
-    let supported = script.split_once("\nsupported='\n").unwrap().1.split_once("\n'").unwrap().0;
-    let page = text_of("docs/platforms.md");
-    for line in supported.lines() {
-        let (kind, version) = line.split_whitespace().next().unwrap().split_once('-').unwrap();
-        let row = format!("\n| {} {version} | ", if kind == "redis" { "Redis" } else { "Valkey" });
-        assert!(page.contains(&row), "docs/platforms.md has no row{}", row.trim_end());
-    }
-}
-
 /// Returns the lines of a page between this heading and the next of its rank.
 fn section<'a>(page: &'a str, heading: &str) -> Option<&'a str> {
     let (_, rest) = page.split_once(&format!("\n{heading}\n"))?;

@@ -13,12 +13,8 @@ use crate::support::{Server, run, wait_until};
 
 const REQUESTS: usize = 200;
 
-/// Timeouts of the application. With an hour, Redis decides each call.
-const SECONDS: &str = "2";
-const HOUR: &str = "3600";
-
 /// Runs the test with the application, with each version of its libraries, and with a server of its own, whose
-/// clock stands: no token comes back.
+/// clock stands: no token comes back. With a timeout of an hour, Redis decides each call.
 fn each(timeout: &str, test: impl Fn(&mut Server, &Http)) {
     for example in protect() {
         println!("{example:?}");
@@ -78,7 +74,7 @@ fn the_limits_let_through_exactly_their_number_of_200_requests_at_once_with_the_
     let lines = page.lines().filter_map(|line| line.strip_prefix("    ACL SETUSER login "));
     let rights = lines.collect::<Vec<_>>().join(" ").replace("on >secret ", "");
     assert!(rights.contains("+eval") && rights.contains("~account:*"), "{rights}");
-    each(HOUR, |server, http| {
+    each("3600", |server, http| {
         let mut connection = server.connect();
         run::<()>(&mut connection, &format!("ACL SETUSER default reset on nopass {rights} +acl")).unwrap();
         assert_eq!(log_in(http, "bob", "battery staple"), 200);
@@ -93,7 +89,7 @@ fn the_limits_let_through_exactly_their_number_of_200_requests_at_once_with_the_
 #[test]
 #[ignore = "slow: attacks"]
 fn a_stall_charges_a_right_password_once_and_without_redis_each_log_in_is_refused_and_a_visitor_gets_the_share() {
-    each(SECONDS, |server, http| {
+    each("2", |server, http| {
         signal(server.pid(), "STOP");
         assert_eq!(log_in(http, "bob", "battery staple"), 503);
         signal(server.pid(), "CONT");
@@ -115,7 +111,7 @@ fn a_stall_charges_a_right_password_once_and_without_redis_each_log_in_is_refuse
 #[test]
 #[ignore = "slow: attacks"]
 fn a_limited_address_and_an_unknown_api_key_make_no_limiter() {
-    each(SECONDS, |server, http| {
+    each("2", |server, http| {
         let mut connection = server.connect();
         let mut keys = || run::<u64>(&mut connection, "DBSIZE").unwrap();
         let guess = |name: usize| log_in(http, &format!("name{name}"), "guess");
@@ -149,7 +145,7 @@ fn a_right_password_is_accepted_even_if_it_is_not_given_back_and_each_count_begi
 #[test]
 #[ignore = "slow: attacks"]
 fn a_large_body_is_refused_before_it_is_read_and_a_form_of_any_letters_is_answered() {
-    each(SECONDS, |_, http| {
+    each("2", |_, http| {
         // This body never comes.
         for (header, status) in [("Content-Length: 36000000", 413), ("Transfer-Encoding: chunked", 411)] {
             for path in ["/login", "/items/7", "/none"] {
@@ -170,7 +166,7 @@ fn a_large_body_is_refused_before_it_is_read_and_a_form_of_any_letters_is_answer
 #[test]
 #[ignore = "slow: attacks"]
 fn two_attempts_are_back_after_the_first_ban_and_the_third_bans_for_a_day() {
-    each(HOUR, |server, http| {
+    each("3600", |server, http| {
         let mut connection = server.connect();
         run::<()>(&mut connection, "CL.CHARGE attempts:127.0.0.1 49 50 86400 50").unwrap();
         let [two, three] = [2, 3].map(|attempts| {

@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use redis::{Connection, Value};
 
-use super::needs::debug_command;
 use super::{Server, command, compiled, error_text, module, run};
 
 /// Starts a server with the other module and redis-cell. Keys expire only when they are accessed.
 pub fn start(arguments: &[&str]) -> (Server, Connection) {
     let modules = ["--loadmodule", library(), "--loadmodule", module()];
-    let server = Server::start_bare(&[&modules, debug_command(), arguments].concat());
+    let server = Server::start_bare(&[&modules, arguments].concat());
     let mut connection = server.connect();
     run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
     (server, connection)
@@ -25,12 +24,8 @@ pub fn library() -> &'static str {
     LIBRARY.get_or_init(|| compiled("callbacks")).to_str().unwrap()
 }
 
-/// Starts a server on which keys whose names begin with `unwritable` cannot be opened for writing: see unwritable.c.
-pub fn start_with_unwritable_keys(arguments: &[&str]) -> Server {
-    Server::start_bare(&[&load_with_unwritable_keys(), arguments].concat())
-}
-
-/// Returns the arguments by which a server loads redis-cell behind unwritable.c.
+/// Returns the arguments by which a server loads redis-cell behind unwritable.c: keys whose names begin with `unwritable`
+/// cannot be opened for writing.
 pub fn load_with_unwritable_keys() -> [&'static str; 3] {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     ["--loadmodule", LIBRARY.get_or_init(|| compiled("unwritable")).to_str().unwrap(), module()]

@@ -7,8 +7,7 @@ use std::sync::LazyLock;
 
 use tempfile::TempDir;
 
-use super::needs::debug_command;
-use super::{Server, compiled, executable, module, new_folder, run};
+use super::{Server, compiled, module, new_folder, run};
 
 pub const SECOND: i64 = 1_000_000_000;
 pub const MILLISECOND: i64 = 1_000_000;
@@ -30,12 +29,16 @@ impl Clock {
     /// Starts the same server with further settings. Keys expire only when a command reads them: the server's own cycle
     /// would delete some of them at any moment.
     pub fn start_with(now: i64, settings: &[&str]) -> (Self, Server) {
+        Self::start_bare(now, &[&["--loadmodule", module()], settings].concat())
+    }
+
+    /// Starts such a server without the module.
+    pub fn start_bare(now: i64, settings: &[&str]) -> (Self, Server) {
         let folder = new_folder();
         let path = folder.path().join("clock");
         fs::write(&path, [now, 0].map(i64::to_ne_bytes).concat()).unwrap();
         let clock = Self { file: File::options().write(true).open(&path).unwrap(), _folder: folder };
-        let arguments = [&["--loadmodule", module()], debug_command(), settings].concat();
-        let mut server = Server::new(&executable(), &arguments);
+        let mut server = Server::new(settings);
         server.environment = vec![("LD_PRELOAD", library()), ("CLOCK", path)];
         server.launch_on_a_free_port();
         run::<()>(&mut server.connect(), "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();

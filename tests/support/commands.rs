@@ -51,11 +51,6 @@ impl Command {
         self.syntax.matches("key").count() > 1
     }
 
-    /// Returns whether the command takes a quota.
-    pub fn takes_a_quota(&self) -> bool {
-        self.required().any(|argument| argument == "period")
-    }
-
     /// Returns the same command in seconds, whose name lacks the P, if this one counts milliseconds.
     pub fn in_seconds(&self) -> Option<&'static Command> {
         let in_seconds = self.name.replacen('p', "", 1);

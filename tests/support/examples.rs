@@ -164,7 +164,7 @@ impl Example {
             ("GOCACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/go")),
         ];
         let environment = environment.map(|(name, value)| (name, value.to_string())).to_vec();
-        let new = Self { words: format!("exec {words}"), environment, folder: path("") };
+        let new = Self { words: format!("exec {words}"), environment, folder: path("clients") };
         new.with("TIMEOUT", &TIMEOUT.as_secs().to_string())
     }
 

@@ -41,7 +41,6 @@ use redis::{Client, Connection, FromRedisValue, RedisError, RedisResult};
 use tempfile::TempDir;
 
 pub use commands::COMMANDS;
-pub use needs::module_command;
 
 /// The folder into which the package and the image put the library, and which their settings name.
 pub const MODULES: &str = "/usr/lib/redis/modules";
@@ -104,19 +103,21 @@ impl Server {
 
     /// Starts a server without the module.
     pub fn start_bare(arguments: &[&str]) -> Self {
-        Self::start_executable(&executable(), arguments)
+        let mut server = Self::new(arguments);
+        server.launch_on_a_free_port();
+        server
     }
 
     /// Starts this executable without the module, and waits until it answers.
     pub fn start_executable(executable: &Path, arguments: &[&str]) -> Self {
-        let mut server = Self::new(executable, arguments);
+        let mut server = Self::of(executable, arguments);
         server.launch_on_a_free_port();
         server
     }
 
     /// Starts a server with a file of settings, which the server may rewrite.
     pub fn start_from(settings: &Path, arguments: &[&str]) -> Self {
-        let mut server = Self::new(&executable(), arguments);
+        let mut server = Self::new(arguments);
         server.settings = Some(settings.to_path_buf());
         server.launch_on_a_free_port();
         server
@@ -124,12 +125,16 @@ impl Server {
 
     /// Returns the log of a server that must not start with these settings.
     pub fn refused(arguments: &[&str]) -> String {
-        let mut server = Self::new(&executable(), arguments);
+        let mut server = Self::new(arguments);
         assert!(!server.launch(), "the server started:\n{}", server.log());
         server.log()
     }
 
-    fn new(executable: &Path, arguments: &[&str]) -> Self {
+    fn new(arguments: &[&str]) -> Self {
+        Self::of(&executable(), &[needs::all_commands(), arguments].concat())
+    }
+
+    fn of(executable: &Path, arguments: &[&str]) -> Self {
         Self {
             port: free_port(),
             folder: new_folder().keep(),
@@ -276,6 +281,19 @@ pub fn info(connection: &mut impl redis::ConnectionLike, field: &str) -> String 
         .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
         .unwrap_or_else(|| panic!("no {field} in {info}"))
         .to_string()
+}
+
+/// Makes a snapshot of the server fail, after which it refuses writes until one succeeds.
+pub fn fail_to_save(server: &Server) {
+    let mut connection = server.connect();
+    command("CONFIG SET save").arg("3600 1").exec(&mut connection).unwrap();
+    // A folder with the file's name makes the snapshot fail.
+    let file = server.folder.join("dump.rdb");
+    let _ = fs::remove_file(&file);
+    fs::create_dir(&file).unwrap();
+    run::<()>(&mut connection, "BGSAVE").unwrap();
+    wait_until("the snapshot fails", || info(&mut connection, "rdb_last_bgsave_status") == "err");
+    fs::remove_dir(&file).unwrap();
 }
 
 /// The time that tests wait for what has to happen, which takes a slow machine long.

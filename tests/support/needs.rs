@@ -134,11 +134,6 @@ pub fn has_acl_categories() -> bool {
     is_in(&from(7, 2), &ALL)
 }
 
-/// Returns the setting that lets clients load and unload modules. Redis 6.2 has none: there they always may.
-pub fn module_command() -> &'static [&'static str] {
-    if is_redis_6_2() { &[] } else { &["--enable-module-command", "yes"] }
-}
-
 /// Makes a server from Redis 8.2 on end if it counts a key by another length than its value has. Older ones lack this.
 pub fn assert_key_sizes(connection: &mut redis::Connection) {
     if let Err(error) = super::run::<redis::Value>(connection, "DEBUG KEYSIZES-HIST-ASSERT 1") {
@@ -146,9 +141,9 @@ pub fn assert_key_sizes(connection: &mut redis::Connection) {
     }
 }
 
-/// Returns the setting that lets clients call DEBUG. Redis 6.2 has none: there they always may.
-pub fn debug_command() -> &'static [&'static str] {
-    if is_redis_6_2() { &[] } else { &["--enable-debug-command", "yes"] }
+/// Returns the settings that let clients call MODULE and DEBUG. Redis 6.2 has none: there they always may.
+pub fn all_commands() -> &'static [&'static str] {
+    if is_redis_6_2() { &[] } else { &["--enable-module-command", "yes", "--enable-debug-command", "yes"] }
 }
 
 /// Returns the setting with which a replica gets its snapshot over a second connection, if the server has one.

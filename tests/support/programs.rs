@@ -1,4 +1,4 @@
-//! Programs that tests run beside their servers, and the examples of docs/clients.
+//! Programs that tests run beside their servers, and the programs of docs/.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,15 +9,19 @@ use super::Server;
 #[path = "../../docs/clients/redis_rs.rs"]
 pub mod redis_rs;
 
-/// Returns the command that runs an example against the server, with Debian's own Python. It needs python3-redis.
-pub fn python(example: &str, server: &Server) -> Command {
+/// Returns the command that runs a program of docs/, or of the tests, against the server, with Debian's own Python. The
+/// program may import the recipes, and stop the server. It needs python3-redis.
+pub fn python(program: &str, server: &Server) -> Command {
     let mut command = Command::new("/usr/bin/python3");
-    command.arg("-B").arg(path(example)).env("REDIS_PORT", server.port.to_string());
+    command.arg("-B").arg(path(program));
+    command.env("PYTHONPATH", std::env::join_paths([path("recipes"), path("budgets")]).unwrap());
+    command.env("REDIS_PORT", server.port.to_string()).env("SERVER_PID", server.pid().to_string());
     command
 }
 
-pub fn path(example: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "docs/clients", example].iter().collect()
+/// Returns the path of a file in docs/.
+pub fn path(file: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "docs", file].iter().collect()
 }
 
 /// Runs the program, which must succeed. Returns its output.

@@ -1,18 +1,17 @@
 //! The recipes of docs/recipes and docs/budgets: their files, and programs that use them.
 
-use std::env;
 use std::fmt::Display;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
 use std::process::{ChildStdout, Command, Stdio};
 
 use redis::{Connection, FromRedisValue, RedisResult};
 
 use super::clock::SECOND;
 use super::pages::{code, shows, text_of};
+use super::programs::{output, path, python};
 use super::random::Random;
-use super::{Process, Server, programs, run};
+use super::{Process, Server, run};
 
 /// A moment on a whole microsecond: scripts read the time in microseconds.
 pub const START: i64 = 1_790_000_000_123_456_000;
@@ -20,37 +19,14 @@ pub const START: i64 = 1_790_000_000_123_456_000;
 /// The five integers of one limiter in a reply: limited, limit, remaining, retry after, reset after.
 pub type Row = [i64; 5];
 
-pub fn path(file: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "docs/recipes", file].iter().collect()
-}
-
+/// Returns the text of a recipe.
 pub fn read(file: &str) -> String {
-    fs::read_to_string(path(file)).unwrap()
-}
-
-/// Returns the command that runs a program, which may import the recipes.
-pub fn python(program: &str, server: &Server) -> Command {
-    let mut python = Command::new("/usr/bin/python3");
-    python.arg("-B").arg(path(program)).env("REDIS_PORT", server.port.to_string()).stderr(Stdio::inherit());
-    python.env("PYTHONPATH", env::join_paths([path(""), path("../budgets")]).unwrap());
-    python
-}
-
-/// Returns the command that runs a program of the tests, which may import the recipes and stop the server.
-pub fn program(file: &str, server: &Server) -> Command {
-    let mut python = python(&format!("../../tests/once/recipes/{file}"), server);
-    python.env("SERVER_PID", server.pid().to_string());
-    python
-}
-
-/// Returns the output of a program.
-pub fn output(program: &str, server: &Server) -> String {
-    programs::output(&mut python(program, server))
+    fs::read_to_string(path(&format!("recipes/{file}"))).unwrap()
 }
 
 /// Runs the program; fails unless the page shows what it prints.
 pub fn prints_what_the_page_shows(program: &str, server: &Server) {
-    let printed = output(program, server);
+    let printed = output(&mut python(&format!("recipes/{program}"), server));
     assert!(!printed.is_empty() && shows("docs/recipes.md", &printed), "{program}: {printed}");
 }
 

@@ -21,7 +21,7 @@ use crate::support::examples::{Example, Http, TIMEOUT, examples};
 use crate::support::programs::signal;
 use crate::support::recipes::Dialogue;
 use crate::support::traffic::side_by_side;
-use crate::support::{Process, Server, command, info, run, wait_for, wait_until};
+use crate::support::{Process, Server, command, fail_to_save, run, wait_for, wait_until};
 
 /// The tokens of a caller's limit, and of a process's share of it.
 const LIMIT: usize = 3;
@@ -131,16 +131,7 @@ impl Redis {
                 self.lead_to(1);
                 run(settings, &format!("REPLICAOF 127.0.0.1 {}", self.leader().port)).unwrap()
             }
-            "fail to save" => {
-                // A folder with the file's name makes the snapshot fail, and then all writes.
-                let snapshot = self.servers[0].folder.join("dump.rdb");
-                let _ = fs::remove_file(&snapshot);
-                fs::create_dir(&snapshot).unwrap();
-                command("CONFIG SET save").arg("3600 1").query::<()>(settings).unwrap();
-                run::<()>(settings, "BGSAVE").unwrap();
-                wait_until("the snapshot fails", || info(settings, "rdb_last_bgsave_status") == "err");
-                fs::remove_dir(&snapshot).unwrap();
-            }
+            "fail to save" => fail_to_save(&self.servers[0]),
             "save no more" => command("CONFIG SET save").arg("").query(settings).unwrap(),
             "" => {}
             _ => {

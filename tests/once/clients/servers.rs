@@ -3,16 +3,14 @@
 use std::net::TcpListener;
 use std::process::Command;
 
-use redis::Client;
-
 use super::ANSWERS;
-use crate::support::cluster::{SLOTS, add_slots};
+use crate::support::cluster::start_node;
 use crate::support::endpoint::losing;
 use crate::support::examples::Libraries::Python;
 use crate::support::pages::ROOT;
 use crate::support::programs::output_and_errors;
 use crate::support::traffic::side_by_side;
-use crate::support::{Process, Server, free_port, new_folder, run, wait_for, wait_until};
+use crate::support::{Process, Server, free_port, new_folder, run, wait_for};
 
 /// The output of each example's own program, and its log of an error that is a mistake in the settings.
 #[test]
@@ -71,16 +69,10 @@ fn a_call_through_a_stuck_sentinel_fails_in_time() {
 #[ignore = "slow: other languages"]
 fn a_call_in_a_cluster_that_gets_no_answer_takes_once_and_fails_in_time() {
     for example in Python("redis").run("cluster.py") {
-        let node = free_port();
-        let proxy = losing(node, "CL.THROTTLE", 0, usize::MAX);
-        let announced = proxy.to_string();
-        let settings = ["--cluster-enabled", "yes", "--cluster-announce-port", &announced];
-        let _server = Server::start_with(&[&settings[..], &["--port", &node.to_string()]].concat());
-        add_slots(&mut Client::open(("127.0.0.1", node)).unwrap().get_connection().unwrap(), 0..SLOTS);
-        let mut connection = Client::open(("127.0.0.1", node)).unwrap().get_connection().unwrap();
-        wait_until("the cluster is up", || {
-            run::<String>(&mut connection, "CLUSTER INFO").unwrap().contains("state:ok")
-        });
+        let node = start_node();
+        let proxy = losing(node.port, "CL.THROTTLE", 0, usize::MAX);
+        let mut connection = node.connect();
+        run::<()>(&mut connection, &format!("CONFIG SET cluster-announce-port {proxy}")).unwrap();
         let mut process = Process::start(&mut example.command(proxy));
         let success = wait_for("the program ends", || process.0.try_wait().unwrap()).success();
         let remaining = run::<[i64; 5]>(&mut connection, "CL.LOOK {user123}:minute 2 1 60").unwrap()[2];

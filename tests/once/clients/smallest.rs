@@ -45,7 +45,7 @@ fn each_smallest_call_decides_as_redis_does_and_a_closed_plan_is_403() {
     });
     let folder = new_folder();
     for file in ["php_redis.php", "redis_rb.rb", "hiredis.c", "redigo.go"] {
-        let text = fs::read_to_string(path(file)).unwrap();
+        let text = fs::read_to_string(path(&format!("clients/{file}"))).unwrap();
         assert!(text.contains("2, 1, 60"), "{file}");
         fs::write(folder.path().join(file), text.replace("2, 1, 60", "-1, 1, 60")).unwrap();
     }

@@ -2,8 +2,8 @@
 
 use crate::support::clock::Clock;
 use crate::support::pages::text_of;
-use crate::support::programs;
-use crate::support::recipes::{START, prints_what_the_page_shows, program};
+use crate::support::programs::{output, python};
+use crate::support::recipes::{START, prints_what_the_page_shows};
 use crate::support::{Server, run};
 
 #[test]
@@ -19,20 +19,12 @@ fn a_caller_with_too_many_wrong_passwords_is_kept_out_and_a_right_one_counts_for
     prints_what_the_page_shows("ban.py", &server);
     // Guesses at an account with the name of an address do not ban the address. A restarted server does not know the
     // script.
-    assert_eq!(programs::output(&mut program("ban_kinds.py", &server)), "account\n");
+    assert_eq!(output(&mut python("../tests/once/recipes/ban_kinds.py", &server)), "account\n");
 }
 
 #[test]
 #[ignore = "slow: Python"]
 fn a_right_password_counts_even_if_its_attempt_cannot_be_given_back() {
     let server = Server::start();
-    assert_eq!(programs::output(&mut program("ban_killed.py", &server)), "True\n");
-}
-
-/// The check of a password takes so long that all guesses have arrived before the first check ends.
-#[test]
-#[ignore = "slow: attacks"]
-fn eighty_guesses_at_once_get_no_more_attempts_than_the_limit() {
-    let (_clock, server) = Clock::start(START);
-    assert_eq!(programs::output(&mut program("ban_eighty.py", &server)), "5 75 {300}\n");
+    assert_eq!(output(&mut python("../tests/once/recipes/ban_killed.py", &server)), "True\n");
 }

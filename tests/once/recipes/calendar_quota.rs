@@ -2,8 +2,8 @@
 
 use crate::support::Server;
 use crate::support::needs::needs;
-use crate::support::programs;
-use crate::support::recipes::{load_function, output, program, read};
+use crate::support::programs::{output, python};
+use crate::support::recipes::{load_function, read};
 
 #[test]
 #[ignore = "slow: Python"]
@@ -19,7 +19,7 @@ fn the_program_of_calendar_quotas_prints_days_of_23_and_25_hours_and_what_remain
         8 limited [92, 992, 2]\n\
         -8 allowed [100, 1000, 10]\n\
         1001 limited [100, 1000, 10]\n";
-    assert_eq!(output("calendar_quota.py", &server), expected);
+    assert_eq!(output(&mut python("recipes/calendar_quota.py", &server)), expected);
 }
 
 /// A day, week or month must end at the first moment for which `periods` gives another name. The program checks two
@@ -29,5 +29,6 @@ fn the_program_of_calendar_quotas_prints_days_of_23_and_25_hours_and_what_remain
 #[ignore = "slow: every hour of years"]
 fn days_weeks_and_months_end_when_the_zone_says_so() {
     let server = Server::start();
-    assert!(programs::output(&mut program("calendar_zones.py", &server)).trim().parse::<u32>().unwrap() > 50_000);
+    let checked = output(&mut python("../tests/once/recipes/calendar_zones.py", &server));
+    assert!(checked.trim().parse::<u32>().unwrap() > 50_000, "{checked}");
 }

@@ -1,8 +1,9 @@
 //! docs/recipes/fake.py: the rule in a test without a server.
 
 use crate::support::clock::Clock;
+use crate::support::programs::{output, python};
 use crate::support::random::Random;
-use crate::support::recipes::{Dialogue, START, output, pause, program, quantity, quota};
+use crate::support::recipes::{Dialogue, START, pause, quantity, quota};
 use crate::support::throttle;
 
 #[test]
@@ -10,7 +11,7 @@ use crate::support::throttle;
 fn the_fake_for_unit_tests_decides_as_the_module_does() {
     let (clock, server) = Clock::start(START);
     let mut connection = server.connect();
-    let mut fake = Dialogue::start(program("fake_lines.py", &server));
+    let mut fake = Dialogue::start(python("../tests/once/recipes/fake_lines.py", &server));
     let (mut random, mut now, mut limited) = (Random::new(2026), START, 0);
     for round in 0..300 {
         let (limit, quota) = quota(&mut random);
@@ -26,5 +27,5 @@ fn the_fake_for_unit_tests_decides_as_the_module_does() {
     }
     assert!(limited > 500, "{limited} limited");
     let expected = "[0, 2, 1, -1, 60]\n[0, 2, 0, -1, 120]\n[1, 2, 0, 60, 120]\n[0, 2, 0, -1, 120]\n";
-    assert_eq!(output("fake.py", &server), expected);
+    assert_eq!(output(&mut python("recipes/fake.py", &server)), expected);
 }

@@ -5,8 +5,8 @@ use redis::Connection;
 use crate::support::clock::{Clock, MILLISECOND};
 use crate::support::needs::needs;
 use crate::support::pages::shows;
-use crate::support::programs::output;
-use crate::support::recipes::{START, program, python};
+use crate::support::programs::{output, python};
+use crate::support::recipes::START;
 use crate::support::reservations::{ask, load};
 use crate::support::{Server, info, run, wait_until};
 
@@ -16,8 +16,7 @@ const MINUTE: i64 = 60_000 * MILLISECOND;
 fn prints(file: &str, expected: &str, taken: i64) -> (Clock, Server, Connection) {
     let (clock, server) = Clock::start(START);
     let mut connection = load(&server);
-    let mut program = if file.contains("fails") { program(file, &server) } else { python(file, &server) };
-    assert_eq!(output(&mut program), expected);
+    assert_eq!(output(&mut python(file, &server)), expected);
     let tat: i64 = run(&mut connection, "GET {gate:acme}:alice:tokens").unwrap();
     assert_eq!(tat, START + taken * MINUTE / 20_000);
     (clock, server, connection)
@@ -29,7 +28,7 @@ fn the_gateway_charges_what_was_used_and_says_how_long_to_wait() {
     needs!("functions, Redis 7");
     // The user has used 26,000 of 20,000. So 6,000 have to come back, and 2,000 more for the estimate.
     let expected = "an answer\nan answer\nover budget 24\nover budget None\n";
-    let (_clock, _server, mut connection) = prints("../budgets/gateway.py", expected, 26_000);
+    let (_clock, _server, mut connection) = prints("budgets/gateway.py", expected, 26_000);
     assert!(shows("docs/budgets.md", expected), "the page does not show what the program prints");
     assert_eq!(ask(&mut connection, "FCALL_RO reservations 1 {gate:acme}:calls").unwrap(), [0]);
 }
@@ -42,7 +41,7 @@ fn a_call_that_fails_is_charged_once_or_not_at_all_and_frees_its_place_when_its_
     needs!("functions, Redis 7");
     let expected = "ConnectionRefusedError 2\nBrokenPipeError 2\nGeneratorExit 2\nResponseError 0\n\
                     an answer 6\nTimeoutError 6\nTimeoutError 2\nResponseError 0\nTimeoutError 0\n";
-    let (clock, _server, mut connection) = prints("gateway_fails.py", expected, 15_000);
+    let (clock, _server, mut connection) = prints("../tests/once/recipes/gateway_fails.py", expected, 15_000);
     wait_until("its calls are carried out", || info(&mut connection, "connected_clients") == "1");
     clock.set(START + MINUTE);
     assert_eq!(ask(&mut connection, "FCALL_RO reservations 1 {gate:acme}:calls").unwrap(), [0]);

@@ -1,19 +1,16 @@
-//! docs/budgets/reservation.lua: each call is charged once while answers are lost, servers killed and slots moved.
+//! docs/budgets/reservation.lua: each call is charged once while answers are lost and servers killed.
 
-use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
-use redis::{Connection, Value};
+use redis::Value;
 
-use crate::support::clock::{Clock, MILLISECOND};
-use crate::support::cluster::{SLOTS, add_slots, is_ok};
+use crate::support::clock::Clock;
 use crate::support::needs::{SCRIPTS_TEST, needs};
-use crate::support::random::Random;
 use crate::support::recipes::START;
 use crate::support::replication::{catch_up, replicate};
 use crate::support::reservations::{ask, live_through, load};
-use crate::support::{Server, command, error_of, executable, module, new_folder, run, wait_until};
+use crate::support::{Server, command, executable, module, new_folder, run};
 
 /// The primary is killed. It starts again from its file, or the replica takes its place.
 #[test]
@@ -43,60 +40,6 @@ fn calls_lost_late_and_repeated_are_those_of_a_model_through_kills_and_failovers
             pair[0].connect()
         })
     });
-}
-
-/// Within each move of the slot, the line is sent again and again while the keys are on both nodes.
-#[test]
-#[ignore = "slow: thousands of calls"]
-fn calls_lost_late_and_repeated_are_those_of_a_model_through_moves_of_their_slot() {
-    needs!("functions, Redis 7");
-    // The clock jumps further than a node may be silent.
-    let settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000000000"];
-    let nodes = [(); 2].map(|()| Clock::start_with(START - 3_600_000 * MILLISECOND, &settings));
-    let [(clock, first), (other_clock, second)] = &nodes;
-    add_slots(&mut load(first), SLOTS / 2..SLOTS);
-    add_slots(&mut load(second), 0..SLOTS / 2);
-    run::<()>(&mut first.connect(), &format!("CLUSTER MEET 127.0.0.1 {}", second.port)).unwrap();
-    let mut now = START - 3_600_000 * MILLISECOND;
-    wait_until("both know the slots", || {
-        now += 100 * MILLISECOND;
-        nodes.iter().for_each(|(clock, _)| clock.set(now));
-        is_ok(first) && is_ok(second)
-    });
-    let slot: i64 = run(&mut first.connect(), "CLUSTER KEYSLOT {a}").unwrap();
-    let (mut from, mut to, mut random, mut tries) = (first, second, Random::new(8), BTreeMap::new());
-    live_through(&[clock, other_clock], first.connect(), 2_000, |step, line| {
-        (step % 100 == 99).then(|| {
-            let [mut source, mut target] = [from, to].map(Server::connect);
-            let [from_id, to_id] = [&mut source, &mut target].map(|node| run::<String>(node, "CLUSTER MYID").unwrap());
-            let set = |node: &mut Connection, words: &str| run::<()>(node, &format!("CLUSTER SETSLOT {slot} {words}"));
-            set(&mut target, &format!("IMPORTING {from_id}")).unwrap();
-            set(&mut source, &format!("MIGRATING {to_id}")).unwrap();
-            loop {
-                let answer = run::<Value>(&mut source, line);
-                let code = answer.err().and_then(|error| error.code().map(str::to_string)).unwrap_or_default();
-                *tries.entry(code.clone()).or_insert(0) += 1;
-                if code == "ASK" {
-                    run::<()>(&mut target, "ASKING").unwrap();
-                    let _ = run::<Value>(&mut target, line);
-                }
-                let keys: Vec<String> = run(&mut source, &format!("CLUSTER GETKEYSINSLOT {slot} 100")).unwrap();
-                if keys.is_empty() {
-                    break;
-                }
-                let key = &keys[random.below(keys.len())];
-                run::<()>(&mut source, &format!("MIGRATE 127.0.0.1 {} {key} 0 5000", to.port)).unwrap();
-            }
-            set(&mut target, &format!("NODE {to_id}")).unwrap();
-            set(&mut source, &format!("NODE {to_id}")).unwrap();
-            std::mem::swap(&mut from, &mut to);
-            from.connect()
-        })
-    });
-    println!("{tries:?}");
-    assert!(["", "ASK", "TRYAGAIN"].iter().all(|code| tries[*code] > 5), "{tries:?}");
-    let error = error_of(&mut from.connect(), "FCALL reserve 2 {a}:1 {b}:limiter 1000 9 10 60 1");
-    assert!(error.starts_with("CROSSSLOT "), "{error}");
 }
 
 /// Each ECHO makes callgrind write the instructions of all commands since the last one.

@@ -1,8 +1,9 @@
 //! docs/recipes/waiting.py: a queue whose calls wait for their turns.
 
 use crate::support::clock::{Clock, MILLISECOND};
+use crate::support::programs::python;
 use crate::support::random::Random;
-use crate::support::recipes::{Dialogue, START, prints_what_the_page_shows, program};
+use crate::support::recipes::{Dialogue, START, prints_what_the_page_shows};
 
 #[test]
 fn a_queue_tells_each_call_how_long_to_wait_and_refuses_whom_it_would_make_wait_longer() {
@@ -17,7 +18,7 @@ fn a_queue_tells_each_call_how_long_to_wait_and_refuses_whom_it_would_make_wait_
 fn turns_are_first_come_first_served_and_never_more_than_the_burst_and_the_rate() {
     let (burst, count, period, longest) = (4, 7, 100, 500);
     let (clock, server) = Clock::start(START);
-    let mut command = program("waiting_turns.py", &server);
+    let mut command = python("../tests/once/recipes/waiting_turns.py", &server);
     command.args([burst - 1, count, period, longest].map(|number| number.to_string()));
     let mut queue = Dialogue::start(command);
     let (mut random, mut now, mut turns, mut seen) = (Random::new(2026), 0, Vec::new(), [0; 3]);
