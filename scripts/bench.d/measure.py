@@ -114,8 +114,8 @@ def inclusive(file):
 
 
 def speed(executable, names, module=None):
-    """Measures the server's CPU time for a call. All checks take their turn in each round, so that the machine is in the
-    same state for all of them. Returns medians: the nanoseconds, and the ratio to the base."""
+    """Measures the server's CPU time for a call. All checks take their turn in each round, so that the machine is in
+    the same state for all of them. Returns medians: the nanoseconds, and the ratio to the base."""
     rounds = {name: [] for name in names}
     with Server(executable, module) as server:
         for number in range(ROUNDS):

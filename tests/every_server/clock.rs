@@ -7,8 +7,7 @@ use crate::support::{run, throttle};
 fn a_clock_outside_its_range_counts_as_standing_at_the_end_of_it() {
     // The last nanosecond of a second.
     let start = START - START % SECOND + SECOND - 1;
-    let (clock, server) = Clock::start(start);
-    let mut connection = server.connect();
+    let (clock, _server, mut connection) = Clock::start(start);
     // The clock stands in the year 2280.
     clock.shift(8_000_000_000);
     let error = run::<[i64; 5]>(&mut connection, "CL.THROTTLE key 4 1 60").unwrap_err();
@@ -22,8 +21,7 @@ fn a_clock_outside_its_range_counts_as_standing_at_the_end_of_it() {
 
 #[test]
 fn a_limiter_in_use_refuses_everything_for_an_hour_after_its_clock_steps_back_by_an_hour() {
-    let (clock, server) = Clock::start(START);
-    let mut connection = server.connect();
+    let (clock, _server, mut connection) = Clock::start(START);
     assert_eq!(throttle(&mut connection, "key 9 10 1"), [0, 10, 9, -1, 1]);
     clock.shift(-3_600);
     assert_eq!(throttle(&mut connection, "key 9 10 1"), [1, 10, 0, 3_600, 3_601]);

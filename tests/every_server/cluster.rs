@@ -7,12 +7,11 @@ use std::time::Duration;
 use redis::cluster::{ClusterClient, ClusterConnection};
 use redis::{ErrorKind, RedisResult, Value};
 
-use crate::support::callbacks;
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
 use crate::support::needs::{FAST, is_redis_6_2, needs};
 use crate::support::programs::{output, python, signal};
 use crate::support::traffic::{under_full_load, under_load};
-use crate::support::{Server, command, error_of, run, throttle, wait_for, wait_until};
+use crate::support::{Server, command, compiled, error_of, run, throttle, wait_for, wait_until};
 
 const NODES: usize = 3;
 
@@ -163,7 +162,7 @@ fn a_slot_that_goes_within_a_transaction_ends_no_node() {
 fn a_node_that_gets_slots_from_another_is_sent_effects() {
     const CLIENTS: usize = 3;
     needs!("slots that servers move by themselves, Redis 8.4 or Valkey 9");
-    let settings = ["--cluster-enabled", "yes", "--hz", "100", "--loadmodule", callbacks::library()];
+    let settings = ["--cluster-enabled", "yes", "--hz", "100", "--loadmodule", compiled("callbacks")];
     let [source, target] = [(); 2].map(|()| Server::start_with(&settings));
     let (mut from, mut to) = (source.connect(), target.connect());
     // The source waits a second after the fork, in which the test stops the target.

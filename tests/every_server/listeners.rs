@@ -12,13 +12,12 @@ use std::time::Duration;
 use redis::{Connection, Value};
 
 use crate::support::aof::{commands, wait_for_the_file};
-use crate::support::callbacks;
 use crate::support::needs::{is_redis_6_2, needs, snapshot_channel};
 use crate::support::programs::signal;
 use crate::support::random::Random;
 use crate::support::replication::{catch_up, follow, replicate, wait_for_replica};
 use crate::support::traffic::{side_by_side, under_full_load, under_load};
-use crate::support::{PATIENCE, Server, command, info, module, run, snapshot, wait_until};
+use crate::support::{PATIENCE, Server, command, compiled, info, module, run, snapshot, wait_until};
 
 const CLIENTS: usize = 3;
 const SETTINGS: [&str; 4] = ["--hz", "1", "--repl-ping-replica-period", "3600"];
@@ -277,7 +276,7 @@ fn a_restarted_replica_that_is_promoted_is_listened_to() {
 #[ignore = "slow: load"]
 fn a_primary_that_restarts_from_a_file_is_still_listened_to() {
     // The key lives for a millisecond: a key of the file must not exist when the file is loaded.
-    let caller = ["--loadmodule", callbacks::library(), "CL.PTHROTTLE", "{key}module", "0", "1", "1"];
+    let caller = ["--loadmodule", compiled("callbacks"), "CL.PTHROTTLE", "{key}module", "0", "1", "1"];
     // The server takes 200 microseconds to load a key: clients are refused meanwhile, and have a call waiting at the
     // end.
     let refusing: &[_] = if is_redis_6_2() { &[] } else { &["--loading-process-events-interval-bytes", "1024"] };
@@ -353,9 +352,8 @@ fn a_client_that_asks_for_the_stream_from_an_offset_of_info_is_sent_effects() {
 fn a_call_at_the_birth_of_a_snapshots_process_is_sent_as_its_effect() {
     needs!("a primary whose handlers may write when it forks, Redis 7");
     for settings in snapshots() {
-        let modules = ["--loadmodule", callbacks::library(), "--loadmodule", module()];
-        let primary = Server::start_bare(&[&modules, &SETTINGS[..], &settings].concat());
-        let mut connection = primary.connect();
+        let modules = ["--loadmodule", compiled("callbacks"), "--loadmodule", module()];
+        let (primary, mut connection) = Server::start_bare(&[&modules, &SETTINGS[..], &settings].concat()).connected();
         run::<()>(&mut connection, "CB.DO fork CL.CHARGE {key}born 9 1 3600 20").unwrap();
         run::<()>(&mut connection, "CB.DO fork SET {key}plain text").unwrap();
         // After this call, the module knows that nothing listens.
@@ -426,7 +424,7 @@ fn assert_same_in_the_file(primary: &Server, when: &str) {
 #[test]
 #[ignore = "slow: load"]
 fn a_file_that_is_turned_on_within_a_call_holds_what_the_server_holds() {
-    let modules = ["--loadmodule", callbacks::library(), "--notify-keyspace-events", "Ed"];
+    let modules = ["--loadmodule", compiled("callbacks"), "--notify-keyspace-events", "Ed"];
     let primary = server(&[&["--aof-use-rdb-preamble", "no"], &modules[..]].concat());
     let mut connection = primary.connect();
     // After this call, the module knows that nothing listens.

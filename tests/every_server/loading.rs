@@ -12,12 +12,11 @@ use crate::support::callbacks::load_with_unwritable_keys;
 use crate::support::needs::{EVERYWHERE, NATIVE, is_redis_6_2, is_valkey, needs};
 use crate::support::pages::{block, text_of};
 use crate::support::programs::output;
-use crate::support::{Server, command, error_of, module, redis_cell, run, throttle, wait_until};
+use crate::support::{Server, command, compiled, error_of, module, run, throttle, wait_until};
 
-/// The module must not set an option that it does not need: on a later server, the option may be a promise that the
-/// module does not keep. INFO does not list all options: the one for SET and DEL, and the one of Valkey 9.2, which
-/// makes no snapshot without a fork if a module lacks it. So a library between the module and the server, unwritable.c, logs
-/// the options. On Redis the same numbers may have another meaning, so the module does not set them there.
+/// On a later server, an option that the module does not need may be a promise that it does not keep. On Redis, Valkey's
+/// numbers may have another meaning. Valkey 9.2 makes no snapshot without a fork if a module lacks its option. INFO does
+/// not list all options, so a library between the module and the server, unwritable.c, logs them.
 #[test]
 fn the_module_sets_the_options_that_it_needs_and_valkeys_own_where_a_valkey_knows_them() {
     let log = Server::start_bare(&load_with_unwritable_keys()).log();
@@ -31,8 +30,7 @@ fn the_module_sets_the_options_that_it_needs_and_valkeys_own_where_a_valkey_know
 
 #[test]
 fn an_unload_is_refused_and_the_log_says_what_to_do_instead() {
-    let server = Server::start();
-    let mut connection = server.connect();
+    let (server, mut connection) = Server::start().connected();
     throttle(&mut connection, "key 4 1 60 2");
     run::<()>(&mut connection, "MODULE UNLOAD redis-cell").unwrap_err();
     let log = server.log();
@@ -67,8 +65,7 @@ fn the_module_stays_after_load_and_unload_in_one_transaction() {
         // A script makes the call: a transaction does not queue a command that is unknown yet.
         "EVAL return(redis.call('CL.THROTTLE','other',4,1,60)) 0",
     ] {
-        let server = Server::start_bare(&[]);
-        let mut connection = server.connect();
+        let (server, mut connection) = Server::start_bare(&[]).connected();
         let load = format!("MODULE LOAD {}", module());
         let unloaded = transaction(&mut connection, &[&load, between, "MODULE UNLOAD redis-cell"]);
         let log = server.log();
@@ -95,8 +92,7 @@ fn transaction(connection: &mut Connection, lines: &[&str]) -> RedisResult<Vec<V
 #[test]
 fn a_load_that_is_taken_back_in_a_transaction_leaves_the_server_as_it_was() {
     needs!("MODULE LOADEX, Redis 7");
-    let server = Server::start_bare(&[]);
-    let mut connection = server.connect();
+    let (server, mut connection) = Server::start_bare(&[]).connected();
     let library = module();
     let load = format!("MODULE LOADEX {library} CONFIG redis-cell.foo 1");
     transaction(&mut connection, &[&load, "SET other 1", &load]).unwrap_err();
@@ -109,8 +105,7 @@ fn a_load_that_is_taken_back_in_a_transaction_leaves_the_server_as_it_was() {
 
 #[test]
 fn a_load_with_settings_or_arguments_is_refused_and_a_later_one_works() {
-    let server = Server::start_bare(&[]);
-    let mut connection = server.connect();
+    let (server, mut connection) = Server::start_bare(&[]).connected();
     let library = module();
     let loads: [(&str, &[&[u8]]); 6] = [
         ("LOAD", &[b"max_burst", b"9"]),
@@ -162,12 +157,11 @@ fn a_second_load_is_refused_and_harmless_and_the_log_says_where_to_look() {
         }
     };
     let library = module();
-    let server = Server::start();
-    let mut connection = server.connect();
+    let (server, mut connection) = Server::start().connected();
     run::<()>(&mut connection, &format!("MODULE LOAD {library}")).unwrap_err();
     told(&server.log());
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
-    for other in [library, redis_cell().to_str().unwrap()] {
+    for other in [library, compiled("redis_cell")] {
         told(&Server::refused(&["--loadmodule", other, "--loadmodule", library]));
     }
 }
@@ -247,8 +241,7 @@ fn a_server_that_is_too_old_refuses_it_and_logs_what_it_needs() {
     let servers = String::from_utf8(output.stdout).unwrap();
     assert!(!servers.is_empty(), "there is no server that is too old");
     for executable in servers.lines() {
-        let server = Server::start_executable(Path::new(executable), &[]);
-        let mut connection = server.connect();
+        let (server, mut connection) = Server::start_executable(Path::new(executable), &[]).connected();
         let load = format!("MODULE LOAD {}", module());
         run::<()>(&mut connection, &load).unwrap_err();
 

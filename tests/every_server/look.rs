@@ -13,11 +13,6 @@ use crate::support::{PATIENCE, Server, command, info, run, throttle};
 /// Looks at the limiter, and the time until all its tokens are back.
 const LOOKS: [(&str, i64); 2] = [("CL.LOOK key 4 1 3600", 7_200), ("CL.PLOOK key 4 1 3600000", 7_200_000)];
 
-/// Calls `CL.LOOK` with these arguments; fails unless the reply is five integers.
-fn look(connection: &mut impl redis::ConnectionLike, arguments: &str) -> [i64; 5] {
-    run(connection, &format!("CL.LOOK {arguments}")).unwrap()
-}
-
 /// Makes a limiter of five tokens, two of which are taken; one comes back in an hour.
 fn limiter(connection: &mut Connection) {
     throttle(connection, "key 4 1 3600 2");
@@ -43,34 +38,34 @@ fn assert_only_looks(connection: &mut Connection, code: &str) {
 
 #[test]
 fn a_replica_answers_a_look_as_its_primary_does() {
-    let [(_clock, primary), (_other, replica)] = [(); 2].map(|()| Clock::start_with(START, &SETTINGS));
+    let [(_clock, primary, _), (_other, replica, _)] = [(); 2].map(|()| Clock::start_with(START, &SETTINGS));
     limiter(&mut primary.connect());
     replicate(&replica, &primary);
     assert_only_looks(&mut replica.connect(), "READONLY");
     throttle(&mut primary.connect(), "key 4 1 3600 3");
     catch_up(&replica, &primary);
-    assert_eq!(look(&mut replica.connect(), "key 4 1 3600"), [1, 5, 0, 3_600, 18_000]);
+    assert_eq!(run::<[i64; 5]>(&mut replica.connect(), "CL.LOOK key 4 1 3600").unwrap(), [1, 5, 0, 3_600, 18_000]);
 }
 
 /// The replica still holds the key: its primary has not sent DEL yet.
 #[test]
 fn an_expired_key_on_a_replica_is_a_full_limiter() {
-    let [(_clock, primary), (clock, replica)] = [(); 2].map(|()| Clock::start_with(START, &SETTINGS));
+    let [(_clock, primary, _), (clock, replica, mut connection)] =
+        [(); 2].map(|()| Clock::start_with(START, &SETTINGS));
     replicate(&replica, &primary);
     run::<Value>(&mut primary.connect(), "CL.PCHARGE key 4 1 1 5").unwrap();
     catch_up(&replica, &primary);
     clock.set(START + 20 * MILLISECOND);
-    let mut connection = replica.connect();
     for (quantity, limited) in [(1, 0), (5, 0), (6, 1)] {
-        assert_eq!(look(&mut connection, &format!("key 4 1 3600 {quantity}")), [limited, 5, 5, -1, 0]);
+        let reply: [i64; 5] = run(&mut connection, &format!("CL.LOOK key 4 1 3600 {quantity}")).unwrap();
+        assert_eq!(reply, [limited, 5, 5, -1, 0]);
         assert_eq!(run::<i64>(&mut connection, "DBSIZE").unwrap(), 1, "a look has deleted what the primary has to");
     }
 }
 
 #[test]
 fn a_look_is_answered_when_replicas_or_memory_are_short() {
-    let (_clock, server) = Clock::start_with(START, &["--maxmemory-policy", "noeviction"]);
-    let mut connection = server.connect();
+    let (_clock, _server, mut connection) = Clock::start_with(START, &["--maxmemory-policy", "noeviction"]);
     limiter(&mut connection);
     run::<()>(&mut connection, "CONFIG SET min-replicas-to-write 1").unwrap();
     assert_only_looks(&mut connection, "NOREPLICAS");
@@ -87,13 +82,12 @@ fn a_look_is_answered_when_replicas_or_memory_are_short() {
 /// memory than a text.
 #[test]
 fn the_first_look_at_a_key_takes_at_most_32_bytes_even_at_maxmemory() {
-    let server = Server::start_with(&["--maxmemory-policy", "noeviction"]);
-    let mut connection = server.connect();
+    let (_server, mut connection) = Server::start_with(&["--maxmemory-policy", "noeviction"]).connected();
     run::<()>(&mut connection, &format!("SET key {START} EX 3600")).unwrap();
     run::<()>(&mut connection, "CONFIG SET maxmemory 1").unwrap();
     let sizes = [(); 3].map(|()| {
         let size: i64 = run(&mut connection, "MEMORY USAGE key").unwrap();
-        look(&mut connection, "key 4 1 60");
+        run::<[i64; 5]>(&mut connection, "CL.LOOK key 4 1 60").unwrap();
         size
     });
     assert!(sizes[1] <= sizes[0] + 32 && sizes[2] == sizes[1], "{sizes:?} bytes before and after each look");
@@ -101,8 +95,7 @@ fn the_first_look_at_a_key_takes_at_most_32_bytes_even_at_maxmemory() {
 
 #[test]
 fn a_look_is_answered_while_writes_are_paused() {
-    let (clock, server) = Clock::start(START);
-    let mut connection = server.connect();
+    let (clock, server, mut connection) = Clock::start(START);
     run::<Value>(&mut connection, "CL.PTHROTTLE expired 0 1 1").unwrap();
     clock.set(START + 3 * MILLISECOND);
     limiter(&mut connection);
@@ -111,7 +104,7 @@ fn a_look_is_answered_while_writes_are_paused() {
     for (look, reset_after) in LOOKS {
         assert_eq!(run::<[i64; 5]>(&mut reader, look).unwrap(), [0, 5, 3, -1, reset_after], "{look}");
     }
-    assert_eq!(look(&mut reader, "expired 4 1 60"), [0, 5, 5, -1, 0]);
+    assert_eq!(run::<[i64; 5]>(&mut reader, "CL.LOOK expired 4 1 60").unwrap(), [0, 5, 5, -1, 0]);
     // A call that may write waits for the end of the pause, even with quantity 0.
     let mut writer = server.connect();
     writer.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
@@ -125,8 +118,7 @@ const EVERY_LOOK: [&str; 4] =
 
 #[test]
 fn a_look_wakes_no_transaction_no_cache_and_no_subscriber() {
-    let server = Server::start_with(&["--notify-keyspace-events", "KEAd"]);
-    let mut connection = server.connect();
+    let (server, mut connection) = Server::start_with(&["--notify-keyspace-events", "KEAd"]).connected();
     limiter(&mut connection);
     run::<()>(&mut connection, "RPUSH list 1").unwrap();
     let mut subscriber = server.connect();

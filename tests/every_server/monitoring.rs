@@ -16,8 +16,7 @@ use crate::support::{COMMANDS, Server, error_of, run, wait_until};
 /// The exporter's user has only the page's permissions.
 #[test]
 fn the_exporters_user_reads_every_count_with_the_script() {
-    let server = Server::start();
-    let mut connection = server.connect();
+    let (_server, mut connection) = Server::start().connected();
     for call in ["CL.THROTTLE key 0 1 60", "CL.THROTTLE key 0 1 60", "CL.MTHROTTLE key 0 1 0 1"] {
         let _ = run::<Value>(&mut connection, call);
     }
@@ -75,11 +74,15 @@ fn the_health_check_passes_where_the_module_answers_and_fails_elsewhere() {
     let [Some("CMD-SHELL"), Some(line)] = [&test[0], &test[1]].map(Yaml::as_str) else { panic!("{test:?}") };
     let page = text_of("docs/monitoring.md");
     assert!(page.contains(&format!("\n{line}\n")), "{line}");
-    assert!(text_of("docs/kubernetes/limits.yaml").contains(&format!("[\"sh\", \"-c\", \"{line}\"]")), "{line}");
+    let manifest = &Yaml::load_from_str(&text_of("docs/kubernetes/limits.yaml")).unwrap()[2];
+    let probe = &manifest["spec"]["template"]["spec"]["containers"][0]["readinessProbe"]["exec"]["command"];
+    assert_eq!([0, 1, 2].map(|word| probe[word].as_str()), ["sh", "-c", line].map(Some));
     let healthy = |port: u16| {
         let line = line.replace("redis-cli", &format!("redis-cli -p {port}"));
-        Command::new("sh").args(["-c", &line]).stderr(Stdio::null()).status().unwrap().success()
+        let mut check = Command::new("sh");
+        check.args(["-c", &line]).env("REDISCLI_AUTH", "secret").stderr(Stdio::null()).status().unwrap().success()
     };
+    assert!(healthy(Server::start_with(&["--requirepass", "secret"]).port));
     // A replica, and a server at maxmemory, answer only looks, but they are healthy.
     let [server, replica, full] =
         [&[][..], &[], &["--maxmemory", "1"]].map(|settings: &[&str]| Server::start_with(settings));

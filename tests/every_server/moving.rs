@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use redis::{Connection, RedisResult, Value};
 
-use crate::support::aof::AOF;
+use crate::support::aof::{AOF, wait_for_the_file};
 use crate::support::clock::{Clock, SECOND, START};
 use crate::support::needs::{FAST, needs};
 use crate::support::pages::{ROOT, blocks, code, shows, text_of};
 use crate::support::programs::output;
 use crate::support::sentinel::Sentinel;
 use crate::support::traffic::under_load;
-use crate::support::{Server, module, new_folder, redis_cell, run, snapshot, throttle, wait_until};
+use crate::support::{Server, compiled, module, new_folder, run, snapshot, throttle, wait_until};
 
 /// The module's number on the page, as `MODULE LIST` shows it.
 const VERSION: &str = "10100";
@@ -37,8 +37,7 @@ fn command_of(script: &str, port: u16) -> String {
 fn a_limiter_of_dragonfly_or_redis_rate_goes_on_where_it_was() {
     const YEAR_2017: i64 = 1_483_228_800;
     needs!("redis-tools");
-    let [(_, dragonfly), (_clock, server)] = [(); 2].map(|()| Clock::start(START - START % SECOND));
-    let mut connection = server.connect();
+    let [(_, dragonfly, _), (_clock, server, mut connection)] = [(); 2].map(|()| Clock::start(START - START % SECOND));
     let set = format!("SET rate:user123 {} EX 48", START / SECOND - YEAR_2017 + 48);
     for (script, there, old, take_four) in [
         ("from_dragonfly.lua", &dragonfly, "user123", "CL.THROTTLE user123 9 5 60 4"),
@@ -76,8 +75,7 @@ fn a_limiter_of_dragonfly_or_redis_rate_goes_on_where_it_was() {
 #[test]
 fn a_limiter_with_several_quotas_is_found_and_goes_back_to_its_first() {
     needs!("redis-tools");
-    let (_clock, server) = Clock::start(START);
-    let mut connection = server.connect();
+    let (_clock, server, mut connection) = Clock::start(START);
     let page = text_of("docs/moving.md");
     let (_, lines) = page.split_once("\n    redis-cli --scan").unwrap();
     let lines = format!("redis-cli --scan{}\n", lines.split("\n\n").next().unwrap());
@@ -117,8 +115,7 @@ fn the_lines_of_increx_let_through_what_the_lines_beside_them_do() {
     let page = text_of("docs/moving.md");
     let rows = page.lines().filter(|row| row.starts_with("| `INCREX key "));
     let rows: Vec<Vec<_>> = rows.map(|row| code(row).collect()).collect();
-    let (_clock, server) = Clock::start(START);
-    let mut connection = server.connect();
+    let (_clock, _server, mut connection) = Clock::start(START);
     assert_eq!(rows.len(), 5);
     for row in rows {
         run::<()>(&mut connection, "FLUSHALL").unwrap();
@@ -145,7 +142,7 @@ fn a_production_with_sentinel_moves_step_by_step_and_back_and_no_limit_is_lost()
     needs!("redis-tools");
     let folder = new_folder();
     let old = folder.path().join("libredis_cell.so");
-    fs::copy(redis_cell(), &old).unwrap();
+    fs::copy(compiled("redis_cell"), &old).unwrap();
     let start = |name: &str, line: &str| {
         let settings = folder.path().join(name);
         fs::write(&settings, format!("loadmodule {}\n{line}\n", old.display())).unwrap();
@@ -261,4 +258,22 @@ fn walk(primary: &Member, replica: &Member, sentinel: u16, library: &str, versio
             }
         }
     }
+}
+
+/// redis-cell's AOF holds calls, which a server runs again when it loads the file. A rewrite replaces them by states.
+#[test]
+#[ignore = "slow: restarts"]
+fn a_rewrite_before_the_move_keeps_the_moments_that_an_aof_of_calls_would_begin_anew() {
+    let folder = new_folder();
+    let settings = folder.path().join("redis.conf");
+    let load = |library: &str| fs::write(&settings, format!("loadmodule {library}\n")).unwrap();
+    load(compiled("redis_cell"));
+    let (mut server, mut connection) = Server::start_from(&settings, &AOF).connected();
+    throttle(&mut connection, "key 4 1 60");
+    let before: String = run(&mut connection, "GET key").unwrap();
+    run::<()>(&mut connection, "BGREWRITEAOF").unwrap();
+    wait_for_the_file(&mut connection);
+    load(module());
+    server.restart();
+    assert_eq!(run::<String>(&mut server.connect(), "GET key").unwrap(), before);
 }

@@ -19,8 +19,7 @@ fn text(value: &Value) -> String {
 #[test]
 fn command_docs_explain_the_command_and_every_argument() {
     needs!("COMMAND DOCS, Redis 7");
-    let server = Server::start();
-    let mut connection = server.connect();
+    let (_server, mut connection) = Server::start().connected();
     for command in &COMMANDS {
         let name = command.name;
         let (unit, summary_unit) = match command.in_seconds() {
@@ -67,8 +66,7 @@ fn syntax(docs: &HashMap<String, Value>, unit: &str) -> String {
 /// hostile::calls counts the calls that are allowed or limited.
 #[test]
 fn info_counts_the_calls_of_each_command_by_outcome_since_the_load() {
-    let server = Server::start();
-    let mut connection = server.connect();
+    let (_server, mut connection) = Server::start().connected();
     run::<Value>(&mut connection, "CL.PTHROTTLE key 1 1 0").unwrap_err();
     let info: String = run(&mut connection, "INFO redis-cell").unwrap();
     let counts = COMMANDS.iter().flat_map(|command| {
@@ -88,8 +86,7 @@ fn info_counts_the_calls_of_each_command_by_outcome_since_the_load() {
 
 #[test]
 fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
-    let server = Server::start_with(&["--notify-keyspace-events", "Ed"]);
-    let mut connection = server.connect();
+    let (server, mut connection) = Server::start_with(&["--notify-keyspace-events", "Ed"]).connected();
     let mut subscriber = server.connect();
     let mut subscriber = subscriber.as_pubsub();
     subscriber.psubscribe("__keyevent@0__:*").unwrap();
@@ -135,8 +132,7 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
 /// first call makes this final form, and later calls keep it. A second quota takes 19 bytes more.
 #[test]
 fn a_key_is_hardly_larger_than_a_string_from_its_first_call_on() {
-    let server = Server::start();
-    let mut connection = server.connect();
+    let (server, mut connection) = Server::start().connected();
     // The Redis 6.2 of the tests uses libc's malloc, which sometimes gives 16 bytes more than requested.
     let chance = if info(&mut connection, "mem_allocator") == "libc" { 16 } else { 0 };
     for (quotas, text) in [("15 30 60", "x"), ("15 30 60 1 999 1000 86400", "18000000000000000000x")] {
@@ -157,8 +153,7 @@ fn a_key_is_hardly_larger_than_a_string_from_its_first_call_on() {
 /// Returns how many of 200 limiters without tokens are still there after 30,000 other writes, for which the server has
 /// room for a quarter; and whether all writes were answered.
 fn kept_empty_at_maxmemory(policy: &str, write: &str) -> (usize, bool) {
-    let server = Server::start_with(&["--maxmemory-policy", policy]);
-    let mut connection = server.connect();
+    let (_server, mut connection) = Server::start_with(&["--maxmemory-policy", policy]).connected();
     let empty: Vec<_> = (0..200).map(|number| format!("empty:{number}")).collect();
     for key in &empty {
         run::<Value>(&mut connection, &format!("CL.THROTTLE {key} 999 1000 86400 1000")).unwrap();

@@ -14,8 +14,7 @@ use crate::support::{
 
 #[test]
 fn a_failed_snapshot_refuses_calls_but_no_looks_until_a_snapshot_succeeds() {
-    let server = Server::start();
-    let mut connection = server.connect();
+    let (server, mut connection) = Server::start().connected();
     assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
     fail_to_save(&server);
     for call in ["CL.THROTTLE key 4 1 60", "CL.THROTTLE key 4 1 60 0", "CL.CHARGE key 4 1 60 1", "CL.TAKE key 4 1 60 1"]
@@ -41,8 +40,8 @@ fn a_file_that_cannot_be_written_refuses_calls_but_no_looks_or_ends_the_server()
     for (policy, ends) in [("everysec", false), ("always", true)] {
         let arguments = ["--appendonly", "yes", "--appendfsync", policy, "--auto-aof-rewrite-percentage", "0"];
         let load = ["--loadmodule", module()];
-        let server = Server::start_executable(&script, &[&load[..], &arguments[..]].concat());
-        let mut connection = server.connect();
+        let (server, mut connection) =
+            Server::start_executable(&script, &[&load[..], &arguments[..]].concat()).connected();
         // A server whose last fsync is not done yet writes to the file two seconds later.
         let mut call = || run::<Value>(&mut connection, "CL.THROTTLE key 99999 1 60").err();
         let refused = wait_for("a full file", || (0..1_000).find_map(|_| call()));
@@ -57,8 +56,7 @@ fn a_file_that_cannot_be_written_refuses_calls_but_no_looks_or_ends_the_server()
     }
 }
 
-/// The error for a key that cannot be opened for writing. Valkey 9.2 does not open a key for writing while it saves the
-/// key without a child process. Here, a library between the module and the server refuses to open it: see unwritable.c.
+/// The error for a key that Valkey 9.2 does not open for writing while it saves the key. Here, unwritable.c refuses it.
 const TRY_AGAIN: &str = "TRYAGAIN the key cannot be read or written at this moment";
 
 /// Returns everything that a call may change: the keys, the count of changes, and the size of the append-only file.
@@ -71,8 +69,8 @@ fn state(connection: &mut Connection) -> (Snapshot, [String; 2]) {
 /// Starts a server with a limiter of five tokens, two of them taken, both at a writable key and at an unwritable one.
 fn start_with_an_unwritable_key() -> (Server, Connection) {
     let load = load_with_unwritable_keys();
-    let server = Server::start_bare(&[&load[..], &AOF, &["--notify-keyspace-events", "KEAd"]].concat());
-    let mut connection = server.connect();
+    let (server, mut connection) =
+        Server::start_bare(&[&load[..], &AOF, &["--notify-keyspace-events", "KEAd"]].concat()).connected();
     run::<Value>(&mut connection, "CL.THROTTLE key 4 1 3600 2").unwrap();
     // SET works on the unwritable key, because the library refuses it only to the module.
     let [text, expiry]: [String; 2] =

@@ -10,7 +10,7 @@ use std::time::Duration;
 use redis::{Connection, Value};
 
 use crate::support::needs::{FAST, needs};
-use crate::support::replication::{SETTINGS, catch_up, replicate};
+use crate::support::replication::{SETTINGS, replicate};
 use crate::support::traffic::under_load;
 use crate::support::{Server, command, info, run, setting, wait_until};
 
@@ -115,14 +115,14 @@ fn fifty_clients_get_exactly_the_burst_and_the_rate_through_a_promotion() {
     needs!(FAST);
     for rate in [1, 100, 10_000, 100_000] {
         let servers = [Server::start_with(&SETTINGS), Server::start_with(&SETTINGS)];
-        replicate(&servers[1], &servers[0]);
         let limiter = Limiter::open(&servers[0], rate);
-        catch_up(&servers[1], &servers[0]);
-        let time = Duration::from_secs(setting("FAIRNESS_SECONDS", 2)) / 2;
+        let time = Duration::from_secs(setting("FAIRNESS_SECONDS", 2)) / 3;
         let ((), tokens) = under_load(
             CLIENTS,
             |_, running| limiter.take_while(running, &mut [servers[0].connect(), servers[1].connect()]),
             || {
+                sleep(time);
+                replicate(&servers[1], &servers[0]);
                 sleep(time);
                 let failover = format!("FAILOVER TO 127.0.0.1 {}", servers[1].port);
                 run::<()>(&mut servers[0].connect(), &failover).unwrap();

@@ -62,8 +62,7 @@ impl Attacked {
     pub fn start() -> Self {
         // The visits compare DUMPs. Compression would leave some of their bytes to chance.
         let settings = [&AOF[..], &["--hz", "1", "--rdbcompression", "no"]].concat();
-        let (clock, server) = Clock::start_with(START, &settings);
-        let mut connection = server.connect();
+        let (clock, server, mut connection) = Clock::start_with(START, &settings);
         assert_key_sizes(&mut connection);
         let aof = File::open(&aof::files(&server.folder)[0]).unwrap();
         // Redis 6.2 only tells the time to live of a key, and not its expiry.

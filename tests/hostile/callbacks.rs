@@ -3,21 +3,20 @@
 
 use redis::{Connection, FromRedisValue, Value};
 
-use crate::support::callbacks::{HARM, call, harm_to, library};
+use crate::support::callbacks::{HARM, call, harm_to};
 use crate::support::clock::{Clock, START};
 use crate::support::expected::{NOT_A_STATE, WRONG_TYPE, integers, limited_and_groups};
 use crate::support::needs::assert_key_sizes;
 use crate::support::random::Random;
-use crate::support::{run, setting};
+use crate::support::{compiled, run, setting};
 
 #[test]
 fn random_callbacks_end_no_server_and_no_reply_is_out_of_shape() {
     let seed = setting("FUZZ_SEED", 1);
     let mut random = Random::new(seed);
     // Without the setting, redis-cell announces nothing, and the rules on its own events never run.
-    let settings = ["--loadmodule", library(), "--notify-keyspace-events", "Ad"];
-    let (clock, server) = Clock::start_with(START, &settings);
-    let mut connection = server.connect();
+    let settings = ["--loadmodule", compiled("callbacks"), "--notify-keyspace-events", "Ad"];
+    let (clock, server, mut connection) = Clock::start_with(START, &settings);
     assert_key_sizes(&mut connection);
     let keys = ["a", "b", "c", "d", "%"];
     let events = ["expired", "cl.throttle", "cl.limited", "set", "del", "expire"];

@@ -17,8 +17,7 @@ fn many_keys_take_the_bytes_that_the_page_says() {
     needs!(SCRIPTS_TEST);
     let page = text_of("docs/operating.md");
     for (name, quotas) in [("one quota", 1), ("two quotas", 2), ("eight quotas", 8)] {
-        let server = Server::start();
-        let mut connection = server.connect();
+        let (_server, mut connection) = Server::start().connected();
         let before: i64 = info(&mut connection, "used_memory").parse().unwrap();
         let call = "redis.call('CL.THROTTLE', string.format('%016d', key), unpack(ARGV))";
         let mut eval = redis::cmd("EVAL");

@@ -35,7 +35,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let (clock, server) = Clock::start(START);
+        let (clock, server, _) = Clock::start(START);
         let connection = server.connect();
         Self { clock, server, connection, zero: Instant::now(), milliseconds: 0 }
     }

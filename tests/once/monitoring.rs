@@ -1,5 +1,5 @@
-//! docs/monitoring.md with its own lines and files: the real exporter reads the counts, the real Prometheus gathers them
-//! and answers the dashboard, and promtool plays hours of the alerts.
+//! docs/monitoring.md with its own lines and files: the real exporter reads the counts, the real Prometheus gathers
+//! them and answers the dashboard, and promtool plays hours of the alerts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,8 +41,7 @@ fn each_alert_fires_in_the_hours_that_promtool_plays() {
 fn prometheus_gathers_the_counts_of_a_server_and_an_application_and_answers_the_dashboard() {
     needs!(EVERYWHERE);
     let Some(application) = protect().into_iter().next() else { return };
-    let server = Server::start();
-    let mut connection = server.connect();
+    let (server, mut connection) = Server::start().connected();
     run::<()>(&mut connection, &create_exporter()).unwrap();
     let application = Http::start(&application, server.port);
     let executables = executables();

@@ -18,7 +18,7 @@ const REQUESTS: usize = 200;
 fn each(timeout: &str, test: impl Fn(&mut Server, &Http)) {
     for example in protect() {
         println!("{example:?}");
-        let (_clock, mut server) = Clock::start(START);
+        let (_clock, mut server, _) = Clock::start(START);
         let http = Http::start(&example.with("TIMEOUT", timeout), server.port);
         test(&mut server, &http);
     }

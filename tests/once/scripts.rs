@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::support::needs::{EVERYWHERE, SCRIPTS_TEST, needs};
 use crate::support::pages::ROOT;
-use crate::support::programs::{output, signal};
+use crate::support::programs::{output, output_and_errors, signal};
 use crate::support::{free_port, module, new_folder, run, throttle, wait_until};
 
 fn script(name: &str) -> Command {
@@ -79,6 +79,17 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
     assert!(process.0.wait().unwrap().success());
     wait_until("the server ends", || client.get_connection().is_err());
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "files stayed");
+}
+
+/// scripts/test sets `REQUIRE_ALL` where it has installed all programs.
+#[test]
+fn a_machine_that_lacks_a_program_leaves_a_test_out_and_fails_it_under_scripts_test() {
+    let test = "every_server::docs::sessions_are_what_redis_cli_shows";
+    let mut alone = Command::new(std::env::current_exe().unwrap());
+    alone.args(["--exact", "--include-ignored", test]).env("PATH", "");
+    let left_out = output_and_errors(alone.env_remove("REQUIRE_ALL"));
+    assert!(left_out.contains(&format!("left out: {test} (redis-tools is not installed)\n")), "{left_out}");
+    assert!(!alone.env("REQUIRE_ALL", "yes").output().unwrap().status.success());
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! A server with another module, which runs commands on events: see callbacks.c.
 
-use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -11,24 +9,16 @@ use super::{Server, command, compiled, error_text, module, run};
 
 /// Starts a server with the other module and redis-cell. Keys expire only when they are accessed.
 pub fn start(arguments: &[&str]) -> (Server, Connection) {
-    let modules = ["--loadmodule", library(), "--loadmodule", module()];
-    let server = Server::start_bare(&[&modules, arguments].concat());
-    let mut connection = server.connect();
+    let modules = ["--loadmodule", compiled("callbacks"), "--loadmodule", module()];
+    let (server, mut connection) = Server::start_bare(&[&modules, arguments].concat()).connected();
     run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
     (server, connection)
 }
 
-/// Returns the path of the other module's library.
-pub fn library() -> &'static str {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| compiled("callbacks")).to_str().unwrap()
-}
-
-/// Returns the arguments by which a server loads redis-cell behind unwritable.c: keys whose names begin with `unwritable`
-/// cannot be opened for writing.
+/// Returns the arguments by which a server loads redis-cell behind unwritable.c: keys whose names begin with
+/// `unwritable` cannot be opened for writing.
 pub fn load_with_unwritable_keys() -> [&'static str; 3] {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    ["--loadmodule", LIBRARY.get_or_init(|| compiled("unwritable")).to_str().unwrap(), module()]
+    ["--loadmodule", compiled("unwritable"), module()]
 }
 
 /// Commands by which a callback damages a key.

@@ -2,9 +2,8 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
-use std::sync::LazyLock;
 
+use redis::Connection;
 use tempfile::TempDir;
 
 use super::{Server, compiled, module, new_folder, run};
@@ -21,28 +20,29 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Starts a server with the module. The server reads no other wall clock.
-    pub fn start(now: i64) -> (Self, Server) {
+    /// Starts a server with the module, and connects to it. The server reads no other wall clock.
+    pub fn start(now: i64) -> (Self, Server, Connection) {
         Self::start_with(now, &[])
     }
 
     /// Starts the same server with further settings. Keys expire only when a command reads them: the server's own cycle
     /// would delete some of them at any moment.
-    pub fn start_with(now: i64, settings: &[&str]) -> (Self, Server) {
+    pub fn start_with(now: i64, settings: &[&str]) -> (Self, Server, Connection) {
         Self::start_bare(now, &[&["--loadmodule", module()], settings].concat())
     }
 
     /// Starts such a server without the module.
-    pub fn start_bare(now: i64, settings: &[&str]) -> (Self, Server) {
+    pub fn start_bare(now: i64, settings: &[&str]) -> (Self, Server, Connection) {
         let folder = new_folder();
         let path = folder.path().join("clock");
         fs::write(&path, [now, 0].map(i64::to_ne_bytes).concat()).unwrap();
         let clock = Self { file: File::options().write(true).open(&path).unwrap(), _folder: folder };
         let mut server = Server::new(settings);
-        server.environment = vec![("LD_PRELOAD", library()), ("CLOCK", path)];
+        server.environment = vec![("LD_PRELOAD", compiled("clock").into()), ("CLOCK", path)];
         server.launch_on_a_free_port();
-        run::<()>(&mut server.connect(), "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
-        (clock, server)
+        let mut connection = server.connect();
+        run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
+        (clock, server, connection)
     }
 
     /// Moves the clock to this many nanoseconds since the epoch.
@@ -54,10 +54,4 @@ impl Clock {
     pub fn shift(&self, seconds: i64) {
         self.file.write_all_at(&seconds.to_ne_bytes(), 8).unwrap();
     }
-}
-
-/// Returns the path of `clock.c`'s library, compiled once.
-fn library() -> PathBuf {
-    static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| compiled("clock"));
-    LIBRARY.clone()
 }

@@ -41,7 +41,7 @@ const PROGRAMS: [(&str, Libraries, &str); 15] = [
     ("calls", Python("redis"), "../../tests/once/clients/calls.py redis_py"),
     ("calls", Python("redis"), "../../tests/once/clients/calls.py redis_asyncio"),
     ("calls", DEBIAN_NODE, "node ../../tests/once/clients/calls.js"),
-    ("flask", Python("flask"), "-m flask --app flask_app run --port $HTTP_PORT"),
+    ("flask", Python("flask"), FLASK),
     ("fastapi", Python("fastapi, uvicorn"), "-m uvicorn --no-proxy-headers fastapi_app:app --port $HTTP_PORT"),
     ("django", Python("rest_framework"), "../../tests/once/clients/django_site.py"),
     ("express", Npm, "node express_app.js"),
@@ -55,6 +55,11 @@ const PROGRAMS: [(&str, Libraries, &str); 15] = [
     ("smallest", Debian(GO, "go list github.com/gomodule/redigo/redis"), "go run redigo.go"),
 ];
 
+/// Flask's own server, whose queue has 128 places: a connection that waits for one for a minute is reset.
+const FLASK: &str = "-c \"import flask.cli, sys, werkzeug.serving as serving
+serving.LISTEN_QUEUE = serving.BaseWSGIServer.request_queue_size = 1024
+sys.argv = 'flask --app flask_app run --port $HTTP_PORT'.split()
+flask.cli.main()\"";
 const NGINX: Libraries = Debian(
     "nginx-light, libnginx-mod-http-lua and lua-nginx-redis",
     "ls /usr/lib/nginx/modules/ngx_http_lua_module.so /usr/share/lua/5.1/nginx/redis.lua",

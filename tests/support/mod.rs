@@ -32,8 +32,8 @@ use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -177,6 +177,12 @@ impl Server {
         self.client().get_connection().unwrap()
     }
 
+    /// Returns the server and a connection to it.
+    pub fn connected(self) -> (Self, Connection) {
+        let connection = self.connect();
+        (self, connection)
+    }
+
     pub fn connect_resp3(&self) -> Connection {
         let client = Client::open(format!("redis://127.0.0.1:{}/?protocol=resp3", self.port)).unwrap();
         client.get_connection().unwrap()
@@ -230,7 +236,7 @@ impl Server {
         });
         self.process = Some(process);
         // The server may have to load a large file, on two cores that many servers share.
-        wait_for("the server is ready or gone", || {
+        wait_for(&format!("a server is ready or gone, see {folder}/log"), || {
             let gone = self.process.as_mut().unwrap().try_wait().unwrap().is_some();
             // The log tells when it is ready: another process may answer on its port.
             let ready = self.log()[logged..].contains("Ready to accept connections");
@@ -304,7 +310,7 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     wait_for(what, || holds().then_some(()));
 }
 
-/// Asks until there is an answer, and returns it; the pauses grow.
+/// Asks until there is an answer, and returns it; fails if none has come in time. The pauses grow.
 pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
@@ -340,14 +346,14 @@ pub fn module() -> &'static str {
     module.as_ref().expect("the module did not build: see above")
 }
 
-/// Returns the library of redis_cell.c, a stand-in for brandur's redis-cell.
-pub fn redis_cell() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| compiled("redis_cell"))
+/// Returns the path of the library of a C file of this folder, compiled once. redis_cell.c is a stand-in for brandur's
+/// redis-cell.
+pub fn compiled(name: &'static str) -> &'static str {
+    static LIBRARIES: Mutex<BTreeMap<&str, &str>> = Mutex::new(BTreeMap::new());
+    LIBRARIES.lock().unwrap().entry(name).or_insert_with(|| compile(name).leak())
 }
 
-/// Compiles a C file of this folder to a shared library.
-fn compiled(name: &str) -> PathBuf {
+fn compile(name: &str) -> String {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/support/{name}.c"));
     let compiler = std::env::var("MODULE_CC").unwrap_or("cc".to_string());
     // Each compiler has a library of its own: runs on servers of several platforms share the folder.
@@ -365,7 +371,7 @@ fn compiled(name: &str) -> PathBuf {
     // Do not link a C library: the server has one, and a shell that starts the server may have another.
     compile(&["-shared", "-nostdlib"], &object, &new);
     fs::rename(&new, &library).unwrap();
-    library
+    library.to_str().unwrap().to_string()
 }
 
 /// Returns a free port; the port 10,000 above it, which a cluster node also needs, is free too. Runs do not share

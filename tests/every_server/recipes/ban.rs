@@ -3,7 +3,7 @@
 use redis::Connection;
 
 use crate::support::clock::{Clock, MILLISECOND, SECOND};
-use crate::support::recipes::{START, eval, user};
+use crate::support::recipes::{START, eval, read, user};
 use crate::support::{Server, run, throttle};
 
 fn app(server: &Server) -> Connection {
@@ -17,8 +17,8 @@ fn attempt(connection: &mut Connection, numbers: &str) -> i64 {
 
 #[test]
 fn a_ban_has_its_length_whatever_the_numbers_and_however_many_guesses() {
-    let (clock, server) = Clock::start(START);
-    let (mut connection, mut app) = (server.connect(), app(&server));
+    let (clock, server, mut connection) = Clock::start(START);
+    let mut app = app(&server);
     let hour = 3_600_000;
     for (quota, limit) in [("4 1 60", 5), ("4 5 1", 5), ("0 1000 1", 1), ("99 1 1", 100)] {
         run::<()>(&mut connection, "FLUSHALL").unwrap();
@@ -58,10 +58,16 @@ fn a_ban_has_its_length_whatever_the_numbers_and_however_many_guesses() {
 /// A right password must not give back more: a guesser with an account would get all attempts back between two guesses.
 #[test]
 fn a_right_password_gives_back_its_own_attempt_and_no_other() {
-    let (_clock, server) = Clock::start(START);
+    let (_clock, server, _) = Clock::start(START);
     let mut connection = app(&server);
     let succeeded = |connection: &mut Connection| throttle(connection, "attempts 4 1 60 -1");
     let numbers = "4 1 60 86400 3600";
+    // ban.py calls EVALSHA and SCRIPT.
+    let script = redis::Script::new(&read("ban.lua"));
+    let words = ["4", "1", "60", "86400", "3600"];
+    let wait = script.key(&["attempts", "banned", "offences"]).arg(&words).invoke(&mut connection);
+    assert_eq!(wait, Ok(0));
+    succeeded(&mut connection);
     for _ in 0..100 {
         assert_eq!(attempt(&mut connection, numbers), 0);
         succeeded(&mut connection);
@@ -81,8 +87,7 @@ fn a_right_password_gives_back_its_own_attempt_and_no_other() {
 
 #[test]
 fn a_ban_grows_with_each_offence_and_an_offence_is_forgiven_after_a_day() {
-    let (clock, server) = Clock::start(START);
-    let mut connection = server.connect();
+    let (clock, _server, mut connection) = Clock::start(START);
     let mut now = START;
     let mut offend = |pause: i64| {
         now += pause * SECOND;

@@ -10,8 +10,7 @@ use crate::support::{Server, error_text, run, snapshot, throttle};
 
 /// Starts a server with the functions.
 fn start() -> (Clock, Server, Connection) {
-    let (clock, server) = Clock::start(START);
-    let mut connection = server.connect();
+    let (clock, server, mut connection) = Clock::start(START);
     load_function(&mut connection, &read("calendar_quota.lua")).unwrap();
     (clock, server, connection)
 }
@@ -29,7 +28,8 @@ fn calendar(connection: &mut Connection, line: &str) -> RedisResult<(i64, Vec<Ro
 #[ignore = "slow: thousands of calls"]
 fn calendar_quotas_and_a_limiter_are_taken_all_or_none_until_their_periods_end() {
     needs!("functions, Redis 7");
-    let (clock, _server, mut connection) = start();
+    let (clock, server, mut connection) = start();
+    let mut app = user(&server, "docs/recipes.md", "## Calendar quotas");
     let mut random = Random::new(2026);
     let (quotas, periods) = ([7, 20], [60, 300]);
     let (mut now, mut used, mut ends) = (START, [0; 2], [0; 2]);
@@ -69,7 +69,7 @@ fn calendar_quotas_and_a_limiter_are_taken_all_or_none_until_their_periods_end()
         let [day, month] = ends;
         let line = format!("{name} 3 {{a}}:day {{a}}:month {{a}}:rate {quantity} 7 {day} 20 {month} 2 1 2");
         let place = format!("call {number} at {now}: {line}");
-        assert_eq!(calendar(&mut connection, &line).unwrap(), (limited.into(), expected), "{place}");
+        assert_eq!(calendar(&mut app, &line).unwrap(), (limited.into(), expected), "{place}");
         let twins: Vec<Option<String>> = run(&mut connection, "MGET {a}:rate {a}:twin").unwrap();
         assert_eq!(twins[0], twins[1], "{place}");
         let by_one = [refused == [true, false], refused == [false, true], limited && refused == [false; 2]];
@@ -117,12 +117,11 @@ fn a_calendar_quota_that_gets_an_error_takes_nothing() {
 #[test]
 fn a_calendar_period_ends_no_sooner_than_was_said_once_and_refunds_go_to_the_period_that_was_charged() {
     needs!("functions, Redis 7");
-    let (clock, server, _) = start();
-    let mut app = user(&server, "docs/recipes.md", "## Calendar quotas");
+    let (clock, _server, mut connection) = start();
     let now = START / SECOND;
     let mut call = |quantity: i64, quota: i64, end: i64| {
         let line = format!("throttle 1 {{a}}:2026-11-22 {quantity} {quota} {}", now + end);
-        calendar(&mut app, &line).unwrap().1[0]
+        calendar(&mut connection, &line).unwrap().1[0]
     };
     assert_eq!(call(10, 10, 3_600), [0, 10, 0, -1, 3_600]);
     assert_eq!(call(1, 10, 60), [1, 10, 0, 3_600, 3_600]);

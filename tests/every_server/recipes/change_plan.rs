@@ -13,8 +13,8 @@ fn change(connection: &mut Connection, key: &str, numbers: &str) -> RedisResult<
 
 #[test]
 fn a_plan_that_changes_counts_at_once_and_keeps_what_was_taken() {
-    let (_clock, server) = Clock::start(START);
-    let (mut connection, mut app) = (server.connect(), user(&server, "docs/recipes.md", "## A plan that changes"));
+    let (_clock, server, mut connection) = Clock::start(START);
+    let mut app = user(&server, "docs/recipes.md", "## A plan that changes");
     // A full limiter stays without a key.
     assert_eq!(change(&mut app, "bob", "9 10 86400 99 100 86400").unwrap(), [0, 100, 100, -1, 0]);
     assert!(!run::<bool>(&mut connection, "EXISTS bob").unwrap());
@@ -34,8 +34,7 @@ fn a_plan_that_changes_counts_at_once_and_keeps_what_was_taken() {
 #[test]
 #[ignore = "slow: hundreds of changes"]
 fn a_plan_that_changes_often_brings_back_no_tokens() {
-    let (clock, server) = Clock::start(START);
-    let mut connection = server.connect();
+    let (clock, _server, mut connection) = Clock::start(START);
     let plans = ["9 10 86400", "99 100 86400", "6 7 3600", "999999 1000000 1"];
     let mut random = Random::new(2026);
     for round in 0..40 {
@@ -64,8 +63,7 @@ fn a_plan_that_changes_often_brings_back_no_tokens() {
 
 #[test]
 fn a_plan_that_cannot_change_stays_as_it_was() {
-    let (_clock, server) = Clock::start(START);
-    let mut connection = server.connect();
+    let (_clock, server, mut connection) = Clock::start(START);
     throttle(&mut connection, "carol 99 100 86400 80");
     let before = snapshot(&mut connection);
     let mut fails = |numbers: &str| {

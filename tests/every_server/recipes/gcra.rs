@@ -10,8 +10,7 @@ use crate::support::{Server, command, error_of, error_text, run, throttle};
 #[test]
 #[ignore = "slow: thousands of calls"]
 fn the_script_for_servers_without_modules_answers_and_stores_as_the_module_does() {
-    let (clock, server) = Clock::start(START);
-    let mut connection = server.connect();
+    let (clock, _server, mut connection) = Clock::start(START);
     let sha: String = redis::cmd("SCRIPT").arg("LOAD").arg(read("gcra.lua")).query(&mut connection).unwrap();
     let mut random = Random::new(2026);
     let mut now = START;
@@ -59,8 +58,7 @@ fn the_script_for_servers_without_modules_answers_and_stores_as_the_module_does(
 /// A double cannot tell these two numbers apart.
 #[test]
 fn the_script_leaves_a_token_that_is_a_nanosecond_short_of_ten_years() {
-    let (_clock, server) = Clock::start(START);
-    let mut connection = server.connect();
+    let (_clock, _server, mut connection) = Clock::start(START);
     for (short, remaining) in [(0, 3), (1, 2)] {
         let tat = START + 700_000_000 * SECOND + short;
         run::<()>(&mut connection, &format!("MSET module {tat} script {tat}")).unwrap();
@@ -77,8 +75,7 @@ fn by_script<T: redis::FromRedisValue>(connection: &mut Connection, arguments: &
 
 #[test]
 fn the_script_refuses_what_the_module_refuses_and_what_it_cannot_do_exactly() {
-    let server = Server::start();
-    let mut connection = server.connect();
+    let (server, mut connection) = Server::start().connected();
     let mut error = |arguments: &str| -> String {
         error_text(&by_script::<Value>(&mut connection, arguments).expect_err(arguments))
     };
@@ -132,6 +129,12 @@ fn the_script_refuses_what_the_module_refuses_and_what_it_cannot_do_exactly() {
 fn a_replica_answers_a_look_by_the_script() {
     let server = Server::start();
     let mut app = user(&server, "docs/recipes.md", "## Without the module");
+    // A client library calls EVALSHA and SCRIPT, and the programs on the page ask for the module.
+    let back = redis::Script::new(&read("gcra.lua")).key("key").arg(&["4", "1", "3600", "-1"]).invoke(&mut app);
+    assert_eq!(back.map(|back: [i64; 5]| back[2]), Ok(5));
+    run::<Value>(&mut app, "COMMAND INFO CL.THROTTLE").unwrap();
+    throttle(&mut app, "key 4 1 3600 1");
+    by_script::<Value>(&mut app, "key 4 1 3600 -1").unwrap();
     let reply: [i64; 5] = by_script(&mut app, "key 4 1 3600 3").unwrap();
     run::<()>(&mut server.connect(), "REPLICAOF 127.0.0.1 1").unwrap();
     let look: [i64; 5] = by_script(&mut app, "key 4 1 3600 0").unwrap();

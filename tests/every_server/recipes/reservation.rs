@@ -9,7 +9,7 @@ use crate::support::reservations::{ask, live_through, load};
 use crate::support::{Server, error_of, run, snapshot, throttle};
 
 fn start() -> (Clock, Server, Connection) {
-    let (clock, server) = Clock::start(START);
+    let (clock, server, _) = Clock::start(START);
     let connection = load(&server);
     (clock, server, connection)
 }
@@ -65,6 +65,7 @@ fn a_call_is_reserved_once_and_settled_once() {
         assert_eq!(ask(&mut app, &format!("FCALL {line}")).unwrap(), expected, "{line}");
         assert_eq!(throttle(&mut connection, "{a}:tokens 19999 20000 60 0")[2], tokens, "{line}");
     }
+    assert_eq!(ask(&mut app, "FCALL_RO reservations 1 {a}:calls").unwrap(), [1], "call 9");
 }
 
 #[test]

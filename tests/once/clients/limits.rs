@@ -1,5 +1,5 @@
-//! limits.py, limits.js and limits.lua by themselves: the share against exact arithmetic, wrong numbers, refused callers,
-//! and replaced clients.
+//! limits.py, limits.js and limits.lua by themselves: the share against exact arithmetic, wrong numbers, refused
+//! callers, and replaced clients.
 
 use crate::support::Server;
 use crate::support::examples::Libraries::{Npm, Python};

@@ -83,9 +83,9 @@ fn each_smallest_call_is_refused_without_an_answer() {
     });
 }
 
-/// The first connection leads to a replica for ever, as an old one does after a failover behind one address. On
-/// the server itself, the answer to the second call is lost, and the connection of the third is closed before the server
-/// has the call. The last call finds one of three tokens: the second has taken its token once.
+/// The first connection leads to a replica for ever, as an old one does after a failover behind one address. On the
+/// server itself, the answer to the second call is lost, and the connection of the third is closed before the server has
+/// the call. The last call finds one of three tokens: the second has taken its token once.
 #[test]
 #[ignore = "slow: other languages"]
 fn each_smallest_call_is_made_once_and_leaves_its_connection_after_an_error() {

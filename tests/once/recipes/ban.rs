@@ -9,7 +9,7 @@ use crate::support::{Server, run};
 #[test]
 #[ignore = "slow: attacks"]
 fn a_caller_with_too_many_wrong_passwords_is_kept_out_and_a_right_one_counts_for_nothing() {
-    let (_clock, server) = Clock::start(START);
+    let (_clock, server, _) = Clock::start(START);
     prints_what_the_page_shows("ban.py", &server);
     let mut connection = server.connect();
     let lift = "DEL attempts:{account:alice} banned:{account:alice} offences:{account:alice}";

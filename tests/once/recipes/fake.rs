@@ -9,8 +9,7 @@ use crate::support::throttle;
 #[test]
 #[ignore = "slow: thousands of calls"]
 fn the_fake_for_unit_tests_decides_as_the_module_does() {
-    let (clock, server) = Clock::start(START);
-    let mut connection = server.connect();
+    let (clock, server, mut connection) = Clock::start(START);
     let mut fake = Dialogue::start(python("../tests/once/recipes/fake_lines.py", &server));
     let (mut random, mut now, mut limited) = (Random::new(2026), START, 0);
     for round in 0..300 {

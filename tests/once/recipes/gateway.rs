@@ -14,7 +14,7 @@ const MINUTE: i64 = 60_000 * MILLISECOND;
 
 /// Starts a server, and lets the program call it. Fails unless it prints this, and takes that many of alice's tokens.
 fn prints(file: &str, expected: &str, taken: i64) -> (Clock, Server, Connection) {
-    let (clock, server) = Clock::start(START);
+    let (clock, server, _) = Clock::start(START);
     let mut connection = load(&server);
     assert_eq!(output(&mut python(file, &server)), expected);
     let tat: i64 = run(&mut connection, "GET {gate:acme}:alice:tokens").unwrap();

@@ -17,14 +17,14 @@ mod waiting;
 #[test]
 #[ignore = "slow: Python"]
 fn a_greedy_tenant_has_its_share_and_background_work_leaves_half_of_the_pool() {
-    let (_clock, server) = Clock::start(START);
+    let (_clock, server, _) = Clock::start(START);
     prints_what_the_page_shows("fairness.py", &server);
 }
 
 #[test]
 #[ignore = "slow: Python"]
 fn a_shadow_refuses_nothing_and_the_day_on_which_it_counts_begins_with_all_tokens() {
-    let (_clock, mut server) = Clock::start(START);
+    let (_clock, mut server, _) = Clock::start(START);
     prints_what_the_page_shows("shadow.py", &server);
     // The shadow allows and counts a call without a server, and the enforced limit is an error.
     let mut later = python("recipes/shadow.py", &server);

@@ -18,7 +18,7 @@ use crate::support::{Server, command, executable, module, new_folder, run};
 fn calls_lost_late_and_repeated_are_those_of_a_model_through_kills_and_failovers() {
     needs!("functions, Redis 7");
     let settings = ["--appendonly", "yes", "--appendfsync", "always"];
-    let [(clock, primary), (other_clock, replica)] = [(); 2].map(|()| Clock::start_with(START, &settings));
+    let [(clock, primary, _), (other_clock, replica, _)] = [(); 2].map(|()| Clock::start_with(START, &settings));
     let connection = load(&primary);
     replicate(&replica, &primary);
     let mut pair = [primary, replica];

@@ -7,7 +7,7 @@ use crate::support::recipes::{Dialogue, START, prints_what_the_page_shows};
 
 #[test]
 fn a_queue_tells_each_call_how_long_to_wait_and_refuses_whom_it_would_make_wait_longer() {
-    let (_clock, server) = Clock::start(START);
+    let (_clock, server, _) = Clock::start(START);
     prints_what_the_page_shows("waiting.py", &server);
 }
 
@@ -17,7 +17,7 @@ fn a_queue_tells_each_call_how_long_to_wait_and_refuses_whom_it_would_make_wait_
 #[ignore = "slow: thousands of calls"]
 fn turns_are_first_come_first_served_and_never_more_than_the_burst_and_the_rate() {
     let (burst, count, period, longest) = (4, 7, 100, 500);
-    let (clock, server) = Clock::start(START);
+    let (clock, server, _) = Clock::start(START);
     let mut command = python("../tests/once/recipes/waiting_turns.py", &server);
     command.args([burst - 1, count, period, longest].map(|number| number.to_string()));
     let mut queue = Dialogue::start(command);
