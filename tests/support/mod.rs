@@ -35,7 +35,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::{Client, Connection, FromRedisValue, RedisError, RedisResult};
 use tempfile::TempDir;
@@ -103,24 +103,19 @@ impl Server {
 
     /// Starts a server without the module.
     pub fn start_bare(arguments: &[&str]) -> Self {
-        let mut server = Self::new(arguments);
-        server.launch_on_a_free_port();
-        server
+        Self::new(arguments).launched()
     }
 
     /// Starts this executable without the module, and waits until it answers.
     pub fn start_executable(executable: &Path, arguments: &[&str]) -> Self {
-        let mut server = Self::of(executable, arguments);
-        server.launch_on_a_free_port();
-        server
+        Self::of(executable, arguments).launched()
     }
 
     /// Starts a server with a file of settings, which the server may rewrite.
     pub fn start_from(settings: &Path, arguments: &[&str]) -> Self {
         let mut server = Self::new(arguments);
         server.settings = Some(settings.to_path_buf());
-        server.launch_on_a_free_port();
-        server
+        server.launched()
     }
 
     /// Returns the log of a server that must not start with these settings.
@@ -195,6 +190,11 @@ impl Server {
     /// Returns the id of the server's process, for its memory and its CPU time.
     pub fn pid(&self) -> u32 {
         self.process.as_ref().unwrap().id()
+    }
+
+    fn launched(mut self) -> Self {
+        self.launch_on_a_free_port();
+        self
     }
 
     /// Starts the server on a free port; tries another if a process takes the port before the server does.
@@ -302,7 +302,7 @@ pub fn fail_to_save(server: &Server) {
     fs::remove_dir(&file).unwrap();
 }
 
-/// The time that tests wait for what has to happen, which takes a slow machine long.
+/// The time that a test waits for bytes, which take a slow machine long.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits until the condition holds.
@@ -310,16 +310,16 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     wait_for(what, || holds().then_some(()));
 }
 
-/// Asks until there is an answer, and returns it; fails if none has come in time. The pauses grow.
+/// Asks until there is an answer, and returns it; fails after 2,400 asks, which take two minutes or, on a slow machine,
+/// longer. The pauses grow.
 pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
+    for number in 0..2_400 {
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(start.elapsed() < PATIENCE, "never happened: {what}");
-        sleep((start.elapsed() / 8).clamp(Duration::from_millis(2), Duration::from_millis(50)));
+        sleep(Duration::from_millis((2 + number).min(50)));
     }
+    panic!("never happened: {what}");
 }
 
 /// Returns the executable of the server under test.
