@@ -20,14 +20,14 @@ use Access::{Reads, Writes};
 pub const COMMANDS: [Command; 10] = [
     command("cl.throttle", "1.0.0", Writes, OPTIONAL),
     command("cl.pthrottle", "1.0.0", Writes, OPTIONAL),
-    command("cl.charge", "1.1.0", Writes, REQUIRED),
-    command("cl.pcharge", "1.1.0", Writes, REQUIRED),
-    command("cl.take", "1.1.0", Writes, REQUIRED),
-    command("cl.ptake", "1.1.0", Writes, REQUIRED),
-    command("cl.look", "1.1.0", Reads, OPTIONAL),
-    command("cl.plook", "1.1.0", Reads, OPTIONAL),
+    command("cl.charge", "1.0.0", Writes, REQUIRED),
+    command("cl.pcharge", "1.0.0", Writes, REQUIRED),
+    command("cl.take", "1.0.0", Writes, REQUIRED),
+    command("cl.ptake", "1.0.0", Writes, REQUIRED),
+    command("cl.look", "1.0.0", Reads, OPTIONAL),
+    command("cl.plook", "1.0.0", Reads, OPTIONAL),
     command("cl.mthrottle", "1.0.0", Writes, SEVERAL),
-    command("cl.mpthrottle", "1.1.0", Writes, SEVERAL),
+    command("cl.mpthrottle", "1.0.0", Writes, SEVERAL),
 ];
 /// A quota and an optional quantity.
 const OPTIONAL: &str = "key max_burst count period [quantity [max_burst count period ...]]";
