@@ -1,0 +1,53 @@
+//! Commands as a user types them, and a server's answers to them.
+
+use std::collections::BTreeMap;
+
+use redis::{FromRedisValue, RedisError, RedisResult};
+
+/// Runs a command that is written as a user types it, words split at spaces.
+pub fn run<T: FromRedisValue>(connection: &mut impl redis::ConnectionLike, line: &str) -> RedisResult<T> {
+    command(line).query(connection)
+}
+
+/// Builds a command from its words as a user types them.
+pub fn command(line: &str) -> redis::Cmd {
+    let mut command = redis::Cmd::new();
+    for word in line.split_whitespace() {
+        command.arg(word);
+    }
+    command
+}
+
+/// Calls `CL.THROTTLE` with these arguments; fails unless the reply is five integers.
+pub fn throttle(connection: &mut impl redis::ConnectionLike, arguments: &str) -> [i64; 5] {
+    run(connection, &format!("CL.THROTTLE {arguments}")).unwrap()
+}
+
+/// Returns the text of the error that a command gets, code first.
+pub fn error_of(connection: &mut impl redis::ConnectionLike, line: &str) -> String {
+    error_text(&run::<redis::Value>(connection, line).expect_err(line))
+}
+
+/// Returns an error's text as the server sent it.
+pub fn error_text(error: &RedisError) -> String {
+    format!("{} {}", error.code().unwrap_or_default(), error.detail().unwrap_or_default())
+}
+
+/// Every limiter of a database by its key: its text, and its expiry in ms since the epoch (-1 for never).
+pub type Snapshot = BTreeMap<Vec<u8>, (Vec<u8>, i64)>;
+
+/// Reads every string in the database.
+pub fn snapshot(connection: &mut impl redis::ConnectionLike) -> Snapshot {
+    let rows: Vec<(Vec<u8>, Vec<u8>, i64)> =
+        redis::Script::new(include_str!("snapshot.lua")).invoke(connection).unwrap();
+    rows.into_iter().map(|(key, text, expires_at)| (key, (text, expires_at))).collect()
+}
+
+/// Returns one field of `INFO`.
+pub fn info(connection: &mut impl redis::ConnectionLike, field: &str) -> String {
+    let info: String = run(connection, "INFO all").unwrap();
+    info.lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
+        .unwrap_or_else(|| panic!("no {field} in {info}"))
+        .to_string()
+}

@@ -1,0 +1,56 @@
+//! The libraries that the tests load: the module, and those of the C files of this folder.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, OnceLock};
+
+use super::new_folder;
+
+/// Returns the path of `MODULE`, or of the release build. The first test that asks builds it, so that it is up to date.
+pub fn module() -> &'static str {
+    static MODULE: OnceLock<Option<String>> = OnceLock::new();
+    let module = MODULE.get_or_init(|| {
+        if let Some(module) = std::env::var_os("MODULE") {
+            let path =
+                fs::canonicalize(&module).unwrap_or_else(|error| panic!("MODULE: {}: {error}", module.display()));
+            return Some(path.to_str().unwrap().to_string());
+        }
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        // The cargo that runs the tests, if there is one. It prints its errors itself, and only once.
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+        let build = cargo.args(["build", "--release", "--locked", "--quiet"]).current_dir(root).status();
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        build.unwrap().success().then(|| format!("{}/release/libredis_cell.so", target.display()))
+    });
+    module.as_ref().expect("the module did not build: see above")
+}
+
+/// Returns the path of the library of a C file of this folder, compiled once. redis_cell.c is a stand-in for brandur's
+/// redis-cell.
+pub fn compiled(name: &'static str) -> &'static str {
+    static LIBRARIES: Mutex<BTreeMap<&str, &str>> = Mutex::new(BTreeMap::new());
+    LIBRARIES.lock().unwrap().entry(name).or_insert_with(|| compile(name).leak())
+}
+
+fn compile(name: &str) -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/support/{name}.c"));
+    let compiler = std::env::var("MODULE_CC").unwrap_or("cc".to_string());
+    // Each compiler has a library of its own: runs on servers of several platforms share the folder.
+    let library = format!("{name}-{}.so", compiler.replace('/', "-"));
+    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(library);
+    // Compile elsewhere, then move: another run may be using the old library at this moment.
+    let folder = new_folder();
+    let [object, new] = ["o", "so"].map(|kind| folder.path().join(name).with_extension(kind));
+    let compile = |arguments: &[&str], from: &Path, to: &Path| {
+        let status = Command::new(&compiler).args(arguments).arg("-o").args([to, from]).status();
+        let status = status.unwrap_or_else(|error| panic!("the C compiler {compiler} does not run: {error}"));
+        assert!(status.success(), "{name}.c does not compile");
+    };
+    compile(&["-c", "-fPIC", "-O1", "-Wall", "-Werror"], &source, &object);
+    // Do not link a C library: the server has one, and a shell that starts the server may have another.
+    compile(&["-shared", "-nostdlib"], &object, &new);
+    fs::rename(&new, &library).unwrap();
+    library.to_str().unwrap().to_string()
+}

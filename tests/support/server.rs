@@ -1,0 +1,223 @@
+//! A server of the test's own, on a free port, in a folder of its own; it ends when it is dropped.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use redis::{Client, Connection};
+
+use super::client::{command, info, run};
+use super::compiling::module;
+use super::ports::free_port;
+use super::waiting::{wait_for, wait_until};
+use super::{needs, new_folder};
+
+/// A server process of the test's own.
+pub struct Server {
+    pub port: u16,
+    pub folder: PathBuf,
+    executable: PathBuf,
+    settings: Option<PathBuf>,
+    arguments: Vec<String>,
+    pub(super) environment: Vec<(&'static str, PathBuf)>,
+    process: Option<Child>,
+}
+
+impl Server {
+    /// Starts a server with the module, which writes nothing to disk.
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts a server with the module and further settings, given as on the server's command line.
+    pub fn start_with(arguments: &[&str]) -> Self {
+        Self::start_bare(&[&["--loadmodule", module()], arguments].concat())
+    }
+
+    /// Starts a server without the module.
+    pub fn start_bare(arguments: &[&str]) -> Self {
+        Self::new(arguments).launched()
+    }
+
+    /// Starts this executable without the module, and waits until it answers.
+    pub fn start_executable(executable: &Path, arguments: &[&str]) -> Self {
+        Self::of(executable, arguments).launched()
+    }
+
+    /// Starts a server with a file of settings, which the server may rewrite.
+    pub fn start_from(settings: &Path, arguments: &[&str]) -> Self {
+        let mut server = Self::new(arguments);
+        server.settings = Some(settings.to_path_buf());
+        server.launched()
+    }
+
+    /// Returns the log of a server that must not start with these settings.
+    pub fn refused(arguments: &[&str]) -> String {
+        let mut server = Self::new(arguments);
+        assert!(!server.launch(), "the server started:\n{}", server.log());
+        server.log()
+    }
+
+    pub(super) fn new(arguments: &[&str]) -> Self {
+        Self::of(&executable(), &[needs::all_commands(), arguments].concat())
+    }
+
+    fn of(executable: &Path, arguments: &[&str]) -> Self {
+        Self {
+            port: free_port(),
+            folder: new_folder().keep(),
+            executable: executable.to_path_buf(),
+            settings: None,
+            arguments: arguments.iter().map(ToString::to_string).collect(),
+            environment: Vec::new(),
+            process: None,
+        }
+    }
+
+    /// Starts the process again, in the same folder and on the same port, or on another if that is taken by now.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.launch_on_a_free_port();
+    }
+
+    /// Ends the process at once, as a crash does.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let children = format!("/proc/{0}/task/{0}/children", process.id());
+            let children = fs::read_to_string(children).unwrap_or_default();
+            process.kill().unwrap();
+            process.wait().unwrap();
+            // A child that writes a file for the server would outlive it, on Redis 6.2 for seconds and with the
+            // clients' connections open.
+            if !children.trim().is_empty() {
+                let kill = format!("kill -9 {children}");
+                let _ = Command::new("sh").args(["-c", &kill]).stderr(Stdio::null()).status();
+            }
+        }
+    }
+
+    pub fn client(&self) -> Client {
+        Client::open(format!("redis://127.0.0.1:{}/", self.port)).unwrap()
+    }
+
+    /// Connects without a timeout: a read that has one fails with EINTR when a program of another test ends.
+    pub fn connect(&self) -> Connection {
+        self.client().get_connection().unwrap()
+    }
+
+    /// Returns the server and a connection to it.
+    pub fn connected(self) -> (Self, Connection) {
+        let connection = self.connect();
+        (self, connection)
+    }
+
+    pub fn connect_resp3(&self) -> Connection {
+        let client = Client::open(format!("redis://127.0.0.1:{}/?protocol=resp3", self.port)).unwrap();
+        client.get_connection().unwrap()
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+
+    /// Returns the id of the server's process, for its memory and its CPU time.
+    pub fn pid(&self) -> u32 {
+        self.process.as_ref().unwrap().id()
+    }
+
+    fn launched(mut self) -> Self {
+        self.launch_on_a_free_port();
+        self
+    }
+
+    /// Starts the server on a free port; tries another if a process takes the port before the server does.
+    pub(super) fn launch_on_a_free_port(&mut self) {
+        for _ in 0..5 {
+            let logged = self.log().len();
+            if self.launch() {
+                return;
+            }
+            let log = &self.log()[logged..];
+            assert!(log.contains("in use"), "the server did not start:\n{log}");
+            self.port = free_port();
+        }
+        panic!("no free port");
+    }
+
+    /// Starts the server, and returns whether it became ready.
+    fn launch(&mut self) -> bool {
+        let logged = self.log().len();
+        let port = self.port.to_string();
+        let folder = self.folder.to_str().unwrap();
+        let log = fs::File::options().append(true).create(true).open(self.folder.join("log")).unwrap();
+        let mut command = Command::new(&self.executable);
+        command
+            .args(&self.settings)
+            .args(["--port", &port, "--bind", "127.0.0.1", "--dir", folder, "--save", ""])
+            // A primary makes the first replica's snapshot at once; it does not wait for a second replica.
+            .args(["--repl-diskless-sync-delay", "0"])
+            .args(&self.arguments)
+            // A server refuses to start in a locale that the machine lacks.
+            .env("LC_ALL", "C")
+            .envs(self.environment.iter().cloned())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
+        let process = command.spawn().unwrap_or_else(|error| match error.kind() {
+            ErrorKind::NotFound => panic!("{} is not installed; scripts/test installs it", self.executable.display()),
+            _ => panic!("{}: {error}", self.executable.display()),
+        });
+        self.process = Some(process);
+        // The server may have to load a large file, on two cores that many servers share.
+        wait_for(&format!("a server is ready or gone, see {folder}/log"), || {
+            let gone = self.process.as_mut().unwrap().try_wait().unwrap().is_some();
+            // The log tells when it is ready: another process may answer on its port.
+            let ready = self.log()[logged..].contains("Ready to accept connections");
+            (gone || ready).then_some(!gone)
+        })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+        if !std::thread::panicking() {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+/// Any process, killed when dropped.
+pub struct Process(pub Child);
+
+impl Process {
+    pub fn start(command: &mut Command) -> Self {
+        Self(command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Makes a snapshot of the server fail, after which it refuses writes until one succeeds.
+pub fn fail_to_save(server: &Server) {
+    let mut connection = server.connect();
+    command("CONFIG SET save").arg("3600 1").exec(&mut connection).unwrap();
+    // A folder with the file's name makes the snapshot fail.
+    let file = server.folder.join("dump.rdb");
+    let _ = fs::remove_file(&file);
+    fs::create_dir(&file).unwrap();
+    run::<()>(&mut connection, "BGSAVE").unwrap();
+    wait_until("the snapshot fails", || info(&mut connection, "rdb_last_bgsave_status") == "err");
+    fs::remove_dir(&file).unwrap();
+}
+
+/// Returns the executable of the server under test.
+pub fn executable() -> PathBuf {
+    std::env::var_os("SERVER").map_or_else(|| "redis-server".into(), PathBuf::from)
+}
