@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use redis::{Connection, RedisResult, Value};
 
 use crate::support::commands::{Access, Command};
-use crate::support::needs::{has_acl_categories, is_redis_6_2, needs};
+use crate::support::needs::{KEY_PERMISSIONS, has_acl_categories, is_redis_6_2, needs};
 use crate::support::{COMMANDS, Server, info, run};
 
 /// Returns calls of each command that writes.
@@ -82,7 +82,7 @@ fn the_server_knows_the_keys_of_a_call() {
 
 #[test]
 fn key_specs_say_whether_keys_are_only_read() {
-    needs!("key permissions, Redis 7");
+    needs!(KEY_PERMISSIONS);
     let server = Server::start();
     for command in &COMMANDS {
         let expected: &[_] = match command.access {

@@ -8,7 +8,7 @@ use redis::cluster::{ClusterClient, ClusterConnection};
 use redis::{ErrorKind, RedisResult, Value};
 
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
-use crate::support::needs::{FAST, is_redis_6_2, needs};
+use crate::support::needs::{ATOMIC_SLOT_MIGRATION, FAST, MOVING_SLOTS, PYTHON_REDIS, is_redis_6_2, needs};
 use crate::support::programs::{output, python, signal};
 use crate::support::traffic::{under_full_load, under_load};
 use crate::support::{Server, command, compiled, error_of, run, throttle, wait_for, wait_until};
@@ -20,7 +20,7 @@ const NODES: usize = 3;
 #[ignore = "slow: a cluster"]
 fn the_examples_for_clients_find_the_node_of_a_call() {
     needs!(FAST);
-    needs!("python3-redis");
+    needs!(PYTHON_REDIS);
     let cluster = Cluster::start();
     let other = &cluster.nodes[(cluster.owner("{user123}") + 1) % NODES];
     let replies = output(&mut python("clients/cluster.py", other));
@@ -65,7 +65,7 @@ fn a_slot_that_moves_under_load_lets_through_what_one_server_would_have() {
 #[test]
 #[ignore = "slow: a cluster"]
 fn a_slot_that_the_servers_move_under_load_lets_through_what_one_server_would_have() {
-    needs!("CLUSTER MIGRATESLOTS, Valkey 9");
+    needs!(ATOMIC_SLOT_MIGRATION);
     let cluster = Cluster::start();
     move_under_load(&cluster, |cluster, slot, from, to| {
         let mut source = cluster.nodes[from].connect();
@@ -161,7 +161,7 @@ fn a_slot_that_goes_within_a_transaction_ends_no_node() {
 #[ignore = "slow: a cluster"]
 fn a_node_that_gets_slots_from_another_is_sent_effects() {
     const CLIENTS: usize = 3;
-    needs!("slots that servers move by themselves, Redis 8.4 or Valkey 9");
+    needs!(MOVING_SLOTS);
     let settings = ["--cluster-enabled", "yes", "--hz", "100", "--loadmodule", compiled("callbacks")];
     let [source, target] = [(); 2].map(|()| Server::start_with(&settings));
     let (mut from, mut to) = (source.connect(), target.connect());

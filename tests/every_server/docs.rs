@@ -10,7 +10,7 @@ use redis::Value;
 use saphyr::{LoadableYamlNode, YamlOwned as Yaml};
 
 use crate::support::clock::{Clock, SECOND, START};
-use crate::support::needs::{FAST, NATIVE, needs};
+use crate::support::needs::{FAST, NATIVE, PYTHON_REDIS, REDIS_CLI, needs};
 use crate::support::pages::{Block, ROOT, block, blocks, code, pages, text_of};
 use crate::support::programs::{output, python};
 use crate::support::sentinel::Sentinel;
@@ -29,7 +29,7 @@ fn with_real_path(text: &str) -> String {
 #[ignore = "slow: a server for each session"]
 fn sessions_are_what_redis_cli_shows() {
     needs!(NATIVE);
-    needs!("redis-tools");
+    needs!(REDIS_CLI);
     for Block { place, text, .. } in blocks_in("console") {
         let (prompts, expected): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.starts_with("127.0.0.1:6379"));
         let commands = prompts.iter().map(|prompt| prompt.split_once("> ").unwrap().1);
@@ -133,7 +133,7 @@ fn settings_load_the_module() {
 fn sentinel_promotes_a_replica_that_goes_on_limiting() {
     needs!(FAST);
     needs!(NATIVE);
-    needs!("python3-redis");
+    needs!(PYTHON_REDIS);
     let mut primary = Server::start();
     let replica = Server::start_with(&["--replicaof", "127.0.0.1", &primary.port.to_string()]);
     let settings = blocks_in("conf").find(|block| block.text.starts_with("sentinel ")).unwrap().text;
@@ -161,7 +161,7 @@ fn sentinel_promotes_a_replica_that_goes_on_limiting() {
 #[ignore = "slow: Python"]
 fn the_readmes_lines_of_python_admit_16_requests_and_answer_the_next_with_429_and_retry_after() {
     needs!(NATIVE);
-    needs!("python3-redis");
+    needs!(PYTHON_REDIS);
     let (_clock, server, _) = Clock::start(START);
     let mut requests = python("../tests/every_server/docs/seventeen.py", &server);
     let folder = new_folder();

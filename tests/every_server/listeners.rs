@@ -12,7 +12,7 @@ use std::time::Duration;
 use redis::{Connection, Value};
 
 use crate::support::aof::{commands, wait_for_the_file};
-use crate::support::needs::{is_redis_6_2, needs, snapshot_channel};
+use crate::support::needs::{WRITES_IN_FORK, is_redis_6_2, needs, snapshot_channel};
 use crate::support::programs::signal;
 use crate::support::random::Random;
 use crate::support::replication::{catch_up, follow, replicate, wait_for_replica};
@@ -350,7 +350,7 @@ fn a_client_that_asks_for_the_stream_from_an_offset_of_info_is_sent_effects() {
 #[test]
 #[ignore = "slow: load"]
 fn a_call_at_the_birth_of_a_snapshots_process_is_sent_as_its_effect() {
-    needs!("a primary whose handlers may write when it forks, Redis 7");
+    needs!(WRITES_IN_FORK);
     for settings in snapshots() {
         let modules = ["--loadmodule", compiled("callbacks"), "--loadmodule", module()];
         let (primary, mut connection) = Server::start_bare(&[&modules, &SETTINGS[..], &settings].concat()).connected();

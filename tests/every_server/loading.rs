@@ -9,7 +9,7 @@ use redis::{Connection, RedisResult, Value};
 use tempfile::{NamedTempFile, TempPath};
 
 use crate::support::callbacks::load_with_unwritable_keys;
-use crate::support::needs::{EVERYWHERE, NATIVE, is_redis_6_2, is_valkey, needs};
+use crate::support::needs::{EVERYWHERE, LOADEX, NATIVE, UNLOAD_AT_SHUTDOWN, is_redis_6_2, is_valkey, needs};
 use crate::support::pages::{block, text_of};
 use crate::support::programs::output;
 use crate::support::{Server, command, compiled, error_of, module, run, throttle, wait_until};
@@ -41,7 +41,7 @@ fn an_unload_is_refused_and_the_log_says_what_to_do_instead() {
 
 #[test]
 fn a_shutdown_that_asks_for_the_unload_logs_that_the_module_stays_and_ends_the_server() {
-    needs!("an unload at each shutdown, Valkey 9.1");
+    needs!(UNLOAD_AT_SHUTDOWN);
     let server = Server::start();
     let _ = run::<Value>(&mut server.connect(), "SHUTDOWN NOSAVE");
     wait_until("the server ends", || server.log().contains("bye bye"));
@@ -91,7 +91,7 @@ fn transaction(connection: &mut Connection, lines: &[&str]) -> RedisResult<Vec<V
 /// module.
 #[test]
 fn a_load_that_is_taken_back_in_a_transaction_leaves_the_server_as_it_was() {
-    needs!("MODULE LOADEX, Redis 7");
+    needs!(LOADEX);
     let (server, mut connection) = Server::start_bare(&[]).connected();
     let library = module();
     let load = format!("MODULE LOADEX {library} CONFIG redis-cell.foo 1");

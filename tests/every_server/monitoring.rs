@@ -8,7 +8,7 @@ use redis::Value;
 use saphyr::{LoadableYamlNode, YamlOwned as Yaml};
 
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
-use crate::support::needs::needs;
+use crate::support::needs::{REDIS_CLI, needs};
 use crate::support::pages::{block, create_exporter, text_of};
 use crate::support::replication::replicate;
 use crate::support::{COMMANDS, Server, error_of, run, wait_until};
@@ -39,7 +39,7 @@ fn the_exporters_user_reads_every_count_with_the_script() {
 /// The page's line counts for ten seconds; here, until the server has sent all events.
 #[test]
 fn the_keys_that_are_limited_most_are_counted() {
-    needs!("redis-tools");
+    needs!(REDIS_CLI);
     let server = Server::start_with(&["--notify-keyspace-events", "Ed"]);
     let line = block("sh", "cl.limited");
     let line =

@@ -12,7 +12,7 @@ use redis::{Connection, RedisResult, Value};
 
 use crate::support::aof::{AOF, wait_for_the_file};
 use crate::support::clock::{Clock, SECOND, START};
-use crate::support::needs::{FAST, needs};
+use crate::support::needs::{FAST, INCREX, REDIS_CLI, needs};
 use crate::support::pages::{ROOT, blocks, code, shows, text_of};
 use crate::support::programs::output;
 use crate::support::sentinel::Sentinel;
@@ -36,7 +36,7 @@ fn command_of(script: &str, port: u16) -> String {
 #[test]
 fn a_limiter_of_dragonfly_or_redis_rate_goes_on_where_it_was() {
     const YEAR_2017: i64 = 1_483_228_800;
-    needs!("redis-tools");
+    needs!(REDIS_CLI);
     let [(_, dragonfly, _), (_clock, server, mut connection)] = [(); 2].map(|()| Clock::start(START - START % SECOND));
     let set = format!("SET rate:user123 {} EX 48", START / SECOND - YEAR_2017 + 48);
     for (script, there, old, take_four) in [
@@ -74,7 +74,7 @@ fn a_limiter_of_dragonfly_or_redis_rate_goes_on_where_it_was() {
 /// The command lines are the page's; the second is also the script's.
 #[test]
 fn a_limiter_with_several_quotas_is_found_and_goes_back_to_its_first() {
-    needs!("redis-tools");
+    needs!(REDIS_CLI);
     let (_clock, server, mut connection) = Clock::start(START);
     let page = text_of("docs/moving.md");
     let (_, lines) = page.split_once("\n    redis-cli --scan").unwrap();
@@ -111,7 +111,7 @@ fn a_limiter_with_several_quotas_is_found_and_goes_back_to_its_first() {
 /// The clock stands still, so both columns count their limit down alike.
 #[test]
 fn the_lines_of_increx_let_through_what_the_lines_beside_them_do() {
-    needs!("INCREX with bounds, Redis 8.8");
+    needs!(INCREX);
     let page = text_of("docs/moving.md");
     let rows = page.lines().filter(|row| row.starts_with("| `INCREX key "));
     let rows: Vec<Vec<_>> = rows.map(|row| code(row).collect()).collect();
@@ -139,7 +139,7 @@ fn a_production_with_sentinel_moves_step_by_step_and_back_and_no_limit_is_lost()
     const KEYS: usize = 20;
     // The limit is more than the clients can take. A token comes back after ten minutes, when the test is over.
     const LIMIT: i64 = 1_000_000;
-    needs!("redis-tools");
+    needs!(REDIS_CLI);
     let folder = new_folder();
     let old = folder.path().join("libredis_cell.so");
     fs::copy(compiled("redis_cell"), &old).unwrap();

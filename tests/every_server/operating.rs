@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use redis::Value;
 
-use crate::support::needs::needs;
+use crate::support::needs::{COMMAND_DOCS, needs};
 use crate::support::{COMMANDS, PATIENCE, Server, command, info, run};
 
 /// Reads a reply of names and values, on either protocol.
@@ -18,7 +18,7 @@ fn text(value: &Value) -> String {
 
 #[test]
 fn command_docs_explain_the_command_and_every_argument() {
-    needs!("COMMAND DOCS, Redis 7");
+    needs!(COMMAND_DOCS);
     let (_server, mut connection) = Server::start().connected();
     for command in &COMMANDS {
         let name = command.name;

@@ -8,7 +8,7 @@ use redis::{Connection, RedisResult, Value};
 
 use crate::support::callbacks::{HARM, call, expire, harm_to, start};
 use crate::support::expected::{NOT_A_STATE, WRONG_TYPE, integers, limited_and_groups};
-use crate::support::needs::needs;
+use crate::support::needs::{EXPIRY_IN_NEW, needs};
 use crate::support::replication::{catch_up, replicate};
 use crate::support::{Server, command, info, run, snapshot, throttle};
 
@@ -195,7 +195,7 @@ fn a_write_of_a_callback_on_an_expired_key_under_a_pause_is_replicated() {
 /// server at LPUSH, HSET, SADD and ZADD, at a SET of 45 bytes, and at a call of the module.
 #[test]
 fn a_callback_on_a_new_key_may_set_its_expiry() {
-    needs!("a new event whose handlers may set an expiry, not Redis 6.2 or 8.2 and newer");
+    needs!(EXPIRY_IN_NEW);
     let (server, mut connection) = start(&[]);
     // The expiry is far enough away for a slow server: one in the past would delete the key.
     run::<()>(&mut connection, "CB.DO new PEXPIRE % 1000").unwrap();
@@ -212,7 +212,7 @@ fn a_callback_on_a_new_key_may_set_its_expiry() {
 /// The first call makes the key, and a later one makes it anew with two TATs: each is a `new` event.
 #[test]
 fn a_callback_on_a_new_key_may_lengthen_it() {
-    needs!("a new event whose handlers may set an expiry, not Redis 6.2 or 8.2 and newer");
+    needs!(EXPIRY_IN_NEW);
     let (server, mut connection) = start(&[]);
     run::<()>(&mut connection, "CB.DO new APPEND % text").unwrap();
     let line = "CL.MTHROTTLE one 4 1 60 1 two 4 1 60 1";

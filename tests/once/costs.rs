@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value as Json;
 
-use crate::support::needs::{SCRIPTS_TEST, leave_out, needs};
+use crate::support::needs::{REDIS_7_0, SCRIPTS_TEST, leave_out, needs};
 use crate::support::pages::{ROOT, text_of};
 use crate::support::programs::{output, output_and_errors};
 use crate::support::{Server, executable, info, module};
@@ -13,7 +13,7 @@ use crate::support::{Server, executable, info, module};
 #[test]
 #[ignore = "slow: many keys"]
 fn many_keys_take_the_bytes_that_the_page_says() {
-    needs!("Redis 7.0 alone");
+    needs!(REDIS_7_0);
     needs!(SCRIPTS_TEST);
     let page = text_of("docs/operating.md");
     for (name, quotas) in [("one quota", 1), ("two quotas", 2), ("eight quotas", 8)] {
@@ -35,7 +35,7 @@ fn many_keys_take_the_bytes_that_the_page_says() {
 /// results, which CI has.
 #[test]
 fn a_call_costs_at_most_5_percent_more_than_in_the_committed_results() {
-    needs!("Redis 7.0 alone");
+    needs!(REDIS_7_0);
     needs!(SCRIPTS_TEST);
     module();
     let results: Json = serde_json::from_str(&text_of("scripts/bench-results/results.json")).unwrap();

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::support::clock::{Clock, START};
 use crate::support::endpoint::losing;
 use crate::support::examples::{Http, protect};
-use crate::support::needs::needs;
+use crate::support::needs::{CURL, REDIS_CLI, needs};
 use crate::support::pages::text_of;
 use crate::support::programs::signal;
 use crate::support::{Server, run, wait_until};
@@ -29,8 +29,8 @@ fn each(timeout: &str, test: impl Fn(&mut Server, &Http)) {
 #[test]
 #[ignore = "slow: attacks"]
 fn a_reader_sees_what_the_page_shows() {
-    needs!("curl");
-    needs!("redis-tools");
+    needs!(CURL);
+    needs!(REDIS_CLI);
     let Some(example) = protect().into_iter().next() else { return };
     let page = text_of("docs/protect.md");
     let mut server = Server::start();

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tempfile::{NamedTempFile, TempDir};
 
-use super::needs::{found, leave_out, left_out};
+use super::needs::{fail_or_leave_out, is_installed, leave_out};
 use super::pages::{ROOT, blocks};
 use super::programs::{output, path};
 use super::{PATIENCE, Process, free_port, new_folder, wait_until};
@@ -102,8 +102,8 @@ impl Libraries {
 }
 
 fn debian(packages: &str, check: &str, words: &str) -> Vec<Example> {
-    let leave = if packages == GO { leave_out } else { left_out };
-    let found = found(&mut Example::new(check).command(0)) || leave(&format!("{packages} not found"));
+    let leave = if packages == GO { leave_out } else { fail_or_leave_out };
+    let found = is_installed(&mut Example::new(check).command(0)) || leave(&format!("{packages} not found"));
     Vec::from_iter(found.then(|| Example::new(words)))
 }
 
@@ -119,8 +119,8 @@ fn fetched(list: &str, fetch: &str) -> Option<String> {
     let folder = format!("{TARGET}/clients-{:x}", hasher.finish());
     // Fetch elsewhere, then move: another run may be fetching the same at this moment.
     let script = format!("test -e $0 || {{ new=$(mktemp -d $0.XXXXXX)\n{fetch}\nmv -T $new $0 || test -e $0; }}");
-    let there = found(Command::new("sh").args(["-ec", &script, &folder]).current_dir(of_test("")));
-    (there || left_out(&format!("the packages of tests/once/clients/{list} not found"))).then_some(folder)
+    let there = is_installed(Command::new("sh").args(["-ec", &script, &folder]).current_dir(of_test("")));
+    (there || fail_or_leave_out(&format!("the packages of tests/once/clients/{list} not found"))).then_some(folder)
 }
 
 /// The folder in target/ of files that tests make.

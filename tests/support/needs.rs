@@ -20,22 +20,6 @@ macro_rules! needs {
 }
 pub(crate) use needs;
 
-/// The need of tests that install, fetch or count, or take minutes: only scripts/test runs them.
-pub const SCRIPTS_TEST: &str = "scripts/test";
-/// The need of tests that fetch or compile much for what seldom changes: only `scripts/test --everywhere` runs them.
-pub const EVERYWHERE: &str = "scripts/test --everywhere";
-/// The need of tests that run or load what is made for this machine: a server of another platform cannot.
-pub const NATIVE: &str = "a server of this machine's platform";
-/// The need of tests that a server under an emulator or under valgrind, ten times as slow, would fail.
-pub const FAST: &str = "a server that is not slowed down";
-
-/// Programs that tests need: Debian's name of each, and a command that succeeds if it is installed.
-const PROGRAMS: [(&str, &[&str]); 3] = [
-    ("curl", &["curl", "--version"]),
-    ("python3-redis", &["/usr/bin/python3", "-c", "import redis"]),
-    ("redis-tools", &["redis-cli", "--version"]),
-];
-
 type Version = (u32, u32);
 type Versions = Range<Version>;
 
@@ -47,41 +31,63 @@ const fn from(major: u32, minor: u32) -> Versions {
     (major, minor)..NEWEST
 }
 
-/// Features that tests need of a server, and the versions of Redis and of Valkey that have them.
-const FEATURES: [(&str, Versions, Versions); 11] = [
-    ("CLUSTER MIGRATESLOTS, Valkey 9", NONE, from(9, 0)),
-    ("COMMAND DOCS, Redis 7", from(7, 0), ALL),
-    ("MODULE LOADEX, Redis 7", from(7, 0), ALL),
-    ("INCREX with bounds, Redis 8.8", from(8, 8), NONE),
-    ("Redis 7.0 alone", (7, 0)..(7, 1), NONE),
-    ("a new event whose handlers may set an expiry, not Redis 6.2 or 8.2 and newer", (7, 0)..(8, 2), ALL),
-    ("a primary whose handlers may write when it forks, Redis 7", from(7, 0), ALL),
-    ("an unload at each shutdown, Valkey 9.1", NONE, from(9, 1)),
-    ("functions, Redis 7", from(7, 0), ALL),
-    ("key permissions, Redis 7", from(7, 0), ALL),
-    ("slots that servers move by themselves, Redis 8.4 or Valkey 9", from(8, 4), from(9, 0)),
-];
+/// A thing that some servers, machines or runs lack, and a test needs.
+pub enum Need {
+    /// A feature of the server, and the versions of Redis and of Valkey that have it.
+    Feature(&'static str, Versions, Versions),
+    /// A package of Debian, and a command that succeeds if it is installed.
+    Package(&'static str, &'static [&'static str]),
+    /// A script that sets this variable, and runs the tests that no other run does.
+    Script(&'static str, &'static str),
+    /// A property of the run, which lacks it if this variable is set.
+    Run(&'static str, &'static str),
+}
+use Need::{Feature, Package, Run, Script};
 
-/// Returns whether a test has what it needs: one of `FEATURES` or `PROGRAMS`, or a constant above.
-pub fn has(need: &str) -> bool {
-    if let Some((_, redis, valkey)) = FEATURES.iter().find(|(feature, ..)| *feature == need) {
-        return is_in(redis, valkey) || leave_out(&format!("needs {need}"));
-    }
+pub const ATOMIC_SLOT_MIGRATION: Need = Feature("CLUSTER MIGRATESLOTS, Valkey 9", NONE, from(9, 0));
+pub const COMMAND_DOCS: Need = Feature("COMMAND DOCS, Redis 7", from(7, 0), ALL);
+pub const EXPIRY_IN_NEW: Need =
+    Feature("a new event whose handlers may set an expiry, not Redis 6.2 or 8.2 and newer", (7, 0)..(8, 2), ALL);
+pub const FUNCTIONS: Need = Feature("functions, Redis 7", from(7, 0), ALL);
+pub const INCREX: Need = Feature("INCREX with bounds, Redis 8.8", from(8, 8), NONE);
+pub const KEY_PERMISSIONS: Need = Feature("key permissions, Redis 7", from(7, 0), ALL);
+pub const LOADEX: Need = Feature("MODULE LOADEX, Redis 7", from(7, 0), ALL);
+pub const MOVING_SLOTS: Need =
+    Feature("slots that servers move by themselves, Redis 8.4 or Valkey 9", from(8, 4), from(9, 0));
+pub const REDIS_7_0: Need = Feature("Redis 7.0 alone", (7, 0)..(7, 1), NONE);
+pub const UNLOAD_AT_SHUTDOWN: Need = Feature("an unload at each shutdown, Valkey 9.1", NONE, from(9, 1));
+pub const WRITES_IN_FORK: Need = Feature("a primary whose handlers may write when it forks, Redis 7", from(7, 0), ALL);
+
+pub const CURL: Need = Package("curl", &["curl", "--version"]);
+pub const PYTHON_REDIS: Need = Package("python3-redis", &["/usr/bin/python3", "-c", "import redis"]);
+pub const REDIS_CLI: Need = Package("redis-tools", &["redis-cli", "--version"]);
+
+/// The need of tests that install, fetch or count, or take minutes: only scripts/test runs them.
+pub const SCRIPTS_TEST: Need = Script("scripts/test", "SCRIPTS_TEST");
+/// The need of tests that fetch or compile much for what seldom changes.
+pub const EVERYWHERE: Need = Script("scripts/test --everywhere", "EVERYWHERE");
+/// The need of tests that run or load what is made for this machine: a server of another platform cannot.
+pub const NATIVE: Need = Run("a server of this machine's platform", "MODULE_CC");
+/// The need of tests that a server under an emulator or under valgrind, ten times as slow, would fail.
+pub const FAST: Need = Run("a server that is not slowed down", "SLOW_SERVER");
+
+/// Returns whether the test has what it needs; otherwise leaves the test out.
+pub fn has(need: Need) -> bool {
     let is_set = |name| std::env::var_os(name).is_some();
     match need {
-        SCRIPTS_TEST => return is_set("SCRIPTS_TEST") || leave_out("scripts/test runs it"),
-        EVERYWHERE => return is_set("EVERYWHERE") || leave_out("scripts/test --everywhere runs it"),
-        NATIVE => return !is_set("MODULE_CC") || leave_out(&format!("needs {need}")),
-        FAST => return !is_set("SLOW_SERVER") || leave_out(&format!("needs {need}")),
-        _ => {}
+        Feature(name, redis, valkey) => is_in(&redis, &valkey) || leave_out(&format!("needs {name}")),
+        Package(name, [program, arguments @ ..]) => {
+            is_installed(Command::new(program).args(arguments))
+                || fail_or_leave_out(&format!("{name} is not installed"))
+        }
+        Package(name, []) => panic!("no command tells whether {name} is installed"),
+        Script(name, variable) => is_set(variable) || leave_out(&format!("{name} runs it")),
+        Run(name, variable) => !is_set(variable) || leave_out(&format!("needs {name}")),
     }
-    let program = PROGRAMS.iter().find(|(program, _)| *program == need);
-    let (_, check) = program.unwrap_or_else(|| panic!("tests/support/needs.rs does not know {need}"));
-    found(Command::new(check[0]).args(&check[1..])) || left_out(&format!("{need} is not installed"))
 }
 
 /// Returns whether the check succeeds. Each check runs once: Python needs a tenth of a second to import a library.
-pub fn found(check: &mut Command) -> bool {
+pub fn is_installed(check: &mut Command) -> bool {
     static CHECKS: Mutex<BTreeMap<String, bool>> = Mutex::new(BTreeMap::new());
     let name = format!("{check:?}");
     let run = || check.output().is_ok_and(|output| output.status.success());
@@ -90,7 +96,7 @@ pub fn found(check: &mut Command) -> bool {
 
 /// Leaves the running test out because this machine lacks what `scripts/test` installs; with `REQUIRE_ALL`, fails it.
 /// Returns false.
-pub fn left_out(why: &str) -> bool {
+pub fn fail_or_leave_out(why: &str) -> bool {
     assert!(std::env::var_os("REQUIRE_ALL").is_none(), "{why}: scripts/test has to install it");
     leave_out(why)
 }

@@ -3,7 +3,7 @@
 use redis::{Connection, RedisResult, Value};
 
 use crate::support::clock::{Clock, MILLISECOND, SECOND};
-use crate::support::needs::needs;
+use crate::support::needs::{FUNCTIONS, needs};
 use crate::support::random::Random;
 use crate::support::recipes::{Row, START, load_function, read, user};
 use crate::support::{Server, error_text, run, snapshot, throttle};
@@ -27,7 +27,7 @@ fn calendar(connection: &mut Connection, line: &str) -> RedisResult<(i64, Vec<Ro
 #[test]
 #[ignore = "slow: thousands of calls"]
 fn calendar_quotas_and_a_limiter_are_taken_all_or_none_until_their_periods_end() {
-    needs!("functions, Redis 7");
+    needs!(FUNCTIONS);
     let (clock, server, mut connection) = start();
     let mut app = user(&server, "docs/recipes.md", "## Calendar quotas");
     let mut random = Random::new(2026);
@@ -84,7 +84,7 @@ fn calendar_quotas_and_a_limiter_are_taken_all_or_none_until_their_periods_end()
 
 #[test]
 fn a_calendar_quota_that_gets_an_error_takes_nothing() {
-    needs!("functions, Redis 7");
+    needs!(FUNCTIONS);
     let (_clock, _server, mut connection) = start();
     let (now, end) = (START / SECOND, START / SECOND + 3_600);
     run::<()>(&mut connection, "SET text x").unwrap();
@@ -116,7 +116,7 @@ fn a_calendar_quota_that_gets_an_error_takes_nothing() {
 /// The day ends sooner in a zone to the east: without this rule, a user who moves there and back would get a new day.
 #[test]
 fn a_calendar_period_ends_no_sooner_than_was_said_once_and_refunds_go_to_the_period_that_was_charged() {
-    needs!("functions, Redis 7");
+    needs!(FUNCTIONS);
     let (clock, _server, mut connection) = start();
     let now = START / SECOND;
     let mut call = |quantity: i64, quota: i64, end: i64| {

@@ -2,7 +2,7 @@
 
 use redis::{Connection, RedisResult};
 
-use crate::support::needs::needs;
+use crate::support::needs::{FUNCTIONS, needs};
 use crate::support::recipes::{load_function, read, user};
 use crate::support::{Server, error_of, run};
 
@@ -12,7 +12,7 @@ fn ask(connection: &mut Connection, arguments: &str) -> RedisResult<Vec<i64>> {
 
 #[test]
 fn named_policies_change_for_all_in_one_command_unless_the_file_has_a_mistake() {
-    needs!("functions, Redis 7");
+    needs!(FUNCTIONS);
     let server = Server::start();
     let (mut connection, mut app) = (server.connect(), user(&server, "docs/recipes.md", "## Named policies"));
     let library = read("policies.lua");

@@ -3,7 +3,7 @@
 use redis::Connection;
 
 use crate::support::clock::{Clock, MILLISECOND};
-use crate::support::needs::needs;
+use crate::support::needs::{FUNCTIONS, needs};
 use crate::support::recipes::{START, user};
 use crate::support::reservations::{ask, live_through, load};
 use crate::support::{Server, error_of, run, snapshot, throttle};
@@ -26,7 +26,7 @@ fn words(call: &str) -> String {
 
 #[test]
 fn a_call_is_reserved_once_and_settled_once() {
-    needs!("functions, Redis 7");
+    needs!(FUNCTIONS);
     let (clock, server, mut connection) = start();
     let mut app = user(&server, "docs/budgets.md", "## A reservation");
     for (second, line, expected, tokens) in [
@@ -70,7 +70,7 @@ fn a_call_is_reserved_once_and_settled_once() {
 
 #[test]
 fn a_call_with_bad_input_changes_nothing() {
-    needs!("functions, Redis 7");
+    needs!(FUNCTIONS);
     let (clock, _server, mut connection) = start();
     for line in ["SET {a}:text x", "RPUSH {a}:list x"] {
         run::<()>(&mut connection, line).unwrap();
@@ -136,7 +136,7 @@ fn a_call_with_bad_input_changes_nothing() {
 /// A server at maxmemory would otherwise keep places taken and tokens charged until the leases end.
 #[test]
 fn calls_settle_and_renew_at_maxmemory_and_none_is_reserved() {
-    needs!("functions, Redis 7");
+    needs!(FUNCTIONS);
     let (_clock, _server, mut connection) = start();
     for call in ["more 500", "less 500"] {
         ask(&mut connection, &format!("FCALL reserve {}", words(call))).unwrap();
@@ -152,7 +152,7 @@ fn calls_settle_and_renew_at_maxmemory_and_none_is_reserved() {
 
 #[test]
 fn calls_repeated_late_and_in_any_order_are_those_of_a_model() {
-    needs!("functions, Redis 7");
+    needs!(FUNCTIONS);
     let (clock, _server, connection) = start();
     live_through(&[&clock], connection, 300, |_, _| None);
 }

@@ -1,14 +1,14 @@
 //! docs/recipes/calendar_quota.py: days, weeks and months in any zone.
 
 use crate::support::Server;
-use crate::support::needs::needs;
+use crate::support::needs::{FUNCTIONS, needs};
 use crate::support::programs::{output, python};
 use crate::support::recipes::{load_function, read};
 
 #[test]
 #[ignore = "slow: Python"]
 fn the_program_of_calendar_quotas_prints_days_of_23_and_25_hours_and_what_remains() {
-    needs!("functions, Redis 7");
+    needs!(FUNCTIONS);
     let server = Server::start();
     load_function(&mut server.connect(), &read("calendar_quota.lua")).unwrap();
     let expected = "\

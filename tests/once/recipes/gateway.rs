@@ -3,7 +3,7 @@
 use redis::Connection;
 
 use crate::support::clock::{Clock, MILLISECOND};
-use crate::support::needs::needs;
+use crate::support::needs::{FUNCTIONS, needs};
 use crate::support::pages::shows;
 use crate::support::programs::{output, python};
 use crate::support::recipes::START;
@@ -25,7 +25,7 @@ fn prints(file: &str, expected: &str, taken: i64) -> (Clock, Server, Connection)
 #[test]
 #[ignore = "slow: Python"]
 fn the_gateway_charges_what_was_used_and_says_how_long_to_wait() {
-    needs!("functions, Redis 7");
+    needs!(FUNCTIONS);
     // The user has used 26,000 of 20,000. So 6,000 have to come back, and 2,000 more for the estimate.
     let expected = "an answer\nan answer\nover budget 24\nover budget None\n";
     let (_clock, _server, mut connection) = prints("budgets/gateway.py", expected, 26_000);
@@ -38,7 +38,7 @@ fn the_gateway_charges_what_was_used_and_says_how_long_to_wait() {
 #[test]
 #[ignore = "slow: Python"]
 fn a_call_that_fails_is_charged_once_or_not_at_all_and_frees_its_place_when_its_lease_ends_at_the_latest() {
-    needs!("functions, Redis 7");
+    needs!(FUNCTIONS);
     let expected = "ConnectionRefusedError 2\nBrokenPipeError 2\nGeneratorExit 2\nResponseError 0\n\
                     an answer 6\nTimeoutError 6\nTimeoutError 2\nResponseError 0\nTimeoutError 0\n";
     let (clock, _server, mut connection) = prints("../tests/once/recipes/gateway_fails.py", expected, 15_000);

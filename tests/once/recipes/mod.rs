@@ -2,7 +2,7 @@
 
 use crate::support::clock::Clock;
 use crate::support::cluster::start_node;
-use crate::support::needs::needs;
+use crate::support::needs::{FUNCTIONS, needs};
 use crate::support::programs::{output, python};
 use crate::support::recipes::{START, load_function, prints_what_the_page_shows, read};
 
@@ -38,7 +38,7 @@ fn a_shadow_refuses_nothing_and_the_day_on_which_it_counts_begins_with_all_token
 #[test]
 #[ignore = "slow: a cluster"]
 fn names_with_braces_keep_their_keys_on_one_node_and_apart_from_those_of_other_names() {
-    needs!("functions, Redis 7");
+    needs!(FUNCTIONS);
     let node = start_node();
     for library in ["../budgets/reservation.lua", "calendar_quota.lua"] {
         load_function(&mut node.connect(), &read(library)).unwrap();

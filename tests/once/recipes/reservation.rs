@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use redis::Value;
 
 use crate::support::clock::Clock;
-use crate::support::needs::{SCRIPTS_TEST, needs};
+use crate::support::needs::{FUNCTIONS, REDIS_7_0, SCRIPTS_TEST, needs};
 use crate::support::recipes::START;
 use crate::support::replication::{catch_up, replicate};
 use crate::support::reservations::{ask, live_through, load};
@@ -16,7 +16,7 @@ use crate::support::{Server, command, executable, module, new_folder, run};
 #[test]
 #[ignore = "slow: thousands of calls"]
 fn calls_lost_late_and_repeated_are_those_of_a_model_through_kills_and_failovers() {
-    needs!("functions, Redis 7");
+    needs!(FUNCTIONS);
     let settings = ["--appendonly", "yes", "--appendfsync", "always"];
     let [(clock, primary, _), (other_clock, replica, _)] = [(); 2].map(|()| Clock::start_with(START, &settings));
     let connection = load(&primary);
@@ -45,7 +45,7 @@ fn calls_lost_late_and_repeated_are_those_of_a_model_through_kills_and_failovers
 /// Each ECHO makes callgrind write the instructions of all commands since the last one.
 #[test]
 fn a_reservation_and_its_settlement_take_at_most_20_times_the_instructions_of_a_plain_call() {
-    needs!("Redis 7.0 alone");
+    needs!(REDIS_7_0);
     needs!(SCRIPTS_TEST);
     let folder = new_folder();
     let [script, counts] = ["server", "counts"].map(|file| folder.path().join(file).to_str().unwrap().to_string());
