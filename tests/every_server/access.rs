@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 
 use redis::{Connection, RedisResult, Value};
 
-use crate::support::commands::{Access, Command};
+use crate::support::commands::Command;
 use crate::support::needs::{KEY_PERMISSIONS, has_acl_categories, is_redis_6_2, needs};
 use crate::support::{COMMANDS, Server, info, run};
 
 /// Returns calls of each command that writes.
 fn calls() -> impl Iterator<Item = (&'static Command, String)> {
-    let writing = COMMANDS.iter().filter(|command| command.access == Access::Writes);
+    let writing = COMMANDS.iter().filter(|command| !command.only_reads());
     writing.flat_map(|command| command.calls("key").into_iter().map(move |call| (command, call)))
 }
 
@@ -48,10 +48,10 @@ fn these_commands_are_registered_with_their_least_arguments_flags_and_categories
         let flags = sorted(&info[2]).into_iter().filter(|flag| !["module", "movablekeys"].contains(&flag.as_str()));
         // A command with several limiters is not "fast": many limiters take longer than the server allows a fast
         // command.
-        let (expected, categories) = match command.access {
-            Access::Reads => (&["fast", "readonly"][..], ["@fast", "@read"]),
-            Access::Writes if command.takes_several_keys() => (&["denyoom", "write"][..], ["@slow", "@write"]),
-            Access::Writes => (&["denyoom", "fast", "write"][..], ["@fast", "@write"]),
+        let (expected, categories) = match command.only_reads() {
+            true => (&["fast", "readonly"][..], ["@fast", "@read"]),
+            false if command.takes_several_keys() => (&["denyoom", "write"][..], ["@slow", "@write"]),
+            false => (&["denyoom", "fast", "write"][..], ["@fast", "@write"]),
         };
         assert_eq!(flags.collect::<Vec<_>>(), expected, "{name}");
         assert!(!has_acl_categories() || sorted(&info[6]) == categories, "{name}: {info:?}");
@@ -85,13 +85,13 @@ fn key_specs_say_whether_keys_are_only_read() {
     needs!(KEY_PERMISSIONS);
     let server = Server::start();
     for command in &COMMANDS {
-        let expected: &[_] = match command.access {
-            Access::Reads => &["RO", "access"],
-            Access::Writes => &["RW", "access", "update"],
+        let expected: &[_] = match command.only_reads() {
+            true => &["RO", "access"],
+            false => &["RW", "access", "update"],
         };
         for mut call in command.calls("a") {
             let code = refusal(&server, &mut user(&server, "%R~a +@all"), &call);
-            let due = (command.access == Access::Writes).then_some("NOPERM");
+            let due = (!command.only_reads()).then_some("NOPERM");
             assert_eq!(code.as_deref(), due, "{call}, of a user who may only read the key");
             if command.takes_several_keys() {
                 call = call.clone() + &call.replace(command.name, "").replace(" a", " b");

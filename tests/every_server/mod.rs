@@ -1,7 +1,6 @@
 //! Promises that hold on every server: `scripts/test` runs these tests on each.
 
 mod access;
-mod clock;
 mod cluster;
 mod docs;
 mod listeners;

@@ -7,13 +7,12 @@ use std::io::Read;
 
 use redis::{Connection, RedisResult, Value};
 
+use super::client::{Bytes, KEYS, Words, typed, words};
 use super::visit::{Place, Text, Visit, keys, packed};
 use crate::support::aof::{self, AOF};
 use crate::support::clock::{Clock, START};
-use crate::support::expected::{
-    Answer, Command, Found, MILLISECOND, NOT_A_STATE, WRONG_TYPE, answer, arity, expiry, state,
-};
-use crate::support::hostile::{self, Bytes, KEYS, typed, words};
+use crate::support::commands::{Command, MILLISECOND};
+use crate::support::expected::{Answer, Found, NOT_A_STATE, WRONG_TYPE, answer, arity, expiry, state};
 use crate::support::model::Change;
 use crate::support::needs::{assert_key_sizes, is_redis_6_2};
 use crate::support::{Server, error_text};
@@ -34,7 +33,7 @@ pub struct Attacked {
 pub struct Seen {
     pub database: Database,
     /// The commands that replicas are sent, in order.
-    effects: Vec<hostile::Command>,
+    effects: Vec<Words>,
     /// Fields of INFO: the changes since the last save, and how many calls of each command were allowed and limited.
     counts: BTreeMap<String, i64>,
 }
@@ -139,7 +138,7 @@ impl Attacked {
 /// The methods compute the state that must be seen after a visit from the state before it.
 impl Seen {
     /// Deletes those of these keys that have expired by `now`. Returns what replicas are sent.
-    fn expire<'a>(&mut self, now: i64, keys: impl IntoIterator<Item = &'a Bytes>) -> Vec<hostile::Command> {
+    fn expire<'a>(&mut self, now: i64, keys: impl IntoIterator<Item = &'a Bytes>) -> Vec<Words> {
         let mut gone = Vec::new();
         for key in keys {
             if self.database.get(key).is_some_and(|held| !held.is_there(now)) {
@@ -195,7 +194,7 @@ impl Seen {
     }
 
     /// Makes the changes of a call. Returns what replicas are sent.
-    fn apply(&mut self, call: &hostile::Command, answer: &Result<Answer, String>) -> Vec<hostile::Command> {
+    fn apply(&mut self, call: &Words, answer: &Result<Answer, String>) -> Vec<Words> {
         let mut effects = Vec::new();
         let Ok(Answer { told, changes, .. }) = answer else { return effects };
         let outcome = if told.iter().any(|told| told.limited) { "limited" } else { "allowed" };
@@ -229,7 +228,7 @@ impl Seen {
     fn compare(&self, due: &Self) -> Result<(), String> {
         let both = [self, due];
         let text = |key: &Bytes| Text(key.clone());
-        let typed = |effects: &[hostile::Command]| effects.iter().map(|effect| typed(effect)).collect::<Vec<_>>();
+        let typed = |effects: &[Words]| effects.iter().map(|effect| typed(effect)).collect::<Vec<_>>();
         let [seen, due] = if self.database != due.database {
             both.map(|seen| {
                 format!("{:?}", seen.database.iter().map(|(key, held)| (text(key), held)).collect::<Vec<_>>())
@@ -246,7 +245,7 @@ impl Seen {
 }
 
 /// Returns the effects of one command or transaction as they are sent: several are a transaction.
-fn at_once(mut effects: Vec<hostile::Command>) -> Vec<hostile::Command> {
+fn at_once(mut effects: Vec<Words>) -> Vec<Words> {
     if effects.len() > 1 && !is_redis_6_2() {
         effects.insert(0, words(&["MULTI"]));
         effects.push(words(&["EXEC"]));
@@ -262,17 +261,12 @@ impl Held {
 }
 
 /// Returns whether a call is refused for the number of its arguments.
-fn is_arity(call: &hostile::Command, answer: &Result<Answer, String>) -> bool {
+fn is_arity(call: &Words, answer: &Result<Answer, String>) -> bool {
     answer.as_ref().is_err_and(|error| *error == arity(&Command::of(call).name))
 }
 
 /// Compares a reply with the right answer. Returns the answer as text if they differ.
-pub fn check(
-    place: Place,
-    call: &hostile::Command,
-    reply: &Value,
-    answer: &Result<Answer, String>,
-) -> Result<(), String> {
+pub fn check(place: Place, call: &Words, reply: &Value, answer: &Result<Answer, String>) -> Result<(), String> {
     let (right, due) = match answer {
         Ok(answer) => {
             let due = if place == Place::Lua { in_lua(&answer.reply) } else { answer.reply.clone() };

@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use super::attacked::{Attacked, Database, found};
+use super::client::{Bytes, Hostile, Words};
 use super::visit::{Place, Visit, keys, shrink};
 use crate::support::clock::START;
+use crate::support::commands::{Command, MILLISECOND, SECOND};
 use crate::support::expected::{
-    Answer, Command, DEBT_TOO_LONG, MILLISECOND, NAMES, NOT_A_STATE, SECOND, TOO_FAST, TOO_LARGE, TOO_MANY_QUOTAS,
-    WRONG_TYPE, answer, arity, below_least, in_group, in_quota, not_an_integer, same_key,
+    Answer, DEBT_TOO_LONG, NAMES, NOT_A_STATE, TOO_FAST, TOO_LARGE, TOO_MANY_QUOTAS, WRONG_TYPE, answer, arity,
+    below_least, in_group, in_quota, not_an_integer, same_key,
 };
-use crate::support::hostile::{self, Bytes, Hostile};
 use crate::support::model::Change;
 use crate::support::random::Random;
 use crate::support::setting;
@@ -92,7 +93,7 @@ fn shortest(script: Vec<Visit>) -> String {
     }
     let mut script = shrink(script, fails);
     for at in 0..script.len() {
-        let with = |commands: &[hostile::Command]| {
+        let with = |commands: &[Words]| {
             let mut script = script.clone();
             script[at].commands = commands.to_vec();
             script
@@ -129,7 +130,7 @@ impl Hostile {
 
     /// Returns a moment at which this call's outcome changes, or one that is a nanosecond or some of the call's units
     /// away from such a moment, or any other.
-    fn moment(&mut self, call: &hostile::Command, database: &Database) -> i64 {
+    fn moment(&mut self, call: &Words, database: &Database) -> i64 {
         let edges = self.edges(call, database);
         let moment = match self.random.below(10) {
             0 => i128::from(START + self.random.of_any_length() % HOUR),
@@ -145,7 +146,7 @@ impl Hostile {
 
     /// Returns the moments at which the call's outcome changes: a key expires, a limiter is full, this call or one of
     /// another quantity is just allowed, or the limit just fits into the range of moments.
-    fn edges(&mut self, call: &hostile::Command, database: &Database) -> Vec<i128> {
+    fn edges(&mut self, call: &Words, database: &Database) -> Vec<i128> {
         let mut edges = Vec::new();
         for key in keys(call) {
             edges.extend(found(database, 0, key).unwrap_or_default());

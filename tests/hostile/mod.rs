@@ -2,10 +2,11 @@
 //!
 //! calls.rs and callbacks.rs are two attacks, each on a server of its own. `FUZZ_SEED` and `FUZZ_CALLS` choose another
 //! run than the default; the same seed sends the same commands at the same moments.
-//! visit.rs has the commands of one moment, made by support/hostile.rs; attacked.rs sends them, and computes the right
+//! visit.rs has the commands of one moment, made by client.rs; attacked.rs sends them, and computes the right
 //! outcome. tests/fuzz attacks the rule without a server.
 
 mod attacked;
 mod callbacks;
 mod calls;
+mod client;
 mod visit;

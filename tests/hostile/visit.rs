@@ -2,14 +2,15 @@
 
 use std::fmt;
 
-use crate::support::hostile::{Bytes, Command, typed, words};
+use super::client::{Bytes, Words, typed, words};
+use crate::support::commands::Command;
 
 #[derive(Clone)]
 pub struct Visit {
     /// The moment at which the server's clock stands during the visit.
     pub now: i64,
     pub place: Place,
-    pub commands: Vec<Command>,
+    pub commands: Vec<Words>,
 }
 
 /// The way in which the commands of a visit are sent.
@@ -75,11 +76,11 @@ impl fmt::Debug for Text {
 
 /// Returns the keys that a call names.
 pub fn keys(call: &[Bytes]) -> impl Iterator<Item = &Bytes> {
-    let several = call[0].to_ascii_lowercase().starts_with(b"cl.m");
+    let several = Command::of(call).takes_several_keys();
     call[1..].iter().step_by(if several { 5 } else { call.len() })
 }
 
-pub fn packed(commands: impl IntoIterator<Item = Command>) -> Bytes {
+pub fn packed(commands: impl IntoIterator<Item = Words>) -> Bytes {
     let each = commands.into_iter().map(|command| redis::Cmd::new().arg(command).get_packed_command());
     each.collect::<Vec<_>>().concat()
 }

@@ -1,33 +1,36 @@
 //! The commands of src/lib.rs, stated a second time.
 
+use super::clock;
+use super::model::Way;
+
+pub const SECOND: i128 = clock::SECOND as i128;
+pub const MILLISECOND: i128 = clock::MILLISECOND as i128;
+
 /// A command, as the pages describe it.
+#[derive(Debug, PartialEq, Eq)]
 pub struct Command {
     pub name: &'static str,
     /// The version of the module that added the command.
     pub since: &'static str,
-    pub access: Access,
+    /// The way in which the model decides its calls.
+    pub way: Way,
+    /// The unit of its periods and replies, in nanoseconds.
+    pub unit: i128,
     /// The arguments, as docs/commands.md writes them: brackets mark the optional ones, dots the repeated ones.
     pub syntax: &'static str,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-pub enum Access {
-    Reads,
-    Writes,
-}
-use Access::{Reads, Writes};
-
 pub const COMMANDS: [Command; 10] = [
-    command("cl.throttle", "1.0.0", Writes, OPTIONAL),
-    command("cl.pthrottle", "1.0.0", Writes, OPTIONAL),
-    command("cl.charge", "1.0.0", Writes, REQUIRED),
-    command("cl.pcharge", "1.0.0", Writes, REQUIRED),
-    command("cl.take", "1.0.0", Writes, REQUIRED),
-    command("cl.ptake", "1.0.0", Writes, REQUIRED),
-    command("cl.look", "1.0.0", Reads, OPTIONAL),
-    command("cl.plook", "1.0.0", Reads, OPTIONAL),
-    command("cl.mthrottle", "1.0.0", Writes, SEVERAL),
-    command("cl.mpthrottle", "1.0.0", Writes, SEVERAL),
+    command("cl.throttle", "1.0.0", Way::Throttle, SECOND, OPTIONAL),
+    command("cl.pthrottle", "1.0.0", Way::Throttle, MILLISECOND, OPTIONAL),
+    command("cl.charge", "1.0.0", Way::Charge, SECOND, REQUIRED),
+    command("cl.pcharge", "1.0.0", Way::Charge, MILLISECOND, REQUIRED),
+    command("cl.take", "1.0.0", Way::Take, SECOND, REQUIRED),
+    command("cl.ptake", "1.0.0", Way::Take, MILLISECOND, REQUIRED),
+    command("cl.look", "1.0.0", Way::Look, SECOND, OPTIONAL),
+    command("cl.plook", "1.0.0", Way::Look, MILLISECOND, OPTIONAL),
+    command("cl.mthrottle", "1.0.0", Way::Throttle, SECOND, SEVERAL),
+    command("cl.mpthrottle", "1.0.0", Way::Throttle, MILLISECOND, SEVERAL),
 ];
 /// A quota and an optional quantity.
 const OPTIONAL: &str = "key max_burst count period [quantity [max_burst count period ...]]";
@@ -36,25 +39,41 @@ const REQUIRED: &str = "key max_burst count period quantity [max_burst count per
 /// Several limiters, each with its quota and quantity.
 const SEVERAL: &str = "key max_burst count period quantity [key max_burst count period quantity ...]";
 
-const fn command(name: &'static str, since: &'static str, access: Access, syntax: &'static str) -> Command {
-    Command { name, since, access, syntax }
+const fn command(name: &'static str, since: &'static str, way: Way, unit: i128, syntax: &'static str) -> Command {
+    Command { name, since, way, unit, syntax }
 }
 
 impl Command {
+    /// Returns the command that a call names.
+    pub fn of(call: &[Vec<u8>]) -> &'static Self {
+        let named = COMMANDS.iter().find(|command| call[0].eq_ignore_ascii_case(command.name.as_bytes()));
+        named.unwrap_or_else(|| panic!("tests/support/commands.rs has no row for {}", call[0].escape_ascii()))
+    }
+
+    /// Returns whether a call changes nothing.
+    pub fn only_reads(&self) -> bool {
+        self.way == Way::Look
+    }
+
     /// Returns the required arguments.
     pub fn required(&self) -> impl Iterator<Item = &'static str> {
         self.syntax.split('[').next().unwrap().split_whitespace()
     }
 
-    /// Returns whether a call may have several keys.
-    pub fn takes_several_keys(&self) -> bool {
-        self.syntax.matches("key").count() > 1
+    /// Returns whether a call may leave its quantity out.
+    pub fn has_optional_quantity(&self) -> bool {
+        self.syntax == OPTIONAL
     }
 
-    /// Returns the same command in seconds, whose name lacks the P, if this one counts milliseconds.
+    /// Returns whether a call may have several keys.
+    pub fn takes_several_keys(&self) -> bool {
+        self.syntax == SEVERAL
+    }
+
+    /// Returns the same command in seconds, if this one counts milliseconds.
     pub fn in_seconds(&self) -> Option<&'static Command> {
-        let in_seconds = self.name.replacen('p', "", 1);
-        COMMANDS.iter().find(|command| command.name == in_seconds && command.name != self.name)
+        let is_alike = |other: &&Command| (other.way, other.syntax, other.unit) == (self.way, self.syntax, SECOND);
+        COMMANDS.iter().find(is_alike).filter(|_| self.unit == MILLISECOND)
     }
 
     /// Returns a call on this key without the optional arguments. On a new key it is allowed.

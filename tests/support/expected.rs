@@ -4,11 +4,8 @@ use std::iter;
 
 use redis::Value;
 
-use super::clock;
+use super::commands::{Command, MILLISECOND};
 use super::model::{Asked, Change, Refused, Told, Way, told_together};
-
-pub const SECOND: i128 = clock::SECOND as i128;
-pub const MILLISECOND: i128 = clock::MILLISECOND as i128;
 
 /// Returns the millisecond in which a key with this TAT expires: rounded up, so that the key is not gone too early.
 pub fn expiry(tat: i128) -> i128 {
@@ -82,8 +79,9 @@ pub struct Answer {
 /// Returns the expected answer to a call at this moment on keys with this content, or the expected error.
 pub fn answer(call: &[Vec<u8>], now: i128, found: impl Fn(&[u8]) -> Found) -> Result<Answer, String> {
     let command = Command::of(call);
-    let limiters = command.limiters(call, now)?;
-    let place = |number: usize, error: String| if command.several { in_group(number, error) } else { error };
+    let limiters = limiters(command, call, now)?;
+    let several = command.takes_several_keys();
+    let place = |number: usize, error: String| if several { in_group(number, error) } else { error };
     let mut states = Vec::new();
     for (limiter, number) in limiters.iter().zip(1..) {
         states.push(found(&limiter.key).map_err(|error| place(number, error.into()))?);
@@ -97,7 +95,7 @@ pub fn answer(call: &[Vec<u8>], now: i128, found: impl Fn(&[u8]) -> Found) -> Re
         joints.push(decide(&limiter.quotas, tats).map_err(|error| place(number, error))?);
     }
     let limited = joints.iter().any(|joint| joint.told.limited);
-    if command.several && limited {
+    if several && limited {
         // The limiters stay as they are, and those that would have allowed the call report what they hold.
         for ((joint, limiter), tats) in joints.iter_mut().zip(&limiters).zip(&states) {
             joint.change = Change::Nothing;
@@ -111,10 +109,10 @@ pub fn answer(call: &[Vec<u8>], now: i128, found: impl Fn(&[u8]) -> Found) -> Re
     let array = |integers: &[i128]| Value::Array(integers.iter().map(|&integer| Value::Int(integer as i64)).collect());
     let replies = joints.iter().zip(&limiters).map(|(joint, limiter)| {
         let number = (limiter.quotas.len() > 1).then_some(joint.quota as i128);
-        array(&in_units(joint.told, &command).into_iter().chain(number).collect::<Vec<_>>())
+        array(&in_units(joint.told, command).into_iter().chain(number).collect::<Vec<_>>())
     });
     let mut replies: Vec<Value> = replies.collect();
-    let reply = match command.several {
+    let reply = match several {
         true => Value::Array([vec![Value::Int(limited.into())], replies].concat()),
         false => replies.remove(0),
     };
@@ -129,74 +127,43 @@ struct Limiter {
     quotas: Vec<Asked>,
 }
 
-/// The command that a call's first word names.
-pub struct Command {
-    /// The name in small letters.
-    pub name: String,
-    pub way: Way,
-    /// The unit of the command's periods and replies, in nanoseconds.
-    pub unit: i128,
-    pub several: bool,
-}
-
-impl Command {
-    pub fn of(call: &[Vec<u8>]) -> Self {
-        let name = String::from_utf8_lossy(&call[0]).to_lowercase();
-        let (way, unit, several) = match name.as_str() {
-            "cl.throttle" => (Way::Throttle, SECOND, false),
-            "cl.pthrottle" => (Way::Throttle, MILLISECOND, false),
-            "cl.mthrottle" => (Way::Throttle, SECOND, true),
-            "cl.mpthrottle" => (Way::Throttle, MILLISECOND, true),
-            "cl.charge" => (Way::Charge, SECOND, false),
-            "cl.pcharge" => (Way::Charge, MILLISECOND, false),
-            "cl.take" => (Way::Take, SECOND, false),
-            "cl.ptake" => (Way::Take, MILLISECOND, false),
-            "cl.look" => (Way::Look, SECOND, false),
-            "cl.plook" => (Way::Look, MILLISECOND, false),
-            _ => panic!("tests/support/expected.rs does not know {name}"),
-        };
-        Self { name, way, unit, several }
-    }
-
-    /// Parses the limiters of a call.
-    fn limiters(&self, call: &[Vec<u8>], now: i128) -> Result<Vec<Limiter>, String> {
-        let arity = || arity(&self.name);
-        if !self.several {
-            let optional = matches!(self.way, Way::Throttle | Way::Look);
-            let quotas = match call.len() {
-                5 if optional => vec![asked(&call[2..], now, self)?],
-                length if length < 6 || length % 3 != 0 => return Err(arity()),
-                length if length > 27 => return Err(TOO_MANY_QUOTAS.into()),
-                _ => {
-                    let further = call[6..].chunks(3).zip(2..).map(|(quota, number)| {
-                        let asked = asked(&[quota, &call[5..6]].concat(), now, self);
-                        asked.map_err(|error| in_quota(number, error))
-                    });
-                    iter::once(asked(&call[2..6], now, self)).chain(further).collect::<Result<_, _>>()?
-                }
-            };
-            return Ok(vec![Limiter { key: call[1].clone(), quotas }]);
-        }
-        if call.len() < 6 {
-            return Err(arity());
-        }
-        let groups = call[1..].chunks(5).zip(1..).map(|(group, number)| {
-            let missing = ["key", "max_burst", "count", "period", "quantity"].get(group.len());
-            let asked = match missing {
-                Some(missing) => Err(format!("ERR {missing} is missing")),
-                None => asked(&group[1..], now, self),
-            };
-            let quotas = vec![asked.map_err(|error| in_group(number, error))?];
-            Ok(Limiter { key: group[0].clone(), quotas })
-        });
-        let groups = groups.collect::<Result<Vec<_>, String>>()?;
-        for (second, limiter) in groups.iter().enumerate() {
-            if let Some(first) = groups[..second].iter().position(|other| other.key == limiter.key) {
-                return Err(in_group(second + 1, same_key(first + 1)));
+/// Parses the limiters of a call.
+fn limiters(command: &Command, call: &[Vec<u8>], now: i128) -> Result<Vec<Limiter>, String> {
+    let arity = || arity(&command.name);
+    if !command.takes_several_keys() {
+        let quotas = match call.len() {
+            5 if command.has_optional_quantity() => vec![asked(&call[2..], now, command)?],
+            length if length < 6 || length % 3 != 0 => return Err(arity()),
+            length if length > 27 => return Err(TOO_MANY_QUOTAS.into()),
+            _ => {
+                let further = call[6..].chunks(3).zip(2..).map(|(quota, number)| {
+                    let asked = asked(&[quota, &call[5..6]].concat(), now, command);
+                    asked.map_err(|error| in_quota(number, error))
+                });
+                iter::once(asked(&call[2..6], now, command)).chain(further).collect::<Result<_, _>>()?
             }
-        }
-        Ok(groups)
+        };
+        return Ok(vec![Limiter { key: call[1].clone(), quotas }]);
     }
+    if call.len() < 6 {
+        return Err(arity());
+    }
+    let groups = call[1..].chunks(5).zip(1..).map(|(group, number)| {
+        let missing = ["key", "max_burst", "count", "period", "quantity"].get(group.len());
+        let asked = match missing {
+            Some(missing) => Err(format!("ERR {missing} is missing")),
+            None => asked(&group[1..], now, command),
+        };
+        let quotas = vec![asked.map_err(|error| in_group(number, error))?];
+        Ok(Limiter { key: group[0].clone(), quotas })
+    });
+    let groups = groups.collect::<Result<Vec<_>, String>>()?;
+    for (second, limiter) in groups.iter().enumerate() {
+        if let Some(first) = groups[..second].iter().position(|other| other.key == limiter.key) {
+            return Err(in_group(second + 1, same_key(first + 1)));
+        }
+    }
+    Ok(groups)
 }
 
 /// Reads a quota and the quantity, if it is given.

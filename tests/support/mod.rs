@@ -14,7 +14,6 @@ pub mod compiling;
 pub mod endpoint;
 pub mod examples;
 pub mod expected;
-pub mod hostile;
 #[path = "../../src/funnel/model.rs"]
 pub mod model;
 pub mod needs;

@@ -1,12 +1,13 @@
 //! Input of a malicious client: calls with any arguments, and any other change to a key.
 
-use super::commands::COMMANDS;
-use super::expected::{self, MILLISECOND, NAMES, SECOND, least};
-use super::model::Way;
-use super::random::Random;
+use crate::support::commands::{COMMANDS, Command, MILLISECOND, SECOND};
+use crate::support::expected::{NAMES, least};
+use crate::support::model::Way;
+use crate::support::random::Random;
 
 pub type Bytes = Vec<u8>;
-pub type Command = Vec<Bytes>;
+/// A command, word by word.
+pub type Words = Vec<Bytes>;
 
 /// Strings that the server rejects as 64-bit integers; some are near misses.
 pub const NOT_INTEGERS: [&[u8]; 23] = [
@@ -50,13 +51,14 @@ impl Hostile {
         self.random.pick(&KEYS).to_vec()
     }
 
-    pub fn call(&mut self, key: &[u8]) -> Command {
+    pub fn call(&mut self, key: &[u8]) -> Words {
         let name = COMMANDS[self.random.below(COMMANDS.len())].name;
         let mut call = vec![if self.random.one_in(2) { name.into() } else { name.to_uppercase().into() }];
-        let expected::Command { way, several, .. } = expected::Command::of(&call);
+        let command = Command::of(&call);
+        let way = command.way;
         let usual = !self.random.one_in(4);
         call.extend(self.group(key, way, usual));
-        if several {
+        if command.takes_several_keys() {
             // One bad group turns the whole reply into an error, which tells nothing of the other groups.
             while self.random.one_in(2) {
                 let key = self.key();
@@ -66,7 +68,7 @@ impl Hostile {
                 // The last group lacks some of its integers.
                 call.truncate(call.len() - 1 - self.random.below(4));
             }
-        } else if self.random.one_in(if matches!(way, Way::Throttle | Way::Look) { 3 } else { 12 }) {
+        } else if self.random.one_in(if command.has_optional_quantity() { 3 } else { 12 }) {
             call.pop();
         } else {
             for _ in 0..self.random.pick(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 7, 8]) {
@@ -81,7 +83,7 @@ impl Hostile {
     }
 
     /// Returns a key and four integers.
-    fn group(&mut self, key: &[u8], way: Way, usual: bool) -> Command {
+    fn group(&mut self, key: &[u8], way: Way, usual: bool) -> Words {
         let mut group = vec![key.to_vec()];
         for name in NAMES {
             let integer = match usual {
@@ -187,13 +189,13 @@ impl Hostile {
     }
 
     /// Returns another client's command that changes the key.
-    pub fn change(&mut self, key: &[u8]) -> Command {
+    pub fn change(&mut self, key: &[u8]) -> Words {
         let value = self.value();
         let other = self.key();
         let small = self.random.below(3000).to_string().into_bytes();
         let integer = self.integer().to_string().into_bytes();
         let many = || (0..600).map(|item| item.to_string().into_bytes());
-        let with = |name: &str, words: &[&[u8]]| -> Command {
+        let with = |name: &str, words: &[&[u8]]| -> Words {
             let words = [name.as_bytes(), key].into_iter().chain(words.iter().copied());
             words.map(<[u8]>::to_vec).collect()
         };
@@ -249,6 +251,6 @@ pub fn typed(command: &[Bytes]) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-pub fn words(words: &[&str]) -> Command {
+pub fn words(words: &[&str]) -> Words {
     words.iter().map(|&word| word.into()).collect()
 }
