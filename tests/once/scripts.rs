@@ -1,7 +1,6 @@
-//! The scripts: the usage texts, a first run, and a part of those that run seldom. costs.rs runs a part of
-//! scripts/bench.
+//! The scripts: a first run, and a part of those that run seldom. costs.rs runs a part of scripts/bench.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use crate::support::needs::{EVERYWHERE, SCRIPTS_TEST, needs};
@@ -13,20 +12,6 @@ fn script(name: &str) -> Command {
     let mut script = Command::new(format!("scripts/{name}"));
     script.current_dir(ROOT).env_remove("SERVER").env_remove("SERVERS");
     script
-}
-
-#[test]
-fn each_script_says_how_it_is_used_before_it_does_anything() {
-    for name in ["bench", "guest", "memcheck", "package", "run", "servers", "setup", "test", "zig"] {
-        let usage = output(script(name).arg("--help"));
-        assert!(usage.starts_with("Usage: ") && usage.contains(&format!("scripts/{name}")), "{name}: {usage}");
-        // scripts/run passes all options of two hyphens to the server.
-        let unknown = if name == "run" { "-x" } else { "--foo" };
-        let refused = script(name).arg(unknown).output().unwrap();
-        assert_eq!((refused.status.code(), String::from_utf8(refused.stderr).unwrap()), (Some(2), usage), "{name}");
-    }
-    let refused = script("run").env("PORT", "7000").args(["--port", "65536"]).output().unwrap();
-    assert_eq!(String::from_utf8(refused.stderr).unwrap(), "run: port 65536 is not a number from 0 to 65535\n");
 }
 
 /// scripts/run, which runs until it gets Ctrl-C: from the test, or when the test fails.
@@ -98,24 +83,4 @@ fn scripts_memcheck_runs_a_test_under_valgrind_and_finds_no_error() {
     module();
     let said = output(script("memcheck").arg("reply::both_protocols"));
     assert!(said.ends_with("memcheck: 1 servers ran under valgrind\n"), "{said}");
-}
-
-#[test]
-fn scripts_memcheck_counts_errors_of_the_module_and_none_of_the_server_or_of_a_stand_in() {
-    let invalid = "==7== Invalid read of size 8\n==7==    at 0x1: {at}\n==7==    by 0x2: call (server.c:3)\n==7== \n";
-    let held = "==7== 20 bytes in 1 blocks are {held}\n==7==    at 0x1: zmalloc (zmalloc.c:2)\n==7==    by 0x2: {at}\n";
-    let ours = "redis_cell::state::read (state.rs:9)";
-    let reports = [
-        (invalid.replace("{at}", ours), true),
-        (invalid.replace("{at}", "RedisModule_OnLoad (lib.rs:40)"), true),
-        (held.replace("{held}", "definitely lost in loss record 1 of 2").replace("{at}", ours), true),
-        (held.replace("{held}", "still reachable in loss record 1 of 2").replace("{at}", ours), false),
-        (invalid.replace("{at}", "throttle (in /tmp/redis_cell-cc.so)"), false),
-    ];
-    for (report, counts) in reports {
-        let mut filter = script("memcheck.d/ours").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        filter.stdin.take().unwrap().write_all(report.as_bytes()).unwrap();
-        let ended = filter.wait_with_output().unwrap();
-        assert_eq!((ended.status.success(), ended.stdout.is_empty()), (!counts, !counts), "{report}");
-    }
 }
