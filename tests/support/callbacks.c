@@ -11,12 +11,10 @@
 // CB.DELETE key        deletes the key as modules do, through an open key
 // CB.SET key text      stores the text through an open key, from a string to which the module holds two references
 
-#include <stddef.h>
+#include "loader.h"
 #include <string.h>
 #include <strings.h>
 
-#define OK 0
-#define ERR 1
 #define WRITE 3
 // Every event but "loaded" (1 << 12): commands cannot run while the server loads.
 #define EVENTS (0x7ffc & ~(1 << 12))
@@ -28,19 +26,12 @@
 #define RULES 16
 #define WORDS 8
 
-typedef void context, string, key, reply;
-
-static int (*get_api)(const char *, void *);
-static void (*set_attributes)(context *, const char *, int, int);
-static int (*create_command)(context *, const char *, int (*)(context *, string **, int), const char *, int, int, int);
 static int (*subscribe)(context *, int, int (*)(context *, int, const char *, string *));
 // RedisModuleEvent, which is passed by value.
 typedef struct {
     unsigned long id, version;
 } server_event;
 static int (*subscribe_to_server)(context *, server_event, void (*)(context *, server_event, unsigned long, void *));
-static reply *(*call)(context *, const char *, const char *, ...);
-static void (*free_reply)(reply *);
 static key *(*open_key)(context *, string *, int);
 static int (*delete_key)(key *);
 static int (*string_set)(key *, string *);
@@ -49,7 +40,6 @@ static string *(*create_string)(context *, const char *, size_t);
 static void (*retain_string)(context *, string *);
 static void (*free_string)(context *, string *);
 static const char *(*text_of)(const string *, size_t *);
-static int (*reply_integer)(context *, long long);
 
 static struct {
     char event[32];
@@ -161,18 +151,9 @@ static int cb_set(context *ctx, string **argv, int argc) {
 }
 
 int RedisModule_OnLoad(context *ctx, string **argv, int argc) {
-    // A context begins with the function that looks up all the others.
-    get_api = *(int (**)(const char *, void *))ctx;
-    struct {
-        const char *name;
-        void *function;
-    } functions[] = {
-        {"RedisModule_SetModuleAttribs", &set_attributes},
-        {"RedisModule_CreateCommand", &create_command},
+    const struct function functions[] = {
         {"RedisModule_SubscribeToKeyspaceEvents", &subscribe},
         {"RedisModule_SubscribeToServerEvent", &subscribe_to_server},
-        {"RedisModule_Call", &call},
-        {"RedisModule_FreeCallReply", &free_reply},
         {"RedisModule_OpenKey", &open_key},
         {"RedisModule_DeleteKey", &delete_key},
         {"RedisModule_StringSet", &string_set},
@@ -181,11 +162,9 @@ int RedisModule_OnLoad(context *ctx, string **argv, int argc) {
         {"RedisModule_RetainString", &retain_string},
         {"RedisModule_FreeString", &free_string},
         {"RedisModule_StringPtrLen", &text_of},
-        {"RedisModule_ReplyWithLongLong", &reply_integer},
+        {NULL, NULL},
     };
-    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
-        if (get_api(functions[i].name, functions[i].function) != OK) return ERR;
-    set_attributes(ctx, "callbacks", 1, 1);
+    if (begin(ctx, "callbacks", functions) != OK) return ERR;
     // Valkey 9 moves slots only if every module has set this option.
     void (*set_options)(context *, int);
     if (get_api("ValkeyModule_SetModuleOptions", &set_options) == OK) set_options(ctx, MOVES_SLOTS);

@@ -2,26 +2,15 @@
 // its command, its state (the TAT as a native string, which expires in whole milliseconds), and its replication (the
 // call itself, limited or not). It accepts only valid calls, and aborts if a key holds more than the digits of one TAT.
 
-#include <stddef.h>
+#include "loader.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/time.h>
 
-#define OK 0
-#define ERR 1
-
-typedef void context, string, reply;
-
-static int (*get_api)(const char *, void *);
-static void (*set_attributes)(context *, const char *, int, int);
-static int (*create_command)(context *, const char *, int (*)(context *, string **, int), const char *, int, int, int);
-static reply *(*call)(context *, const char *, const char *, ...);
-static void (*free_reply)(reply *);
 static const char *(*text_of_reply)(reply *, size_t *);
 static int (*read_integer)(const string *, long long *);
 static int (*replicate_verbatim)(context *);
 static int (*reply_array)(context *, long);
-static int (*reply_integer)(context *, long long);
 
 static long long stored(context *ctx, string *name, long long otherwise) {
     char digits[32];
@@ -72,24 +61,13 @@ static int throttle(context *ctx, string **argv, int argc) {
 
 int RedisModule_OnLoad(context *ctx, string **argv, int argc) {
     (void)argv, (void)argc;
-    // A context begins with the function that looks up all the others.
-    get_api = *(int (**)(const char *, void *))ctx;
-    struct {
-        const char *name;
-        void *function;
-    } functions[] = {
-        {"RedisModule_SetModuleAttribs", &set_attributes},
-        {"RedisModule_CreateCommand", &create_command},
-        {"RedisModule_Call", &call},
-        {"RedisModule_FreeCallReply", &free_reply},
+    const struct function functions[] = {
         {"RedisModule_CallReplyStringPtr", &text_of_reply},
         {"RedisModule_StringToLongLong", &read_integer},
         {"RedisModule_ReplicateVerbatim", &replicate_verbatim},
         {"RedisModule_ReplyWithArray", &reply_array},
-        {"RedisModule_ReplyWithLongLong", &reply_integer},
+        {NULL, NULL},
     };
-    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
-        if (get_api(functions[i].name, functions[i].function) != OK) return ERR;
-    set_attributes(ctx, "redis-cell", 1, 1);
+    if (begin(ctx, "redis-cell", functions) != OK) return ERR;
     return create_command(ctx, "cl.throttle", throttle, "write", 1, 1, 1);
 }
