@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::process::{Command, Stdio};
 
-use redis::{Client, Connection, RedisResult, Value};
+use redis::{Client, RedisResult, Value};
 use tempfile::TempDir;
 
 use super::{Process, executable, free_port, new_folder, run, wait_until};
@@ -49,11 +49,5 @@ impl Sentinel {
     pub fn has_primary(&self, port: u16) -> bool {
         self.ask::<HashMap<String, String>>("SENTINEL master limits")
             .is_ok_and(|primary| primary["port"] == port.to_string() && !primary["flags"].contains("down"))
-    }
-
-    /// Connects to the primary that Sentinel names, if that server can be reached.
-    pub fn primary(&self) -> RedisResult<Connection> {
-        let (host, port): (String, u16) = self.ask("SENTINEL get-master-addr-by-name limits")?;
-        Client::open((host, port))?.get_connection()
     }
 }
