@@ -36,8 +36,8 @@ fn the_archive_unpacks_into_a_folder_of_its_own_with_the_library_and_its_documen
         assert!(licence.contains("Copyright") || licence.contains("Permission is hereby granted"), "{part}: {licence}");
     }
 
-    let library = server.strip_prefix("redis-server --save '' --loadmodule ./").unwrap();
-    assert_answers(&["--loadmodule", release.path().join(library).to_str().unwrap()]);
+    let library = server.strip_prefix("redis-server --save '' --loadmodule ./").unwrap().replace('*', VERSION);
+    assert_answers(&["--loadmodule", release.path().join(&library).to_str().unwrap()]);
     // The settings in the archive load the library as well, once they have its path.
     let settings = folder.join("redis-cell.conf");
     let line = fs::read_to_string(&settings).unwrap();

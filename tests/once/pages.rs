@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use pulldown_cmark::Event;
+use serde_json::Value as Json;
 
 use crate::support::COMMANDS;
 use crate::support::pages::{Block, ROOT, blocks, code, dangling_links, pages, parts, text_of};
@@ -68,6 +69,35 @@ fn section<'a>(page: &'a str, heading: &str) -> Option<&'a str> {
     let (_, rest) = page.split_once(&format!("\n{heading}\n"))?;
     let (rank, _) = heading.split_once(' ').unwrap();
     rest.split(&format!("\n{rank} ")).next()
+}
+
+/// The first commands that a visitor types stand together, and what the second fetches is what it says itself.
+#[test]
+fn the_readme_leads_to_a_server_and_to_the_tests() {
+    let readme = text_of("README.md");
+    let run_it = section(&readme, "## Run it").unwrap();
+    assert!(run_it.contains("```sh\nscripts/run\nscripts/test\n```"), "{run_it}");
+    let script = text_of("scripts/test");
+    let fetched = script.split_once("the first run fetches ").unwrap().1.split_once('.').unwrap().0;
+    assert!(run_it.contains(fetched), "{fetched}");
+    let index = section(&readme, "## What to read").unwrap();
+    assert!(
+        index.lines().any(|row| row.starts_with("| run the tests") && row.contains("docs/development.md")),
+        "{index}"
+    );
+    assert!(readme.lines().count() <= 145);
+}
+
+/// The measured figures, rounded.
+#[test]
+fn the_readme_says_what_a_call_costs_of_a_set_in_instructions_and_in_time() {
+    let results: Json = serde_json::from_str(&text_of("scripts/bench-results/results.json")).unwrap();
+    let checks = &results["checks"];
+    let alone = |check: &str| checks[check]["instructions"]["alone"].as_f64().unwrap();
+    let instructions = alone("CL.THROTTLE allowed") / alone("SET PX");
+    let time = checks["CL.THROTTLE allowed"]["ratio"].as_f64().unwrap();
+    let says = format!("takes {instructions:.2} of a SET's instructions, {time:.2} of its time");
+    assert!(text_of("README.md").contains(&says), "{says}");
 }
 
 /// The commands in milliseconds share the section `Milliseconds`: each has the arguments of its command in seconds.
