@@ -12,13 +12,13 @@ use crate::support::callbacks::load_with_unwritable_keys;
 use crate::support::needs::{EVERYWHERE, LOADEX, NATIVE, UNLOAD_AT_SHUTDOWN, is_redis_6_2, is_valkey, needs};
 use crate::support::pages::{block, text_of};
 use crate::support::programs::output;
-use crate::support::{Server, command, compiled, error_of, module, run, throttle, wait_until};
+use crate::support::{Server, assert_reply, command, compiled, error_of, module, run, throttle, wait_until};
 
 /// On a later server, an option that the module does not need may be a promise that it does not keep. On Redis, Valkey's
 /// numbers may have another meaning. Valkey 9.2 makes no snapshot without a fork if a module lacks its option. INFO does
 /// not list all options, so a library between the module and the server, unwritable.c, logs them.
 #[test]
-fn the_module_sets_the_options_that_it_needs_and_valkeys_own_where_a_valkey_knows_them() {
+fn the_module_sets_the_options_that_it_needs() {
     let log = Server::start_bare(&load_with_unwritable_keys()).log();
     let (_, numbers) = log.split_once("the server knows the options ").unwrap();
     let (known, set) = numbers.lines().next().unwrap().split_once(", the module sets ").unwrap();
@@ -36,11 +36,11 @@ fn an_unload_is_refused_and_the_log_says_what_to_do_instead() {
     let log = server.log();
     let line = log.lines().find(|line| line.contains("stays loaded"));
     assert!(line.is_some_and(|line| line.contains("estart")), "{log}");
-    assert_eq!(throttle(&mut connection, "key 4 1 60")[..3], [0, 5, 2]);
+    assert_reply(&mut connection, "CL.THROTTLE key 4 1 60", &[0, 5, 2]);
 }
 
 #[test]
-fn a_shutdown_that_asks_for_the_unload_logs_that_the_module_stays_and_ends_the_server() {
+fn a_shutdown_that_asks_for_the_unload_ends_the_server() {
     needs!(UNLOAD_AT_SHUTDOWN);
     let server = Server::start();
     let _ = run::<Value>(&mut server.connect(), "SHUTDOWN NOSAVE");
@@ -100,7 +100,7 @@ fn a_load_that_is_taken_back_in_a_transaction_leaves_the_server_as_it_was() {
     assert!(!list.contains("redis-cell"), "{list}\n{}", server.log());
     assert!(error_of(&mut connection, "CL.THROTTLE key 4 1 60").contains("unknown command"));
     run::<()>(&mut connection, &format!("MODULE LOAD {library}")).unwrap();
-    assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
+    assert_reply(&mut connection, "CL.THROTTLE key 4 1 60", &[0, 5, 4, -1, 60]);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_load_with_settings_or_arguments_is_refused_and_a_later_one_works() {
     let is_named = |line: &str| line.contains("<redis-cell>") && line.contains("max_burst");
     assert!(server.log().lines().any(is_named), "no line names the argument: {}", server.log());
     run::<()>(&mut connection, &format!("MODULE LOAD {library}")).unwrap();
-    assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
+    assert_reply(&mut connection, "CL.THROTTLE key 4 1 60", &[0, 5, 4, -1, 60]);
 }
 
 /// The module replicates its writes as SET and DEL, which must have these names. A Valkey that saves without a fork
@@ -148,7 +148,7 @@ fn a_server_without_a_command_that_the_module_calls_refuses_it_and_says_which() 
 }
 
 #[test]
-fn a_second_load_is_refused_and_harmless_and_the_log_says_where_to_look() {
+fn a_second_load_is_refused_with_a_log_line_that_says_where_to_look() {
     let told = |log: &str| {
         let line = log.lines().find(|line| line.contains("is loaded already"));
         let line = line.unwrap_or_else(|| panic!("{log}"));
@@ -160,7 +160,7 @@ fn a_second_load_is_refused_and_harmless_and_the_log_says_where_to_look() {
     let (server, mut connection) = Server::start().connected();
     run::<()>(&mut connection, &format!("MODULE LOAD {library}")).unwrap_err();
     told(&server.log());
-    assert_eq!(throttle(&mut connection, "key 4 1 60"), [0, 5, 4, -1, 60]);
+    assert_reply(&mut connection, "CL.THROTTLE key 4 1 60", &[0, 5, 4, -1, 60]);
     for other in [library, compiled("redis_cell")] {
         told(&Server::refused(&["--loadmodule", other, "--loadmodule", library]));
     }
@@ -185,7 +185,7 @@ fn a_line_in_the_servers_own_settings_survives_a_rewrite_and_a_restart() {
             assert!(fs::read_to_string(&file).unwrap().contains("hz 20"), "it was not rewritten");
             assert_eq!(lines(&file), 1, "{}", fs::read_to_string(&file).unwrap());
             server.restart();
-            assert_eq!(throttle(&mut server.connect(), "key 4 1 60"), [0, 5, 4, -1, 60]);
+            assert_reply(&mut server.connect(), "CL.THROTTLE key 4 1 60", &[0, 5, 4, -1, 60]);
         }
     }
 

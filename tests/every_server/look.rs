@@ -8,7 +8,7 @@ use redis::{Connection, Value};
 use crate::support::clock::{Clock, MILLISECOND, START};
 use crate::support::needs::is_redis_6_2;
 use crate::support::replication::{SETTINGS, catch_up, replicate};
-use crate::support::{PATIENCE, Server, command, info, run, throttle};
+use crate::support::{PATIENCE, Server, assert_reply, command, info, run, throttle};
 
 /// Looks at the limiter, and the time until all its tokens are back.
 const LOOKS: [(&str, i64); 2] = [("CL.LOOK key 4 1 3600", 7_200), ("CL.PLOOK key 4 1 3600000", 7_200_000)];
@@ -23,7 +23,7 @@ fn assert_only_looks(connection: &mut Connection, code: &str) {
     for (look, reset_after) in LOOKS {
         let reply = run::<[i64; 5]>(connection, look).unwrap_or_else(|error| panic!("{look} under {code}: {error}"));
         assert_eq!(reply, [0, 5, 3, -1, reset_after], "{look} under {code}");
-        assert_eq!(run::<[i64; 5]>(connection, &look.replace("key", "new")).unwrap(), [0, 5, 5, -1, 0]);
+        assert_reply(connection, &look.replace("key", "new"), &[0, 5, 5, -1, 0]);
     }
     // A script in EVAL counts as one that may write, so call EVAL_RO. Redis 6.2 lacks it, and checks each call of a
     // script alone.
@@ -44,7 +44,7 @@ fn a_replica_answers_a_look_as_its_primary_does() {
     assert_only_looks(&mut replica.connect(), "READONLY");
     throttle(&mut primary.connect(), "key 4 1 3600 3");
     catch_up(&replica, &primary);
-    assert_eq!(run::<[i64; 5]>(&mut replica.connect(), "CL.LOOK key 4 1 3600").unwrap(), [1, 5, 0, 3_600, 18_000]);
+    assert_reply(&mut replica.connect(), "CL.LOOK key 4 1 3600", &[1, 5, 0, 3_600, 18_000]);
 }
 
 /// The replica still holds the key: its primary has not sent DEL yet.
@@ -57,8 +57,7 @@ fn an_expired_key_on_a_replica_is_a_full_limiter() {
     catch_up(&replica, &primary);
     clock.set(START + 20 * MILLISECOND);
     for (quantity, limited) in [(1, 0), (5, 0), (6, 1)] {
-        let reply: [i64; 5] = run(&mut connection, &format!("CL.LOOK key 4 1 3600 {quantity}")).unwrap();
-        assert_eq!(reply, [limited, 5, 5, -1, 0]);
+        assert_reply(&mut connection, &format!("CL.LOOK key 4 1 3600 {quantity}"), &[limited, 5, 5, -1, 0]);
         assert_eq!(run::<i64>(&mut connection, "DBSIZE").unwrap(), 1, "a look has deleted what the primary has to");
     }
 }
@@ -104,7 +103,7 @@ fn a_look_is_answered_while_writes_are_paused() {
     for (look, reset_after) in LOOKS {
         assert_eq!(run::<[i64; 5]>(&mut reader, look).unwrap(), [0, 5, 3, -1, reset_after], "{look}");
     }
-    assert_eq!(run::<[i64; 5]>(&mut reader, "CL.LOOK expired 4 1 60").unwrap(), [0, 5, 5, -1, 0]);
+    assert_reply(&mut reader, "CL.LOOK expired 4 1 60", &[0, 5, 5, -1, 0]);
     // A call that may write waits for the end of the pause, even with quantity 0.
     let mut writer = server.connect();
     writer.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
@@ -133,7 +132,7 @@ fn a_look_wakes_no_transaction_no_cache_and_no_subscriber() {
             run::<Value>(&mut cache, &format!("EXISTS {key}")).unwrap();
         }
         let tracked = info(&mut connection, "tracking_total_keys");
-        assert_ne!(tracked, "0");
+        assert_ne!(tracked, "0", "the cache reads no key");
         let _ = run::<Value>(&mut connection, look);
         assert_eq!(info(&mut connection, "tracking_total_keys"), tracked, "{look} wakes a client's cache");
         run::<()>(&mut watcher, "MULTI").unwrap();

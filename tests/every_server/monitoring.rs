@@ -33,7 +33,7 @@ fn the_exporters_user_reads_every_count_with_the_script() {
             expected.insert(name, u64::from(count));
         }
     }
-    assert_eq!(counts, expected);
+    assert_eq!(counts, expected, "the script's counts");
 }
 
 /// The page's line counts for ten seconds; here, until the server has sent all events.
@@ -76,7 +76,7 @@ fn the_health_check_passes_where_the_module_answers_and_fails_elsewhere() {
     assert!(page.contains(&format!("\n{line}\n")), "{line}");
     let manifest = &Yaml::load_from_str(&text_of("docs/kubernetes/limits.yaml")).unwrap()[2];
     let probe = &manifest["spec"]["template"]["spec"]["containers"][0]["readinessProbe"]["exec"]["command"];
-    assert_eq!([0, 1, 2].map(|word| probe[word].as_str()), ["sh", "-c", line].map(Some));
+    assert_eq!([0, 1, 2].map(|word| probe[word].as_str()), ["sh", "-c", line].map(Some), "the probe of limits.yaml");
     let healthy = |port: u16| {
         let line = line.replace("redis-cli", &format!("redis-cli -p {port}"));
         let mut check = Command::new("sh");

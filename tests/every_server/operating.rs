@@ -31,8 +31,7 @@ fn command_docs_explain_the_command_and_every_argument() {
         let summary = text(&docs["summary"]);
         assert!(summary.contains(summary_unit), "{summary}");
         assert!(text(&docs["complexity"]).starts_with("O("), "{docs:?}");
-        assert_eq!(text(&docs["since"]), command.since);
-        assert_eq!(text(&docs["module"]), "redis-cell");
+        assert_eq!([text(&docs["since"]), text(&docs["module"])], [command.since, "redis-cell"], "{name}");
 
         assert_eq!(syntax(&docs, unit), command.syntax, "{name}");
     }
@@ -79,10 +78,10 @@ fn info_counts_the_calls_of_each_command_by_outcome_since_the_load() {
     let version = format!("redis-cell_version:{}", env!("CARGO_PKG_VERSION"));
     let expected: Vec<_> = ["# redis-cell".to_string(), version].into_iter().chain(counts).collect();
     let lines: Vec<_> = info.lines().filter(|line| !line.is_empty()).collect();
-    assert_eq!(lines, expected);
+    assert_eq!(lines, expected, "INFO redis-cell");
     // The counts start when the module is loaded, as docs/operating.md says.
     run::<()>(&mut connection, "CONFIG RESETSTAT").unwrap();
-    assert_eq!(run::<String>(&mut connection, "INFO redis-cell").unwrap(), info);
+    assert_eq!(run::<String>(&mut connection, "INFO redis-cell").unwrap(), info, "after CONFIG RESETSTAT");
 }
 
 #[test]
@@ -126,7 +125,7 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
         let message = subscriber.get_message().unwrap();
         message.get_channel_name().replace("__keyevent@0__:", "") + " " + &message.get_payload::<String>().unwrap()
     });
-    assert_eq!(events.collect::<Vec<_>>(), expected);
+    assert_eq!(events.collect::<Vec<_>>(), expected, "the events in their order");
 }
 
 /// A key takes no more than a native string of as many bytes that is not an integer, and a header of 16 bytes. The

@@ -4,7 +4,8 @@
 use redis::Value;
 
 use crate::support::clock::{Clock, SECOND, START};
-use crate::support::{Server, error_text, info, run};
+use crate::support::expected::answer;
+use crate::support::{COMMANDS, Server, error_text, info, run};
 
 #[test]
 fn the_replies_are_those_of_the_table() {
@@ -33,6 +34,23 @@ fn the_replies_are_those_of_the_table() {
     }
 }
 
+/// hostile::calls compares many more calls with the model, and takes longer.
+#[test]
+fn each_command_replies_as_the_model_and_has_a_row_in_the_table() {
+    let (_clock, _server, mut connection) = Clock::start(START);
+    for command in &COMMANDS {
+        let row = format!("\n{} ", command.name.to_uppercase());
+        assert!(include_str!("replies.txt").contains(&row), "replies.txt has no row for {}", command.name);
+        for call in command.calls("key") {
+            run::<()>(&mut connection, "FLUSHALL").unwrap();
+            let words: Vec<_> = call.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+            let expected = answer(&words, START.into(), |_| Ok(Vec::new())).map(|answer| answer.reply);
+            let reply = run::<Value>(&mut connection, &call).map_err(|error| error_text(&error));
+            assert_eq!(reply, expected, "{call}: by the module, and by the model");
+        }
+    }
+}
+
 #[test]
 fn each_of_ten_thousand_limiters_in_one_call_has_its_reply() {
     let server = Server::start();
@@ -41,8 +59,7 @@ fn each_of_ten_thousand_limiters_in_one_call_has_its_reply() {
         call.arg(format!("key{limiter} 4 1 60 1").split(' ').collect::<Vec<_>>());
     }
     let Value::Array(reply) = call.query(&mut server.connect()).unwrap() else { panic!() };
-    assert_eq!(reply.len(), 10_001);
-    assert_eq!(reply[0], Value::Int(0));
+    assert_eq!((reply.len(), &reply[0]), (10_001, &Value::Int(0)), "the reply's length and first integer");
     assert!(reply[1..].iter().all(|limiter| *limiter == Value::Array([0, 5, 4, -1, 60].map(Value::Int).to_vec())));
 }
 

@@ -12,7 +12,7 @@ use redis::{Connection, Value};
 use crate::support::needs::{FAST, needs};
 use crate::support::replication::{SETTINGS, replicate};
 use crate::support::traffic::under_load;
-use crate::support::{Server, command, info, run, setting, wait_until};
+use crate::support::{Server, assert_reply, command, info, run, setting, wait_until};
 
 const CLIENTS: usize = 50;
 
@@ -151,7 +151,7 @@ impl Limiter {
         let mut connection = server.connect();
         run::<()>(&mut connection, "DEL key").unwrap();
         let call = format!("CL.THROTTLE key {} {rate} 1 {opening}", limit - 1);
-        assert_eq!(run::<[i64; 5]>(&mut connection, &call).unwrap()[0], 0);
+        assert_reply(&mut connection, &call, &[0]);
         let tat: i64 = run(&mut connection, "GET key").unwrap();
         let start = tat - opening * 1_000_000_000 / rate;
         Self { rate, limit, opening, start }
@@ -199,7 +199,7 @@ impl Limiter {
         let most = |now: i64| self.limit as f64 + (now - self.start) as f64 * self.rate as f64 / 1e9;
         // The TAT counts the tokens that the limiter gave out since the start: the clients got exactly these.
         let tat: i64 = run(&mut connection, "GET key").unwrap();
-        assert_eq!((tat - self.start) * self.rate / 1_000_000_000, got);
+        assert_eq!((tat - self.start) * self.rate / 1_000_000_000, got, "tokens by the TAT, and by the clients' count");
         // Burst and rate, over the time by the server's clock, allow exactly this many tokens.
         assert!(got as f64 <= most(after), "{got} tokens");
         assert!(got as f64 > most(before) - 1.0, "{got} tokens");

@@ -82,23 +82,23 @@ impl World {
 
 /// A batch computed for many clients may be rounded down to zero.
 #[test]
-fn a_wait_is_waited_out_without_a_call_and_to_the_millisecond_even_with_a_batch_of_zero() {
+fn a_wait_needs_no_calls_and_ends_at_its_millisecond() {
     let mut world = World::new();
     let mut lease = world.lease();
     lease.batch = 0;
     world.charge(LIMIT - 10);
-    assert_eq!(world.spend(&mut lease, LIMIT), 10);
+    assert_eq!(world.spend(&mut lease, LIMIT), 10, "tokens spent");
     world.charge(700);
     world.pass(1);
     // 700 tokens are charged, and 100 of them have come back. One more is there after 6.01 ms.
-    assert_eq!(lease.take(world.now()).unwrap(), Duration::from_millis(7));
+    assert_eq!(lease.take(world.now()).unwrap(), Duration::from_millis(7), "the wait");
     let calls = world.calls();
     for left in (1..=7).rev() {
-        assert_eq!(lease.take(world.now()).unwrap(), Duration::from_millis(left));
-        assert_eq!(world.calls(), calls);
+        let wait = lease.take(world.now()).unwrap();
+        assert_eq!((wait, world.calls()), (Duration::from_millis(left), calls), "the wait, and calls");
         world.pass(1);
     }
-    assert_eq!(world.spend(&mut lease, LIMIT), 100);
+    assert_eq!(world.spend(&mut lease, LIMIT), 100, "tokens spent");
 }
 
 /// A stopped server answers later, on the old connection.
@@ -113,7 +113,7 @@ fn an_error_ends_the_connection_which_may_bring_a_late_answer() {
         connection.set_read_timeout(Some(Duration::from_secs(2)))?;
         Ok(connection)
     });
-    assert_eq!(world.spend(&mut lease, 10), 10);
+    assert_eq!(world.spend(&mut lease, 10), 10, "tokens spent");
     signal(world.server.pid(), "STOP");
     lease.end_if_over(world.zero + Duration::from_millis(LEASE)).unwrap_err();
     signal(world.server.pid(), "CONT");
@@ -122,26 +122,26 @@ fn an_error_ends_the_connection_which_may_bring_a_late_answer() {
 }
 
 #[test]
-fn a_batch_is_one_call_and_its_rest_is_given_back_at_the_end_of_its_time_or_its_client_unless_that_dies() {
+fn the_rest_of_a_batch_is_given_back_unless_its_client_dies() {
     let mut world = World::new();
     let [mut ends, mut dies, mut lease] = [(); 3].map(|()| world.lease());
-    assert_eq!(world.spend(&mut ends, 10), 10);
-    assert_eq!((world.taken(), world.calls()), (BATCH, 1));
+    assert_eq!(world.spend(&mut ends, 10), 10, "tokens spent");
+    assert_eq!((world.taken(), world.calls()), (BATCH, 1), "tokens taken, and calls");
     drop(ends);
-    assert_eq!(world.taken(), 10);
-    assert_eq!(world.spend(&mut dies, 10), 10);
+    assert_eq!(world.taken(), 10, "tokens taken");
+    assert_eq!(world.spend(&mut dies, 10), 10, "tokens spent");
     std::mem::forget(dies);
-    assert_eq!(world.taken(), 10 + BATCH);
-    assert_eq!(world.spend(&mut lease, 10), 10);
+    assert_eq!(world.taken(), 10 + BATCH, "tokens taken");
+    assert_eq!(world.spend(&mut lease, 10), 10, "tokens spent");
     // The charge is more than comes back meanwhile, so the limiter stays in debt.
     world.charge(20_000);
     let others = 10 + BATCH + 20_000;
     world.pass(LEASE - 1);
     lease.end_if_over(world.now()).unwrap();
-    assert_eq!(world.taken(), others + BATCH - RATE * (LEASE - 1));
+    assert_eq!(world.taken(), others + BATCH - RATE * (LEASE - 1), "tokens taken");
     world.pass(1);
     lease.end_if_over(world.now()).unwrap();
-    assert_eq!(world.taken(), others + 10 - RATE * LEASE);
+    assert_eq!(world.taken(), others + 10 - RATE * LEASE, "tokens taken");
     assert!(!lease.take(world.now()).unwrap().is_zero(), "a token was spent after its lease's time");
 }
 

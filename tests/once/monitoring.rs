@@ -38,7 +38,7 @@ fn each_alert_fires_in_the_hours_that_promtool_plays() {
 /// The server, the application of docs/protect.md, the exporter and Prometheus are started by the page's lines and
 /// files, with a second for every 15.
 #[test]
-fn prometheus_gathers_the_counts_of_a_server_and_an_application_and_answers_the_dashboard() {
+fn prometheus_answers_the_dashboard_from_the_counts_that_it_gathers() {
     needs!(EVERYWHERE);
     let Some(application) = protect().into_iter().next() else { return };
     let (server, mut connection) = Server::start().connected();

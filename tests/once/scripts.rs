@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use crate::support::needs::{EVERYWHERE, SCRIPTS_TEST, needs};
-use crate::support::pages::ROOT;
+use crate::support::pages::{ROOT, text_of};
 use crate::support::programs::{output, output_and_errors, signal};
-use crate::support::{free_port, module, new_folder, run, throttle, wait_until};
+use crate::support::{assert_reply, free_port, module, new_folder, run, wait_until};
 
 fn script(name: &str) -> Command {
     let mut script = Command::new(format!("scripts/{name}"));
@@ -52,7 +52,7 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
     let client = redis::Client::open(format!("redis://:secret@127.0.0.1:{port}/")).unwrap();
     let mut connection = client.get_connection().unwrap();
     // The reader's next call is the README's first.
-    assert_eq!(throttle(&mut connection, "user123 15 30 60 1"), [0, 16, 15, -1, 2]);
+    assert_reply(&mut connection, "CL.THROTTLE user123 15 30 60 1", &[0, 16, 15, -1, 2]);
     let (_, limit): (String, String) = run(&mut connection, "CONFIG GET maxmemory").unwrap();
     assert_eq!(limit, (123 << 20).to_string());
 
@@ -66,9 +66,54 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "files stayed");
 }
 
+/// Returns the servers of scripts/servers: name and version, whether it is a usual one, origin, and packages.
+fn servers() -> Vec<(String, String, bool, String, String)> {
+    let script = text_of("scripts/servers");
+    let rows = script.split_once("\nsupported='\n").unwrap().1.split_once("\n'\n").unwrap().0;
+    let server = |row: &str| {
+        let mut words = row.split_whitespace().map(String::from);
+        let [name, version, origin, package] = [(); 4].map(|()| words.next().unwrap());
+        (name, version.trim_end_matches('*').to_string(), version.ends_with('*'), origin, package)
+    };
+    rows.lines().map(server).collect()
+}
+
+/// In a place, a line break counts as a space, and a list's "and" as a comma.
+#[test]
+fn every_place_names_the_servers_that_scripts_servers_fetches() {
+    let says = |file: &str, words: &str| {
+        let text = text_of(file).split_whitespace().collect::<Vec<_>>().join(" ").replace(" and ", ", ");
+        assert!(text.contains(words), "{file} does not say {words:?}, as scripts/servers does");
+    };
+    let servers = servers();
+    for (name, version, _, origin, package) in &servers {
+        let row = name.replace("redis-", "Redis ").replace("valkey-", "Valkey ");
+        says("docs/platforms.md", &format!("| {row} | {version} |"));
+        if origin.starts_with("pypi:") {
+            says("scripts/servers.d/pypi", &format!("{package} --hash="));
+        }
+    }
+    let usual = servers.iter().filter(|server| server.2).map(|(name, ..)| name.as_str()).collect::<Vec<_>>().join(", ");
+    let usual = usual.replacen("redis-", "Redis ", 1).replacen("valkey-", "Valkey ", 1);
+    says("docs/development.md", &usual.replace("redis-", "").replace("valkey-", ""));
+    let [redis, valkey] = ["redis-", "valkey-"].map(|kind| {
+        let newest = servers.iter().filter_map(|(name, ..)| name.strip_prefix(kind)).next_back();
+        newest.unwrap()
+    });
+    says("README.md", &format!("Redis 6.2 to {redis}, Valkey 7.2 to {valkey}"));
+    says("docs/design.md", &format!("Redis 8.2 to {redis} ends"));
+    says("tests/hostile/client.rs", &format!("(8.2 to {redis})"));
+    says("scripts/bench.d/page.py", &format!("Redis 7.2 to {redis}, Valkey 8.0 to {valkey}"));
+    let workflow = text_of(".github/workflows/ci.yml");
+    let suites = workflow.split_once("server: [redis").unwrap().1.split(']').next().unwrap();
+    for suite in format!("redis{suites}").split(", ") {
+        assert!(servers.iter().any(|(name, ..)| name == suite), "ci.yml: scripts/servers has no {suite}");
+    }
+}
+
 /// scripts/test sets `REQUIRE_ALL` where it has installed all programs.
 #[test]
-fn a_machine_that_lacks_a_program_leaves_a_test_out_and_fails_it_under_scripts_test() {
+fn a_missing_program_leaves_a_test_out_and_fails_it_under_scripts_test() {
     let test = "every_server::docs::sessions_are_what_redis_cli_shows";
     let mut alone = Command::new(std::env::current_exe().unwrap());
     alone.args(["--exact", "--include-ignored", test]).env("PATH", "");

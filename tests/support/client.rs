@@ -23,6 +23,12 @@ pub fn throttle(connection: &mut impl redis::ConnectionLike, arguments: &str) ->
     run(connection, &format!("CL.THROTTLE {arguments}")).unwrap()
 }
 
+/// Fails, and names the call, unless the reply is integers that begin with these.
+pub fn assert_reply(connection: &mut impl redis::ConnectionLike, call: &str, expected: &[i64]) {
+    let reply = run::<Vec<i64>>(connection, call).unwrap_or_else(|error| panic!("{call}: {error}"));
+    assert!(reply.starts_with(expected), "{call}: the reply is {reply:?}, not {expected:?}");
+}
+
 /// Returns the text of the error that a command gets, code first.
 pub fn error_of(connection: &mut impl redis::ConnectionLike, line: &str) -> String {
     error_text(&run::<redis::Value>(connection, line).expect_err(line))
