@@ -20,7 +20,7 @@ fn the_exporters_user_reads_every_count_with_the_script() {
     for call in ["CL.THROTTLE key 0 1 60", "CL.THROTTLE key 0 1 60", "CL.MTHROTTLE key 0 1 0 1"] {
         let _ = run::<Value>(&mut connection, call);
     }
-    for line in [&create_exporter(), "AUTH exporter secret"] {
+    for line in [&create_exporter(), "AUTH exporter secret", "CLIENT SETNAME exporter"] {
         run::<()>(&mut connection, line).unwrap();
     }
     let script = text_of("docs/monitoring/limits.lua");
