@@ -33,11 +33,8 @@ fn sessions_are_what_redis_cli_shows() {
     for Block { place, text, .. } in blocks_in("console") {
         let (prompts, expected): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.starts_with("127.0.0.1:6379"));
         let commands = prompts.iter().map(|prompt| prompt.split_once("> ").unwrap().1);
-        let commands = commands.map(|command| with_real_path(command) + "\n").collect::<String>();
-        let (_clock, server, _) = match commands.starts_with("MODULE LOAD") {
-            true => Clock::start_bare(START, &[]),
-            false => Clock::start(START),
-        };
+        let commands = commands.map(|command| format!("{command}\n")).collect::<String>();
+        let (_clock, server, _) = Clock::start(START);
         let mut client = Command::new("redis-cli");
         client.args(["-p", &server.port.to_string(), "--no-raw"]);
         client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -106,6 +103,15 @@ fn the_table_of_burst_and_rate_says_what_a_caller_gets_in_any_second_and_in_any_
         let taken: Vec<_> = taken.collect();
         let [second, minute] = [2, 61].map(|times| taken[..times].iter().sum::<i64>());
         assert_eq!(format!("{second} | {minute} |"), expected, "{quota}");
+    }
+    for (quota, in_an_hour) in [("1 1 3600", "never more than 3 in any hour"), ("2 3 3600", "6 in the first hour")] {
+        assert!(page.contains(quota) && page.contains(in_an_hour), "{quota}");
+        run::<()>(&mut connection, "FLUSHALL").unwrap();
+        let taken = (0..=60).map(|minute| {
+            clock.set(START + minute * 60 * SECOND);
+            run::<[i64; 5]>(&mut connection, &format!("CL.TAKE key {quota} 999999")).unwrap()[0]
+        });
+        assert!(in_an_hour.contains(&taken.sum::<i64>().to_string()), "{quota}");
     }
 }
 

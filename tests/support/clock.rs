@@ -28,16 +28,11 @@ impl Clock {
     /// Starts the same server with further settings. Keys expire only when a command reads them: the server's own cycle
     /// would delete some of them at any moment.
     pub fn start_with(now: i64, settings: &[&str]) -> (Self, Server, Connection) {
-        Self::start_bare(now, &[&["--loadmodule", module()], settings].concat())
-    }
-
-    /// Starts such a server without the module.
-    pub fn start_bare(now: i64, settings: &[&str]) -> (Self, Server, Connection) {
         let folder = new_folder();
         let path = folder.path().join("clock");
         fs::write(&path, [now, 0].map(i64::to_ne_bytes).concat()).unwrap();
         let clock = Self { file: File::options().write(true).open(&path).unwrap(), _folder: folder };
-        let mut server = Server::new(settings);
+        let mut server = Server::new(&[&["--loadmodule", module()], settings].concat());
         server.environment = vec![("LD_PRELOAD", compiled("clock").into()), ("CLOCK", path)];
         server.launch_on_a_free_port();
         let mut connection = server.connect();
