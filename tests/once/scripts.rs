@@ -100,7 +100,7 @@ fn every_place_names_the_servers_that_scripts_servers_fetches() {
         let newest = servers.iter().filter_map(|(name, ..)| name.strip_prefix(kind)).next_back();
         newest.unwrap()
     });
-    says("README.md", &format!("Redis 6.2 to {redis}, Valkey 7.2 to {valkey}"));
+    says("README.md", &format!(" to {redis}, Valkey 7.2 to {valkey}"));
     says("docs/design.md", &format!("Redis 8.2 to {redis} ends"));
     says("tests/hostile/client.rs", &format!("(8.2 to {redis})"));
     says("scripts/bench.d/page.py", &format!("Redis 7.2 to {redis}, Valkey 8.0 to {valkey}"));
