@@ -2,15 +2,17 @@
 
 -- Reservations, whose keys, arguments and replies are in budgets.md. The call's key has the words of its reserve, then
 -- a receipt. The server expires it. The holds are the calls by the end of their leases, in milliseconds since 1970.
+-- After an error, everything is as it was.
 
 local function fail(message)
     error({err = 'ERR ' .. message})
 end
 
 -- Fails unless the text is a whole number of at most that many digits. A script computes exactly with 15 digits.
-local function check(name, text, pattern, digits)
-    if not text or #text > digits or not text:find(pattern) then
-        fail(name .. ' must be a whole number of at most ' .. digits .. ' digits')
+local function check(name, text, pattern, digits, limiter)
+    if #text > digits or not text:find(pattern) then
+        local place = limiter and ' (limiter ' .. limiter .. ')' or ''
+        fail(name .. ' must be a whole number of at most ' .. digits .. ' digits' .. place)
     end
 end
 
@@ -23,21 +25,30 @@ local function is_held(holds, id)
     return tonumber(redis.call('ZSCORE', holds, id) or 0) > clock()
 end
 
-local function hold(holds, id, lease)
-    redis.call('ZADD', holds, string.format('%.0f', clock() + lease), id)
+local function hold(holds, id, lease, has_ended)
+    if has_ended then
+        redis.call('ZREMRANGEBYSCORE', holds, '-inf', clock())
+    end
+    redis.call('ZADD', holds, string.format('%d', clock() + lease), id)
     -- The holds live longer than the longest lease, which has 8 digits.
     redis.call('PEXPIRE', holds, '100000000')
 end
 
--- Returns the seconds until a place is free, or nil if one is free now.
+-- Returns the seconds until a place is free: at most 0 if a lease has ended, nil if there was a place anyway.
 local function wait_for_place(holds, places)
-    check('places', places, '^[1-9]%d*$', 15)
     if redis.call('ZCARD', holds) >= tonumber(places) then
-        local now = clock()
-        redis.call('ZREMRANGEBYSCORE', holds, '-inf', now)
         local last = redis.call('ZRANGE', holds, '-' .. places, '-' .. places, 'WITHSCORES')
-        return last[2] and math.ceil((last[2] - now) / 1000)
+        return math.ceil((last[2] - clock()) / 1000)
     end
+end
+
+-- Returns the names after the call's as a text that no others have. One name without a space may stay as it is.
+local function names_of(keys, holds)
+    local names = keys[2]
+    if #keys > 2 or names:find(' ', 1, true) then
+        names = ' ' .. cmsgpack.pack(unpack(keys, 2))
+    end
+    return names .. (holds and ' in ' or ' of ')
 end
 
 -- Returns the number of the limiter that limits for the longest time, and the seconds to wait: -1 if it always limits.
@@ -56,20 +67,23 @@ local function reserve(keys, args)
     -- The number of words before the limiters, which is 2 if places are limited.
     local before = #args % 4
     local limiters = #keys - before
-    if before < 1 or before > 2 or #args ~= before + 4 * limiters then
+    if before < 1 or before > 2 or #keys < 2 or #args ~= before + 4 * limiters then
         fail('wrong number of arguments')
     end
     local id, lease, holds = keys[1], args[1], before == 2 and keys[2]
     check('lease', lease, '^[1-9]%d*$', 8)
-    if id == holds then
-        fail('the call needs a key of its own')
+    if holds then
+        check('places', args[2], '^[1-9]%d*$', 15)
+        if id == holds then
+            fail('the call needs a key of its own')
+        end
     end
-    local words = table.concat(keys, ' ', 2) .. (holds and ' in ' or ' of ') .. table.concat(args, ' ', before + 1)
+    local words = names_of(keys, holds) .. table.concat(args, ' ', before + 1)
     for number = 1, limiters do
         local limiter, estimate = keys[before + number], args[before + 5 * number - 1]
         -- A negative estimate would give tokens back. CL.THROTTLE refuses what is no number.
-        if limiter == id or limiter == holds or estimate:sub(1, 1) == '-' or #estimate > 15 then
-            fail('a limiter needs a key of its own, and an estimate from 0 on of at most 15 digits')
+        if limiter == id or limiter == holds or estimate:byte() == 45 or #estimate > 15 then
+            fail('limiter ' .. number .. ' needs a key of its own, and an estimate from 0 on of at most 15 digits')
         end
         -- CL.MTHROTTLE has the key of each limiter before its numbers.
         table.insert(args, before + 5 * number - 4, limiter)
@@ -81,7 +95,7 @@ local function reserve(keys, args)
         fail(record == 'settled' and 'this call is settled' or 'this call has reserved with other words')
     end
     local wait = holds and wait_for_place(holds, args[2])
-    if wait then
+    if wait and wait > 0 then
         return {0, wait}
     end
     -- One limiter alone is asked without the list around its answer: 5% of what reserve and settle cost.
@@ -90,22 +104,41 @@ local function reserve(keys, args)
     if answer[1] == 1 then
         return longest_wait(limiters > 1 and answer or {1, answer})
     end
+    local held, failure = true, nil
     if holds then
-        hold(holds, id, lease)
+        held, failure = pcall(hold, holds, id, lease, wait)
     end
     -- The call is known for ten leases.
-    redis.call('SET', id, words, 'PX', lease .. '0')
-    return 0
+    local stored = held and redis.pcall('SET', id, words, 'PX', lease .. '0') or {err = failure}
+    if not stored.err then
+        return 0
+    end
+    -- The caller lacks a right: take back what is done.
+    if holds then
+        redis.pcall('ZREM', holds, id)
+    end
+    for place = before + 5, #args, 5 do
+        args[place] = string.format('%d', 0 - args[place])
+    end
+    if limiters > 0 then
+        redis.call(command, unpack(args, before + 1))
+    end
+    return stored
 end
 
 local function renew(keys, args)
+    if #keys ~= 2 or #args ~= 1 then
+        fail('wrong number of arguments')
+    end
     local id, holds, lease = keys[1], keys[2], args[1]
     check('lease', lease, '^[1-9]%d*$', 8)
     if not is_held(holds, id) then
         return 0
+    elseif not redis.acl_check_cmd('ZADD', holds, '0', id) then
+        error({err = 'NOPERM renew needs the permission to call ZADD'})
     end
-    hold(holds, id, lease)
     redis.call('PEXPIRE', id, lease .. '0')
+    hold(holds, id, lease)
     return 1
 end
 
@@ -115,7 +148,7 @@ local function charge(keys, words, at, used, number)
     local burst, count, period, estimate, rest = words:match('^(%S+) (%S+) (%S+) (%S+) ?()', at)
     local key, more = keys[#keys - #used + number], used[number] - estimate
     local function call(quantity)
-        local answer = redis.pcall('CL.CHARGE', key, burst, count, period, string.format('%.0f', quantity))
+        local answer = redis.pcall('CL.CHARGE', key, burst, count, period, string.format('%d', quantity))
         return answer.err and answer
     end
     -- A refund that is cut at full cannot be undone. So it waits for the others, and zero shows that it will not fail.
@@ -131,13 +164,13 @@ end
 
 local function settle(keys, used)
     local id, before = keys[1], #keys - #used
-    if before < 1 or before > 2 then
+    if before < 1 or before > 2 or #keys < 2 then
         fail('wrong number of arguments')
     end
     for number = 1, #used do
-        check('what was used', used[number], '^%d+$', 15)
+        check('what was used', used[number], '^%d+$', 15, number)
     end
-    local names = table.concat(keys, ' ', 2) .. (before == 2 and ' in ' or ' of ')
+    local names = names_of(keys, before == 2)
     local words = redis.call('SET', id, 'settled', 'KEEPTTL', 'GET')
     if words == 'settled' then
         return 2
@@ -165,5 +198,8 @@ redis.register_function('reserve', reserve)
 redis.register_function{function_name = 'renew', callback = renew, flags = {'allow-oom'}}
 redis.register_function{function_name = 'settle', callback = settle, flags = {'allow-oom'}}
 redis.register_function{function_name = 'reservations', flags = {'no-writes'}, callback = function(keys)
+    if #keys ~= 1 then
+        fail('wrong number of arguments')
+    end
     return redis.call('ZCOUNT', keys[1], '(' .. clock(), '+inf')
 end}

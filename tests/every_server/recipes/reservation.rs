@@ -1,12 +1,14 @@
 //! docs/budgets/reservation.lua: a call is reserved once and settled once, and an error changes nothing.
 
-use redis::Connection;
+use std::fmt::Debug;
+
+use redis::{Connection, Value};
 
 use crate::support::clock::{Clock, MILLISECOND};
 use crate::support::needs::{FUNCTIONS, needs};
 use crate::support::recipes::{START, user};
 use crate::support::reservations::{ask, live_through, load};
-use crate::support::{Server, error_of, run, snapshot, throttle};
+use crate::support::{Server, error_of, error_text, run, snapshot, throttle};
 
 fn start() -> (Clock, Server, Connection) {
     let (clock, server, _) = Clock::start(START);
@@ -16,6 +18,11 @@ fn start() -> (Clock, Server, Connection) {
 
 fn keys(id: &str) -> String {
     format!("4 {{a}}:{id} {{a}}:calls {{a}}:requests {{a}}:tokens")
+}
+
+/// Returns the state of every key, and the holds.
+fn everything(connection: &mut Connection) -> impl PartialEq + Debug + use<> {
+    (snapshot(connection), run::<Vec<String>>(connection, "ZRANGE {a}:calls 0 -1 WITHSCORES").unwrap())
 }
 
 /// Returns the keys and the arguments of a call that is written as its id and its estimate.
@@ -86,21 +93,20 @@ fn a_call_with_bad_input_changes_nothing() {
     ask(&mut connection, &format!("FCALL settle {} 1 500", keys("done"))).unwrap();
     run::<()>(&mut connection, "SET {a}:broken x").unwrap();
     clock.set(START + 30_000 * MILLISECOND);
-    let everything = |connection: &mut Connection| {
-        (snapshot(connection), run::<Vec<String>>(connection, "ZRANGE {a}:calls 0 -1 WITHSCORES").unwrap())
-    };
     let before = everything(&mut connection);
-    let no_estimate = "a limiter needs a key of its own, and an estimate";
+    let no_estimate = "limiter 2 needs a key of its own, and an estimate";
     let reserve = [
         ("19999", "1 19999", "wrong number of arguments"),
         ("60 5", "60 -5", no_estimate),
         ("60 5", "60 9999999999999999", no_estimate),
         ("{a}:tokens", "{a}:new", no_estimate),
-        ("requests", "calls", no_estimate),
+        ("requests", "calls", "limiter 1 needs a key of its own, and an estimate"),
         ("{a}:calls", "{a}:new", "the call needs a key of its own"),
         ("{a}:tokens", "{a}:requests", "key is the same as in group 1"),
         ("30000 2", "0 2", "lease must be a whole number"),
         ("30000 2", "30000 0", "places must be a whole number"),
+        // A place is taken whose lease has ended.
+        ("2 59 60 60", "1 59 0 60", "count must be 1 or more"),
         ("59 60 60", "59 0 60", "count must be 1 or more"),
         ("{a}:tokens", "{a}:text", "the key holds no rate limiter"),
         ("{a}:calls", "{a}:list", "Operation against a key"),
@@ -114,7 +120,10 @@ fn a_call_with_bad_input_changes_nothing() {
         (format!("settle {} 1 5", keys("dead").replace("quests", "")), "this call has reserved with other words"),
         ("settle 3 {a}:dead {a}:requests {a}:tokens 1 5".to_string(), "this call has reserved with other words"),
         (format!("settle {} 500", keys("dead")), "wrong number of arguments"),
-        (format!("settle {} 1 -1", keys("dead")), "what was used must be a whole number"),
+        (
+            format!("settle {} 1 -1", keys("dead")),
+            "what was used must be a whole number of at most 15 digits (limiter 2)",
+        ),
         // The first limiter is charged before the second cannot be.
         (format!("settle {two} 1000000 1000000"), "quantity: the tokens would be back only"),
         (format!("settle {broken} 6 6"), "the key holds no rate limiter"),
@@ -123,13 +132,99 @@ fn a_call_with_bad_input_changes_nothing() {
         (format!("settle {cut} 0 1000000"), "quantity: the tokens would be back only"),
         (format!("settle {gone} 0 0"), "the key holds no rate limiter"),
         ("reserve 2 {a}:none {a}:none 1000 1".to_string(), "the call needs a key of its own"),
-        ("renew 2 {a}:dead {a}:calls".to_string(), "lease must be a whole number"),
+        ("renew 2 {a}:dead {a}:calls 1e4".to_string(), "lease must be a whole number"),
+        ("renew 2 {a}:dead {a}:calls".to_string(), "wrong number of arguments"),
+        ("renew 1 {a}:dead 1000".to_string(), "wrong number of arguments"),
+        ("reserve 1 {a}:none 1000".to_string(), "wrong number of arguments"),
+        ("settle 1 {a}:dead".to_string(), "wrong number of arguments"),
+        ("reservations 0".to_string(), "wrong number of arguments"),
     ];
     for (line, expected) in reserve.into_iter().chain(others) {
         let error = error_of(&mut connection, &format!("FCALL {line}"));
         let (code, text) = error.split_once(' ').unwrap();
         assert!(matches!(code, "ERR" | "WRONGTYPE") && text.starts_with(expected), "{line}: {error}");
         assert_eq!(everything(&mut connection), before, "{line}");
+    }
+}
+
+/// A name may have spaces, be empty, or look like what the functions store.
+#[test]
+fn a_call_is_settled_by_the_keys_that_it_has_reserved_whatever_their_names() {
+    needs!("functions, Redis 7");
+    let (_clock, _server, mut connection) = start();
+    let names = ["x", "y", "x y", "y x", "", " ", "x of 9 10 60 5"];
+    let one = names.iter().map(|name| vec![*name]);
+    let two = names.iter().flat_map(|first| names.map(|second| vec![*first, second]));
+    // The keys after the call's own, and how many of them are limiters.
+    let all = one.chain(two.filter(|keys| keys[0] != keys[1])).flat_map(|keys| {
+        let places = (keys.len() == 2).then(|| (keys.clone(), 1));
+        [(keys.clone(), keys.len())].into_iter().chain(places)
+    });
+    let all: Vec<_> = all.collect();
+    let call = |function: &str, (keys, limiters): &(Vec<&str>, usize), words: &[&str], of_each: &[&str]| {
+        let mut call = redis::cmd("FCALL");
+        call.arg(function).arg(1 + keys.len()).arg("the call").arg(keys);
+        call.arg(&words[..words.len().min(1 + keys.len() - limiters)]).arg(of_each.repeat(*limiters));
+        call
+    };
+    for reserved in &all {
+        run::<()>(&mut connection, "FLUSHALL").unwrap();
+        let reserve = call("reserve", reserved, &["30000", "4"], &["9", "10", "60", "5"]);
+        assert_eq!(reserve.query(&mut connection), Ok(0), "{reserved:?}");
+        assert_eq!(reserve.query(&mut connection), Ok(0), "{reserved:?}, again");
+        let before = everything(&mut connection);
+        for other in all.iter().filter(|other| *other != reserved) {
+            let again = call("reserve", other, &["30000", "4"], &["9", "10", "60", "5"]);
+            for call in [call("settle", other, &[], &["9"]), again] {
+                let error =
+                    error_text(&call.query::<Value>(&mut connection).expect_err(&format!("{reserved:?}, {other:?}")));
+                assert!(error.starts_with("ERR this call has reserved with other words"), "{reserved:?}, {other:?}");
+            }
+        }
+        assert_eq!(everything(&mut connection), before, "{reserved:?}");
+        assert_eq!(call("settle", reserved, &[], &["1"]).query(&mut connection), Ok(1), "{reserved:?}");
+        for limiter in &reserved.0[reserved.0.len() - reserved.1..] {
+            let look = redis::cmd("CL.LOOK").arg(limiter).arg(&[9, 10, 60]).query::<[i64; 5]>(&mut connection);
+            assert_eq!(look.unwrap()[2], 9, "{reserved:?}");
+        }
+    }
+}
+
+#[test]
+fn a_caller_without_a_right_changes_nothing() {
+    needs!("functions, Redis 7");
+    let (_clock, server, mut connection) = start();
+    let mut app = user(&server, "docs/budgets.md", "## A reservation");
+    for call in ["old 500", "held 500"] {
+        ask(&mut app, &format!("FCALL reserve {}", words(call))).unwrap();
+    }
+    let before = everything(&mut connection);
+    let full = words("new 5").replace("30000 2", "30000 9");
+    let several = format!("reserve {full}");
+    let one = "reserve 2 {a}:one {a}:tokens 30000 19999 20000 60 5";
+    let settle = format!("settle {} 0 600", keys("old"));
+    for (right, lines) in [
+        ("get", vec![&*several, one]),
+        ("set", vec![&several, one, &settle]),
+        ("time", vec![&several]),
+        ("zadd", vec![&several, "renew 2 {a}:old {a}:calls 1000"]),
+        ("pexpire", vec![&several, "renew 2 {a}:old {a}:calls 1000"]),
+        ("zcard", vec![&several]),
+        ("cl.throttle", vec![one]),
+        ("cl.mthrottle", vec![&several]),
+        ("cl.charge", vec![&settle]),
+    ] {
+        run::<()>(&mut connection, &format!("ACL SETUSER app -{right}")).unwrap();
+        for line in lines {
+            let error = error_of(&mut app, &format!("FCALL {line}"));
+            assert!(
+                ["permission", "can't run"].iter().any(|text| error.contains(text)),
+                "without {right}: {line}: {error}"
+            );
+            let after = everything(&mut connection);
+            assert_eq!(after, before, "without {right}: {line}");
+        }
+        run::<()>(&mut connection, &format!("ACL SETUSER app +{right}")).unwrap();
     }
 }
 
