@@ -150,7 +150,7 @@ fn a_call_with_bad_input_changes_nothing() {
 /// A name may have spaces, be empty, or look like what the functions store.
 #[test]
 fn a_call_is_settled_by_the_keys_that_it_has_reserved_whatever_their_names() {
-    needs!("functions, Redis 7");
+    needs!(FUNCTIONS);
     let (_clock, _server, mut connection) = start();
     let names = ["x", "y", "x y", "y x", "", " ", "x of 9 10 60 5"];
     let one = names.iter().map(|name| vec![*name]);
@@ -192,7 +192,7 @@ fn a_call_is_settled_by_the_keys_that_it_has_reserved_whatever_their_names() {
 
 #[test]
 fn a_caller_without_a_right_changes_nothing() {
-    needs!("functions, Redis 7");
+    needs!(FUNCTIONS);
     let (_clock, server, mut connection) = start();
     let mut app = user(&server, "docs/budgets.md", "## A reservation");
     for call in ["old 500", "held 500"] {
