@@ -8,12 +8,17 @@
 -- back); the quota of each counter and the end of its period, in seconds since 1970; the limiter's max_burst, count and
 -- period. The reply is like CL.MTHROTTLE's. A counter is a number that expires at the end of its period.
 
-local function whole(name, text, least, most)
-    local number = text:match('^%-?%d+$') and tonumber(text)
-    if not number or number < least or number > most then
-        error({err = string.format('ERR %s must be a whole number from %.0f to %.0f', name, least, most)})
+-- Fails. The number is that of the key whose counter is wrong, if it is one.
+local function fail(message, number)
+    error({err = 'ERR ' .. message .. (number and ' (key ' .. number .. ')' or '')})
+end
+
+local function whole(name, text, least, most, number)
+    local value = text:match('^%-?%d+$') and tonumber(text)
+    if not value or value < least or value > most then
+        fail(string.format('%s must be a whole number from %.0f to %.0f', name, least, most), number)
     end
-    return number
+    return value
 end
 
 -- MOST: the sum of two such numbers is exact in a script. LAST: an end in milliseconds is larger, and is refused.
@@ -24,14 +29,14 @@ local function text(number)
     return string.format('%.0f', number)
 end
 
-local function read(key, quota, ends, now)
+local function read(number, key, quota, ends, now)
     local expires, digits = redis.call('EXPIRETIME', key), '0'
     -- A key still exists in the millisecond of its expiry.
     if expires == -1 or expires > now then
         digits = redis.call('GET', key)
     end
     if expires == -1 or not digits:match('^%d+$') or #digits > 15 then
-        error({err = 'ERR the key holds no counter'})
+        fail('the key holds no counter', number)
     end
     -- The later end counts: a caller who changes the time zone does not shorten the day.
     return {key = key, quota = quota, used = tonumber(digits), ends = math.max(ends, expires)}
@@ -39,8 +44,15 @@ end
 
 local function decide(keys, args, takes)
     local limiter = #args == 2 * #keys + 2 and keys[#keys]
-    if not limiter and #args ~= 2 * #keys + 1 then
-        error({err = 'ERR wrong number of arguments'})
+    if #keys == 0 or not limiter and #args ~= 2 * #keys + 1 then
+        fail('wrong number of arguments')
+    end
+    local seen = {}
+    for number, key in ipairs(keys) do
+        if seen[key] then
+            fail('key ' .. number .. ' is the same as key ' .. seen[key])
+        end
+        seen[key] = number
     end
     local clock = redis.call('TIME')
     local now = clock[1] + clock[2] / 1000000
@@ -48,10 +60,14 @@ local function decide(keys, args, takes)
 
     local counters, limited = {}, false
     for number = 1, #keys - (limiter and 1 or 0) do
-        local quota, ends = whole('quota', args[2 * number], 0, MOST), whole('end', args[2 * number + 1], 0, LAST)
-        local counter = read(keys[number], quota, ends, now)
+        local key, quota = keys[number], whole('quota', args[2 * number], 0, MOST, number)
+        local ends = whole('end', args[2 * number + 1], 0, LAST, number)
+        local counter = read(number, key, quota, ends, now)
         if quantity >= 0 and counter.ends <= now then
-            error({err = 'ERR the period has ended'})
+            fail('the period has ended', number)
+        elseif takes and not (redis.acl_check_cmd('SET', key, '0') and redis.acl_check_cmd('DEL', key)) then
+            -- Without these rights, the limiter would take and the counters would not.
+            error({err = 'NOPERM this function needs the permissions to call SET and DEL'})
         end
         counter.limited = quantity >= 0 and counter.used + quantity > quota
         limited = limited or counter.limited

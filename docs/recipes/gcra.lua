@@ -134,7 +134,7 @@ end
 
 local function throttle(key)
     local further = math.max(#ARGV - 4, 0) / 3
-    if #ARGV < 3 or further % 1 > 0 then
+    if #KEYS ~= 1 or #ARGV < 3 or further % 1 > 0 then
         error({err = "ERR wrong number of arguments for 'cl.throttle' command"})
     elseif further > 7 then
         fail(1, 'a limiter has at most 8 quotas')

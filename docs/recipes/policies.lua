@@ -21,12 +21,15 @@ for number = 1, #policies do
     if #policy % 3 ~= 1 or #policy < 4 or #policy > 25 then mistake.not_three_numbers_for_each_of_1_to_8_quotas() end
     for place = 2, #policy, 3 do
         local max_burst, count, period = policy[place], policy[place + 1], policy[place + 2]
-        if max_burst < -1 or count < 1 or period < 1 then mistake.a_number_is_too_small() end
+        -- 0 / 0, which is no number, is not too small either.
+        if not (max_burst >= -1 and count >= 1 and period >= 1) then mistake.a_number_is_too_small() end
         if max_burst % 1 + count % 1 + period % 1 > 0 then mistake.a_number_is_not_whole() end
         if count > period * 1e9 then mistake.more_than_one_token_a_nanosecond() end
         -- These seconds are 190 years; the module counts to the year 2262.
         if (max_burst + 1) * period / count > 6e9 or period > 2 ^ 53 then mistake.a_number_is_too_large() end
     end
+    if policy[1] ~= policy[1] .. '' then mistake.a_policy_without_a_name() end
+    if by_name[policy[1]] then mistake.two_policies_of_one_name() end
     by_name[policy[1]] = policy
 end
 for number = 1, #called do
@@ -34,6 +37,9 @@ for number = 1, #called do
 end
 
 local function throttle(keys, args)
+    if #keys ~= 1 or #args < 1 or #args > 2 then
+        return redis.error_reply('ERR wrong number of arguments')
+    end
     local policy = by_name[args[1]]
     if not policy then
         return redis.error_reply('ERR no policy of that name')

@@ -5,13 +5,13 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdout, Command, Stdio};
 
-use redis::{Connection, FromRedisValue, RedisResult};
+use redis::{Connection, FromRedisValue, RedisResult, Value};
 
 use super::clock::SECOND;
 use super::pages::{code, shows, text_of};
 use super::programs::{output, path, python};
 use super::random::Random;
-use super::{Process, Server, run};
+use super::{Process, Server, error_text, run, snapshot};
 
 /// A moment on a whole microsecond: scripts read the time in microseconds.
 pub const START: i64 = 1_790_000_000_123_456_000;
@@ -30,9 +30,19 @@ pub fn prints_what_the_page_shows(program: &str, server: &Server) {
     assert!(!printed.is_empty() && shows("docs/recipes.md", &printed), "{program}: {printed}");
 }
 
-/// Calls a script as redis-cli does: the words are the number of keys, the keys and the arguments.
+/// Calls a script as redis-cli does: the words are the number of keys, the keys and the arguments. A word may have a
+/// space, which is written as ␣.
 pub fn eval<T: FromRedisValue>(connection: &mut Connection, file: &str, words: &str) -> RedisResult<T> {
-    redis::cmd("EVAL").arg(read(file)).arg(words.split(' ').collect::<Vec<_>>()).query(connection)
+    let words: Vec<_> = words.split(' ').map(|word| word.replace('␣', " ")).collect();
+    redis::cmd("EVAL").arg(read(file)).arg(words).query(connection)
+}
+
+/// Fails unless the script's error begins with this text, and nothing has changed.
+pub fn refuses(connection: &mut Connection, file: &str, words: &str, error: &str) {
+    let before = snapshot(connection);
+    let text = error_text(&eval::<Value>(connection, file, words).expect_err(words));
+    assert!(text.starts_with(error), "{file} {words}: {text}");
+    assert_eq!(snapshot(connection), before, "{file} {words}");
 }
 
 pub fn load_function(connection: &mut Connection, library: &str) -> RedisResult<String> {

@@ -1,10 +1,10 @@
 //! docs/recipes/ban.lua: a ban after too many attempts.
 
-use redis::Connection;
+use redis::{Connection, Value};
 
 use crate::support::clock::{Clock, MILLISECOND, SECOND};
-use crate::support::recipes::{START, eval, read, user};
-use crate::support::{Server, run, throttle};
+use crate::support::recipes::{START, eval, read, refuses, user};
+use crate::support::{Server, run, snapshot, throttle};
 
 fn app(server: &Server) -> Connection {
     user(server, "docs/recipes.md", "## A ban after too many")
@@ -83,6 +83,45 @@ fn a_right_password_gives_back_its_own_attempt_and_no_other() {
     // This attempt was being checked when the ban began.
     succeeded(&mut connection);
     assert_eq!(attempt(&mut connection, numbers), 3_600_000);
+}
+
+#[test]
+fn a_ban_that_cannot_be_takes_neither_an_attempt_nor_an_offence() {
+    let (_clock, server, mut connection) = Clock::start(START);
+    // The caller has no attempt left: the next one begins a ban.
+    throttle(&mut connection, "attempts 4 1 60 5");
+    for (numbers, error) in [
+        ("4 1 60 86400", "wrong number of arguments"),
+        ("4 1 60 86400 abc", "ban 1 must be a whole number of seconds, from 1 to 6000000000"),
+        ("4 1 60 86400 60 nan", "ban 2 "),
+        ("4 1 60 86400 60 9223372036854775807 60", "ban 2 "),
+        ("4 1 60 86400 0", "ban 1 "),
+        ("4 1 60 86400 -60", "ban 1 "),
+        ("4 1 60 86400 1.5", "ban 1 "),
+        ("4 1 60 86400 0x10", "ban 1 "),
+        ("4 1 60 86400 ␣60", "ban 1 "),
+        ("4 1 60 1e5 60", "the time of forgiveness must be a whole number of seconds, from 1 to 6000000000"),
+        ("4 1 60 0 60", "the time of forgiveness "),
+        ("4 1 60 6000000000 60 600", "the time of forgiveness must be a whole number of seconds, from 1 to 3000000000"),
+        ("4 0 60 86400 60", "count must be 1 or more"),
+        ("4.5 1 60 86400 60", "max_burst is not an integer"),
+    ] {
+        let words = format!("3 attempts banned offences {numbers}");
+        refuses(&mut connection, "ban.lua", &words, &format!("ERR {error}"));
+    }
+    let keys = "ERR the attempts, the ban and the offences need a key each";
+    for words in ["attempts attempts offences", "attempts banned banned", "attempts banned attempts"] {
+        refuses(&mut connection, "ban.lua", &format!("3 {words} 4 1 60 86400 60"), keys);
+    }
+    let mut app = app(&server);
+    run::<()>(&mut connection, "ACL SETUSER app -set").unwrap();
+    let before = snapshot(&mut connection);
+    for numbers in ["4 1 60 86400 60", "4 1 60 86400 6000000000"] {
+        eval::<Value>(&mut app, "ban.lua", &format!("3 attempts banned offences {numbers}")).unwrap_err();
+    }
+    assert_eq!(snapshot(&mut connection), before);
+    run::<()>(&mut connection, "ACL SETUSER app +set").unwrap();
+    assert_eq!(attempt(&mut app, "4 1 60 86400 6000000000"), 6_000_000_000_000);
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn calendar_quotas_and_a_limiter_are_taken_all_or_none_until_their_periods_end()
 #[test]
 fn a_calendar_quota_that_gets_an_error_takes_nothing() {
     needs!(FUNCTIONS);
-    let (_clock, _server, mut connection) = start();
+    let (_clock, server, mut connection) = start();
     let (now, end) = (START / SECOND, START / SECOND + 3_600);
     run::<()>(&mut connection, "SET text x").unwrap();
     run::<()>(&mut connection, "RPUSH list x").unwrap();
@@ -95,11 +95,20 @@ fn a_calendar_quota_that_gets_an_error_takes_nothing() {
     for (line, expected) in [
         (format!("throttle 2 day rate 1 10 {end}"), "ERR wrong number of arguments"),
         (format!("throttle 1 day 1.5 10 {end}"), "ERR quantity must be a whole number from "),
+        ("throttle 0 1".to_string(), "ERR wrong number of arguments"),
+        // Each would be counted once, or written over.
+        (format!("throttle 3 day day rate 1 10 {end} 10 {end} 4 1 60"), "ERR key 2 is the same as key 1"),
+        (format!("throttle 3 day other day 1 10 {end} 10 {end} 4 1 60"), "ERR key 3 is the same as key 1"),
+        (format!("look 2 other other 1 10 {end} 4 1 60"), "ERR key 2 is the same as key 1"),
+        (
+            format!("throttle 2 day other 1 10 {end} 1e1 {end}"),
+            "ERR quota must be a whole number from 0 to 999999999999999 (key 2)",
+        ),
         // The caller gave milliseconds for seconds: the period would never end.
         (format!("throttle 1 day 1 10 {end}000"), "ERR end must be a whole number from 0 "),
         // A period that has ended would count nothing and limit nothing.
-        (format!("throttle 2 day other 1 10 {end} 10 {now}"), "ERR the period has ended"),
-        (format!("throttle 1 text 1 10 {end}"), "ERR the key holds no counter"),
+        (format!("throttle 2 day other 1 10 {end} 10 {now}"), "ERR the period has ended (key 2)"),
+        (format!("throttle 1 text 1 10 {end}"), "ERR the key holds no counter (key 1)"),
         (format!("throttle 1 list 1 10 {end}"), "WRONGTYPE "),
         (format!("throttle 2 day rate 1 10 {end} 4 0 60"), "ERR count must be 1 or more"),
         (format!("throttle 2 day text 1 10 {end} 4 1 60"), "ERR the key holds no rate limiter state"),
@@ -107,6 +116,13 @@ fn a_calendar_quota_that_gets_an_error_takes_nothing() {
         let error = error_text(&calendar(&mut connection, &line).expect_err(&line));
         assert!(error.starts_with(expected), "{line}: {error}");
         assert_eq!(snapshot(&mut connection), before, "{line}");
+    }
+    let mut app = user(&server, "docs/recipes.md", "## Calendar quotas");
+    for right in ["get", "set", "del", "expiretime", "time", "cl.throttle"] {
+        run::<()>(&mut connection, &format!("ACL SETUSER app -{right}")).unwrap();
+        calendar(&mut app, &format!("throttle {call}")).expect_err(right);
+        assert_eq!(snapshot(&mut connection), before, "without the right to {right}");
+        run::<()>(&mut connection, &format!("ACL SETUSER app +{right}")).unwrap();
     }
     // A replica answers a look.
     run::<()>(&mut connection, "REPLICAOF 127.0.0.1 1").unwrap();

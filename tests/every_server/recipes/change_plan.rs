@@ -4,7 +4,7 @@ use redis::{Connection, RedisResult, Value};
 
 use crate::support::clock::Clock;
 use crate::support::random::Random;
-use crate::support::recipes::{START, eval, user};
+use crate::support::recipes::{START, eval, refuses, user};
 use crate::support::{run, snapshot, throttle};
 
 fn change(connection: &mut Connection, key: &str, numbers: &str) -> RedisResult<[i64; 5]> {
@@ -76,4 +76,18 @@ fn a_plan_that_cannot_change_stays_as_it_was() {
     fails("99 100 86400 0 1 99000000");
     run::<()>(&mut server.connect(), "CONFIG SET maxmemory 1").unwrap();
     fails("99 100 86400 9 10 86400");
+    run::<()>(&mut server.connect(), "CONFIG SET maxmemory 0").unwrap();
+    // Each of these is a number for Lua.
+    for wrong in ["9.5", "0x10", "␣5", "5␣", "1e3", "nan", "1000000000000000", "", "x"] {
+        for (place, name) in
+            ["old max_burst", "old count", "old period", "new max_burst", "new count", "new period"].iter().enumerate()
+        {
+            let mut words = ["99", "100", "86400", "9", "10", "86400"];
+            words[place] = wrong;
+            let error = format!("ERR {name} must be a whole number of at most 15 digits");
+            refuses(&mut connection, "change_plan.lua", &format!("1 carol {}", words.join(" ")), &error);
+        }
+    }
+    run::<[i64; 5]>(&mut connection, "CL.CHARGE dave 0 1000000000 1 10000000000000000").unwrap();
+    refuses(&mut connection, "change_plan.lua", "1 dave 0 1000000000 1 9 10 86400", "ERR more tokens are missing");
 }

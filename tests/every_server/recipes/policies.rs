@@ -44,6 +44,10 @@ fn named_policies_change_for_all_in_one_command_unless_the_file_has_a_mistake() 
         ("{'free', 9, 0, 60}", "too_small"),
         ("{'free', 9, 1000000001, 1}", "more_than_one_token_a_nanosecond"),
         ("{'free', 9, 1, 1000000000}", "too_large"),
+        ("{'free', 1 / 0, 10, 60}", "too_large"),
+        ("{'free', 9, 0 / 0, 60}", "too_small"),
+        ("{9, 10, 60, 5}", "without_a_name"),
+        ("{'gold', 9, 10, 60}", "two_policies_of_one_name"),
         ("{'fre', 9, 10, 60}", "no_policy_of_a_name_that_is_called"),
     ] {
         let mistaken = library.replace("{'free', 9, 10, 60}", policy);
