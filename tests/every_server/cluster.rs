@@ -8,7 +8,7 @@ use redis::cluster::{ClusterClient, ClusterConnection};
 use redis::{ErrorKind, RedisResult, Value};
 
 use crate::support::cluster::{SLOTS, add_slots, is_ok};
-use crate::support::needs::{ATOMIC_SLOT_MIGRATION, FAST, MOVING_SLOTS, PYTHON_REDIS, is_redis_6_2, needs};
+use crate::support::needs::{FAST, MOVING_SLOTS, PYTHON_REDIS, is_redis_6_2, needs};
 use crate::support::programs::{output, python, signal};
 use crate::support::traffic::{under_full_load, under_load};
 use crate::support::{Server, assert_reply, command, compiled, error_of, run, throttle, wait_for, wait_until};
@@ -28,56 +28,59 @@ fn the_examples_for_clients_find_the_node_of_a_call() {
     assert_reply(&mut cluster.connect(), "CL.THROTTLE {user123}:minute 2 1 60", &[0, 3, 0]);
 }
 
+/// Four clients empty 20 limiters of one slot, while the slot moves to another node.
 #[test]
 #[ignore = "slow: elections"]
 fn a_slot_that_moves_under_load_lets_through_what_one_server_would_have() {
+    let limit = 2_000;
     let cluster = Cluster::start();
-    move_under_load(&cluster, |cluster, slot, from, to| {
-        let node = |node: usize| &cluster.nodes[node];
-        let (from_id, to_id) = (id(node(from)), id(node(to)));
-        let (mut source, mut target) = (node(from).connect(), node(to).connect());
-        run::<()>(&mut target, &format!("CLUSTER SETSLOT {slot} IMPORTING {from_id}")).unwrap();
-        run::<()>(&mut source, &format!("CLUSTER SETSLOT {slot} MIGRATING {to_id}")).unwrap();
-        let mut moved = 0;
-        loop {
-            let keys: Vec<String> = run(&mut source, &format!("CLUSTER GETKEYSINSLOT {slot} 2")).unwrap();
-            if keys.is_empty() {
-                break;
+    let let_through: [AtomicI64; 20] = Default::default();
+    let total = || let_through.iter().map(|key| key.load(Ordering::SeqCst)).sum::<i64>();
+    let from = cluster.owner("{tag}");
+    let [from, to] = [from, (from + 1) % NODES].map(|node| &cluster.nodes[node]);
+    let (mut source, mut target) = (from.connect(), to.connect());
+    let slot: usize = run(&mut source, "CLUSTER KEYSLOT {tag}").unwrap();
+    under_load(
+        4,
+        |_, _| {
+            let mut connection = cluster.connect();
+            let mut open: Vec<usize> = (0..let_through.len()).collect();
+            while !open.is_empty() {
+                open.retain(|&number| {
+                    let call = format!("{{tag}}{number} {} 1 1000000", limit - 1);
+                    let passed = throttle(&mut connection, &call)[0] == 0;
+                    if passed {
+                        let before = let_through[number].fetch_add(1, Ordering::SeqCst);
+                        assert!(before < limit, "limiter {number} lets through more than {limit}");
+                    }
+                    passed
+                });
             }
-            redis::cmd("MIGRATE")
-                .arg(&["127.0.0.1", &node(to).port.to_string(), "", "0", "5000", "KEYS"])
-                .arg(&keys)
-                .exec(&mut source)
-                .unwrap();
-            moved += keys.len();
-            // From now on, the source answers some calls and the target others.
-            sleep(Duration::from_millis(5));
-        }
-        assert!(moved > 0, "the slot has no keys");
-        for node in [to, from] {
-            let set = format!("CLUSTER SETSLOT {slot} NODE {to_id}");
-            run::<()>(&mut cluster.nodes[node].connect(), &set).unwrap();
-        }
-    });
-}
-
-/// Valkey 9 moves slots by itself, if the modules have said that it may.
-#[test]
-#[ignore = "slow: a cluster"]
-fn a_slot_that_the_servers_move_under_load_lets_through_what_one_server_would_have() {
-    needs!(ATOMIC_SLOT_MIGRATION);
-    let cluster = Cluster::start();
-    move_under_load(&cluster, |cluster, slot, from, to| {
-        let mut source = cluster.nodes[from].connect();
-        let target = id(&cluster.nodes[to]);
-        run::<()>(&mut source, &format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {target}")).unwrap();
-        wait_until("the slot has moved", || {
-            let migrations: Value = run(&mut source, "CLUSTER GETSLOTMIGRATIONS").unwrap();
-            let migrations = format!("{migrations:?}");
-            assert!(!migrations.contains("failed"), "{migrations}");
-            migrations.contains("success")
-        });
-    });
+        },
+        || {
+            wait_until("load", || total() > 1_000);
+            run::<()>(&mut target, &format!("CLUSTER SETSLOT {slot} IMPORTING {}", id(from))).unwrap();
+            run::<()>(&mut source, &format!("CLUSTER SETSLOT {slot} MIGRATING {}", id(to))).unwrap();
+            loop {
+                let keys: Vec<String> = run(&mut source, &format!("CLUSTER GETKEYSINSLOT {slot} 2")).unwrap();
+                if keys.is_empty() {
+                    break;
+                }
+                let mut migrate = redis::cmd("MIGRATE");
+                migrate.arg(&["127.0.0.1", &to.port.to_string(), "", "0", "5000", "KEYS"]).arg(&keys);
+                migrate.exec(&mut source).unwrap();
+                // From now on, the source answers some calls and the target others.
+                sleep(Duration::from_millis(5));
+            }
+            for node in [&mut target, &mut source] {
+                run::<()>(node, &format!("CLUSTER SETSLOT {slot} NODE {}", id(to))).unwrap();
+            }
+            assert!(total() < limit * 20, "the limiters were empty before the slot had moved");
+        },
+    );
+    assert_eq!(let_through.map(AtomicI64::into_inner), [limit; 20], "tokens let through");
+    let keys = [source, target].map(|mut node| run::<i64>(&mut node, "DBSIZE").unwrap());
+    assert_eq!(keys, [0, 20], "keys on the two nodes");
 }
 
 /// The node loses the slot of an expired key while writes are paused, within a transaction that the server has already
@@ -220,47 +223,6 @@ fn a_node_that_gets_slots_from_another_is_sent_effects() {
     let called = statistics.lines().find(|line| line.starts_with("cmdstat_cl.charge:")).unwrap();
     // Only this test has called the target, since it owns the slot: no call was sent to it.
     assert!(called.contains(&format!("calls={},", CLIENTS + 1)), "{called}");
-}
-
-/// Lets four clients empty 20 limiters of one slot, while `change(cluster, slot, from, to)` moves the slot to another
-/// node.
-fn move_under_load(cluster: &Cluster, change: impl FnOnce(&Cluster, usize, usize, usize)) {
-    let limit = 2_000;
-    let let_through: [AtomicI64; 20] = Default::default();
-    let total = || let_through.iter().map(|key| key.load(Ordering::SeqCst)).sum::<i64>();
-    let all = limit * 20;
-    let slot = run(&mut cluster.nodes[0].connect(), "CLUSTER KEYSLOT {tag}").unwrap();
-    let from = cluster.owner("{tag}");
-    let to = (from + 1) % NODES;
-    under_load(
-        4,
-        |_, _| {
-            let mut connection = cluster.connect();
-            let mut open: Vec<usize> = (0..let_through.len()).collect();
-            while !open.is_empty() {
-                open.retain(|&number| {
-                    let call = format!("{{tag}}{number} {} 1 1000000", limit - 1);
-                    let passed = throttle(&mut connection, &call)[0] == 0;
-                    if passed {
-                        let before = let_through[number].fetch_add(1, Ordering::SeqCst);
-                        assert!(before < limit, "limiter {number} lets through more than {limit}");
-                    }
-                    passed
-                });
-            }
-        },
-        || {
-            wait_until("load", || total() > 1_000);
-            change(cluster, slot, from, to);
-            assert!(total() < all, "the limiters were empty before the slot had moved");
-        },
-    );
-    for key in let_through {
-        assert_eq!(key.into_inner(), limit, "tokens let through");
-    }
-    assert_eq!(cluster.owner("{tag}"), to, "the slot's node");
-    let keys = [from, to].map(|node| run::<i64>(&mut cluster.nodes[node].connect(), "DBSIZE").unwrap());
-    assert_eq!(keys, [0, 20], "keys on the two nodes");
 }
 
 /// A cluster of three nodes.

@@ -1,4 +1,4 @@
-//! The state after a restart or a crash, from the append-only file and from snapshots.
+//! The state after a crash, from the append-only file.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread::sleep;
@@ -9,7 +9,7 @@ use redis::{Connection, RedisResult};
 use crate::support::aof::AOF;
 use crate::support::expected::expiry;
 use crate::support::traffic::under_load;
-use crate::support::{Server, Snapshot, info, run, snapshot, throttle, wait_until};
+use crate::support::{Server, Snapshot, run, snapshot, throttle, wait_until};
 
 const CLIENTS: usize = 4;
 
@@ -20,14 +20,24 @@ fn appendfsync_always_loses_no_acknowledged_call_in_20_crashes() {
     let ledgers = ledgers(&server);
     for crash in 0..20 {
         let before = acknowledged(&ledgers);
-        crash_under_load(&mut server, &ledgers, |server| {
-            // Half of the crashes are in the middle of a rewrite, or just after it.
-            if crash % 2 == 0 {
-                run::<()>(&mut server.connect(), "BGREWRITEAOF").unwrap();
-            }
-            wait_for_load(&ledgers, &before);
-            sleep(Duration::from_millis(crash * 5));
-        });
+        let client = server.client();
+        under_load(
+            CLIENTS,
+            |number, _| {
+                let mut connection = client.get_connection().unwrap();
+                while ledgers[number].take(&mut connection).is_ok() {}
+            },
+            || {
+                // Half of the crashes are in the middle of a rewrite, or just after it.
+                if crash % 2 == 0 {
+                    run::<()>(&mut server.connect(), "BGREWRITEAOF").unwrap();
+                }
+                wait_for_load(&ledgers, &before);
+                sleep(Duration::from_millis(crash * 5));
+                server.kill();
+            },
+        );
+        server.restart();
         let state = snapshot(&mut server.connect());
         for (ledger, before) in ledgers.iter().zip(before) {
             let (taken, acknowledged) = (ledger.taken(&state), ledger.acknowledged.load(Ordering::SeqCst));
@@ -37,50 +47,6 @@ fn appendfsync_always_loses_no_acknowledged_call_in_20_crashes() {
             ledger.acknowledged.store(taken, Ordering::SeqCst);
         }
     }
-}
-
-#[test]
-fn a_background_snapshot_under_load_holds_the_states_of_one_moment() {
-    let mut server = Server::start();
-    let ledgers = ledgers(&server);
-    let (before, after) = crash_under_load(&mut server, &ledgers, |server| {
-        let mut connection = server.connect();
-        let before = acknowledged(&ledgers);
-        wait_for_load(&ledgers, &before);
-        let before = acknowledged(&ledgers);
-        run::<()>(&mut connection, "BGSAVE").unwrap();
-        let after = acknowledged(&ledgers);
-        wait_until("the snapshot is done", || info(&mut connection, "rdb_bgsave_in_progress") == "0");
-        wait_for_load(&ledgers, &after);
-        (before, after)
-    });
-    let state = snapshot(&mut server.connect());
-    for (ledger, (before, after)) in ledgers.iter().zip(before.into_iter().zip(after)) {
-        let taken = ledger.taken(&state);
-        assert!((before..=after + 1).contains(&taken), "{taken}, not {before} to {after}");
-        assert!(before > 1 && ledger.acknowledged.load(Ordering::SeqCst) > taken, "no load");
-    }
-}
-
-/// Lets each client call a limiter of its own until `body` is over and the server is killed; then restarts the server.
-fn crash_under_load<T>(server: &mut Server, ledgers: &[Ledger], body: impl FnOnce(&Server) -> T) -> T {
-    let client = server.client();
-    let (answer, _) = under_load(
-        CLIENTS,
-        |number, _| {
-            let mut connection = client.get_connection().unwrap();
-            while ledgers[number].take(&mut connection).is_ok() {}
-        },
-        || {
-            let before = acknowledged(ledgers);
-            let answer = body(server);
-            wait_for_load(ledgers, &before);
-            server.kill();
-            answer
-        },
-    );
-    server.restart();
-    answer
 }
 
 /// Waits until every client has made some more calls than these.

@@ -188,27 +188,6 @@ fn asked(arguments: &[Vec<u8>], now: i128, &Command { way, unit, .. }: &Command)
     Ok(asked)
 }
 
-/// Returns the reply's five integers, or those of its only group.
-pub fn integers(reply: &Value) -> Option<[i128; 5]> {
-    if let Some((limited, groups)) = limited_and_groups(reply) {
-        let [group] = groups.try_into().ok()?;
-        return Some(group).filter(|group| group[0] == i128::from(limited));
-    }
-    redis::from_redis_value_ref(reply).ok()
-}
-
-/// Reads a reply of `CL.MTHROTTLE`: whether the whole was limited, and each group's five integers.
-pub fn limited_and_groups(reply: &Value) -> Option<(bool, Vec<[i128; 5]>)> {
-    let Value::Array(items) = reply else {
-        return None;
-    };
-    let (Value::Int(limited @ 0..=1), groups) = items.split_first()? else {
-        return None;
-    };
-    let groups = groups.iter().map(redis::from_redis_value_ref);
-    Some((*limited == 1, groups.collect::<Result<_, _>>().ok()?))
-}
-
 fn text(refused: Refused) -> String {
     match refused {
         Refused::TooFast => TOO_FAST.into(),
@@ -218,7 +197,7 @@ fn text(refused: Refused) -> String {
 }
 
 /// Converts a decision to the five integers of a reply, in the command's unit.
-pub fn in_units(told: Told, command: &Command) -> [i128; 5] {
+fn in_units(told: Told, command: &Command) -> [i128; 5] {
     let units = |span: i128| (span + command.unit - 1) / command.unit;
     let first = if command.way == Way::Take { told.taken } else { told.limited.into() };
     [first, told.limit, told.remaining, told.retry_after.map_or(-1, units), units(told.reset_after)]

@@ -44,7 +44,6 @@ pub enum Need {
 }
 use Need::{Feature, Package, Run, Script};
 
-pub const ATOMIC_SLOT_MIGRATION: Need = Feature("CLUSTER MIGRATESLOTS, Valkey 9", NONE, from(9, 0));
 pub const COMMAND_DOCS: Need = Feature("COMMAND DOCS, Redis 7", from(7, 0), ALL);
 pub const EXPIRY_IN_NEW: Need =
     Feature("a new event whose handlers may set an expiry, not Redis 6.2 or 8.2 and newer", (7, 0)..(8, 2), ALL);
