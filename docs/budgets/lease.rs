@@ -12,12 +12,13 @@ pub struct Lease {
     pub key: String,
     /// `max_burst`, count, and the period in milliseconds.
     pub quota: (u64, u64, u64),
-    /// The tokens to ask for at once; zero counts as one.
+    /// The tokens to ask for at once; zero counts as one, and the most is 2^63 - 1.
     pub batch: u64,
     /// The longest time to keep the tokens of a batch.
     pub time: Duration,
     left: u64,
-    ends: Instant,
+    /// The end of that time; a time without an end has none.
+    ends: Option<Instant>,
     ask_again: Instant,
 }
 
@@ -31,7 +32,7 @@ impl Lease {
         now: Instant,
     ) -> Self {
         let (connect, key) = (Box::new(connect), key.to_string());
-        Self { connect, connection: None, key, quota, batch, time, left: 0, ends: now, ask_again: now }
+        Self { connect, connection: None, key, quota, batch, time, left: 0, ends: None, ask_again: now }
     }
 
     /// Takes a token. Returns zero if there was one, otherwise the time until there is one. After an error, the caller
@@ -42,9 +43,9 @@ impl Lease {
             if now < self.ask_again {
                 return Ok(self.ask_again - now);
             }
-            let (taken, retry_after) = self.call("CL.PTAKE", self.batch.max(1) as i64)?;
+            let (taken, retry_after) = self.call("CL.PTAKE", self.batch.clamp(1, i64::MAX as u64) as i64)?;
             self.left = taken as u64;
-            self.ends = now + self.time;
+            self.ends = now.checked_add(self.time);
             // The wait is -1 if the server had all these tokens.
             self.ask_again = now + Duration::from_millis(retry_after.max(0) as u64);
             if taken == 0 {
@@ -57,7 +58,12 @@ impl Lease {
 
     /// Gives back the tokens that are left, once their time is over. If requests may pause, a timer has to call this.
     pub fn end_if_over(&mut self, now: Instant) -> RedisResult<()> {
-        if now >= self.ends { self.give_back() } else { Ok(()) }
+        if self.left > 0 && self.ends.is_some_and(|ends| now >= ends) {
+            // The server has these tokens again, whatever it has said of the next one.
+            self.ask_again = now;
+            self.give_back()?;
+        }
+        Ok(())
     }
 
     fn give_back(&mut self) -> RedisResult<()> {

@@ -101,6 +101,21 @@ fn a_wait_needs_no_calls_and_ends_at_its_millisecond() {
     assert_eq!(world.spend(&mut lease, LIMIT), 100, "tokens spent");
 }
 
+#[test]
+fn a_lease_of_any_batch_and_time_spends_every_token_and_no_more() {
+    for batch in [0, 1, 4, u64::MAX] {
+        for time in [0, 1, LEASE].map(Duration::from_millis).into_iter().chain([Duration::MAX]) {
+            let mut world = World::new();
+            let mut lease = world.lease();
+            (lease.quota, lease.batch, lease.time) = ((9, 1, 1_000), batch, time);
+            assert_eq!(world.spend(&mut lease, 3), 3, "{batch} for {time:?}");
+            // Whether the lease ends or goes on, all ten tokens are there but none has come back.
+            world.pass(2);
+            assert_eq!(world.spend(&mut lease, 20), 7, "{batch} for {time:?}");
+        }
+    }
+}
+
 /// A stopped server answers later, on the old connection.
 #[test]
 #[ignore = "slow: waits for two seconds"]
