@@ -1,0 +1,103 @@
+"""The fixtures of the tests of the examples, which docs/development.md introduces.
+
+A situation is a test with a table of the applications that it runs on:
+
+    @on(HTTP, without={"nginx": "it has no /none"})
+    def test_a_caller_with_a_name_is_charged(app, server):
+        assert [answer.status for answer in app.calls(4, app.caller())] == [200, 200, 200, 429]
+        server("CONFIG SET maxmemory 1")
+
+`on`, `APPLICATIONS`, `HTTP`, `named("flask", "nginx")` and `LIMIT` are of applications.py, in which an application is a
+line; Server, Address and the network's filters of servers.py. The fixtures:
+
+    app         the application, started once for all situations with the same environment: app.get("/path", caller),
+                app.calls(20, caller, closed=True), app.passed(20, caller), app.send(bytes), app.caller(), app.log()
+    server      the new and empty server that `app` calls: server("CL.LOOK key 2 1 60"), server.kill(), server.signal("STOP")
+    address     the way from the one to the other: address.lead_to(other), address.silence(),
+                address.filter = saying(b"*0\r\n")
+    new_server  makes another server: new_server("--cluster-enabled", "yes", module=False)
+    start       starts a program that is no row: start(Row(…), port, TIMEOUT=3600)
+"""
+
+import contextlib
+import resource
+
+import pytest
+
+from packages import PIP, fetched
+
+if folder := fetched(*PIP):
+    import sys
+
+    # An own pytest has not been told.
+    str(folder) in sys.path or sys.path.insert(0, str(folder))
+
+from applications import Application
+from servers import Address, Server, passed_on
+
+# A test makes a thousand connections, and so do the programs that it calls.
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+@pytest.fixture
+def new_server():
+    with contextlib.ExitStack() as stack:
+        yield lambda *settings, **named: stack.enter_context(Server(*settings, **named))
+
+
+@pytest.fixture
+def server(new_server):
+    return new_server()
+
+
+@pytest.fixture
+def start():
+    """Starts an application of its own, which ends with the test."""
+    with contextlib.ExitStack() as stack:
+
+        def started(row, port, version="", **environment):
+            app = Application(row, version, environment, port)
+            stack.callback(app.stop)
+            return app.start()
+
+        yield started
+
+
+@pytest.fixture(scope="session")
+def running():
+    """The applications that run, each with the address that it calls."""
+    applications = {}
+    yield applications
+    for app in applications.values():
+        app.stop()
+
+
+@pytest.fixture
+def app(request, running, server):
+    row, version, environment = request.param
+    name = row.name, version, *environment.items()
+    app = running.get(name)
+    if not app:
+        address = Address(server)
+        app = Application(row, version, environment, address.port)
+        app.address = address
+        running[name] = app.start()
+    app.address.lead_to(server)
+    app.address.break_off()
+    app.finds(server)
+    yield app
+    app.address.filter = passed_on
+    app.address.break_off()
+
+
+@pytest.fixture
+def address(app):
+    return app.address
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Prints what was left out, as the Rust tests do: scripts/test puts these lines into its table."""
+    for report in terminalreporter.stats.get("skipped", []):
+        name, reason = report.nodeid.split("::")[-1], report.longrepr[2].removeprefix("Skipped: ")
+        terminalreporter.write_line(f"left out: {name} ({reason})")

@@ -1,0 +1,53 @@
+"""A site with the throttles of the example for Django REST framework. Its server queues 1,000 connections at once."""
+
+import os
+import socketserver
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+import django
+from django.conf import settings
+
+settings.configure(
+    ALLOWED_HOSTS=["*"],
+    ROOT_URLCONF=__name__,
+    SECRET_KEY="of the tests",
+    REST_FRAMEWORK={"DEFAULT_AUTHENTICATION_CLASSES": [], "UNAUTHENTICATED_USER": None},
+)
+django.setup()
+
+from django.core.wsgi import get_wsgi_application
+from django.urls import path
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+import django_rest
+
+
+class Hello(APIView):
+    throttle_classes = [django_rest.ApiThrottle]
+
+    def get(self, request):
+        return Response("Hello")
+
+
+class Login(APIView):
+    throttle_classes = [django_rest.LoginThrottle]
+
+    def post(self, request):
+        if request.data.get("password") == "correct horse":
+            django_rest.give_back(request)
+        return Response("Welcome")
+
+
+# Three attempts at once and one a day: no token comes back while a test runs.
+django_rest.ACCOUNT = django_rest.Limit("login:account", (2, 1, 86400), fail="closed")
+urlpatterns = [path("", Hello.as_view()), path("login", Login.as_view())]
+
+
+class Server(socketserver.ThreadingMixIn, WSGIServer):
+    daemon_threads, request_queue_size = True, 1000
+
+
+server = Server(("127.0.0.1", int(os.environ["HTTP_PORT"])), WSGIRequestHandler)
+server.set_app(get_wsgi_application())
+server.serve_forever()

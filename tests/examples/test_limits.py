@@ -1,0 +1,246 @@
+"""limits.py by itself: numbers, decisions, addresses, the share, and refused callers."""
+
+import itertools
+import math
+import os
+import random
+import sys
+
+import pytest
+
+from packages import ROOT
+
+# Redis decides each call: an hour is longer than any machine takes.
+os.environ["TIMEOUT"] = "3600"
+sys.path.insert(0, str(ROOT / "docs/clients"))
+
+import limits
+import redis_py
+from limits import HEADERS, SECOND, Limit, Refused, Share, decide_together, show
+
+DAY = 86400
+WRONG = ValueError, TypeError
+
+
+@pytest.fixture
+def client(server):
+    return redis_py.connect(f"redis://127.0.0.1:{server.port}")
+
+
+@pytest.fixture
+def nobody():
+    """A client whose server has gone."""
+    return redis_py.connect("redis://127.0.0.1:1")
+
+
+def test_a_wrong_quota_is_refused_where_the_limit_is_made():
+    below = (-2, 1, 60), (9, 0, 60), (9, 10, 0), (9, -1, 60)
+    for quota in *below, (0.5, 1, 1), ("9", 1, 1), (9, 10**10, 1), (0, 1, 2**33):
+        with pytest.raises(WRONG):
+            Limit("hello", quota)
+        with pytest.raises(WRONG):
+            Limit("hello", (9, 10, 1), quota)
+    for wrong in dict(fail="open"), dict(fail="close"):
+        with pytest.raises(ValueError):
+            Limit("hello", (9, 10, 1), **wrong)
+    for quotas in [], [(9, 10, 1)] * 9:
+        with pytest.raises(ValueError):
+            Limit("hello", *quotas)
+
+
+def test_the_server_takes_every_quota_that_a_limit_takes(client):
+    for quota in (-1, 1, 2**32), (0, 2**32, 2**32), (0, SECOND, 1), (0, 1, 2**32), (2**32 - 1, 1, 1):
+        assert len(client.execute_command("CL.THROTTLE", *Limit(f"{quota}", quota).words("a"))) == 5
+
+
+def test_a_quantity_is_a_number_of_tokens():
+    for quantity in -1, 2**63, 1.5, math.nan, "1":
+        with pytest.raises(WRONG):
+            redis_py.throttle(None, Limit("hello", (9, 10, 1)), "a", quantity)
+
+
+def test_a_quantity_above_the_limit_is_413_and_a_closed_plan_403_without_a_wait(client, nobody):
+    open_plan, closed_plan = Limit("open", (2, 1, 60)), Limit("closed plan", (-1, 1, 60))
+    for asked in client, nobody:
+        for limit, quantity, expected in (open_plan, 4, 413), (closed_plan, 1, 403):
+            status, headers, _ = redis_py.throttle(asked, limit, "a", quantity)
+            assert (status, "Retry-After" in headers) == (expected, False)
+
+
+def test_a_quantity_that_a_share_never_has_is_503_without_redis(nobody):
+    limit = Limit("half", (2, 1, 60), (3, 1, 60))
+    limit.share = Share([(2, 1, 60), (3, 1, 60)], 2)
+    assert redis_py.throttle(nobody, limit, "a", 2) == (503, {"Retry-After": "1"}, "share")
+    assert redis_py.throttle(nobody, limit, "a") == (200, {}, "share")
+
+
+def test_the_wait_of_several_limits_is_that_of_the_limited_ones():
+    allowed, waiting, never = [0, 5, 4, -1, 60], [1, 5, 0, 180, 900], [1, 0, 0, -1, 0]
+    for rows, expected in (
+        ([allowed, waiting], (429, {"Retry-After": "180"}, "limited")),
+        ([waiting, never], (403, {}, "limited")),
+        ([never, allowed], (403, {}, "limited")),
+    ):
+        assert decide_together([1, *rows]) == expected
+    assert decide_together([0, allowed, allowed])[0] == 200
+    assert decide_together(None)[0] == 503
+
+
+def test_all_headers_are_of_the_limit_with_fewer_remaining():
+    headers = lambda *values: dict(zip(HEADERS, values))
+    few, many, two_quotas = headers("5", "1", "60"), headers("9", "8", "10"), headers("9", "3", "10", "2")
+    for limits in itertools.permutations([few, many, two_quotas, {}]):
+        shown = {"Content-Type": "text/plain"}
+        for limit in limits:
+            show(limit, shown)
+        assert shown == {"Content-Type": "text/plain", **few}
+    refused = {**headers("9", "4", "10"), "Retry-After": "1"}
+    shown = dict(refused)
+    show(few, shown)
+    assert shown == refused
+
+
+def test_milliseconds_are_rounded_up_to_seconds(client):
+    limit = Limit("ms", (0, 2, 3), remember=60)
+    assert redis_py.throttle(client, limit, "a")[1]["X-RateLimit-Reset"] == "2"
+    assert redis_py.throttle(client, limit, "a")[1]["Retry-After"] == "2"
+
+
+def test_any_name_makes_a_key(client):
+    status, _, how = redis_py.throttle(client, Limit("login", (2, 1, 60)), "\ud800\0 \U0001f600")
+    assert (status, how) == (200, "allowed")
+
+
+def set_set_proxies(monkeypatch, text):
+    monkeypatch.setattr(limits, "PROXIES", text.split(","))
+    words = [word for word in limits.PROXIES if word not in ("", "unix")]
+    networks = [limits.ipaddress.ip_network(limits.parse(word) or word) for word in words]
+    monkeypatch.setattr(limits, "NETWORKS", networks)
+
+
+def set_proxies(monkeypatch, text):
+    monkeypatch.setattr(limits, "PROXIES", text.split(","))
+    words = [word for word in limits.PROXIES if word not in ("", "unix")]
+    networks = [limits.ipaddress.ip_network(limits.parse(word) or word) for word in words]
+    monkeypatch.setattr(limits, "NETWORKS", networks)
+
+
+def test_the_last_address_that_a_proxy_has_added_counts(monkeypatch):
+    set_proxies(monkeypatch, "192.0.2.1,198.51.100.0/24,unix")
+    for peer, forwarded, limited in (
+        ("192.0.2.1", [], "192.0.2.1"),
+        ("2001:db8:1:2:3::4", [], "2001:db8:1:2::/64"),
+        ("192.0.2.1", ["10.0.0.1, 203.0.113.7"], "203.0.113.7"),
+        ("192.0.2.1", ["10.0.0.1", "203.0.113.7"], "203.0.113.7"),
+        ("::ffff:192.0.2.1", ["203.0.113.7:5678"], "203.0.113.7"),
+        (None, ["[2001:db8:1:2:3::4]:80"], "2001:db8:1:2::/64"),
+        ("192.0.2.1", ["fe80::1%eth0"], "fe80::/64"),
+        # Behind two proxies, and behind any of a network.
+        ("192.0.2.1", ["10.0.0.1, 203.0.113.7, 198.51.100.5"], "203.0.113.7"),
+        ("198.51.100.9", ["203.0.113.7, 198.51.100.5, 192.0.2.1"], "203.0.113.7"),
+        # The peer is not a proxy.
+        ("192.0.2.2", ["203.0.113.7"], "192.0.2.2"),
+        ("testclient", ["203.0.113.7"], "testclient"),
+        # The proxy's word is not an address.
+        *(("192.0.2.1", [f"203.0.113.7{word}"], "192.0.2.1") for word in (", unknown", ",", ", [", ", 1.2.3")),
+    ):
+        assert limits.limited_address(peer, forwarded) == limited, (peer, forwarded)
+
+
+def test_a_proxy_without_an_address_is_an_error(monkeypatch):
+    with pytest.raises(ValueError):
+        set_proxies(monkeypatch, "proxy.example")
+
+
+def test_no_key_gets_more_than_its_share():
+    """300,000 takes against the exact rule. Of 2,000 keys, few are refused for the takes of others."""
+    chance, beyond, wrongly, allowed = random.Random(1), 0, 0, 0
+    for quota, processes, keys in ((2, 1, 60), 1, 2_000), ((99, 100, 60), 3, 2_000), ((9, 1000, 1), 2, 50_000):
+        share, exact, now = Share([quota], processes), {}, 0
+        (step, burst, _), = share.parts
+        for _ in range(100_000):
+            now += chance.randrange(2 * quota[2] * SECOND // quota[1] // keys + 2)
+            key, quantity = str(int(keys * chance.random() ** 2)), chance.choice([0, 1, 1, 1, 2])
+            moment = max(now, exact.get(key, 0)) + quantity * step
+            if share.take(key, quantity, now):
+                wrongly += keys == 2_000 and moment - burst <= now
+            else:
+                beyond += moment - burst > now
+                allowed += 1
+                exact[key] = moment
+    assert beyond == 0
+    assert allowed > 25_000
+    assert wrongly < 250
+
+
+def test_a_share_is_a_part_of_the_limit_and_of_no_tokens_none():
+    parts = (8, 1, 9), (8, 2, 4), (8, 9, 1), (8, 100, 1), (0, 2, 1), (-1, 1, 0), (-1, 9, 0)
+    for max_burst, processes, tokens in parts:
+        share = Share([(max_burst, 1, DAY)], processes)
+        taken = sum(share.take("key", 1, 0) == 0 for _ in range(100))
+        assert taken == tokens, (max_burst, processes)
+    share = Share([(0, 7, 10)], 3)
+    # One comes back each ceil(3 * 10 s / 7).
+    assert [share.take("key", 1, now) for now in (0, 4285714285, 4285714286)] == [0, 1, 0]
+
+
+def test_several_quotas_give_all_or_none():
+    share = Share([(9, 1, DAY), (2, 1, DAY)], 1)
+    refused = [share.take("key", quantity, 0) > 0 for quantity in (4, 3, 1)]
+    assert refused == [True, False, True]
+    (step, _, rows), _ = share.parts
+    assert max(rows[0]) == 3 * step
+
+
+def test_the_memory_is_the_same_after_a_million_keys():
+    share, refused, blocks = Share([(2, 1, DAY)], 1), Refused(60 * SECOND), []
+    for number in range(1_000_000):
+        if number in (20_000, 999_999):
+            blocks.append(sys.getallocatedblocks())
+        share.take(f"key{number}", 1, number)
+        refused.add(f"key{number}", number, 60 * SECOND)
+    assert len(refused.calls) == 10_000
+    assert [len(row) for _, _, rows in share.parts for row in rows] == [16_384] * 4
+    # A thousand more callers would have a block each, or more.
+    assert blocks[1] - blocks[0] < 1_000
+
+
+def test_a_refused_caller_is_refused_without_a_call_and_no_longer_than_by_the_server(client, server):
+    limit = Limit("remembered", (0, 10, 1), remember=60)
+    counts = {200: 0, 429: 0}
+    while counts[200] < 20:
+        look = server("CL.PLOOK", limit.words("a")[0], 0, 10, 1000)
+        status, _, _ = redis_py.throttle(client, limit, "a")
+        counts[status] += 1
+        assert not (look[0] == 0 and status == 429), "the server would have allowed the call"
+    stats = {name.lower(): stat["calls"] for name, stat in server("INFO commandstats").items()}
+    assert counts[429] > stats["cmdstat_cl.pthrottle"]
+
+
+def test_it_counts_from_before_the_call_and_has_an_end_and_a_size():
+    refused = Refused(10 * SECOND)
+    refused.add("a", 100, 5)
+    assert [refused.wait("a", now) for now in (104, 105)] == [1, 0]
+    refused.add("a", 100, 60 * SECOND)
+    waits = [refused.wait("a", 100 + seconds * SECOND) for seconds in (0, 9, 10)]
+    assert waits == [60 * SECOND, 51 * SECOND, 0]
+    refused.add("a", 100, 60 * SECOND)
+    for number in range(10_000):
+        refused.add(number, 100, 5)
+    assert (refused.wait("a", 100), refused.wait(0, 100), len(refused.calls)) == (0, 5, 10_000)
+
+
+def test_another_quantity_is_another_call_and_by_default_nothing_is_remembered(client):
+    limit = Limit("quantities", (2, 1, DAY), remember=60)
+    statuses = [redis_py.throttle(client, limit, "a", quantity)[0] for quantity in (2, 2, 1)]
+    assert statuses == [200, 429, 200]
+    assert Limit("off", (2, 1, DAY)).refused is None
+
+
+def test_a_deleted_key_counts_after_the_end(client):
+    limit = Limit("deleted", (0, 1, DAY), remember=1)
+    statuses = [redis_py.throttle(client, limit, "a")[0] for _ in range(2)]
+    client.delete("deleted:a")
+    assert [*statuses, redis_py.throttle(client, limit, "a")[0]] == [200, 429, 429]
+    limits.time.sleep(1)
+    assert redis_py.throttle(client, limit, "a")[0] == 200
