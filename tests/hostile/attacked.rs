@@ -262,7 +262,7 @@ impl Held {
 
 /// Returns whether a call is refused for the number of its arguments.
 fn is_arity(call: &Words, answer: &Result<Answer, String>) -> bool {
-    answer.as_ref().is_err_and(|error| *error == arity(&Command::of(call).name))
+    answer.as_ref().is_err_and(|error| *error == arity(Command::of(call).name))
 }
 
 /// Compares a reply with the right answer. Returns the answer as text if they differ.

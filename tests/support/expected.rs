@@ -129,7 +129,7 @@ struct Limiter {
 
 /// Parses the limiters of a call.
 fn limiters(command: &Command, call: &[Vec<u8>], now: i128) -> Result<Vec<Limiter>, String> {
-    let arity = || arity(&command.name);
+    let arity = || arity(command.name);
     if !command.takes_several_keys() {
         let quotas = match call.len() {
             5 if command.has_optional_quantity() => vec![asked(&call[2..], now, command)?],
