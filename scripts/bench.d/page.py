@@ -1,4 +1,4 @@
-"""The page of results, and its plot."""
+"""The page of results."""
 
 from checks import BASE
 
@@ -67,8 +67,6 @@ sends a longer reply than a SET, and reads the clock.
 
 {speed(results)}
 
-![CPU of the server per check](cost.svg)
-
 ## Memory
 
 A key takes as many bytes as a SET of a text of 19 bytes, and 16 more for a second quota.
@@ -80,35 +78,3 @@ An allowed call takes 0.84 to 1.00 of the instructions of a SET PX on Redis 7.2 
 on Redis 6.2; with an append-only file 1.00 to 1.19, and 1.18 on Redis 6.2. A limited call takes 0.46 to 0.74. These
 were counted with redis-cell 1.0.0 on 2026-11-25, by `SERVER=… scripts/bench --check`.
 """
-
-
-# The plot compares these.
-SHOWN = ["PING", BASE, "CL.THROTTLE allowed", "CL.THROTTLE limited", "CL.THROTTLE 2 quotas allowed"]
-SHOWN += ["redis-cell_0.5.0 allowed", "window in Lua, as INCREX has it", "GCRA in Lua"]
-# Each colour stands out on a light page and on a dark one.
-STYLE = """
-text { font: 13px system-ui, sans-serif; fill: #6e7781 }
-.title { font-size: 16px; font-weight: 600 }
-rect { fill: #6e7781; fill-opacity: .5 }
-.CL { fill: #2f81f7; fill-opacity: 1 }
-.redis-cell_0 { fill: #d9730d; fill-opacity: 1 }
-@media (prefers-color-scheme: dark) { text { fill: #a9b3be } }
-"""
-
-
-def plot(results):
-    """Draws the CPU time of checks in SVG: a bar each."""
-    about, title = results["about"], "CPU time of the server for one check, in ns, pipelined"
-    bars = sorted((of["cpu"], name) for name, of, _ in with_peer(results) if "cpu" in of and name in SHOWN)
-    parts = [f'<text class="title" x="8" y="22">{title}</text>']
-    for row, (cpu, name) in enumerate(bars):
-        y, width = 44 + 35 * row, cpu / bars[-1][0] * 540
-        parts.append(f'<text x="230" y="{y + 17}" text-anchor="end">{name}</text>')
-        parts.append(f'<rect class="{name.split(".")[0]}" x="240" y="{y}" width="{width:.1f}" height="24"/>')
-        parts.append(f'<text x="{248 + width:.1f}" y="{y + 17}">{cpu:,.0f}</text>')
-    foot = f"{about['module']} on {about['server']}; {about['machine']}; {about['date']}"
-    parts.append(f'<text x="8" y="346">{foot}</text>')
-    words = "; ".join(f"{name}: {cpu:,.0f}" for cpu, name in bars)
-    head = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 860 360" role="img" aria-labelledby="title desc">'
-    head += f'\n<title id="title">{title}</title>\n<desc id="desc">{words}.</desc>\n<style>{STYLE}</style>'
-    return "\n".join([head, *parts, "</svg>", ""])
