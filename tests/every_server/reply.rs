@@ -5,7 +5,7 @@ use redis::Value;
 
 use crate::support::clock::{Clock, SECOND, START};
 use crate::support::expected::answer;
-use crate::support::{COMMANDS, Server, error_text, info, run};
+use crate::support::{COMMANDS, Server, error_text, run};
 
 #[test]
 fn the_replies_are_those_of_the_table() {
@@ -78,26 +78,5 @@ fn integers(reply: &Value) -> Vec<String> {
         Value::Array(replies) => replies.iter().flat_map(integers).collect(),
         Value::Int(integer) => vec![integer.to_string()],
         other => panic!("{other:?} is no integer"),
-    }
-}
-
-/// The server tracks the keys that a client may have cached; a key leaves its table when the client is told to drop it.
-#[test]
-fn a_client_side_cache_is_told_of_each_change_of_a_limiter_and_of_nothing_else() {
-    let server = Server::start();
-    let (mut cache, mut other) = (server.connect_resp3(), server.connect());
-    run::<()>(&mut cache, "CLIENT TRACKING ON").unwrap();
-    for (call, changes) in [
-        ("CL.THROTTLE key 0 1 60", true),
-        ("CL.THROTTLE key 0 1 60", false),
-        ("CL.THROTTLE key 4 1 60 0", false),
-        ("CL.THROTTLE key 4 1 0", false),
-        ("CL.MTHROTTLE key 4 1 60 1 another 4 1 60 1", true),
-        ("CL.THROTTLE key 4 1 60 -1", true),
-        ("CL.THROTTLE key 4 1 60 -9", true),
-    ] {
-        run::<Value>(&mut cache, "GET key").unwrap();
-        let _ = run::<Value>(&mut other, call);
-        assert_eq!(info(&mut other, "tracking_total_keys") == "0", changes, "{call}");
     }
 }
