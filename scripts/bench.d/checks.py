@@ -33,7 +33,6 @@ CHECKS = {
     BASE: steady(SET),
     "SET PX, new key": once(SET),
     "INCR + EXPIRE": steady("INCR KEY ; EXPIRE KEY 3600", timed=False),  # redis-benchmark sends one command
-    "window in Lua, as INCREX has it": steady("EVALSHA increx.lua 1 KEY 1 1000000 3600"),
     "GCRA in Lua": steady(f"EVALSHA gcra.lua 1 KEY {MANY} 1"),
     "CL.THROTTLE allowed": steady(ALLOWED),
     "CL.THROTTLE second call": once(ALLOWED, ALLOWED),
