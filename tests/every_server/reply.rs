@@ -1,5 +1,4 @@
-//! The integers of each command's replies, and its errors, as replies.txt has them; and a reply of ten
-//! thousand limiters.
+//! The integers of each command's replies, and its errors, as replies.txt has them, on both protocols.
 
 use redis::Value;
 
@@ -49,18 +48,6 @@ fn each_command_replies_as_the_model_and_has_a_row_in_the_table() {
             assert_eq!(reply, expected, "{call}: by the module, and by the model");
         }
     }
-}
-
-#[test]
-fn each_of_ten_thousand_limiters_in_one_call_has_its_reply() {
-    let server = Server::start();
-    let mut call = redis::cmd("CL.MTHROTTLE");
-    for limiter in 0..10_000 {
-        call.arg(format!("key{limiter} 4 1 60 1").split(' ').collect::<Vec<_>>());
-    }
-    let Value::Array(reply) = call.query(&mut server.connect()).unwrap() else { panic!() };
-    assert_eq!((reply.len(), &reply[0]), (10_001, &Value::Int(0)), "the reply's length and first integer");
-    assert!(reply[1..].iter().all(|limiter| *limiter == Value::Array([0, 5, 4, -1, 60].map(Value::Int).to_vec())));
 }
 
 #[test]
