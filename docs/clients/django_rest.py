@@ -3,33 +3,48 @@
     class Orders(APIView):
         throttle_classes = [ApiThrottle]
 
-REST framework authenticates before it throttles: limit the guessing of tokens elsewhere, in nginx for example.
+REST framework authenticates before it throttles: limit the guessing of tokens elsewhere, in nginx for example. With
+"django_rest.headers" in MIDDLEWARE, the answer to an exception, which is Django's own, shows the headers too.
 """
 
 import unicodedata
 
 from rest_framework.exceptions import APIException
+from rest_framework.permissions import SAFE_METHODS
 from rest_framework.throttling import BaseThrottle
 
-from limits import Limit, decide_together, limited_address, show
+from limits import Limit, limited_address, show
 from redis_py import ask, connect, throttle
 
 client = connect()
-USER = Limit("api:user", (9, 10, 1), (999, 1000, 86400))
-VISITOR = Limit("api:address", (2, 1, 86400))
-ACCOUNT = Limit("login:account", (4, 20, 3600), fail="closed")
-ADDRESS = Limit("login:address", (19, 60, 3600), fail="closed")
+USER = Limit("api_user", (9, 10, 1), (999, 1000, 86400))
+VISITOR = Limit("api_address", (2, 1, 86400))
+ACCOUNT = Limit("login_account", (4, 20, 3600), fail="closed")
+ADDRESS = Limit("login_address", (19, 60, 3600), fail="closed")
 
 
-def answer(view, decision):
-    """Shows a decision. REST framework would ask further throttles after a refusal: this exception ends the request."""
-    status, headers, _ = decision
-    show(headers, view.headers)
-    if status != 200:
+def charge(request, view, limit, caller):
+    """Charges a request; one that a further limit refuses is charged to none."""
+    decision = throttle(client, limit, caller)
+    show(decision, view.headers)
+    request.charged, request._request.limits = getattr(request, "charged", []), view.headers
+    if decision[0] != 200:
+        give_back(request)
+        # REST framework would ask further throttles: an exception ends the request.
         refusal = APIException("Try again later.")
-        refusal.status_code = status
+        refusal.status_code = decision[0]
         raise refusal
-    return True
+    request.charged.append((limit, caller))
+
+
+def headers(get_response):
+    def middleware(request):
+        response = get_response(request)
+        for name, value in getattr(request, "limits", {}).items():
+            response.setdefault(name, value)
+        return response
+
+    return middleware
 
 
 def address(request):
@@ -38,30 +53,34 @@ def address(request):
 
 
 class ApiThrottle(BaseThrottle):
-    """Limits a user by two quotas in one call, and a visitor by address."""
+    """Limits a user by two quotas in one call, and a visitor by address. OPTIONS, a browser's preflight, is free."""
 
     def allow_request(self, request, view):
         user = request.user
         limit, caller = (USER, user.pk) if user and user.is_authenticated else (VISITOR, address(request))
-        return answer(view, throttle(client, limit, caller))
+        if request.method != "OPTIONS":
+            charge(request, view, limit, caller)
+        return True
 
 
 class LoginThrottle(BaseThrottle):
-    """Charges a log-in to the account and to the address, or to neither. Two throttles would not."""
+    """Charges a log-in to the address, before the body is read, and to the account, or to neither.
+
+    GET, HEAD and OPTIONS try no password, and are free.
+    """
 
     def allow_request(self, request, view):
-        name = request.data.get("username") if isinstance(request.data, dict) else None
-        # The name has to be the one that finds the account.
-        name = unicodedata.normalize("NFKC", name).strip().casefold()[:150] if isinstance(name, str) else ""
-        request.charged = (ACCOUNT, name), (ADDRESS, address(request))
-        return answer(view, decide_together(ask(client, *together(request, 1))))
+        if request.method not in SAFE_METHODS:
+            charge(request, view, ADDRESS, address(request))
+            name = request.data.get("username") if isinstance(request.data, dict) else None
+            # The name has to be the one that finds the account.
+            name = unicodedata.normalize("NFKC", name).strip().casefold()[:150] if isinstance(name, str) else ""
+            if name:
+                charge(request, view, ACCOUNT, name)
+        return True
 
 
 def give_back(request):
     """Gives the attempt back, after a right password."""
-    ask(client, *together(request, -1))
-
-
-def together(request, quantity):
-    words = [word for limit, caller in request.charged for word in limit.words(caller, quantity)]
-    return "CL.MTHROTTLE", *words
+    for limit, caller in request.charged:
+        ask(client, limit.command, *limit.words(caller, -1))

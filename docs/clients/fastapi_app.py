@@ -6,24 +6,42 @@ To run this file, beside redis_asyncio.py and limits.py:
 uvicorn itself would believe an X-Forwarded-For from this machine; --no-proxy-headers leaves it to limits.py.
 """
 
-from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi import Depends, FastAPI, HTTPException, WebSocketException
+from fastapi.requests import HTTPConnection
 
-from limits import Limit, limited_address, show
+from limits import Limit, headers, limited_address, show
 from redis_asyncio import connect, throttle
 
 client = connect()
-app = FastAPI()
+
+
+class App(FastAPI):
+    def build_middleware_stack(self):
+        # Outermost, so that the answer to an exception shows the headers too.
+        return headers(super().build_middleware_stack())
+
+
+# The connections belong to one event loop: in your tests, each `with TestClient(app)` has its own.
+app = App(on_shutdown=[client.connection_pool.disconnect])
 
 
 def limited(limit):
-    """Limits each address by itself. Several routes may have one limit, and one route several."""
+    """Limits each address by itself. Several routes may have one limit, and one route several.
 
-    async def by_address(request: Request, response: Response):
+    A WebSocket is charged when it connects, and refused by status 403. A browser's preflight is not charged, nor is a
+    body that is no JSON, which FastAPI refuses first.
+    """
+
+    async def by_address(request: HTTPConnection):
+        if request.scope.get("method") == "OPTIONS":
+            return
         address = limited_address(request.client and request.client.host, request.headers.getlist("X-Forwarded-For"))
-        status, headers, _ = await throttle(client, limit, address)
-        if status != 200:
-            raise HTTPException(status, "Try again later", headers)
-        show(headers, response.headers)
+        decision = await throttle(client, limit, address)
+        show(decision, request.scope["limits"])
+        if decision[0] != 200 and request.scope["type"] == "websocket":
+            raise WebSocketException(1008)
+        if decision[0] != 200:
+            raise HTTPException(decision[0], "Try again later")
 
     return Depends(by_address)
 

@@ -6,7 +6,7 @@ To run this file, beside redis_py.py and limits.py:
 
 import functools
 
-from flask import Flask, make_response, request
+from flask import Flask, after_this_request, current_app, g, request
 
 from limits import Limit, limited_address, show
 from redis_py import connect, throttle
@@ -16,16 +16,24 @@ client = connect()
 
 
 def limited(limit):
-    """Limits a view, each address by itself. Several views may have one limit, and one view several."""
+    """Limits a view, each address by itself. Several views may have one limit, and one view several.
+
+    Each method is charged but OPTIONS, which is a browser's preflight. A view without a limit, as for health, is not.
+    """
 
     def decorate(view):
         @functools.wraps(view)
         def limited_view(*arguments, **named):
-            address = limited_address(request.remote_addr, request.headers.getlist("X-Forwarded-For"))
-            status, headers, _ = throttle(client, limit, address)
-            response = make_response(view(*arguments, **named) if status == 200 else ("Try again later\n", status))
-            show(headers, response.headers)
-            return response
+            if request.method != "OPTIONS":
+                address = limited_address(request.remote_addr, request.headers.getlist("X-Forwarded-For"))
+                decision = throttle(client, limit, address)
+                show(decision, g.setdefault("limits", {}))
+                # Whatever answers the request shows the headers, also an error.
+                after_this_request(lambda response: response.headers.update(g.limits) or response)
+                if decision[0] != 200:
+                    return "Try again later\n", decision[0]
+            # A view may be an `async def`.
+            return current_app.ensure_sync(view)(*arguments, **named)
 
         return limited_view
 

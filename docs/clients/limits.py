@@ -1,9 +1,9 @@
 """The parts that the examples in Python share: a limit, its share, refused callers, headers and addresses."""
 
+import hashlib
 import ipaddress
 import itertools
 import logging
-import operator
 import os
 import threading
 import time
@@ -12,12 +12,15 @@ from collections import OrderedDict
 
 import redis
 
-URL = f"redis://127.0.0.1:{os.environ.get('REDIS_PORT', 6379)}"
+URL = f"redis://127.0.0.1:{int(os.environ.get('REDIS_PORT', 6379))}"
 # The longest time, in seconds, that a call waits for a free connection, for a new one, and for the reply.
 TIMEOUT = float(os.environ.get("TIMEOUT", 0.1))
 # The processes, on all machines, that divide a limit among them while Redis does not answer.
 PROCESSES = int(os.environ.get("PROCESSES", 1))
+if not 0.001 <= TIMEOUT <= 86400 or PROCESSES < 1:
+    raise ValueError(f"TIMEOUT={TIMEOUT} is not from 0.001 to 86400, or PROCESSES={PROCESSES} not 1 or more")
 SECOND = 10**9
+SALT = os.urandom(16)
 # The decision on a call that Redis does not answer, where that call must not pass.
 CLOSED = 503, {"Retry-After": "1"}, "closed"
 
@@ -36,6 +39,11 @@ def settings(url):
     return {"max_connections": 20, "retry_on_error": [redis.ReadOnlyError], **times}
 
 
+def is_integer(number, least=-(2**63)):
+    """Tells whether redis-py sends a number as it is: it refuses a bool, and a number of numpy."""
+    return type(number) is int and least <= number < 2**63
+
+
 class Limit:
     """A limit on each caller: its name, and one quota or several of max_burst, count and a period in seconds.
 
@@ -45,127 +53,136 @@ class Limit:
     """
 
     def __init__(self, name, *quotas, fail="share", remember=0):
-        if fail not in ("share", "closed") or not 1 <= len(quotas) <= 8:
-            raise ValueError(f'{name}: fail is "share" or "closed", and there are 1 to 8 quotas')
+        # A key is "name:caller". With a colon, a name and a caller could have the key of another limit's caller.
+        if not isinstance(name, str) or ":" in name:
+            raise ValueError(f"{name!r} is no name of a limit, which is a text without a colon")
+        if fail not in ("share", "closed") or not 1 <= len(quotas) <= 8 or not is_integer(remember, 0):
+            raise ValueError(f'{name}: fail is "share" or "closed", remember an integer, and there are 1 to 8 quotas')
         for max_burst, count, period in quotas:
-            numbers = [operator.index(number) for number in (max_burst, count, period)]
+            right = is_integer(max_burst, -1) and is_integer(count, 1) and is_integer(period, 1)
             # All tokens have to be back within 136 years.
-            too_long = max(max_burst + 1, count) * period > count * 2**32
-            if max_burst < -1 or not 0 < count <= period * SECOND or too_long:
-                raise ValueError(f"{name}: {numbers} is no quota")
+            if not right or count > period * SECOND or max(max_burst + 1, count) * period > count * 2**32:
+                raise ValueError(f"{name}: {max_burst, count, period} is no quota")
         # Milliseconds, if they count: a wait of 100 ms would be remembered as none.
         self.command, self.unit = ("CL.PTHROTTLE", 1000) if remember else ("CL.THROTTLE", 1)
         self.name, self.quotas = name, [(max_burst, count, period * self.unit) for max_burst, count, period in quotas]
         self.limit = min(max_burst + 1 for max_burst, _, _ in quotas)
         self.share = Share(quotas, PROCESSES) if fail == "share" else None
-        self.refused = Refused(remember * SECOND) if remember else None
+        # The moments at which refused calls may be allowed, and until which that counts.
+        self.remember, self.refused = remember * SECOND, OrderedDict()
 
     def words(self, caller, quantity=1):
         """Returns a command's words after its name; a negative quantity gives back."""
         first, *others = self.quotas
-        # Half of a surrogate pair is in no key.
-        key = f"{self.name}:{caller}".encode(errors="replace")
+        # Half of a surrogate pair is in no text of UTF-8.
+        key = f"{self.name}:{caller}".encode(errors="surrogatepass")
         return key, *first, quantity, *itertools.chain(*others)
 
-    def known(self, caller, quantity):
-        """Returns the decision on a call that need not be made: the process remembers that it would be refused."""
-        if not 0 <= operator.index(quantity) < 2**63:
-            raise ValueError("a quantity is from 0 to 2^63 - 1: a negative one would give tokens back")
-        wait = self.refused.wait((caller, quantity), time.monotonic_ns()) if self.refused else 0
-        return (429, {"Retry-After": seconds(wait, SECOND)}, "limited") if wait else None
+    def refuse(self, call, allowed, end):
+        """Remembers until when a call is refused. Of more than 10,000, the oldest goes."""
+        self.refused.pop(call, None)
+        self.refused[call] = allowed, end
+        if len(self.refused) > 10_000:
+            self.refused.popitem(last=False)
 
-    def decide(self, reply, caller, quantity, asked):
-        """Returns the status and the headers to answer a request with, and how the call ended.
 
-        `reply` is Redis's to a call that was made at the moment `asked`, or None.
-        """
-        if reply is None:
-            return self.decide_alone(caller, quantity)
-        limited, limit, remaining, retry_after, reset_after, *deciding = reply
-        headers = dict(zip(HEADERS, map(str, (limit, remaining, seconds(reset_after, self.unit), *deciding))))
+class Call:
+    """A call of a limit: its words, and the decision on it: a status, headers, and how the call ended."""
+
+    def __init__(self, limit, caller, quantity):
+        if not is_integer(quantity, 0):
+            raise ValueError("a quantity is an integer from 0 to 2^63 - 1: a negative one would give tokens back")
+        self.limit, self.quantity = limit, quantity
+        self.words = limit.command, *limit.words(caller, quantity)
+        self.asked = time.monotonic_ns()
+        # A name may be long, and a caller may choose it.
+        self.key = hashlib.blake2b(self.words[1], digest_size=16, key=SALT).digest()
+
+    def known(self):
+        """Returns the decision if the call need not be made: the process remembers that it would be refused."""
+        allowed, end = self.limit.refused.get((self.key, self.quantity), (0, 0))
+        return (429, {"Retry-After": seconds(allowed - self.asked, SECOND)}, "limited") if self.asked < end else None
+
+    def decide(self, reply):
+        """Returns the decision by Redis's reply, or by the share if there is none."""
+        limit = self.limit
+        if not is_reply(reply, 5 if len(limit.quotas) == 1 else 6):
+            return self.decide_alone()
+        limited, most, remaining, retry_after, reset_after, *deciding = reply
+        headers = dict(zip(HEADERS, map(str, (most, remaining, seconds(reset_after, limit.unit), *deciding))))
         if not limited:
             return 200, headers, "allowed"
         # A wait of -1 never ends: the call asks for more than the limit, which may be 0.
         if retry_after < 0:
-            return 413 if limit else 403, headers, "limited"
-        if self.refused:
+            return 413 if most else 403, headers, "limited"
+        if limit.remember:
             # Redis has rounded the wait up to a millisecond.
-            self.refused.add((caller, quantity), asked, (retry_after - 1) * SECOND // self.unit)
-        return 429, {**headers, "Retry-After": seconds(retry_after, self.unit)}, "limited"
+            wait = (retry_after - 1) * SECOND // limit.unit
+            limit.refuse((self.key, self.quantity), self.asked + wait, self.asked + min(wait, limit.remember))
+        return 429, {**headers, "Retry-After": seconds(retry_after, limit.unit)}, "limited"
 
-    def decide_alone(self, caller, quantity):
-        if not self.share:
+    def decide_alone(self):
+        limit, share, quantity = self.limit, self.limit.share, self.quantity
+        if not share:
             return CLOSED
-        if quantity > self.limit:
-            return 413 if self.limit else 403, {}, "share"
+        if quantity > limit.limit:
+            return 413 if limit.limit else 403, {}, "share"
         # The share never has so many tokens. Redis may have them when it is back.
-        if quantity > self.share.most:
+        if quantity > share.most:
             return 503, {"Retry-After": "1"}, "share"
-        wait = self.share.take(str(caller), quantity, time.monotonic_ns())
+        wait = share.take(self.key, quantity, time.monotonic_ns())
         return (429, {"Retry-After": seconds(wait, SECOND)}, "share") if wait else (200, {}, "share")
 
 
 class Share:
     """This process's part of a limit: what it may pass by itself while Redis does not answer.
 
-    A key's moment, at which all its tokens are back, is the earliest of its places in four rows (a count-min sketch). A
-    key that shares all its places with others may be refused for them, but no key gets more than its share.
+    A key is in one of 2,048 groups, which has 64 places for keys and for the moment at which all tokens of each are
+    back. A key without a place takes that with the earliest moment, and begins there: in a full group, a key may be
+    refused for the calls of another, but no key gets more than its share.
     """
 
-    ROWS, BITS = 4, 14
+    GROUPS, PLACES = 2048, 64
 
     def __init__(self, quotas, processes):
         self.parts, self.lock = [], threading.Lock()
         for max_burst, count, period in quotas:
             step = -(-period * SECOND * processes // count)
             tokens = max((max_burst + 1) // processes, 1) if max_burst >= 0 else 0
-            rows = [array("q", bytes(8 << self.BITS)) for _ in range(self.ROWS)]
-            self.parts.append((step, min(tokens * step, 2**62), rows))
-        self.most = min(burst // step for step, burst, _ in self.parts)
+            keys, moments = (array(kind, bytes(8 * self.GROUPS * self.PLACES)) for kind in "Qq")
+            self.parts.append((step, min(tokens * step, 2**62), keys, moments))
+        self.most = min(burst // step for step, burst, _, _ in self.parts)
 
     def take(self, key, quantity, now):
         """Takes the tokens of all quotas, and returns 0; or takes none, and returns the nanoseconds to wait."""
-        # Each row has bits of its own: rows with the same bits would collide together.
-        hashed = hash(key)
-        places = [hashed >> self.BITS * row & (1 << self.BITS) - 1 for row in range(self.ROWS)]
+        key, wait, found = int.from_bytes(key[:8], "little"), 0, []
+        group = slice(first := key % self.GROUPS * self.PLACES, first + self.PLACES)
         with self.lock:
-            earliest = (min(row[place] for row, place in zip(rows, places)) for _, _, rows in self.parts)
-            moments = [max(now, moment) + quantity * step for moment, (step, _, _) in zip(earliest, self.parts)]
-            wait = max(0, *(moment - burst - now for moment, (_, burst, _) in zip(moments, self.parts)))
+            for step, burst, keys, moments in self.parts:
+                here, there = keys[group], moments[group]
+                place = here.index(key) if key in here else there.index(min(there))
+                moment = max(now, there[place]) + quantity * step
+                wait = max(wait, moment - burst - now)
+                found.append((first + place, moment))
             if not wait:
-                for moment, (_, _, rows) in zip(moments, self.parts):
-                    for row, place in zip(rows, places):
-                        row[place] = max(row[place], moment)
-            return wait
+                for (place, moment), (_, _, keys, moments) in zip(found, self.parts):
+                    keys[place], moments[place] = key, moment
+        return wait
 
 
-class Refused:
-    """The last refused calls: when each may be allowed, and how long that counts. Of too many, the oldest goes."""
-
-    MOST = 10_000
-
-    def __init__(self, longest):
-        self.longest, self.calls, self.lock = longest, OrderedDict(), threading.Lock()
-
-    def wait(self, call, now):
-        """Returns the nanoseconds until the call may be allowed; 0 if the process does not know."""
-        with self.lock:
-            allowed, end = self.calls.get(call, (0, 0))
-            return allowed - now if now < end else 0
-
-    def add(self, call, now, wait):
-        with self.lock:
-            self.calls[call] = now + wait, now + min(wait, self.longest)
-            self.calls.move_to_end(call)
-            if len(self.calls) > self.MOST:
-                self.calls.popitem(last=False)
+def is_reply(reply, length):
+    """Tells whether a reply is that many integers. Whatever else a server or a proxy says is no answer."""
+    right = isinstance(reply, list) and len(reply) == length and all(map(is_integer, reply))
+    if not right and reply is not None:
+        report(TypeError(f"a reply that is not {length} integers"))
+    return right
 
 
 def decide_together(reply):
     """Returns the decision of CL.MTHROTTLE, which takes from all its limits or from none; without a reply, refuses."""
-    if reply is None:
+    limited, *rows = reply if isinstance(reply, list) and len(reply) > 1 else (0, reply)
+    if not is_integer(limited) or not all(is_reply(row, 5) for row in rows):
         return CLOSED
-    limited, *rows = reply
     if not limited:
         return 200, {}, "allowed"
     # The wait of a limit that allows the call is -1, as is one that never ends.
@@ -183,15 +200,31 @@ def seconds(time, unit):
 HEADERS = [f"X-RateLimit-{name}" for name in ("Limit", "Remaining", "Reset", "Quota")]
 
 
-def show(headers, in_response):
-    """Adds a decision's headers to a response. Of several limits, the response shows the one with fewer remaining."""
-    remaining, shown = (int(some.get(HEADERS[1], 2**63)) for some in (headers, in_response))
-    if "Retry-After" in in_response or "Retry-After" not in headers and shown <= remaining:
-        return
-    for name in HEADERS:
-        if name in in_response:
-            del in_response[name]
-    in_response.update(headers)
+def show(decision, shown):
+    """Adds a decision to the headers that a request shows: they are those of the limit that refuses, or has fewest left."""
+    status, headers, _ = decision
+    remaining, before = (int(some.get(HEADERS[1], 2**63)) for some in (headers, shown))
+    if status != 200 or remaining < before:
+        for name in HEADERS:
+            shown.pop(name, None)
+        shown.update(headers)
+
+
+def headers(app):
+    """Returns a middleware of ASGI that shows the headers on whatever answers a request."""
+    from starlette.datastructures import MutableHeaders
+
+    async def shows_headers(scope, receive, send):
+        shown = scope["limits"] = {}
+
+        async def send_shown(message):
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(shown)
+            await send(message)
+
+        await app(scope, receive, send_shown)
+
+    return shows_headers
 
 
 reported = {}
@@ -223,8 +256,8 @@ def parse(word):
 
 
 # Your own proxies, as "192.0.2.1,2001:db8::/48". One that connects by a Unix socket is "unix".
-PROXIES = os.environ.get("PROXY", "").split(",")
-NETWORKS = [ipaddress.ip_network(parse(word) or word) for word in PROXIES if word not in ("", "unix")]
+PROXIES = os.environ.get("PROXY", "").replace(",", " ").split()
+NETWORKS = [ipaddress.ip_network(parse(word) or word) for word in PROXIES if word != "unix"]
 
 
 def is_proxy(caller):
@@ -233,9 +266,9 @@ def is_proxy(caller):
 
 def limited_address(peer, forwarded):
     """Returns the address by which to limit a request from `peer` with these X-Forwarded-For headers."""
-    caller, words = parse(peer or "") or peer or "unix", ",".join(forwarded).split(",")
+    caller, words = parse(peer or "") or peer or "unix", ",".join(forwarded).replace(",", " ").split()
     # Each proxy adds the address that it sees. The caller may have invented the words before that.
-    while words and is_proxy(caller) and (before := parse(words.pop().strip())):
+    while words and is_proxy(caller) and (before := parse(words.pop())):
         caller = before
     if isinstance(caller, str) or caller.version == 4:
         return str(caller)

@@ -5,13 +5,12 @@ To run this file, beside limits.py: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=share]
 
 import asyncio
 import os
-import time
 
 import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from limits import URL, Limit, report, settings
+from limits import URL, Call, Limit, report, settings
 
 
 def connect(url=URL):
@@ -26,18 +25,15 @@ async def ask(client, *words):
     """Returns Redis's reply, or None. Whatever goes wrong is one case: Redis did not decide."""
     try:
         return await client.execute_command(*words)
-    except (redis.RedisError, OSError) as error:
+    except Exception as error:
         report(error)
         return None
 
 
 async def throttle(client, limit, caller, quantity=1):
     """Returns the status and the headers to answer a request with, and how the call ended."""
-    known, asked = limit.known(caller, quantity), time.monotonic_ns()
-    if known:
-        return known
-    reply = await ask(client, limit.command, *limit.words(caller, quantity))
-    return limit.decide(reply, caller, quantity, asked)
+    call = Call(limit, caller, quantity)
+    return call.known() or call.decide(await ask(client, *call.words))
 
 
 async def main():

@@ -4,13 +4,12 @@ To run this file, beside limits.py: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=share]
 """
 
 import os
-import time
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from limits import URL, Limit, report, settings
+from limits import URL, Call, Limit, report, settings
 
 
 def connect(url=URL):
@@ -25,15 +24,15 @@ def ask(client, *words):
     """Returns Redis's reply, or None. Whatever goes wrong is one case: Redis did not decide."""
     try:
         return client.execute_command(*words)
-    except (redis.RedisError, OSError) as error:
+    except Exception as error:
         report(error)
         return None
 
 
 def throttle(client, limit, caller, quantity=1):
     """Returns the status and the headers to answer a request with, and how the call ended."""
-    known, asked = limit.known(caller, quantity), time.monotonic_ns()
-    return known or limit.decide(ask(client, limit.command, *limit.words(caller, quantity)), caller, quantity, asked)
+    call = Call(limit, caller, quantity)
+    return call.known() or call.decide(ask(client, *call.words))
 
 
 if __name__ == "__main__":

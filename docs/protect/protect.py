@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from prometheus_client import Counter, generate_latest
 from pydantic import BaseModel, Field
 
-from limits import CLOSED, Limit, decide_together, limited_address, seconds, show
+from limits import CLOSED, Limit, decide_together, headers, is_integer, limited_address, seconds, show
 from redis_asyncio import ask, connect, throttle
 
 # Stand-ins for your own tables of users and customers.
@@ -37,6 +37,7 @@ LARGEST = 4096
 
 client = connect()
 app = FastAPI()
+app.add_middleware(headers)
 
 
 @app.middleware("http")
@@ -44,7 +45,8 @@ async def bounded(request, call_next):
     """Refuses a large body before it is read: reading it would take time, and no limiter would be charged."""
     if "transfer-encoding" in request.headers:
         return Response("The request states no length", 411, {"Connection": "close"})
-    if int(request.headers.get("content-length", 0)) > LARGEST:
+    length = request.headers.get("content-length", "0")
+    if not length.isdecimal() or len(length) > 4 or int(length) > LARGEST:
         return Response("The request is too large", 413, {"Connection": "close"})
     return await call_next(request)
 
@@ -56,12 +58,11 @@ async def invalid(request, error):
 
 
 def answer(name, decision):
-    """Counts a decision, and returns its headers. Refuses the request if the call was not allowed."""
+    """Counts a decision. Refuses the request if the call was not allowed."""
     status, headers, result = decision
     CALLS.labels(name, result).inc()
     if status != 200:
         raise HTTPException(status, "Try again later", headers)
-    return headers
 
 
 def caller(request: Request):
@@ -90,15 +91,17 @@ async def login(form: Form, ip: str = Depends(caller)):
 
 
 def decide_ban(wait):
-    if wait is None:
+    if not is_integer(wait, 0):
         return CLOSED
     return (429, {"Retry-After": seconds(wait, 1000)}, "limited") if wait else (200, {}, "allowed")
 
 
-async def limited(response: Response, ip: str = Depends(caller), x_api_key: str = Header("")):
+async def limited(request: Request, ip: str = Depends(caller), x_api_key: str = Header("")):
     customer = CUSTOMERS.get(x_api_key)
     limit, name = (CUSTOMER, customer) if customer else (VISITOR, ip)
-    show(answer(limit.name, await throttle(client, limit, name)), response.headers)
+    decision = await throttle(client, limit, name)
+    show(decision, request.scope["limits"])
+    answer(limit.name, decision)
 
 
 @app.get("/items/{number}", dependencies=[Depends(limited)])

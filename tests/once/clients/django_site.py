@@ -40,7 +40,7 @@ class Login(APIView):
 
 
 # Three attempts at once and one a day: no token comes back while a test runs.
-django_rest.ACCOUNT = django_rest.Limit("login:account", (2, 1, 86400), fail="closed")
+django_rest.ACCOUNT = django_rest.Limit("login_account", (2, 1, 86400), fail="closed")
 urlpatterns = [path("", Hello.as_view()), path("login", Login.as_view())]
 
 

@@ -79,7 +79,7 @@ fn the_throttles_for_django_charge_a_log_in_once_and_show_headers() {
         assert_eq!([(); 5].map(|()| log_in("correct+horse")), [200; 5], "{example:?}");
         assert_eq!([(); 4].map(|()| log_in("guess")), [200, 200, 200, 429], "{example:?}");
         let mut connection = server.connect();
-        for (look, remaining) in [("login:account:alice 2 1 86400", 0), ("login:address:127.0.0.1 19 60 3600", 17)] {
+        for (look, remaining) in [("login_account:alice 2 1 86400", 0), ("login_address:127.0.0.1 19 60 3600", 17)] {
             assert_eq!(run::<Vec<i64>>(&mut connection, &format!("CL.LOOK {look}")).unwrap()[2], remaining, "{look}");
         }
         let shown = |status: u16, expected: &[&str]| {

@@ -1,30 +1,38 @@
 """Tests of limits.py. Those that need Redis find it at REDIS_PORT."""
 
+import hashlib
 import itertools
 import math
 import os
 import random
-import sys
+import tracemalloc
 import unittest
 
 import limits
 import redis_py
-from limits import HEADERS, SECOND, Limit, Refused, Share, decide_together, show
+from limits import HEADERS, SECOND, Call, Limit, Share, decide_together, show
 
 DAY = 86400
+
+
+def digest(key):
+    return hashlib.sha256(str(key).encode()).digest()
 
 
 class Numbers(unittest.TestCase):
     def test_a_wrong_quota_is_refused_where_the_limit_is_made(self):
         below = (-2, 1, 60), (9, 0, 60), (9, 10, 0), (9, -1, 60)
-        for quota in *below, (0.5, 1, 1), ("9", 1, 1), (9, 10**10, 1), (0, 1, 2**33):
+        for quota in *below, (0.5, 1, 1), ("9", 1, 1), (9, 10**10, 1), (0, 1, 2**33), (True, 1, 1), (9, 1):
             with self.assertRaises((ValueError, TypeError), msg=quota):
                 Limit("hello", quota)
             with self.assertRaises((ValueError, TypeError), msg=quota):
                 Limit("hello", (9, 10, 1), quota)
-        for wrong in dict(fail="open"), dict(fail="close"):
+        for wrong in dict(fail="open"), dict(fail="close"), dict(remember=-1), dict(remember=0.5), dict(remember=True):
             with self.assertRaises(ValueError):
                 Limit("hello", (9, 10, 1), **wrong)
+        for name in "login:account", ":", b"login", None:
+            with self.assertRaises(ValueError):
+                Limit(name, (9, 10, 1))
         for quotas in [], [(9, 10, 1)] * 9:
             with self.assertRaises(ValueError):
                 Limit("hello", *quotas)
@@ -32,10 +40,10 @@ class Numbers(unittest.TestCase):
     def test_the_server_takes_every_quota_that_a_limit_takes(self):
         client = redis_py.connect()
         for quota in (-1, 1, 2**32), (0, 2**32, 2**32), (0, SECOND, 1), (0, 1, 2**32), (2**32 - 1, 1, 1):
-            self.assertEqual(len(client.execute_command("CL.THROTTLE", *Limit(f"{quota}", quota).words("a"))), 5)
+            self.assertEqual(len(client.execute_command("CL.THROTTLE", *Limit(str(quota), quota).words("a"))), 5)
 
     def test_a_quantity_is_a_number_of_tokens(self):
-        for quantity in -1, 2**63, 1.5, math.nan, "1":
+        for quantity in -1, 2**63, 1.5, math.nan, "1", True, None:
             with self.assertRaises((ValueError, TypeError)):
                 redis_py.throttle(None, Limit("hello", (9, 10, 1)), "a", quantity)
 
@@ -72,12 +80,23 @@ class Decisions(unittest.TestCase):
         for limits in itertools.permutations([few, many, two_quotas, {}]):
             shown = {"Content-Type": "text/plain"}
             for limit in limits:
-                show(limit, shown)
+                show((200, limit, "allowed"), shown)
             self.assertEqual(shown, {"Content-Type": "text/plain", **few})
-        refused = {**headers("9", "4", "10"), "Retry-After": "1"}
-        shown = dict(refused)
-        show(few, shown)
-        self.assertEqual(shown, refused)
+        show((413, many, "limited"), shown)
+        self.assertEqual(shown, {"Content-Type": "text/plain", **many})
+
+    def test_a_reply_that_is_not_five_integers_or_six_is_no_answer(self):
+        one, two = Limit("one", (2, 1, 60)), Limit("two", (2, 1, 60), (9, 1, 60))
+        right, deciding = [0, 3, 2, -1, 60], [0, 3, 2, -1, 60, 1]
+        for limit, reply, other in (one, right, deciding), (two, deciding, right):
+            self.assertEqual(Call(limit, "a", 1).decide(reply)[2], "allowed")
+            for word in False, None, "0", b"0", 0.0, [0], 2**63:
+                self.assertEqual(Call(limit, str(word), 1).decide([word, *reply[1:]])[2], "share")
+            for number, wrong in enumerate((other, [], [*reply, 0, 0], [reply], tuple(reply), "OK", 0, None, {})):
+                self.assertEqual(Call(limit, number, 1).decide(wrong)[2], "share")
+                if limit == one:
+                    self.assertEqual([decide_together(reply)[0] for reply in (wrong, [0, wrong])], [503, 503], wrong)
+            self.assertEqual(decide_together([False, right])[0], 503)
 
     def test_milliseconds_are_rounded_up_to_seconds(self):
         client, limit = redis_py.connect(), Limit("ms", (0, 2, 3), remember=60)
@@ -91,12 +110,12 @@ class Decisions(unittest.TestCase):
 
 class Addresses(unittest.TestCase):
     def proxies(self, text):
-        limits.PROXIES = text.split(",")
-        words = [word for word in limits.PROXIES if word not in ("", "unix")]
+        limits.PROXIES = text.replace(",", " ").split()
+        words = [word for word in limits.PROXIES if word != "unix"]
         limits.NETWORKS = [limits.ipaddress.ip_network(limits.parse(word) or word) for word in words]
 
     def test_the_last_address_that_a_proxy_has_added_counts(self):
-        self.proxies("192.0.2.1,198.51.100.0/24,unix")
+        self.proxies("192.0.2.1, 198.51.100.0/24,unix,")
         for peer, forwarded, limited in (
             ("192.0.2.1", [], "192.0.2.1"),
             ("2001:db8:1:2:3::4", [], "2001:db8:1:2::/64"),
@@ -108,11 +127,13 @@ class Addresses(unittest.TestCase):
             # Behind two proxies, and behind any of a network.
             ("192.0.2.1", ["10.0.0.1, 203.0.113.7, 198.51.100.5"], "203.0.113.7"),
             ("198.51.100.9", ["203.0.113.7, 198.51.100.5, 192.0.2.1"], "203.0.113.7"),
+            # An empty word is none.
+            ("192.0.2.1", ["203.0.113.7,", ", "], "203.0.113.7"),
             # The peer is not a proxy.
             ("192.0.2.2", ["203.0.113.7"], "192.0.2.2"),
             ("testclient", ["203.0.113.7"], "testclient"),
             # The proxy's word is not an address.
-            *(("192.0.2.1", [f"203.0.113.7{word}"], "192.0.2.1") for word in (", unknown", ",", ", [", ", 1.2.3")),
+            *(("192.0.2.1", [f"203.0.113.7{word}"], "192.0.2.1") for word in (", unknown", ", [", ", 1.2.3")),
         ):
             self.assertEqual(limits.limited_address(peer, forwarded), limited, (peer, forwarded))
 
@@ -127,12 +148,12 @@ class Shares(unittest.TestCase):
         chance, beyond, wrongly, allowed = random.Random(1), 0, 0, 0
         for quota, processes, keys in ((2, 1, 60), 1, 2_000), ((99, 100, 60), 3, 2_000), ((9, 1000, 1), 2, 50_000):
             share, exact, now = Share([quota], processes), {}, 0
-            (step, burst, _), = share.parts
+            (step, burst, *_), = share.parts
             for _ in range(100_000):
                 now += chance.randrange(2 * quota[2] * SECOND // quota[1] // keys + 2)
                 key, quantity = str(int(keys * chance.random() ** 2)), chance.choice([0, 1, 1, 1, 2])
                 moment = max(now, exact.get(key, 0)) + quantity * step
-                if share.take(key, quantity, now):
+                if share.take(digest(key), quantity, now):
                     wrongly += keys == 2_000 and moment - burst <= now
                 else:
                     beyond += moment - burst > now
@@ -140,36 +161,43 @@ class Shares(unittest.TestCase):
                     exact[key] = moment
         self.assertEqual(beyond, 0)
         self.assertGreater(allowed, 25_000)
-        self.assertLess(wrongly, 250)
+        self.assertEqual(wrongly, 0)
+
+    def test_65536_callers_who_use_all_refuse_no_other(self):
+        share = Share([(2, 1, DAY)], 1)
+        self.assertTrue(all(share.take(digest(number), 3, 0) == 0 for number in range(65_536 + 1_000)))
 
     def test_a_share_is_a_part_of_the_limit_and_of_no_tokens_none(self):
         parts = (8, 1, 9), (8, 2, 4), (8, 9, 1), (8, 100, 1), (0, 2, 1), (-1, 1, 0), (-1, 9, 0)
         for max_burst, processes, tokens in parts:
             share = Share([(max_burst, 1, DAY)], processes)
-            taken = sum(share.take("key", 1, 0) == 0 for _ in range(100))
+            taken = sum(share.take(digest("key"), 1, 0) == 0 for _ in range(100))
             self.assertEqual(taken, tokens, (max_burst, processes))
         share = Share([(0, 7, 10)], 3)
         # One comes back each ceil(3 * 10 s / 7).
-        self.assertEqual([share.take("key", 1, now) for now in (0, 4285714285, 4285714286)], [0, 1, 0])
+        self.assertEqual([share.take(digest("key"), 1, now) for now in (0, 4285714285, 4285714286)], [0, 1, 0])
 
     def test_several_quotas_give_all_or_none(self):
         share = Share([(9, 1, DAY), (2, 1, DAY)], 1)
-        refused = [share.take("key", quantity, 0) > 0 for quantity in (4, 3, 1)]
+        refused = [share.take(digest("key"), quantity, 0) > 0 for quantity in (4, 3, 1)]
         self.assertEqual(refused, [True, False, True])
-        (step, _, rows), _ = share.parts
-        self.assertEqual(max(rows[0]), 3 * step)
+        (step, _, _, moments), _ = share.parts
+        self.assertEqual(max(moments), 3 * step)
 
-    def test_the_memory_is_the_same_after_a_million_keys(self):
-        share, refused, blocks = Share([(2, 1, DAY)], 1), Refused(60 * SECOND), []
-        for number in range(1_000_000):
-            if number in (20_000, 999_999):
-                blocks.append(sys.getallocatedblocks())
-            share.take(f"key{number}", 1, number)
-            refused.add(f"key{number}", number, 60 * SECOND)
-        self.assertEqual(len(refused.calls), 10_000)
-        self.assertEqual([len(row) for _, _, rows in share.parts for row in rows], [16_384] * 4)
-        # A thousand more callers would have a block each, or more.
-        self.assertLess(blocks[1] - blocks[0], 1_000)
+    def test_the_memory_is_the_same_after_100_000_long_names(self):
+        limit, sizes = Limit("long", (2, 1, DAY), remember=60), []
+        tracemalloc.start()
+        for number in range(100_000):
+            if number in (20_000, 99_999):
+                sizes.append(tracemalloc.get_traced_memory()[0])
+            call = Call(limit, f"{number:1000}", 1)
+            call.decide_alone()
+            call.decide([1, 3, 0, 60_000, 60_000])
+        tracemalloc.stop()
+        self.assertEqual(len(limit.refused), 10_000)
+        # A name has a thousand bytes.
+        self.assertLess(sizes[0], 10_000 * 500)
+        self.assertLess(sizes[1] - sizes[0], 100_000)
 
 
 class RefusedCallers(unittest.TestCase):
@@ -186,23 +214,37 @@ class RefusedCallers(unittest.TestCase):
         self.assertGreater(counts[429], stats["cmdstat_cl.pthrottle"])
 
     def test_it_counts_from_before_the_call_and_has_an_end_and_a_size(self):
-        refused = Refused(10 * SECOND)
-        refused.add("a", 100, 5)
-        self.assertEqual([refused.wait("a", now) for now in (104, 105)], [1, 0])
-        refused.add("a", 100, 60 * SECOND)
-        waits = [refused.wait("a", 100 + seconds * SECOND) for seconds in (0, 9, 10)]
-        self.assertEqual(waits, [60 * SECOND, 51 * SECOND, 0])
-        refused.add("a", 100, 60 * SECOND)
+        limit = Limit("end", (0, 1, DAY), remember=10)
+
+        def known(now, caller="a"):
+            call = Call(limit, caller, 1)
+            call.asked = now
+            return call.known()
+
+        def refuse(wait, caller="a"):
+            call = Call(limit, caller, 1)
+            call.asked = 100
+            call.decide([1, 1, 0, wait, 0])
+
+        refuse(2)
+        waits = [known(now) for now in (100, 100 + SECOND // 1000 - 1, 100 + SECOND // 1000)]
+        self.assertEqual(waits, [(429, {"Retry-After": "1"}, "limited")] * 2 + [None])
+        refuse(60_001)
+        waits = [known(100 + seconds * SECOND) for seconds in (0, 9, 10)]
+        self.assertEqual([wait and wait[1]["Retry-After"] for wait in waits], ["60", "51", None])
         for number in range(10_000):
-            refused.add(number, 100, 5)
-        self.assertEqual((refused.wait("a", 100), refused.wait(0, 100), len(refused.calls)), (0, 5, 10_000))
+            refuse(2, number)
+        self.assertEqual((known(100), len(limit.refused)), (None, 10_000))
+        self.assertIsNotNone(known(100, 0))
 
     def test_another_quantity_is_another_call_and_by_default_nothing_is_remembered(self):
         client = redis_py.connect()
         limit = Limit("quantities", (2, 1, DAY), remember=60)
         statuses = [redis_py.throttle(client, limit, "a", quantity)[0] for quantity in (2, 2, 1)]
         self.assertEqual(statuses, [200, 429, 200])
-        self.assertIsNone(Limit("off", (2, 1, DAY)).refused)
+        without = Limit("off", (0, 1, DAY))
+        self.assertEqual([redis_py.throttle(client, without, "a")[0] for _ in range(2)], [200, 429])
+        self.assertEqual(len(without.refused), 0)
 
     def test_a_deleted_key_counts_after_the_end(self):
         client, limit = redis_py.connect(), Limit("deleted", (0, 1, DAY), remember=1)
