@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -10,11 +12,10 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::support::examples::{Http, protect};
-use crate::support::needs::{EVERYWHERE, needs};
-use crate::support::pages::{block, create_exporter, text_of};
+use crate::support::needs::{EVERYWHERE, UVICORN, needs};
+use crate::support::pages::{ROOT, block, create_exporter, text_of};
 use crate::support::programs::output;
-use crate::support::{Process, Server, free_port, run, wait_until};
+use crate::support::{Process, Server, free_port, new_folder, run, wait_for, wait_until};
 
 const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/monitoring");
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/once/monitoring/limits.test.yml");
@@ -40,13 +41,33 @@ fn each_alert_fires_in_the_hours_that_promtool_plays() {
 #[test]
 fn prometheus_answers_the_dashboard_from_the_counts_that_it_gathers() {
     needs!(EVERYWHERE);
-    let Some(application) = protect().into_iter().next() else { return };
+    needs!(UVICORN);
     let (server, mut connection) = Server::start().connected();
     run::<()>(&mut connection, &create_exporter()).unwrap();
-    let application = Http::start(&application, server.port);
     let executables = executables();
-    let [exporter_at, application_at, prometheus_at] =
-        [free_port(), application.port, free_port()].map(|port| format!("127.0.0.1:{port}"));
+    let [exporter_at, application_at, prometheus_at] = [(); 3].map(|()| format!("127.0.0.1:{}", free_port()));
+
+    // The page's lines copy the application's files into a folder, and the last one starts it.
+    let folder = new_folder();
+    let lines = block("sh", "uvicorn").replace("/tmp/protect", folder.path().to_str().unwrap());
+    let (copy, _) = lines.rsplit_once("\ncd ").unwrap();
+    output(Command::new("bash").args(["-ec", copy]).current_dir(ROOT));
+    let mut uvicorn = Command::new("/usr/bin/python3");
+    uvicorn.args(["-B", "-m", "uvicorn", "--no-proxy-headers", "protect:app", "--port", &application_at[10..]]);
+    uvicorn
+        .current_dir(folder.path())
+        .env("PYTHONPATH", ".")
+        .env("REDIS_PORT", server.port.to_string())
+        .stdout(Stdio::null());
+    let _application = Process::start(&mut uvicorn);
+    // Returns whether the application allows a visit, once it answers.
+    let visit = || {
+        let mut stream = wait_for("the application answers", || TcpStream::connect(&application_at).ok());
+        stream.write_all(b"GET /items/7 HTTP/1.0\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.starts_with("HTTP/1.1 200 ")
+    };
 
     let line = block("sh", "prometheus-redis-exporter");
     let line = line.replace("6379", &server.port.to_string()).replace("127.0.0.1:9121", &exporter_at);
@@ -72,10 +93,9 @@ fn prometheus_answers_the_dashboard_from_the_counts_that_it_gathers() {
         promtool.args(["query", "instant", &format!("http://{prometheus_at}"), expression]);
         String::from_utf8(promtool.output().unwrap().stdout).unwrap()
     };
-    let visit = || application.ask_once("GET /items/7 HTTP/1.0\r\n\r\n");
     let throttle = |connection: &mut redis::Connection| run::<Value>(connection, "CL.THROTTLE key 0 1 600").unwrap();
 
-    let allowed = (0..6).filter(|_| visit() == 200).count();
+    let allowed = (0..6).filter(|_| visit()).count();
     (0..3).for_each(|_| drop(throttle(&mut connection)));
     run::<Value>(&mut connection, "CL.CHARGE key 0 1 0 1").unwrap_err();
     for (series, count) in [

@@ -59,6 +59,10 @@ pub const WRITES_IN_FORK: Need = Feature("a primary whose handlers may write whe
 
 pub const CURL: Need = Package("curl", &["curl", "--version"]);
 pub const PYTHON_REDIS: Need = Package("python3-redis", &["/usr/bin/python3", "-c", "import redis"]);
+pub const UVICORN: Need = Package(
+    "python3-fastapi, python3-uvicorn or python3-prometheus-client",
+    &["/usr/bin/python3", "-c", "import fastapi, prometheus_client, redis, uvicorn"],
+);
 pub const REDIS_CLI: Need = Package("redis-tools", &["redis-cli", "--version"]);
 
 /// The need of tests that install, fetch or count, or take minutes: only scripts/test runs them.
