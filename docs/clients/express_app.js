@@ -4,21 +4,25 @@
 
 const express = require('express');
 const { Counter, register } = require('prom-client');
-const { Limit, address } = require('./limits.js');
+const { Limit, limitedAddress } = require('./limits.js');
 const { connect } = require(process.env.CLIENT ?? './node_redis.js');
 
 const calls = new Counter({ name: 'limit_calls_total', help: 'By limit and result', labelNames: ['limit', 'result'] });
 
+// The address of your own proxy, if there is one, is PROXY: a caller's address is then the one that it adds.
+const addressOf = (request) => limitedAddress(request.socket.remoteAddress, request.get('X-Forwarded-For'));
+
 // Returns a middleware. `caller` returns what the key names after the limit, by default an address.
-function limited(limit, caller = (request) => address(request.ip, address(request.socket.remoteAddress))) {
+function limited(limit, caller = addressOf) {
   // Each count begins at 0: Prometheus would not see a count that begins with the failures of a first outage.
   for (const result of ['allowed', 'limited', 'share', 'closed']) calls.inc({ limit: limit.name, result }, 0);
   return async (request, response, next) => {
+    // A browser asks by OPTIONS whether a page may make its call, and does not tell the page of a refusal.
+    if (request.method === 'OPTIONS') return next();
     const [status, headers, result] = await limit.throttle(caller(request));
     calls.inc({ limit: limit.name, result });
     show(response, status, headers);
-    if (status === 200) next();
-    else response.status(status).send('Try again later\n');
+    return status === 200 ? next() : response.status(status).send('Try again later\n');
   };
 }
 
@@ -32,9 +36,8 @@ function show(response, status, headers) {
 
 connect().then((connection) => {
   const app = express();
-  // The address of your own proxy, if there is one: `request.ip` is then the address that it adds.
-  app.set('trust proxy', process.env.PROXY ?? false);
   const hello = (request, response) => response.send('Hello\n');
+  // Only these routes have a limit: a balancer's health checks have none.
   // 10 at once and 10 a second, and 1,000 at once and 1,000 a day.
   const items = new Limit(connection, 'items', [[9, 10, 1], [999, 1000, 86400]], { remember: 10 });
   app.get('/items', limited(items), hello);

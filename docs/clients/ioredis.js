@@ -6,6 +6,8 @@ const { Connection, SERVER, demonstrate } = require('./limits.js');
 
 const open = () => new Redis({
   ...SERVER,
+  // A boolean of another server stays one, and is no number 0.
+  replyMapping: 'resp3',
   // A call that waited here for a connection would take its tokens too late.
   enableOfflineQueue: false,
   // A call without a reply would take twice if it were sent again when the server is back.

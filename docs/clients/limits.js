@@ -2,15 +2,26 @@
 // process; and the address by which a caller is limited.
 
 const { createHash, randomBytes } = require('crypto');
-const { isIPv4, isIPv6 } = require('net');
+const { BlockList, isIPv4, isIPv6 } = require('net');
+
+const isInteger = (number, least, most = 2 ** 53 - 1) => Number.isInteger(number) && number >= least && number <= most;
+
+// Throws an error that names a wrong number, or another wrong value.
+function check(isRight, name, value) {
+  if (!isRight) throw new RangeError(`${name} cannot be ${String(value)}`);
+}
 
 // The longest time that a call waits for the reply, and a client for a new connection, in ms.
 const TIMEOUT = 1000 * (process.env.TIMEOUT ?? 0.1);
+check(TIMEOUT >= 1 && TIMEOUT <= 1000 * 86400, 'TIMEOUT', process.env.TIMEOUT);
 const SERVER = { host: '127.0.0.1', port: Number(process.env.REDIS_PORT ?? 6379), connectTimeout: TIMEOUT };
+check(isInteger(SERVER.port, 1, 65535), 'REDIS_PORT', process.env.REDIS_PORT);
 // The most calls that wait for a reply at once.
 const PLACES = 1000;
-// The rows of a share, and the cells of each.
-const [ROWS, CELLS] = [4, 16384];
+// The groups of a share, and the keys in each.
+const [GROUPS, KEYS] = [2048, 64];
+// A secret, without which no caller can choose a group, nor a key whose bytes are another's.
+const SALT = randomBytes(16);
 
 // A client for the whole process. It has one connection. The libraries make a lost connection again, but keep for many
 // minutes one that is silent, as after a firewall has forgotten it, and one to a server that a failover has made a
@@ -26,7 +37,10 @@ class Connection {
     this.client = this.open();
     // Without a listener, an error of the connection would end the process.
     this.client.on('error', log);
-    this.heard = performance.now();
+    // A client that connects is not silent: it gives up by itself.
+    this.client.on('reconnecting', () => { this.heard = Infinity; });
+    this.client.on('connect', () => { this.heard = performance.now(); });
+    this.heard = Infinity;
   }
 
   // Resolves to the connection when it is ready, or after five seconds.
@@ -68,36 +82,47 @@ class Connection {
   }
 
   close() {
-    Promise.resolve(this.client.disconnect()).catch(() => {});
+    const { client, heard } = this;
+    const end = () => Promise.resolve(client.disconnect()).catch(() => {});
+    // node-redis would keep the connection of a client that is closed while it connects.
+    if (heard === Infinity) client.once('connect', end).once('error', end);
+    else end();
   }
 }
 
-// The part of a limit that one of several processes may allow by itself, in a count-min sketch. The earliest of a key's
-// cells, one in each row, is the moment at which all its tokens are back, in whole microseconds. Other keys only move a
-// cell later, so a collision can refuse a call and never allow one.
+// Returns 32 bytes for a key of any length.
+const digest = (key) => createHash('sha256').update(SALT).update(key).digest();
+
+// The part of a limit that one of several processes may allow by itself. A key is in one of 2,048 groups, which has 64
+// places for keys and for the moments, in microseconds, at which all tokens of each are back. A key without a place
+// takes that with the earliest moment, and begins there: in a full group, a key may be refused for another's calls, but
+// none gets more than its share.
 class Share {
   constructor(quotas, processes) {
-    this.salt = randomBytes(16);
     this.quotas = quotas.map(([maxBurst, count, period]) => {
       const step = Math.ceil((processes * period * 1e6) / count);
       const tokens = maxBurst < 0 ? 0 : Math.max(1, Math.floor((maxBurst + 1) / processes));
-      return { step, burst: tokens * step, cells: new Float64Array(ROWS * CELLS) };
+      const [keys, moments] = [0, 0].map(() => new Float64Array(GROUPS * KEYS));
+      return { step, burst: tokens * step, keys, moments };
     });
     this.most = Math.min(...this.quotas.map(({ step, burst }) => burst / step));
   }
 
   // Takes the tokens from all quotas, and returns 0; or takes none, and returns the ms to wait.
   take(key, quantity, now = Math.floor(performance.now() * 1000)) {
-    const hash = createHash('sha256').update(this.salt).update(key).digest();
-    const places = Array.from({ length: ROWS }, (_, row) => row * CELLS + (hash.readUInt32LE(4 * row) % CELLS));
-    const moments = this.quotas.map(({ step, cells }) => (
-      Math.max(now, Math.min(...places.map((place) => cells[place]))) + quantity * step));
-    const wait = Math.max(0, ...this.quotas.map(({ burst }, index) => moments[index] - burst - now));
-    if (wait > 0) return wait / 1000;
-    this.quotas.forEach(({ cells }, index) => {
-      for (const place of places) cells[place] = Math.max(cells[place], moments[index]);
+    const number = digest(key).readUIntLE(0, 6);
+    const first = (number % GROUPS) * KEYS;
+    const found = this.quotas.map(({ step, burst, ...cells }) => {
+      const [keys, moments] = [cells.keys, cells.moments].map((all) => all.subarray(first, first + KEYS));
+      const place = keys.includes(number) ? keys.indexOf(number) : moments.indexOf(Math.min(...moments));
+      const moment = Math.max(now, moments[place]) + quantity * step;
+      return { keys, moments, place, moment, wait: moment - burst - now };
     });
-    return 0;
+    const wait = Math.max(0, ...found.map((quota) => quota.wait));
+    for (const { keys, moments, place, moment } of wait ? [] : found) {
+      [keys[place], moments[place]] = [number, moment];
+    }
+    return wait / 1000;
   }
 }
 
@@ -108,25 +133,35 @@ class Limit {
   constructor(connection, name, quotas, { fail = 'share', remember = 0 } = {}) {
     // The processes, on all machines, that divide a limit among them while Redis does not answer.
     const processes = Number(process.env.PROCESSES ?? 1);
-    check(quotas, fail, processes);
-    Object.assign(this, { connection, name, fail, remember, share: new Share(quotas, processes), refused: new Map() });
-    this.most = 1 + Math.min(...quotas.map(([maxBurst]) => maxBurst));
+    check(isInteger(processes, 1, 2 ** 32), 'PROCESSES', process.env.PROCESSES);
+    const own = Array.from(quotas ?? [], (quota) => Array.from(quota ?? []));
+    // A key is "name:caller". With a colon in names, a caller could choose the key of another limit's caller.
+    check(typeof name === 'string' && /^[^:]+$/.test(name), "a limit's name", name);
+    check(isInteger(own.length, 1, 8) && own.every(isQuota), `${name}: max_burst, count, period`, quotas);
+    check(['share', 'closed'].includes(fail), `${name}: fail`, fail);
+    check(isInteger(remember, 0, 2 ** 32), `${name}: remember`, remember);
+    Object.assign(this, { connection, name, fail, remember, share: new Share(own, processes), refused: new Map() });
+    this.most = 1 + Math.min(...own.map(([maxBurst]) => maxBurst));
     // Milliseconds, if they count: a wait of 100 ms would be remembered as none.
     [this.command, this.unit] = remember ? ['CL.PTHROTTLE', 1] : ['CL.THROTTLE', 1000];
-    this.words = quotas.map(([maxBurst, count, period]) => [maxBurst, count, (period * 1000) / this.unit]);
+    this.words = own.map(([maxBurst, count, period]) => [maxBurst, count, (period * 1000) / this.unit]);
   }
 
   // Resolves to the status and the headers to answer a request with, and a word for how the call ended.
   async throttle(caller, quantity = 1) {
-    // The quantity may come from outside. A negative one would give tokens back.
-    if (!isInteger(quantity, 0)) throw new RangeError(`${quantity} is no quantity`);
+    // Many objects have one text, such as "undefined". A negative quantity would give tokens back.
+    check(['string', 'number', 'bigint'].includes(typeof caller), `${this.name}: a caller`, caller);
+    check(isInteger(quantity, 0), `${this.name}: a quantity`, quantity);
     const [key, asked] = [`${this.name}:${caller}`, performance.now()];
-    const known = this.refused.get(`${quantity} ${key}`);
+    // A digest has few bytes, whatever the caller's name.
+    const call = this.remember && `${quantity} ${digest(key).toString('base64')}`;
+    const known = this.refused.get(call);
     if (known?.until > asked) return [429, { 'Retry-After': seconds(known.allowed - asked) }, 'limited'];
     const [first, ...others] = this.words;
     let reply;
     try {
       reply = await this.connection.call([this.command, key, ...first, quantity, ...others.flat()]);
+      if (!isIntegers(reply, others.length ? 6 : 5)) throw new Error(`no reply of ${this.command}`);
     } catch (error) {
       log(error);
       return this.decideAlone(key, quantity);
@@ -143,7 +178,7 @@ class Limit {
     // A wait of -1 never ends: the call asks for more than the limit, which may be 0.
     if (retryAfter < 0) return [limit ? 413 : 403, headers, 'limited'];
     // Redis has rounded the wait up to a millisecond.
-    if (this.remember) this.refuse(`${quantity} ${key}`, asked, retryAfter - 1);
+    if (this.remember) this.refuse(call, asked, retryAfter - 1);
     return [429, { ...headers, 'Retry-After': seconds(retryAfter * this.unit) }, 'limited'];
   }
 
@@ -164,18 +199,14 @@ class Limit {
 }
 
 const seconds = (ms) => Math.ceil(ms / 1000);
-const isInteger = (number, least) => Number.isSafeInteger(number) && number >= least;
 
-// Throws if Redis would have an error for each call of the limit: the share would decide on all of them.
-function check(quotas, fail, processes) {
-  const isQuota = ([maxBurst, count, period, ...rest]) => (
-    !rest.length && isInteger(maxBurst, -1) && isInteger(count, 1) && isInteger(period, 1)
-    && count <= period * 1e9 && Math.max(maxBurst + 1, count) * period <= count * 2 ** 32);
-  if (!quotas.length || quotas.length > 8 || !quotas.every(isQuota)) {
-    throw new RangeError(`no quotas of max_burst, count, period: ${JSON.stringify(quotas)}`);
-  }
-  if (!['share', 'closed'].includes(fail) || !isInteger(processes, 1)) throw new RangeError(`${fail}, ${processes}`);
-}
+// Tells whether Redis takes a quota. With another, each call would be an error, on which the share decides.
+const isQuota = ([maxBurst, count, period, ...rest]) => (
+  !rest.length && isInteger(maxBurst, -1) && isInteger(count, 1) && isInteger(period, 1)
+  && count <= period * 1e9 && Math.max(maxBurst + 1, count) * period <= count * 2 ** 32);
+
+// Tells whether a reply is that many integers. Whatever else a server or a proxy says is no answer.
+const isIntegers = (reply, many) => Array.isArray(reply) && reply.length === many && reply.every(Number.isSafeInteger);
 
 let logged = -Infinity;
 
@@ -186,19 +217,45 @@ function log(error) {
   console.error(`Redis does not decide: ${error.message}`);
 }
 
-// Returns the IPv4 address in a text, or the 2^64 addresses around its IPv6 address: a customer has all of them. Some
-// proxies add a port, or a text without an address: `otherwise` then counts.
-function address(text, otherwise = 'unix') {
-  // A part of Express, or: npm install ipaddr.js
-  const { IPv4, IPv6 } = require('ipaddr.js');
-  const [, word] = /^\[([^\]%]*)/.exec(text) ?? /^([^:]*):\d+$/.exec(text) ?? /^([^%]*)/.exec(text ?? '');
-  if (isIPv4(word)) return word;
-  if (!isIPv6(word)) return otherwise;
-  // A URL has the address in its canonical form: ipaddr.js does not know all others.
-  const ip = IPv6.parse(new URL(`http://[${word}]`).hostname.slice(1, -1));
+// Returns the eight groups of the address in a text, which may have a port, or undefined. IPv4 is in ::ffff:0:0/96.
+function parse(text) {
+  const [, word] = /^\[([^\]]*)/.exec(text) ?? /^([^:]*):[^:]*$/.exec(text) ?? [text, text];
+  const address = isIPv4(word) ? `::ffff:${word}` : word;
+  if (!isIPv6(address)) return undefined;
+  // A URL has each address in one form, such as 2001:db8::7.
+  const { hostname } = new URL(`http://[${address.replace(/%.*/, '')}]`);
+  const [head, tail] = hostname.slice(1, -1).split('::').map((part) => part.split(':').filter(Boolean));
+  return (tail ? [...head, ...Array(8 - head.length - tail.length).fill('0'), ...tail] : head).join(':');
+}
+
+const split = (text) => text.split(',').map((word) => word.trim()).filter(Boolean);
+
+// Your own proxies, as "192.0.2.1,2001:db8::/48". One that connects by a Unix socket is "unix".
+const PROXIES = split(process.env.PROXY ?? '');
+const NETWORKS = new BlockList();
+for (const word of PROXIES.filter((proxy) => proxy !== 'unix')) {
+  const [, text, bits] = /^([^/]*)(?:\/(\d+))?$/.exec(word) ?? [];
+  const prefix = Number(bits ?? 128) + (bits && isIPv4(text) ? 96 : 0);
+  check(parse(text) && prefix <= 128, 'PROXY', word);
+  NETWORKS.addSubnet(parse(text), prefix, 'ipv6');
+}
+
+// Returns the address by which to limit a request from `peer` with this X-Forwarded-For header.
+function limitedAddress(peer, forwarded = '') {
+  const words = split(forwarded);
+  let address = parse(peer);
+  // Each proxy adds the address that it sees. The caller may have invented the words before that.
+  while (address ? NETWORKS.check(address, 'ipv6') : PROXIES.includes('unix')) {
+    const before = parse(words.pop());
+    if (!before) break;
+    address = before;
+  }
+  if (!address) return 'unix';
   // A NAT64 gateway puts a caller's IPv4 address into the last 32 bits of an address in 64:ff9b::/96.
-  if (['ipv4Mapped', 'rfc6052'].includes(ip.range())) return new IPv4(ip.toByteArray().slice(12)).toString();
-  return `${new IPv6([...ip.parts.slice(0, 4), 0, 0, 0, 0]).toRFC5952String()}/64`;
+  const [, ipv4] = /^(?:0:0:0:0:0:ffff|64:ff9b:0:0:0:0):(.*)/.exec(address) ?? [];
+  if (ipv4) return ipv4.split(':').flatMap((group) => [parseInt(group, 16) >> 8, parseInt(group, 16) & 255]).join('.');
+  // A customer has 2^64 addresses of IPv6, or more.
+  return `${address.split(':', 4).join(':').replace(/(^0|:0)+$/, '')}::/64`;
 }
 
 // The limiter allows three at once and one a minute; the last call asks for four tokens.
@@ -211,4 +268,4 @@ async function demonstrate(connection) {
   connection.close();
 }
 
-module.exports = { Connection, Limit, SERVER, Share, TIMEOUT, address, demonstrate };
+module.exports = { Connection, Limit, SERVER, Share, TIMEOUT, demonstrate, limitedAddress };

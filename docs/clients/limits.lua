@@ -7,14 +7,16 @@ if not found then redis = require "nginx.redis" end     -- Debian's, lua-nginx-r
 
 ffi.cdef [[ int limits_clock(int, long *) __asm__("clock_gettime"); ]]
 
--- The server, and the longest time in ms that a call waits for a free connection, for a new one, and for the reply. A
--- name would need a resolver, even "localhost". `nginxes` is how many nginx have the limits.
-local limits = { host = "127.0.0.1", port = 6379, timeout = 100, nginxes = 1 }
+-- The server, and the longest time in ms that a call waits for a free connection, for a new one, and for each part of
+-- the reply. A name would need a resolver, even "localhost". `nginxes` is how many nginx have the limits, and `origin`
+-- the origin whose pages may read a refusal. Set these before the first limit is made.
+local limits = { host = "127.0.0.1", port = 6379, timeout = 100, nginxes = 1, origin = "*" }
 local Limit = {}
 
--- The rows of a share, and the cells of each.
-local ROWS, CELLS = 4, 16384
+-- The groups of a share, and the keys in each. Without the salt, no caller can choose a group.
+local GROUPS, KEYS = 2048, 64
 local HEADERS = { "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-RateLimit-Quota" }
+local REMAINING, EXPOSED = HEADERS[2], table.concat(HEADERS, ", ") .. ", Retry-After"
 local SALT = io.open("/dev/urandom"):read(16)
 
 local logged = 0
@@ -26,29 +28,41 @@ local function now()
     return tonumber(time[0]) * 1e6 + math.floor(tonumber(time[1]) / 1e3)
 end
 
+local function is_integer(number, least, most)
+    return type(number) == "number" and number % 1 == 0 and number >= least and number <= (most or 2 ^ 53 - 1)
+end
+
 -- Returns a limit on each caller. A quota is { max_burst, count, period }. A call without an answer is decided by this
 -- worker's share of the limit, or refused with { fail = "closed" }. With { remember = 10 }, the worker itself refuses a
 -- limited caller until a token is back, for ten seconds at most: a reset or a refund counts only after that.
 function limits.new(name, quotas, settings)
     settings = settings or {}
-    local fail, remember, processes = settings.fail or "share", settings.remember, limits.nginxes * ngx.worker.count()
-    assert(#quotas >= 1 and #quotas <= 8 and (fail == "share" or fail == "closed"), name)
-    local self = { name = name, quotas = {}, words = {}, fail = fail, remember = remember }
+    local fail, remember, timeout = settings.fail or "share", settings.remember or 0, limits.timeout
+    assert(is_integer(limits.nginxes, 1, 2 ^ 32) and is_integer(limits.port, 1, 65535) and type(timeout) == "number"
+        and timeout >= 1 and timeout < 2 ^ 31, "limits.nginxes, limits.port or limits.timeout is no such number")
+    -- A key is "name:caller". With a colon in names, a caller could choose the key of another limit's caller.
+    assert(type(name) == "string" and name:find("^[^:]+$"), "a limit's name is a text without a colon")
+    assert(fail == "share" or fail == "closed", name .. ': fail is "share" or "closed"')
+    assert(is_integer(remember, 0, 2 ^ 32), name .. ": remember is no time in s")
+    assert(type(quotas) == "table" and #quotas >= 1 and #quotas <= 8, name .. ": there are 1 to 8 quotas")
+    local self, processes = { name = name, quotas = {}, words = {}, fail = fail }, limits.nginxes * ngx.worker.count()
+    self.host, self.port, self.timeout, self.remember = limits.host, limits.port, timeout, remember
     -- The most refused callers that the worker remembers: the oldest goes.
-    self.refused = remember and lrucache.new(10000)
+    self.refused = remember > 0 and lrucache.new(10000)
     -- Milliseconds, if they count: a wait of 100 ms would be remembered as none.
-    self.command, self.unit = remember and "CL.PTHROTTLE" or "CL.THROTTLE", remember and 1 or 1000
+    self.command, self.unit = self.refused and "CL.PTHROTTLE" or "CL.THROTTLE", self.refused and 1 or 1000
     for i, quota in ipairs(quotas) do
         local max_burst, count, period = unpack(quota)
         -- Redis would have an error for each call with other numbers: the share would decide on all of them.
-        assert(#quota == 3 and max_burst >= -1 and count >= 1 and period >= 1 and count <= period * 1e9
-            and math.max(max_burst + 1, count) * period <= count * 2 ^ 32, name)
+        assert(#quota == 3 and is_integer(max_burst, -1) and is_integer(count, 1) and is_integer(period, 1)
+            and count <= period * 1e9 and math.max(max_burst + 1, count) * period <= count * 2 ^ 32,
+            ("%s: quota %d is no { max_burst, count, period }"):format(name, i))
         local step = math.ceil(processes * period * 1e6 / count)
         local tokens = max_burst < 0 and 0 or math.max(1, math.floor((max_burst + 1) / processes))
-        self.quotas[i] = { step = step, burst = tokens * step, cells = ffi.new("double[?]", ROWS * CELLS) }
+        local keys, moments = ffi.new("double[?]", GROUPS * KEYS), ffi.new("double[?]", GROUPS * KEYS)
+        self.quotas[i] = { step = step, burst = tokens * step, keys = keys, moments = moments }
         -- The quantity stands behind the first quota.
         for _, number in ipairs { max_burst, count, period * 1000 / self.unit, i == 1 and 1 or nil } do
-            assert(number % 1 == 0 and number < 2 ^ 53, name)
             table.insert(self.words, ("%.0f"):format(number))
         end
     end
@@ -82,16 +96,21 @@ function limits.address()
     return text:sub(2) .. "::/64"
 end
 
--- Makes a call, and returns its integers, or nil and the reason. It never makes a call twice.
-local function call(command, ...)
-    local client = redis:new()
-    client:set_timeout(limits.timeout)
-    -- A worker has 20 connections, and 1,000 calls may wait for one. nginx itself counts them: a request that its
-    -- caller gives up leaves no place in use.
-    local options = { pool = "limits", pool_size = 20, backlog = 1000 }
-    local reply, why = client:connect(limits.host, limits.port, options)
-    if reply then reply, why = client[command](client, ...) end
-    if reply then
+-- Returns the integers of a call: five, or six with several quotas. Whatever goes wrong is no answer, and returns nil.
+-- It never makes a call twice.
+function Limit:ask(key)
+    local client, integers = redis:new(), #self.quotas > 1 and 6 or 5
+    local answered, reply = pcall(function()
+        client:set_timeout(self.timeout)
+        -- A worker has 20 connections, and 1,000 calls may wait for one. nginx itself counts them: a request that its
+        -- caller gives up leaves no place in use.
+        assert(client:connect(self.host, self.port, { pool = "limits", pool_size = 20, backlog = 1000 }))
+        local reply = assert(client[self.command](client, key, unpack(self.words)))
+        assert(type(reply) == "table" and #reply == integers, "a reply of another shape")
+        for i = 1, integers do assert(is_integer(reply[i], -2 ^ 53), "a reply of another shape") end
+        return reply
+    end)
+    if answered then
         client:set_keepalive(60000)
         return reply
     end
@@ -100,56 +119,77 @@ local function call(command, ...)
     -- Once a second: there may be thousands.
     if now() > logged + 1e6 then
         logged = now()
-        ngx.log(ngx.ERR, "Redis does not decide: ", why)
+        ngx.log(ngx.ERR, "Redis does not decide: ", reply)
     end
 end
 
--- Takes a token from this worker's share of each quota, or from none. Returns the microseconds to wait. The share is a
--- count-min sketch: the earliest of a key's cells, one in each row, is the moment at which all its tokens are back.
--- Other keys only move a cell later, so a collision can refuse a call and never allow one.
+-- Takes a token from this worker's share of each quota, or from none. Returns the microseconds to wait. A key is in one
+-- of 2,048 groups, which has 64 places for keys and for the moments at which all tokens of each are back. A key without
+-- a place takes that with the earliest moment, and begins there: in a full group, a key may be refused for another's
+-- calls, but none gets more than its share.
 function Limit:share(key, moment)
-    local digest, wait, places, moments = ngx.md5_bin(SALT .. key), 0, {}, {}
-    for row = 1, ROWS do
-        local high, low = digest:byte(2 * row, 2 * row + 1)
-        places[row] = (row - 1) * CELLS + (high * 256 + low) % CELLS
-    end
+    local digest, number, wait, places, moments = ngx.md5_bin(SALT .. key), 0, 0, {}, {}
+    for i = 1, 6 do number = number * 256 + digest:byte(i) end
+    local first = number % GROUPS * KEYS
     for i, quota in ipairs(self.quotas) do
-        local least = math.huge
-        for _, place in ipairs(places) do least = math.min(least, quota.cells[place]) end
-        moments[i] = math.max(least, moment) + quota.step
+        places[i] = first
+        for place = first, first + KEYS - 1 do
+            if quota.moments[place] < quota.moments[places[i]] then places[i] = place end
+        end
+        for place = first, first + KEYS - 1 do
+            if quota.keys[place] == number then places[i] = place end
+        end
+        moments[i] = math.max(quota.moments[places[i]], moment) + quota.step
         wait = math.max(wait, moments[i] - quota.burst - moment)
     end
-    if wait > 0 then return wait end
-    for i, quota in ipairs(self.quotas) do
-        for _, place in ipairs(places) do quota.cells[place] = math.max(quota.cells[place], moments[i]) end
+    for i, quota in ipairs(wait == 0 and self.quotas or {}) do
+        quota.keys[places[i]], quota.moments[places[i]] = number, moments[i]
     end
-    return 0
+    return wait
 end
 
 -- Answers the request if it is counted as this result, with this status.
 function Limit:answer(result, status, wait, integers)
     ngx.shared.limits:incr(('limit="%s",result="%s"'):format(self.name, result), 1, 0)
+    ngx.header["Access-Control-Expose-Headers"] = EXPOSED
     -- All headers are of one limit: the one that refuses, or has fewer tokens left.
-    local before = tonumber(ngx.header["X-RateLimit-Remaining"])
+    local before = tonumber(ngx.header[REMAINING])
     if status or integers and (not before or before > integers[3]) then
         local _, limit, remaining, _, reset_after, quota = unpack(integers or {}, 1, 6)
         local values = { limit, remaining, reset_after and math.ceil(reset_after * self.unit / 1000), quota }
-        for i, header in ipairs(HEADERS) do ngx.header[header] = values[i] end
+        for i, header in ipairs(HEADERS) do ngx.header[header] = values[i] and ("%.0f"):format(values[i]) end
     end
     if status then
-        ngx.header["Retry-After"] = wait and math.ceil(wait / 1e6)
+        ngx.header["Access-Control-Allow-Origin"] = limits.origin
+        ngx.header["Retry-After"] = wait and ("%.0f"):format(math.ceil(wait / 1e6))
         return ngx.exit(status)
     end
 end
 
+-- Leaves the headers of one limit on a response of an application that has limits, too.
+function limits.show()
+    local own, its = {}, {}
+    for _, header in ipairs(HEADERS) do
+        local value = ngx.header[header]
+        its[header] = ngx.var["upstream_http_" .. header:lower():gsub("-", "_")]
+        -- Where both have sent a header, its values are in a table.
+        own[header] = type(value) == "table" and value[1] or not its[header] and value or nil
+    end
+    local remaining, before = tonumber(its[REMAINING]) or math.huge, tonumber(own[REMAINING]) or math.huge
+    local shown = (ngx.var.upstream_http_retry_after or remaining < before) and its or own
+    for _, header in ipairs(HEADERS) do ngx.header[header] = shown[header] end
+end
+
 -- Charges the request to the limit of this caller, by default an address, and refuses it if the limit does.
 function Limit:check(caller)
-    -- An internal redirect would be charged a second time.
-    if ngx.req.is_internal() then return end
+    -- A browser asks by OPTIONS whether a page may make its call, and does not tell the page of a refusal.
+    if ngx.req.get_method() == "OPTIONS" then return end
     local key, asked = self.name .. ":" .. (caller or limits.address()), now()
-    local known = self.refused and self.refused:get(key)
+    -- A digest has few bytes, whatever the caller's name.
+    local digest = ngx.md5_bin(SALT .. key)
+    local known = self.refused and self.refused:get(digest)
     if known and known.expires > asked then return self:answer("limited", 429, known.allowed - asked) end
-    local integers = call(self.command, key, unpack(self.words))
+    local integers = self:ask(key)
     if not integers and self.fail == "closed" then return self:answer("closed", 503, 1e6) end
     if not integers then
         local wait = self:share(key, now())
@@ -157,10 +197,11 @@ function Limit:check(caller)
     end
     local limited, limit, _, retry_after = unpack(integers)
     if limited == 0 then return self:answer("allowed", nil, nil, integers) end
-    if limit == 0 then return self:answer("limited", 403, nil, integers) end
+    -- A wait of -1 never ends: the limit is 0.
+    if retry_after < 0 then return self:answer("limited", limit == 0 and 403 or 413, nil, integers) end
     if self.refused then
         local wait = (retry_after - 1) * 1e3
-        self.refused:set(key, { expires = asked + math.min(wait, self.remember * 1e6), allowed = asked + wait })
+        self.refused:set(digest, { expires = asked + math.min(wait, self.remember * 1e6), allowed = asked + wait })
     end
     return self:answer("limited", 429, retry_after * self.unit * 1e3, integers)
 end

@@ -122,7 +122,8 @@ test('no key gets more than its share', () => {
         return moment;
       }));
     }
-    assert.strictEqual(share.quotas.reduce((sum, { cells }) => sum + cells.byteLength, 0), quotas.length * 2 ** 19);
+    const bytes = share.quotas.map(({ keys, moments }) => keys.byteLength + moments.byteLength);
+    assert.deepStrictEqual(bytes, quotas.map(() => 2 ** 21));
   }
   assert.ok(taken > 300000 && beyond === 0, `${taken} taken, ${beyond} beyond`);
 });

@@ -18,7 +18,7 @@ def limited_by(app, server, **headers):
     server("FLUSHALL")
     assert app.get("/", **headers).status == 200
     (key,) = server("KEYS *")
-    return key
+    return key.removeprefix("nginx_")
 
 
 @on(HTTP, without=DJANGO)
