@@ -6,7 +6,7 @@ To run this file, beside redis_py.py and limits.py:
 
 import functools
 
-from flask import Flask, after_this_request, current_app, g, request
+from flask import Flask, after_this_request, current_app, request
 
 from limits import Limit, limited_address, show
 from redis_py import connect, throttle
@@ -27,9 +27,9 @@ def limited(limit):
             if request.method != "OPTIONS":
                 address = limited_address(request.remote_addr, request.headers.getlist("X-Forwarded-For"))
                 decision = throttle(client, limit, address)
-                show(decision, g.setdefault("limits", {}))
+                show(decision, shown := request.environ.setdefault("limits", {}))
                 # Whatever answers the request shows the headers, also an error.
-                after_this_request(lambda response: response.headers.update(g.limits) or response)
+                after_this_request(lambda response: response.headers.update(shown) or response)
                 if decision[0] != 200:
                     return "Try again later\n", decision[0]
             # A view may be an `async def`.

@@ -256,12 +256,12 @@ def parse(word):
 
 
 # Your own proxies, as "192.0.2.1,2001:db8::/48". One that connects by a Unix socket is "unix".
-PROXIES = os.environ.get("PROXY", "").replace(",", " ").split()
-NETWORKS = [ipaddress.ip_network(parse(word) or word) for word in PROXIES if word != "unix"]
+PROXY = os.environ.get("PROXY", "").replace(",", " ").split()
+NETWORKS = [ipaddress.ip_network(parse(word) or word) for word in PROXY if word != "unix"]
 
 
 def is_proxy(caller):
-    return caller in PROXIES if isinstance(caller, str) else any(caller in network for network in NETWORKS)
+    return caller in PROXY if isinstance(caller, str) else any(caller in network for network in NETWORKS)
 
 
 def limited_address(peer, forwarded):

@@ -9,6 +9,7 @@ from django.conf import settings
 
 settings.configure(
     ALLOWED_HOSTS=["*"],
+    MIDDLEWARE=["django_rest.headers"],
     ROOT_URLCONF=__name__,
     SECRET_KEY="of the tests",
     REST_FRAMEWORK={"DEFAULT_AUTHENTICATION_CLASSES": [], "UNAUTHENTICATED_USER": None},
@@ -16,18 +17,33 @@ settings.configure(
 django.setup()
 
 from django.core.wsgi import get_wsgi_application
+from django.http import Http404, HttpResponse, HttpResponseRedirect, StreamingHttpResponse
 from django.urls import path
+from rest_framework.decorators import api_view, throttle_classes
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 import django_rest
 
 
-class Hello(APIView):
-    throttle_classes = [django_rest.ApiThrottle]
+def view(answer):
+    class View(APIView):
+        throttle_classes = [django_rest.ApiThrottle]
 
-    def get(self, request):
-        return Response("Hello")
+        def get(self, request):
+            return answer()
+
+    return View.as_view()
+
+
+def missing():
+    raise Http404
+
+
+@api_view(["GET"])
+@throttle_classes([django_rest.ApiThrottle])
+def function(request):
+    return Response("Hello")
 
 
 class Login(APIView):
@@ -41,7 +57,19 @@ class Login(APIView):
 
 # Three attempts at once and one a day: no token comes back while a test runs.
 django_rest.ACCOUNT = django_rest.Limit("login_account", (2, 1, 86400), fail="closed")
-urlpatterns = [path("", Hello.as_view()), path("login", Login.as_view())]
+OWN = {"X-RateLimit-Remaining": "abc", "X-RateLimit-Limit": "-1", "X-RateLimit-Reset": ""}
+urlpatterns = [
+    path("", view(lambda: Response("Hello"))),
+    path("login", Login.as_view()),
+    path("fails", view(lambda: 1 / 0)),
+    path("missing", view(missing)),
+    path("moved", view(lambda: HttpResponseRedirect("/"))),
+    path("streamed", view(lambda: StreamingHttpResponse(iter([b"a", b"b"])))),
+    path("own", view(lambda: Response("Hello", headers=OWN))),
+    path("class", function),
+    path("options", view(lambda: Response("Hello"))),
+    path("health", lambda request: HttpResponse("Hello")),
+]
 
 
 class Server(socketserver.ThreadingMixIn, WSGIServer):

@@ -1,12 +1,15 @@
 """limits.py by itself: numbers, decisions, addresses, the share, and refused callers."""
 
+import asyncio
 import hashlib
 import itertools
 import math
 import os
 import random
+import subprocess
 import sys
 import tracemalloc
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,9 +17,11 @@ from packages import ROOT
 
 # Redis decides each call: an hour is longer than any machine takes.
 os.environ["TIMEOUT"] = "3600"
-sys.path.insert(0, str(ROOT / "docs/clients"))
+CLIENTS = ROOT / "docs/clients"
+sys.path.insert(0, str(CLIENTS))
 
 import limits
+import redis_asyncio
 import redis_py
 from limits import HEADERS, SECOND, Call, Limit, Share, decide_together, show
 
@@ -66,6 +71,55 @@ def test_a_quantity_is_a_number_of_tokens():
     for quantity in -1, 2**63, 1.5, math.nan, "1", True, None:
         with pytest.raises(WRONG):
             redis_py.throttle(None, Limit("hello", (9, 10, 1)), "a", quantity)
+
+
+def imported(module="limits", code="", **environment):
+    """Imports a file of the examples in a process of its own, and returns how that ended."""
+    words = [sys.executable, "-B", "-c", f"import {module} as it; {code}"]
+    return subprocess.run(words, cwd=CLIENTS, env={**os.environ, **environment}, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("name, words", {
+    "TIMEOUT": ["nan", "inf", "-1", "0", "", "soon"], "PROCESSES": ["-1", "0", "1.5", "", "two"], "PROXY": ["proxy.example"],
+}.items())
+def test_a_process_with_a_wrong_setting_does_not_start_and_names_it(name, words):
+    for word in words:
+        ended = imported(**{name: word})
+        assert ended.returncode and name in ended.stderr, (word, ended)
+
+
+def test_any_list_of_proxies_is_read():
+    for words, number in ("", 0), ("unix", 0), (" 192.0.2.1, 2001:db8::/48,,unix ,", 2):
+        assert imported(code="print(len(it.NETWORKS))", PROXY=words).stdout == f"{number}\n", words
+
+
+def test_no_two_limits_and_callers_have_one_key():
+    callers = "a", "a:b", ":", "", "\ud800", "?", "\ufffd", ("a",), b"a"
+    keys = [Limit(name, (9, 1, 60)).words(caller)[0] for name in ("login", "a") for caller in callers]
+    assert len({*keys}) == len(keys)
+
+
+def test_nobody_can_choose_callers_who_share_a_place_with_another():
+    """Python's own hashes are the same in each process with PYTHONHASHSEED=0."""
+    code = "print(it.Call(it.Limit('login', (9, 1, 60)), 'alice', 1).key.hex())"
+    keys = {imported(code=code, PYTHONHASHSEED="0").stdout for _ in range(2)}
+    assert len(keys) == 2 and all(len(key) == 33 for key in keys)
+
+
+def test_whatever_goes_wrong_is_no_answer_and_an_interrupt_is_not_caught():
+    def failing(error):
+        def execute_command(*words):
+            raise error
+
+        return SimpleNamespace(execute_command=execute_command)
+
+    asks = redis_py.ask, lambda client, word: asyncio.run(redis_asyncio.ask(client, word))
+    for ask in asks:
+        for error in RuntimeError("Event loop is closed"), ValueError(), TypeError(), IndexError(), RecursionError():
+            assert ask(failing(error), "PING") is None
+        for error in KeyboardInterrupt, asyncio.CancelledError, SystemExit:
+            with pytest.raises(error):
+                ask(failing(error()), "PING")
 
 
 def test_a_quantity_above_the_limit_is_413_and_a_closed_plan_403_without_a_wait(client, nobody):
@@ -132,8 +186,8 @@ def test_any_name_makes_a_key(client):
 
 
 def set_proxies(monkeypatch, text):
-    monkeypatch.setattr(limits, "PROXIES", text.replace(",", " ").split())
-    words = [word for word in limits.PROXIES if word != "unix"]
+    monkeypatch.setattr(limits, "PROXY", text.replace(",", " ").split())
+    words = [word for word in limits.PROXY if word != "unix"]
     networks = [limits.ipaddress.ip_network(limits.parse(word) or word) for word in words]
     monkeypatch.setattr(limits, "NETWORKS", networks)
 

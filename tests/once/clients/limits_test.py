@@ -110,8 +110,8 @@ class Decisions(unittest.TestCase):
 
 class Addresses(unittest.TestCase):
     def proxies(self, text):
-        limits.PROXIES = text.replace(",", " ").split()
-        words = [word for word in limits.PROXIES if word != "unix"]
+        limits.PROXY = text.replace(",", " ").split()
+        words = [word for word in limits.PROXY if word != "unix"]
         limits.NETWORKS = [limits.ipaddress.ip_network(limits.parse(word) or word) for word in words]
 
     def test_the_last_address_that_a_proxy_has_added_counts(self):
