@@ -147,7 +147,12 @@ fn a_production_moves_step_by_step_and_back_and_no_limit_is_lost() {
             passed
         },
         || {
+            let ask = |member: &Member, line: &str| run::<String>(&mut member.server.borrow().connect(), line).unwrap();
+            wait_until("every limiter is in use", || ask(&one, "DBSIZE") == KEYS.to_string());
             walk(&one, &two, Some(sentinel), module(), VERSION);
+            wait_until("calls pass again", || {
+                !ask(&two, "INFO redis-cell").contains("redis-cell_throttle_allowed:0\r")
+            });
             walk(&two, &one, None, old.to_str().unwrap(), "1");
         },
     );
@@ -155,7 +160,6 @@ fn a_production_moves_step_by_step_and_back_and_no_limit_is_lost() {
     for key in 0..KEYS {
         let passed: i64 = passed.iter().map(|passed| passed[key]).sum();
         let [_, _, remaining, ..] = call(&mut primary, key, 0).unwrap();
-        assert!(passed > 0, "key/{key}");
         assert_eq!(passed + remaining, LIMIT, "key/{key}: {passed} calls were let through");
     }
 }
