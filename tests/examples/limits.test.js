@@ -1,6 +1,7 @@
 // limits.js by itself, run by node's own test runner: test_programs.py starts it, with a server at REDIS_PORT.
 
 const assert = require('assert');
+const { spawnSync } = require('child_process');
 const test = require('node:test');
 
 const { Limit, Share } = require(`${process.cwd()}/limits.js`);
@@ -25,16 +26,41 @@ async function statuses(limit, calls) {
   return all;
 }
 
-test('a wrong quota is refused where the limit is made', () => {
-  const wrong = [[], [[-2, 1, 1]], [[-1, 0, 60]], [[9, 0, 60]], [[0.5, 1, 1]], [[9, 10, 0]], [['9', 10, 1]],
-    [[9, 10, 1, 1]], [[2 ** 40, 1, 86400]], [[-1, 1, 2 ** 33]]];
-  for (const quotas of wrong) assert.throws(() => new Limit(NOBODY, 'wrong', quotas), RangeError, String(quotas));
+test('a wrong limit is refused where it is made, by an error that names it', () => {
+  const quotas = [[], [[-2, 1, 1]], [[-1, 0, 60]], [[9, 0, 60]], [[0.5, 1, 1]], [[9, 10, 0]], [['9', 10, 1]],
+    [[9, 10, 1, 1]], [[2 ** 40, 1, 86400]], [[-1, 1, 2 ** 33]], [[NaN, 1, 1]], [[9, Infinity, 1]], [[true, 1, 1]],
+    [[9n, 1, 1]], [[]], [null], 3, null, undefined, Array(9).fill([9, 1, 1])].map((wrong) => ['wrong', wrong]);
+  const names = ['login:account', '', ':', 5, null, undefined, ['a']].map((name) => [name, [[9, 1, 1]]]);
+  const settings = [{ fail: 'open' }, { fail: null }];
+  for (const remember of [NaN, -1, Infinity, '10', true, 2.5]) settings.push({ remember });
+  for (const words of [...quotas, ...names, ...settings.map((each) => ['wrong', [[9, 1, 1]], each])]) {
+    assert.throws(() => new Limit(NOBODY, ...words), { name: 'RangeError', message: /wrong|name/ }, String(words));
+  }
 });
 
-test('a quantity is a number of tokens', async () => {
+test('a limit keeps what was checked', async () => {
+  const quotas = [[2, 1, 60]];
+  const limit = new Limit({ call: (words) => assert.deepStrictEqual(words.slice(2), [2, 1, 60, 1]) }, 'kept', quotas);
+  quotas[0][0] = -5;
+  quotas.push([NaN, 1, 1]);
+  assert.deepStrictEqual(await statuses(limit, Array(4).fill(['alice'])), [200, 200, 200, 429]);
+});
+
+test('a quantity is a number of tokens, and a caller has a text of its own', async () => {
   const limit = new Limit(NOBODY, 'any', [[2, 1, 60]]);
-  for (const quantity of [-1, 0.5, '1', NaN, 2 ** 53]) {
+  for (const quantity of [-1, 0.5, '1', '', NaN, Infinity, 2 ** 53, true, 1n, null]) {
     await assert.rejects(limit.throttle('alice', quantity), RangeError, String(quantity));
+  }
+  for (const caller of [undefined, null, {}, [], ['a'], true]) await assert.rejects(limit.throttle(caller), RangeError);
+  assert.deepStrictEqual(await statuses(limit, [['alice'], [7], [7n], ['']]), [200, 200, 200, 200]);
+});
+
+test('a wrong number of the environment ends the process, and the error names it', () => {
+  const wrong = { TIMEOUT: ['nan', '-1', ''], REDIS_PORT: ['65536'], PROXY: ['::1/129'], PROCESSES: ['-1', '2.5', ''] };
+  const program = `new (require('${process.cwd()}/limits.js').Limit)({}, 'a', [[2, 1, 60]])`;
+  for (const [name, word] of Object.entries(wrong).flatMap(([key, words]) => words.map((each) => [key, each]))) {
+    const ended = spawnSync('node', ['-e', program], { env: { ...process.env, [name]: word }, encoding: 'utf8' });
+    assert.ok(ended.status === 1 && ended.stderr.includes(`RangeError: ${name} `), `${name}=${word}: ${ended.stderr}`);
   }
 });
 
@@ -60,6 +86,8 @@ onRedis('a refused caller is refused without a call, and 10,000 are remembered',
   const limit = new Limit(counted, 'remembers', [[0, 1, 86400]], { remember: 3600 });
   await statuses(limit, Array(1001).fill(['alice', 1]));
   assert.strictEqual(calls, 2);
+  await limit.throttle('a'.repeat(10000));
+  for (const call of limit.refused.keys()) assert.ok(call.length < 100, 'the names of callers take no memory');
   for (let caller = 0; caller < 11000; caller += 1) limit.refuse(caller, 0, Infinity);
   assert.deepStrictEqual([limit.refused.size, limit.refused.has(999), limit.refused.has(1000)], [10000, false, true]);
 });
@@ -87,8 +115,19 @@ onRedis('a client that is replaced while it connects keeps no connection', async
   replaced.close();
 });
 
-// The share against a limiter for each key, in exact integers: 1.2 million decisions at random, of more keys than a row
-// has cells. A token takes some microseconds, so that one microsecond too few would show.
+onRedis('a client keeps no listener for each connection that it makes', async (connection) => {
+  const warnings = [];
+  process.on('warning', (warning) => warnings.push(warning.message));
+  for (let attempt = 0; attempt < 12; attempt += 1) {
+    const again = new Promise((resolve) => { connection.client.once('ready', resolve); });
+    await connection.call(['CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'no']).catch(() => {});
+    await again;
+  }
+  assert.deepStrictEqual(warnings, []);
+});
+
+// The share against a limiter for each key, in exact integers: 800,000 decisions at random. Where a token takes some
+// microseconds, one microsecond too few would show; where it takes a second, the share has no place for all keys.
 test('no key gets more than its share', () => {
   let seed = 2026;
   // Park and Miller's generator.
@@ -97,8 +136,8 @@ test('no key gets more than its share', () => {
     return seed % end;
   };
   let [taken, beyond] = [0, 0];
-  const cases = [[1, [[2, 300007, 1]]], [2, [[9, 150001, 1]]], [3, [[9, 300007, 1], [99, 700001, 3]]]];
-  for (const [processes, quotas] of cases) {
+  const few = [[1, [[2, 300007, 1]]], [2, [[9, 150001, 1]]], [3, [[9, 300007, 1], [99, 700001, 3]]]];
+  for (const [processes, quotas, keys] of [...few.map((each) => [...each, 30000]), [1, [[2, 1, 1]], 200000]]) {
     const share = new Share(quotas, processes);
     const exact = new Map();
     // Times are in units of which a token takes a whole number: microseconds, each divided by the count.
@@ -108,9 +147,9 @@ test('no key gets more than its share', () => {
       tokens: BigInt(Math.max(1, Math.floor((maxBurst + 1) / processes))),
     }));
     let now = 1;
-    for (let call = 0; call < 400000; call += 1) {
+    for (let call = 0; call < 200000; call += 1) {
       now += below(6);
-      const key = `key${below(call % 4 ? 5 : 30000)}`;
+      const key = `key${below(call % 4 && keys < 200000 ? 5 : keys)}`;
       const quantity = 1 + below(2);
       if (share.take(key, quantity, now)) continue;
       taken += 1;
@@ -125,5 +164,5 @@ test('no key gets more than its share', () => {
     const bytes = share.quotas.map(({ keys, moments }) => keys.byteLength + moments.byteLength);
     assert.deepStrictEqual(bytes, quotas.map(() => 2 ** 21));
   }
-  assert.ok(taken > 300000 && beyond === 0, `${taken} taken, ${beyond} beyond`);
+  assert.ok(taken > 200000 && beyond === 0, `${taken} taken, ${beyond} beyond`);
 });

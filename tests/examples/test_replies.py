@@ -1,6 +1,6 @@
 """Replies of another shape, as of a proxy, another server or another module: they are no answer."""
 
-from applications import named, on
+from applications import APPLICATIONS, named, on
 from servers import passed_on, saying
 
 NUMBERS = b":0\r\n:3\r\n:2\r\n:-1\r\n:60\r\n"
@@ -25,11 +25,9 @@ REPLIES = [
     b"%2\r\n:0\r\n:3\r\n:2\r\n:-1\r\n",
     b"*1\r\n" * 100_000,
 ]
-ROWS = named("node_redis", "ioredis", "express", "nginx")
-
 
 # Some replies leave a client waiting for more.
-@on(ROWS, TIMEOUT=0.5)
+@on(APPLICATIONS, TIMEOUT=0.5)
 def test_a_reply_of_another_shape_is_no_answer(app, address, server):
     for reply in REPLIES:
         address.filter = saying(reply)
