@@ -4,6 +4,7 @@ To run this file: redis-cli -x FUNCTION LOAD REPLACE < reservation.lua, and then
 """
 
 import contextlib
+import numbers
 import os
 import secrets
 import sys
@@ -24,12 +25,14 @@ class Refused(Exception):
 @contextlib.contextmanager
 def admitted(client, organisation, user, estimate):
     """Holds a place, and takes the estimate. The caller sets `used` of the result to the tokens of the answer."""
+    if not is_count(estimate):
+        raise ValueError(f"estimate must be a whole number of tokens, not {estimate!r}")
     # The hash tag in braces keeps the keys on one node of a cluster. A quoted name has no brace and no colon.
-    organisation, user = (quote(name, safe="") for name in (organisation, user))
+    organisation, user = (quote(name, safe="", errors="surrogatepass") for name in (organisation, user))
     names = [f"call:{secrets.token_hex(8)}", "calls", "requests", f"{user}:requests", "tokens", f"{user}:tokens"]
     keys = [f"{{gate:{organisation}}}:{name}" for name in names]
     # max_burst, count, period, and what the call takes: this many a minute, and as many at once.
-    quotas = [599, 600, 60, 1, 59, 60, 60, 1, 99_999, 100_000, 60, estimate, 19_999, 20_000, 60, estimate]
+    quotas = [599, 600, 60, 1, 59, 60, 60, 1, 99_999, 100_000, 60, int(estimate), 19_999, 20_000, 60, int(estimate)]
     try:
         limited = repeat(client, "reserve", [6, *keys, LEASE, PLACES, *quotas])
     except (redis.ConnectionError, redis.TimeoutError):
@@ -43,7 +46,14 @@ def admitted(client, organisation, user, estimate):
     try:
         yield call
     finally:
-        settle(client, keys, 1, call.used)
+        if not is_count(call.used):
+            print(f"used must be a whole number of tokens, not {call.used!r}", file=sys.stderr)
+            call.used = estimate
+        settle(client, keys, 1, int(call.used))
+
+
+def is_count(number):
+    return isinstance(number, numbers.Integral) and not isinstance(number, bool) and 0 <= number < 10**15
 
 
 def settle(client, keys, requests, tokens):

@@ -25,6 +25,8 @@ class Door:
 
     def __init__(self, client, kind):
         """`kind` says what is kept out, such as "account" or "address": an account may have the name of an address."""
+        if ":" in kind:
+            raise ValueError(f"{kind}: a kind has no colon, which ends it in a key")
         self.client, self.kind = client, kind
         self.script = client.register_script(Path(__file__).with_name("ban.lua").read_text())
 
@@ -45,7 +47,8 @@ class Door:
 
     def key(self, name, who):
         # The hash tag in braces keeps the keys on one node of a cluster. A tag that began with a brace would be none.
-        return f"{name}:{{{self.kind}:{who}}}"
+        # A name may have half of a surrogate pair.
+        return f"{name}:{{{self.kind}:{who}}}".encode(errors="surrogatepass")
 
 
 def log_in(door, name, password):

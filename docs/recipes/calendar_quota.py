@@ -40,7 +40,8 @@ class Plan:
         """Returns the keys and numbers of a call. A refund needs those of the original call: its day may have ended."""
         (day, day_ends), _, (month, month_ends) = periods(self.zone, now)
         # The hash tag in braces keeps the keys on one node of a cluster. A tag that began with a brace would be none.
-        keys = [f"{{plan:{user}}}:{end}" for end in (day, month, "rate")]
+        # A name may have half of a surrogate pair.
+        keys = [f"{{plan:{user}}}:{end}".encode(errors="surrogatepass") for end in (day, month, "rate")]
         return keys, [100, day_ends, 1000, month_ends, 9, 10, 1]
 
     def throttle(self, keys, numbers, quantity=1):

@@ -21,10 +21,11 @@ class Pool:
 
     def admits(self, tenant, background=False):
         """Takes a token from the tenant and one from the pool, or none. Returns the names of those that refuse."""
-        # The hash tag in braces keeps the keys on one node of a cluster.
+        # The hash tag in braces keeps the keys on one node of a cluster. A name may have half of a surrogate pair.
+        key = f"{{pool}}:tenant:{tenant}".encode(errors="surrogatepass")
         _, own, whole = self.client.execute_command(
             "CL.MTHROTTLE",
-            *(f"{{pool}}:tenant:{tenant}", *self.TENANT, 1),
+            *(key, *self.TENANT, 1),
             *("{pool}:all", *(self.BACKGROUND if background else self.WHOLE), 1),
         )
         return [name for name, (limited, *_) in zip(("tenant", "pool"), (own, whole)) if limited]

@@ -14,6 +14,10 @@ from redis.retry import Retry
 
 class Limit:
     def __init__(self, client, name, quota, enforced):
+        if ":" in name or name == "shadow":
+            raise ValueError(f"{name} may not name a limit: its keys would be another limit's")
+        if [type(number) for number in quota] != [int] * 3:
+            raise ValueError(f"{name}: {quota} is not a whole max_burst, count and period")
         self.client, self.name, self.quota, self.enforced = client, name, quota, enforced
         # Put a counter of your monitoring here.
         self.counts = collections.Counter()
@@ -21,6 +25,8 @@ class Limit:
     def allows(self, caller):
         # Shadow mode has a key of its own: a limiter is full when its limit is first enforced.
         key = f"{self.name}:{caller}" if self.enforced else f"shadow:{self.name}:{caller}"
+        # A name may have half of a surrogate pair.
+        key = key.encode(errors="surrogatepass")
         try:
             limited = self.client.execute_command("CL.THROTTLE", key, *self.quota)[0]
         except redis.RedisError as error:

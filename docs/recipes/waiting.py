@@ -18,6 +18,10 @@ class TooLong(Exception):
 class Queue:
     def __init__(self, client, key, max_burst, count, period, longest):
         """Allows `count` calls every `period` ms, `max_burst + 1` at once. No call waits longer than `longest` ms."""
+        numbers = {"max_burst": (max_burst, 0), "count": (count, 1), "period": (period, 1), "longest": (longest, 0)}
+        for name, (number, least) in numbers.items():
+            if type(number) is not int or number < least:
+                raise ValueError(f"{name} must be a whole number from {least} on, not {number!r}")
         self.client, self.key = client, key
         self.max_burst, self.count, self.period, self.longest = max_burst, count, period, longest
         # The tokens that come back within the longest wait.
@@ -25,7 +29,7 @@ class Queue:
 
     def turn(self, tokens=1):
         """Takes the next turn, for up to `max_burst + 1` tokens. Returns the milliseconds until it: 0 means now."""
-        if not 1 <= tokens <= self.max_burst + 1:
+        if type(tokens) is not int or not 1 <= tokens <= self.max_burst + 1:
             raise ValueError(f"a turn is for 1 to {self.max_burst + 1} tokens")
         limited, _, remaining, retry_after, reset_after = self.client.execute_command(
             "CL.PTHROTTLE", self.key, self.max_burst + self.waiting, self.count, self.period, tokens
