@@ -189,7 +189,7 @@ const RUN_ELSEWHERE: [(&str, &str); 7] = [
     ("docs/monitoring.md", "CL.LOOK health"),            // monitoring.rs
     ("docs/monitoring.md", "psubscribe"),                // monitoring.rs
     ("docs/moving.md", ""),                              // moving.rs: all of them, in their order
-    ("docs/protect.md", "uvicorn"),                      // protect.rs
+    ("docs/protect.md", "uvicorn"),                      // test_protect.py
 ];
 
 #[test]

@@ -16,6 +16,7 @@ line; Server, Address and the network's filters of servers.py. The fixtures:
     address     the way from the one to the other: address.lead_to(other), address.silence(),
                 address.filter = saying(b"*0\r\n")
     new_server  makes another server: new_server("--cluster-enabled", "yes", module=False)
+    clock       a wall clock that only the test moves: new_server(environment=clock.environment), clock.set(nanoseconds)
     start       starts a program that is no row: start(Row(…), port, TIMEOUT=3600)
 """
 
@@ -33,7 +34,7 @@ if folder := fetched(*PIP):
     str(folder) in sys.path or sys.path.insert(0, str(folder))
 
 from applications import Application
-from servers import Address, Server, passed_on
+from servers import Address, Clock, Server, passed_on
 
 # A test makes a thousand connections, and so do the programs that it calls.
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -49,6 +50,11 @@ def new_server():
 @pytest.fixture
 def server(new_server):
     return new_server()
+
+
+@pytest.fixture
+def clock(tmp_path):
+    return Clock(tmp_path / "clock")
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import threading
@@ -130,6 +131,29 @@ class Server:
     def __exit__(self, *_):
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Clock:
+    """The wall clock of a server with this `environment`: it stands where the test puts it, in ns since 1970."""
+
+    def __init__(self, path):
+        self.file = open(path, "wb", buffering=0)
+        self.set(1_790_000_000_123_456_000)
+        self.environment = {"LD_PRELOAD": self.library(), "CLOCK": path}
+
+    def set(self, now):
+        self.now = now
+        # The second number shifts the clock by seconds.
+        os.pwrite(self.file.fileno(), struct.pack("qq", now, 0), 0)
+
+    @staticmethod
+    @functools.cache
+    def library():
+        """Compiles the clock elsewhere, then moves it: another run may be using the old library at this moment."""
+        new, library = tempfile.mktemp(dir=TARGET), TARGET / "clock-examples.so"
+        subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", new, ROOT / "tests/support/clock.c", "-ldl"], check=True)
+        os.replace(new, library)
+        return library
 
 
 def passed_on(connection, to_the_server, data):

@@ -7,6 +7,5 @@ mod monitoring;
 mod package;
 mod pages;
 mod panics;
-mod protect;
-mod recipes;
+mod reservation;
 mod scripts;

@@ -8,16 +8,16 @@ use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::{Barrier, OnceLock};
+use std::sync::Barrier;
 use std::thread::scope;
 use std::time::Duration;
 
-use tempfile::{NamedTempFile, TempDir};
+use tempfile::NamedTempFile;
 
 use super::needs::{fail_or_leave_out, is_installed, leave_out};
-use super::pages::{ROOT, blocks};
+use super::pages::ROOT;
 use super::programs::{output, path};
-use super::{PATIENCE, Process, free_port, new_folder, wait_until};
+use super::{PATIENCE, Process, free_port, wait_until};
 
 /// The examples' timeout in tests: on a busy machine, a server may take longer than their own tenth of a second.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
@@ -37,7 +37,7 @@ pub const DEBIAN_NODE: Libraries = Debian("nodejs and node-redis", "node -e 'req
 
 /// The programs, each with its libraries and the words that start it in docs/clients. Programs of the tests call or
 /// serve some of the examples.
-const PROGRAMS: [(&str, Libraries, &str); 15] = [
+const PROGRAMS: [(&str, Libraries, &str); 14] = [
     ("calls", Python("redis"), "../../tests/once/clients/calls.py redis_py"),
     ("calls", Python("redis"), "../../tests/once/clients/calls.py redis_asyncio"),
     ("calls", DEBIAN_NODE, "node ../../tests/once/clients/calls.js"),
@@ -47,7 +47,6 @@ const PROGRAMS: [(&str, Libraries, &str); 15] = [
     ("express", Npm, "node express_app.js"),
     ("express", Npm, "env CLIENT=./ioredis.js node express_app.js"),
     ("nginx", NGINX, "sh ../../tests/once/clients/nginx.sh \"$TARGET/nginx-$HTTP_PORT\""),
-    ("protect", PROTECT, "-m uvicorn --no-proxy-headers protect:app --port $HTTP_PORT"),
     ("smallest", Debian("php-redis", "php -r 'new Redis();'"), "php -d display_errors=stderr php_redis.php"),
     ("smallest", Debian("php-predis", "ls /usr/share/php/Predis"), "php -n -d display_errors=stderr php_redis.php"),
     ("smallest", Debian("ruby-redis", "ruby -e 'require \"redis\"'"), "ruby redis_rb.rb"),
@@ -64,7 +63,6 @@ const NGINX: Libraries = Debian(
     "nginx-light, libnginx-mod-http-lua and lua-nginx-redis",
     "ls /usr/lib/nginx/modules/ngx_http_lua_module.so /usr/share/lua/5.1/nginx/redis.lua",
 );
-const PROTECT: Libraries = Python("fastapi, uvicorn, prometheus_client");
 const HIREDIS: &str = "sh -ec 'program=$(mktemp)
     trap \"rm $program\" EXIT
     cc -O1 -Wall -Wextra -Werror -o $program hiredis.c -lhiredis
@@ -129,23 +127,6 @@ const TARGET: &str = env!("CARGO_TARGET_TMPDIR");
 /// Returns the path of a file in tests/once/clients.
 pub fn of_test(file: &str) -> String {
     [ROOT, "tests/once/clients", file].join("/")
-}
-
-/// Returns the application of docs/protect.md, in a folder that the page's own lines make.
-pub fn protect() -> Vec<Example> {
-    static FOLDER: OnceLock<TempDir> = OnceLock::new();
-    let folder = FOLDER.get_or_init(|| {
-        let block = blocks(|block| block.place.starts_with("docs/protect.md") && block.language == "sh").remove(0);
-        let lines: Vec<_> = block.text.lines().collect();
-        assert!(lines[2].starts_with("cd /tmp/protect && python3 -m uvicorn "), "{lines:?}");
-        let folder = new_folder();
-        let make = lines[..2].join("\n").replace("/tmp/protect", folder.path().to_str().unwrap());
-        output(Command::new("bash").args(["-ec", &make]).current_dir(ROOT));
-        folder
-    });
-    let mut examples = examples("protect");
-    examples.iter_mut().for_each(|example| example.folder = folder.path().to_path_buf());
-    examples
 }
 
 /// A program, run in docs/clients or in a folder of its own.

@@ -9,13 +9,12 @@ use super::Server;
 #[path = "../../docs/clients/redis_rs.rs"]
 pub mod redis_rs;
 
-/// Returns the command that runs a program of docs/, or of the tests, against the server, with Debian's own Python. The
-/// program may import the recipes, and stop the server. It needs python3-redis.
+/// Returns the command that runs a program of docs/, or of the tests, against the server, with Debian's own Python. It
+/// needs python3-redis.
 pub fn python(program: &str, server: &Server) -> Command {
     let mut command = Command::new("/usr/bin/python3");
     command.arg("-B").arg(path(program));
-    command.env("PYTHONPATH", std::env::join_paths([path("recipes"), path("budgets")]).unwrap());
-    command.env("REDIS_PORT", server.port.to_string()).env("SERVER_PID", server.pid().to_string());
+    command.env("REDIS_PORT", server.port.to_string());
     command
 }
 

@@ -8,8 +8,8 @@ use std::process::{ChildStdout, Command, Stdio};
 use redis::{Connection, FromRedisValue, RedisResult, Value};
 
 use super::clock::SECOND;
-use super::pages::{code, shows, text_of};
-use super::programs::{output, path, python};
+use super::pages::{code, text_of};
+use super::programs::path;
 use super::random::Random;
 use super::{Process, Server, error_text, run, snapshot};
 
@@ -22,12 +22,6 @@ pub type Row = [i64; 5];
 /// Returns the text of a recipe.
 pub fn read(file: &str) -> String {
     fs::read_to_string(path(&format!("recipes/{file}"))).unwrap()
-}
-
-/// Runs the program; fails unless the page shows what it prints.
-pub fn prints_what_the_page_shows(program: &str, server: &Server) {
-    let printed = output(&mut python(&format!("recipes/{program}"), server));
-    assert!(!printed.is_empty() && shows("docs/recipes.md", &printed), "{program}: {printed}");
 }
 
 /// Calls a script as redis-cli does: the words are the number of keys, the keys and the arguments. A word may have a
