@@ -1,15 +1,12 @@
 //! Servers that refuse calls for a time: they cannot save, or cannot write a key. A refused call changes nothing.
 
-use std::path::Path;
-
-use redis::{Connection, ErrorKind, Value};
+use redis::{Connection, Value};
 
 use crate::support::aof::AOF;
 use crate::support::callbacks::load_with_unwritable_keys;
 use crate::support::expected::{NOT_A_STATE, WRONG_TYPE, in_group};
-use crate::support::needs::{FAST, needs};
 use crate::support::{
-    Server, Snapshot, assert_reply, command, error_of, fail_to_save, info, module, run, snapshot, wait_for, wait_until,
+    Server, Snapshot, assert_reply, command, error_of, fail_to_save, info, run, snapshot, wait_until,
 };
 
 #[test]
@@ -29,29 +26,6 @@ fn a_failed_snapshot_refuses_calls_but_no_looks_until_a_snapshot_succeeds() {
     assert_reply(&mut connection, "CL.THROTTLE key 4 1 60", &[0, 5, 3]);
     // Under scripts/memcheck a server ends by SIGTERM. It would stay if it had to save: its folder is gone then.
     command("CONFIG SET save").arg("").query::<()>(&mut connection).unwrap();
-}
-
-#[test]
-#[ignore = "slow: a full file"]
-fn a_file_that_cannot_be_written_refuses_calls_but_no_looks_or_ends_the_server() {
-    needs!(FAST);
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/every_server/refusals/full_disk.sh");
-    for (policy, ends) in [("everysec", false), ("always", true)] {
-        let arguments = ["--appendonly", "yes", "--appendfsync", policy, "--auto-aof-rewrite-percentage", "0"];
-        let load = ["--loadmodule", module()];
-        let (server, mut connection) =
-            Server::start_executable(&script, &[&load[..], &arguments[..]].concat()).connected();
-        // A server whose last fsync is not done yet writes to the file two seconds later.
-        let mut call = || run::<Value>(&mut connection, "CL.THROTTLE key 99999 1 60").err();
-        let refused = wait_for("a full file", || (0..1_000).find_map(|_| call()));
-        assert_eq!(refused.kind() == ErrorKind::Io, ends, "{policy}: {refused}");
-        if ends {
-            assert!(server.log().contains("Exiting"), "{}", server.log());
-            continue;
-        }
-        assert_eq!(refused.code(), Some("MISCONF"), "{refused}");
-        assert_reply(&mut connection, "CL.LOOK key 99999 1 60", &[0, 100_000]);
-    }
 }
 
 /// The error for a key that Valkey 9.2 does not open for writing while it saves the key. Here, unwritable.c refuses it.
