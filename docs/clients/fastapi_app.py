@@ -8,17 +8,26 @@ uvicorn itself would believe an X-Forwarded-For from this machine; --no-proxy-he
 
 from fastapi import Depends, FastAPI, HTTPException, WebSocketException
 from fastapi.requests import HTTPConnection
+from starlette.datastructures import MutableHeaders
 
-from limits import Limit, headers, limited_address, show
+from limits import Limit, limited_address, show
 from redis_asyncio import connect, throttle
 
 client = connect()
 
 
 class App(FastAPI):
-    def build_middleware_stack(self):
-        # Outermost, so that the answer to an exception shows the headers too.
-        return headers(super().build_middleware_stack())
+    """An application in which whatever answers a request shows the headers, also an error."""
+
+    async def __call__(self, scope, receive, send):
+        shown = scope["limits"] = {}
+
+        async def send_shown(message):
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(shown)
+            await send(message)
+
+        await super().__call__(scope, receive, send_shown)
 
 
 # The connections belong to one event loop: in your tests, each `with TestClient(app)` has its own.
@@ -37,11 +46,11 @@ def limited(limit):
             return
         address = limited_address(request.client and request.client.host, request.headers.getlist("X-Forwarded-For"))
         decision = await throttle(client, limit, address)
-        show(decision, request.scope["limits"])
+        show(decision, request.scope.setdefault("limits", {}))
         if decision[0] != 200 and request.scope["type"] == "websocket":
             raise WebSocketException(1008)
         if decision[0] != 200:
-            raise HTTPException(decision[0], "Try again later")
+            raise HTTPException(decision[0], "Try again later", decision[1])
 
     return Depends(by_address)
 

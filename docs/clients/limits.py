@@ -78,13 +78,6 @@ class Limit:
         key = f"{self.name}:{caller}".encode(errors="surrogatepass")
         return key, *first, quantity, *itertools.chain(*others)
 
-    def refuse(self, call, allowed, end):
-        """Remembers until when a call is refused. Of more than 10,000, the oldest goes."""
-        self.refused.pop(call, None)
-        self.refused[call] = allowed, end
-        if len(self.refused) > 10_000:
-            self.refused.popitem(last=False)
-
 
 class Call:
     """A call of a limit: its words, and the decision on it: a status, headers, and how the call ended."""
@@ -92,15 +85,15 @@ class Call:
     def __init__(self, limit, caller, quantity):
         if not is_integer(quantity, 0):
             raise ValueError("a quantity is an integer from 0 to 2^63 - 1: a negative one would give tokens back")
-        self.limit, self.quantity = limit, quantity
+        self.limit, self.quantity, self.asked = limit, quantity, time.monotonic_ns()
         self.words = limit.command, *limit.words(caller, quantity)
-        self.asked = time.monotonic_ns()
         # A name may be long, and a caller may choose it.
         self.key = hashlib.blake2b(self.words[1], digest_size=16, key=SALT).digest()
+        self.call = self.key, quantity
 
     def known(self):
         """Returns the decision if the call need not be made: the process remembers that it would be refused."""
-        allowed, end = self.limit.refused.get((self.key, self.quantity), (0, 0))
+        allowed, end = self.limit.refused.get(self.call, (0, 0))
         return (429, {"Retry-After": seconds(allowed - self.asked, SECOND)}, "limited") if self.asked < end else None
 
     def decide(self, reply):
@@ -118,7 +111,11 @@ class Call:
         if limit.remember:
             # Redis has rounded the wait up to a millisecond.
             wait = (retry_after - 1) * SECOND // limit.unit
-            limit.refuse((self.key, self.quantity), self.asked + wait, self.asked + min(wait, limit.remember))
+            limit.refused.pop(self.call, None)
+            limit.refused[self.call] = self.asked + wait, self.asked + min(wait, limit.remember)
+            # Of too many, the oldest goes.
+            if len(limit.refused) > 10_000:
+                limit.refused.popitem(last=False)
         return 429, {**headers, "Retry-After": seconds(retry_after, limit.unit)}, "limited"
 
     def decide_alone(self):
@@ -189,7 +186,7 @@ def decide_together(reply):
     waits = [retry_after for limited, _, _, retry_after, _ in rows if limited]
     if -1 in waits:
         return 403, {}, "limited"
-    return 429, {"Retry-After": str(max(waits))}, "limited"
+    return 429, {"Retry-After": str(max(waits, default=1))}, "limited"
 
 
 def seconds(time, unit):
@@ -208,23 +205,6 @@ def show(decision, shown):
         for name in HEADERS:
             shown.pop(name, None)
         shown.update(headers)
-
-
-def headers(app):
-    """Returns a middleware of ASGI that shows the headers on whatever answers a request."""
-    from starlette.datastructures import MutableHeaders
-
-    async def shows_headers(scope, receive, send):
-        shown = scope["limits"] = {}
-
-        async def send_shown(message):
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(shown)
-            await send(message)
-
-        await app(scope, receive, send_shown)
-
-    return shows_headers
 
 
 reported = {}

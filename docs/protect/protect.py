@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from prometheus_client import Counter, generate_latest
 from pydantic import BaseModel, Field
 
-from limits import CLOSED, Limit, decide_together, headers, is_integer, limited_address, seconds, show
+from limits import CLOSED, Limit, decide_together, is_integer, limited_address, seconds, show
 from redis_asyncio import ask, connect, throttle
 
 # Stand-ins for your own tables of users and customers.
@@ -37,7 +37,6 @@ LARGEST = 4096
 
 client = connect()
 app = FastAPI()
-app.add_middleware(headers)
 
 
 @app.middleware("http")
@@ -48,7 +47,10 @@ async def bounded(request, call_next):
     length = request.headers.get("content-length", "0")
     if not length.isdecimal() or len(length) > 4 or int(length) > LARGEST:
         return Response("The request is too large", 413, {"Connection": "close"})
-    return await call_next(request)
+    response = await call_next(request)
+    # Whatever answers a request shows the headers of its limit.
+    response.headers.update(request.scope.get("limits", {}))
+    return response
 
 
 @app.exception_handler(RequestValidationError)
@@ -100,7 +102,7 @@ async def limited(request: Request, ip: str = Depends(caller), x_api_key: str = 
     customer = CUSTOMERS.get(x_api_key)
     limit, name = (CUSTOMER, customer) if customer else (VISITOR, ip)
     decision = await throttle(client, limit, name)
-    show(decision, request.scope["limits"])
+    show(decision, request.scope.setdefault("limits", {}))
     answer(limit.name, decision)
 
 
