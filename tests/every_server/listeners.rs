@@ -420,21 +420,6 @@ fn assert_same_in_the_file(primary: &Server, when: &str) {
     assert_eq!(calls, Vec::<Vec<String>>::new(), "the AOF holds calls, not their effects: {when}");
 }
 
-/// Another module's callback turns the file on after the write. Redis 6.2 still appends the call's effect.
-#[test]
-#[ignore = "slow: load"]
-fn a_file_that_is_turned_on_within_a_call_holds_what_the_server_holds() {
-    let modules = ["--loadmodule", compiled("callbacks"), "--notify-keyspace-events", "Ed"];
-    let primary = server(&[&["--aof-use-rdb-preamble", "no"], &modules[..]].concat());
-    let mut connection = primary.connect();
-    // After this call, the module knows that nothing listens.
-    change(&mut connection, 0, 0);
-    run::<()>(&mut connection, "CB.DO cl.throttle CONFIG SET appendonly yes").unwrap();
-    run::<Value>(&mut connection, "CL.CHARGE {key} 9 1 3600 5").unwrap();
-    wait_for_the_file(&mut connection);
-    assert_same_in_the_file(&primary, "within a call");
-}
-
 /// The server's count of changes decides when a save point is due. hostile::calls counts them where a file listens.
 #[test]
 fn every_write_counts_for_save_points_if_nothing_listens() {
