@@ -66,48 +66,39 @@ fn scripts_run_leaves_a_server_answering_until_ctrl_c_and_nothing_behind() {
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "files stayed");
 }
 
-/// Returns the servers of scripts/servers: name and version, whether it is a usual one, origin, and packages.
-fn servers() -> Vec<(String, String, bool, String, String)> {
-    let script = text_of("scripts/servers");
-    let rows = script.split_once("\nsupported='\n").unwrap().1.split_once("\n'\n").unwrap().0;
-    let server = |row: &str| {
-        let mut words = row.split_whitespace().map(String::from);
-        let [name, version, origin, package] = [(); 4].map(|()| words.next().unwrap());
-        (name, version.trim_end_matches('*').to_string(), version.ends_with('*'), origin, package)
-    };
-    rows.lines().map(server).collect()
-}
-
-/// In a place, a line break counts as a space, and a list's "and" as a comma.
+/// A row of scripts/servers has a name, a version with a star if the server is a usual one, an origin, and packages. In a
+/// place that names them, a line break counts as a space, and the "and" of a list as a comma.
 #[test]
 fn every_place_names_the_servers_that_scripts_servers_fetches() {
     let says = |file: &str, words: &str| {
         let text = text_of(file).split_whitespace().collect::<Vec<_>>().join(" ").replace(" and ", ", ");
         assert!(text.contains(words), "{file} does not say {words:?}, as scripts/servers does");
     };
-    let servers = servers();
-    for (name, version, _, origin, package) in &servers {
-        let row = name.replace("redis-", "Redis ").replace("valkey-", "Valkey ");
-        says("docs/platforms.md", &format!("| {row} | {version} |"));
-        if origin.starts_with("pypi:") {
-            says("scripts/servers.d/pypi", &format!("{package} --hash="));
+    let script = text_of("scripts/servers");
+    let (_, rows) = script.split_once("\nsupported='\n").unwrap();
+    let rows = rows.lines().take_while(|row| *row != "'").map(|row| row.split_whitespace().collect());
+    let rows: Vec<Vec<_>> = rows.collect();
+    let name = |row: &Vec<&str>| row[0].replace("redis-", "Redis ").replace("valkey-", "Valkey ");
+    for row in &rows {
+        says("docs/platforms.md", &format!("| {} | {} |", name(row), row[1].trim_end_matches('*')));
+        if row[2].starts_with("pypi:") {
+            says("scripts/servers.d/pypi", &format!("{} --hash=", row[3]));
         }
     }
-    let usual = servers.iter().filter(|server| server.2).map(|(name, ..)| name.as_str()).collect::<Vec<_>>().join(", ");
-    let usual = usual.replacen("redis-", "Redis ", 1).replacen("valkey-", "Valkey ", 1);
-    says("docs/development.md", &usual.replace("redis-", "").replace("valkey-", ""));
-    let [redis, valkey] = ["redis-", "valkey-"].map(|kind| {
-        let newest = servers.iter().filter_map(|(name, ..)| name.strip_prefix(kind)).next_back();
-        newest.unwrap()
-    });
+    let usual: Vec<_> = rows.iter().filter(|row| row[1].ends_with('*')).map(name).collect();
+    let usual = usual.join(", ").replace(", Redis ", ", ");
+    let (redis, valkey) = usual.split_once(", Valkey ").unwrap();
+    says("docs/development.md", &format!("{redis}, Valkey {}", valkey.replace("Valkey ", "")));
+    let newest = |kind| rows.iter().filter_map(|row| row[0].strip_prefix(kind)).next_back().unwrap();
+    let (redis, valkey) = (newest("redis-"), newest("valkey-"));
     says("README.md", &format!(" to {redis}, Valkey 7.2 to {valkey}"));
     says("docs/design.md", &format!("Redis 8.2 to {redis} ends"));
     says("tests/hostile/client.rs", &format!("(8.2 to {redis})"));
     says("scripts/bench.d/page.py", &format!("Redis 7.2 to {redis}, Valkey 8.0 to {valkey}"));
     let workflow = text_of(".github/workflows/ci.yml");
-    let suites = workflow.split_once("server: [redis").unwrap().1.split(']').next().unwrap();
-    for suite in format!("redis{suites}").split(", ") {
-        assert!(servers.iter().any(|(name, ..)| name == suite), "ci.yml: scripts/servers has no {suite}");
+    let (_, suites) = workflow.split_once("server: [redis").unwrap();
+    for suite in format!("redis{}", suites.split(']').next().unwrap()).split(", ") {
+        assert!(rows.iter().any(|row| row[0] == suite), "ci.yml: scripts/servers has no {suite}");
     }
 }
 
