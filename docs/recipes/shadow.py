@@ -29,7 +29,8 @@ class Limit:
         key = key.encode(errors="surrogatepass")
         try:
             limited = self.client.execute_command("CL.THROTTLE", key, *self.quota)[0]
-        except redis.RedisError as error:
+        except Exception as error:
+            # A shadow stops no request, whatever goes wrong.
             if self.enforced:
                 raise
             print(f"not counted: {error}", file=sys.stderr)

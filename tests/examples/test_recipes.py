@@ -193,6 +193,9 @@ def test_without_a_server_a_shadow_counts_an_error_and_an_enforced_limit_raises_
     shadowed, enforced = (shadow.Limit(connect(server), "search", (15, 30, 60), enforced) for enforced in (False, True))
     server.kill()
     assert shadowed.allows("alice") and shadowed.counts == {"error": 1}
+    # Another server may reply in another shape.
+    shadowed.client = types.SimpleNamespace(execute_command=lambda *words: [])
+    assert shadowed.allows("alice") and shadowed.counts == {"error": 2}
     with pytest.raises(redis.RedisError):
         enforced.allows("alice")
 
@@ -283,11 +286,14 @@ def test_each_name_has_keys_of_its_own_on_one_node_of_a_cluster(new_server):
         ban.Door(client, "account").attempt(name)
         plan.throttle(*plan.of(name))
         assert pool.admits(name) == [] and limit.allows(name)
+        assert waiting.Queue(client, f"{{queue}}:{name}", 1, 1, 86_400_000, 0).turn() == 0
+        assert module_or_script.Limiter(client).throttle(f"{{limit}}:{name}", 1, 1, 86_400)[0] == 0
         for user in NAMES:
             with gateway.admitted(client, name, user, 5_000):
                 pass
     # These keys last for seconds at least.
-    of_each = {"attempts:*": 1, "{plan:*:20*": 2, "{pool}:tenant:*": 1, "search:*": 1, "{gate:*:tokens": 1 + len(NAMES)}
+    own = ["attempts:*", "{pool}:tenant:*", "search:*", "{queue}:*", "{limit}:*"]
+    of_each = {**dict.fromkeys(own, 1), "{plan:*:20*": 2, "{gate:*:tokens": 1 + len(NAMES)}
     for keys, number in of_each.items():
         assert len(client.keys(keys)) == number * len(NAMES), keys
 
