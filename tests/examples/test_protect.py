@@ -1,6 +1,8 @@
 """The application of docs/protect.md, attacked, and every command that the page's reader types."""
 
+import asyncio
 import functools
+import importlib
 import json
 import re
 import subprocess
@@ -124,7 +126,7 @@ def test_a_right_password_is_accepted_even_if_it_is_not_given_back_and_each_coun
 
 def test_a_large_body_is_refused_before_it_is_read_and_a_form_of_any_letters_is_answered(protect):
     app = protect()
-    lengths = {f"Content-Length: {length}": {400, 413} for length in ("36000000", "4097", "9" * 4402, "-1", "٣")}
+    lengths = {f"Content-Length: {length}": {400, 413} for length in ("36000000", "4097", "9" * 4300, "-1", "٣")}
     # None of these bodies comes.
     for header, statuses in {**lengths, "Transfer-Encoding: chunked": {411}}.items():
         for path in "/login", "/items/7", "/none":
@@ -135,6 +137,22 @@ def test_a_large_body_is_refused_before_it_is_read_and_a_form_of_any_letters_is_
         assert log_in(app, name, password) in (401, 422)
     assert log_in(app, long, 4 * long) == 401
     assert log_in(app, "alice", "x" * 257) == 422
+
+
+def test_a_length_of_any_digits_is_refused_by_the_application_itself(monkeypatch):
+    # Not each HTTP server refuses these before.
+    monkeypatch.syspath_prepend(folder())
+    protect, sent = importlib.import_module("protect"), []
+
+    async def send(message):
+        sent.append(message)
+
+    for length in "9" * 4402, "-1", "x", "":
+        headers = [(b"content-length", length.encode())]
+        scope = {"type": "http", "method": "POST", "path": "/login", "query_string": b"", "headers": headers}
+        asyncio.run(protect.app(scope, asyncio.Event().wait, send))
+        assert sent.pop(0)["status"] == 413, length
+        sent.clear()
 
 
 def test_two_attempts_are_back_after_the_first_ban_and_the_third_bans_for_a_day(protect, server):
