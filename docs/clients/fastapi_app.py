@@ -37,7 +37,7 @@ app = App(on_shutdown=[client.connection_pool.disconnect])
 def limited(limit):
     """Limits each address by itself. Several routes may have one limit, and one route several.
 
-    A browser's preflight is not charged, nor a body that is no JSON, which FastAPI refuses first. A WebSocket is charged
+    A browser's preflight is not charged, nor a body that is no JSON: FastAPI refuses it first. A WebSocket is charged
     when it connects, and refused by status 403; before FastAPI 0.97, only a parameter can be its dependency.
     """
 

@@ -198,7 +198,7 @@ HEADERS = [f"X-RateLimit-{name}" for name in ("Limit", "Remaining", "Reset", "Qu
 
 
 def show(decision, shown):
-    """Adds a decision to the headers that a request shows: they are those of the limit that refuses, or has fewest left."""
+    """Adds a decision to a request's headers: they become those of the limit that refuses, or has the fewest left."""
     status, headers, _ = decision
     remaining, before = (int(some.get(HEADERS[1], 2**63)) for some in (headers, shown))
     if status != 200 or remaining < before:

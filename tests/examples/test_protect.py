@@ -13,6 +13,7 @@ import pytest
 from applications import UVICORN, Row, python
 from packages import ROOT, TARGET
 from servers import Address, losing, wait_for
+from test_frameworks import ask
 
 PAGE = (ROOT / "docs/protect.md").read_text()
 LIBRARIES, CALLER = python("fastapi, uvicorn, prometheus_client"), "192.0.2.1"
@@ -122,6 +123,14 @@ def test_a_right_password_is_accepted_even_if_it_is_not_given_back_and_each_coun
     assert [count for _, count in counts()] == ["0.0"] * 15
     assert log_in(app, "bob", "battery staple") == 200
     assert ('{limit="login given back",result="closed"}', "1.0") in counts()
+
+
+def test_a_length_of_any_number_of_digits_is_an_answer(monkeypatch):
+    """Some parsers of HTTP hand it on, such as httptools; Python converts 4,300 digits at most."""
+    monkeypatch.syspath_prepend(folder())
+    app = importlib.import_module("protect").app
+    for length in b"0" * 4402 + b"5", b"9" * 4402, b"", b"-1", b"1e3":
+        assert asyncio.run(ask(app, type="http", headers=[(b"content-length", length)]))[0] == 413
 
 
 def test_a_large_body_is_refused_before_it_is_read_and_a_form_of_any_letters_is_answered(protect):
