@@ -29,7 +29,11 @@ static int throttle(redisContext **context, char headers[SIZE], const char *key,
         reply = redisCommand(*context, "CL.THROTTLE %s %lld %lld %lld %u", key, max_burst, count, period, quantity);
     int status = 503;
     snprintf(headers, SIZE, "Retry-After: 1");
-    if (reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == 5) {
+    /* Whatever else a server or a proxy says is no answer. */
+    int integral = 0;
+    for (size_t i = 0; reply && i < reply->elements; i++)
+        integral += reply->element[i]->type == REDIS_REPLY_INTEGER ? 1 : 6;
+    if (integral == 5) {
         redisReply **integers = reply->element;
         long long limit = integers[1]->integer, retry_after = integers[3]->integer;
         const char *format = "X-RateLimit-Limit: %lld, X-RateLimit-Remaining: %lld, X-RateLimit-Reset: %lld";
@@ -38,7 +42,7 @@ static int throttle(redisContext **context, char headers[SIZE], const char *key,
         /* A wait of -1 never ends: the call asks for more than the limit, which may be 0. */
         status = !integers[0]->integer ? 200 : retry_after >= 0 ? 429 : limit ? 413 : 403;
     } else {
-        fprintf(stderr, "Redis does not decide: %s\n", reply ? reply->str : (*context)->errstr);
+        fprintf(stderr, "Redis does not decide: %s\n", reply && reply->str ? reply->str : (*context)->errstr);
         /* The connection may have a late reply, or lead to a server that a failover has made a replica. */
         redisFree(*context);
         *context = NULL;

@@ -33,8 +33,11 @@ function throttle(string $key, int $maxBurst, int $count, int $period, int $quan
     try {
         $client ??= connect();
         $reply = $client instanceof Redis ? $client->rawCommand(...$call) : $client->executeRaw($call);
-        is_array($reply) || throw new Exception($reply ?: $client->getLastError());
-    } catch (Exception $error) {
+        // Whatever else a server or a proxy says is no answer.
+        if (!is_array($reply) || count($reply) !== 5 || array_filter($reply, 'is_int') !== $reply) {
+            throw new Exception(json_encode($reply ?: $client->getLastError()));
+        }
+    } catch (Throwable $error) {
         error_log("Redis does not decide: {$error->getMessage()}");
         // The connection may have a late reply, or lead to a server that a failover has made a replica.
         $client instanceof Redis ? $client->close() : $client?->disconnect();

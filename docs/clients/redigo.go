@@ -34,12 +34,19 @@ func throttle(pool *redis.Pool, timeout time.Duration, key string, maxBurst, cou
 	// If there is none in time, the connection is one whose calls fail.
 	connection, _ := pool.GetContext(waiting)
 	defer connection.Close()
-	reply, err := redis.Int64s(connection.Do("CL.THROTTLE", key, maxBurst, count, period, quantity))
-	if err != nil {
-		log.Print("Redis does not decide: ", err)
+	values, err := redis.Values(connection.Do("CL.THROTTLE", key, maxBurst, count, period, quantity))
+	var reply []int64
+	for _, value := range values {
+		if integer, ok := value.(int64); ok {
+			reply = append(reply, integer)
+		}
+	}
+	// Whatever else a server or a proxy says is no answer.
+	if err != nil || len(values) != 5 || len(reply) != 5 {
+		log.Print("Redis does not decide: ", values, err)
 		return 503, "Retry-After: 1"
 	}
-	limited, limit, retryAfter := reply[0] == 1, reply[1], reply[3]
+	limited, limit, retryAfter := reply[0] != 0, reply[1], reply[3]
 	headers := fmt.Sprintf("X-RateLimit-Limit: %d, X-RateLimit-Remaining: %d, X-RateLimit-Reset: %d",
 		limit, reply[2], reply[4])
 	switch {
