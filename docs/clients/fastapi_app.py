@@ -47,10 +47,9 @@ def limited(limit):
         address = limited_address(request.client and request.client.host, request.headers.getlist("X-Forwarded-For"))
         decision = await throttle(client, limit, address)
         show(decision, request.scope.setdefault("limits", {}))
-        if decision[0] != 200 and request.scope["type"] == "websocket":
-            raise WebSocketException(1008)
         if decision[0] != 200:
-            raise HTTPException(decision[0], "Try again later", decision[1])
+            refusal = HTTPException(decision[0], "Try again later", decision[1])
+            raise WebSocketException(1008) if request.scope["type"] == "websocket" else refusal
 
     return Depends(by_address)
 

@@ -53,11 +53,11 @@ class Limit:
     """
 
     def __init__(self, name, *quotas, fail="share", remember=0):
-        # A key is "name:caller". With a colon, a name and a caller could have the key of another limit's caller.
-        if not isinstance(name, str) or ":" in name:
-            raise ValueError(f"{name!r} is no name of a limit, which is a text without a colon")
-        if fail not in ("share", "closed") or not 1 <= len(quotas) <= 8 or not is_integer(remember, 0):
-            raise ValueError(f'{name}: fail is "share" or "closed", remember an integer, and there are 1 to 8 quotas')
+        # A key is "name:caller": with a colon, a name and a caller could have the key of another limit's caller.
+        if not isinstance(name, str) or ":" in name or not is_integer(remember, 0):
+            raise ValueError(f"{name!r} is to be a text without a colon, and remember={remember!r} an integer")
+        if fail not in ("share", "closed") or not 1 <= len(quotas) <= 8:
+            raise ValueError(f'{name}: fail is "share" or "closed", and there are 1 to 8 quotas')
         for max_burst, count, period in quotas:
             right = is_integer(max_burst, -1) and is_integer(count, 1) and is_integer(period, 1)
             # All tokens have to be back within 136 years.
@@ -68,7 +68,7 @@ class Limit:
         self.name, self.quotas = name, [(max_burst, count, period * self.unit) for max_burst, count, period in quotas]
         self.limit = min(max_burst + 1 for max_burst, _, _ in quotas)
         self.share = Share(quotas, PROCESSES) if fail == "share" else None
-        # The moments at which refused calls may be allowed, and until which that counts.
+        # The last refused calls: when each may be allowed, and until when that counts.
         self.remember, self.refused = remember * SECOND, OrderedDict()
 
     def words(self, caller, quantity=1):
@@ -113,7 +113,6 @@ class Call:
             wait = (retry_after - 1) * SECOND // limit.unit
             limit.refused.pop(self.call, None)
             limit.refused[self.call] = self.asked + wait, self.asked + min(wait, limit.remember)
-            # Of too many, the oldest goes.
             if len(limit.refused) > 10_000:
                 limit.refused.popitem(last=False)
         return 429, {**headers, "Retry-After": seconds(retry_after, limit.unit)}, "limited"
