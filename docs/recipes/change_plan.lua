@@ -5,9 +5,11 @@ if #KEYS ~= 1 or #ARGV ~= 6 then
     return redis.error_reply('ERR wrong number of arguments')
 end
 for place, name in ipairs({'old max_burst', 'old count', 'old period', 'new max_burst', 'new count', 'new period'}) do
-    -- A script computes exactly with 15 digits.
-    if not ARGV[place]:find('^%-?%d+$') or #ARGV[place] > 15 then
-        return redis.error_reply('ERR ' .. name .. ' must be a whole number of at most 15 digits')
+    local number, least = tonumber(ARGV[place]), name:find('max_burst') and -1 or 1
+    -- A script computes exactly with 15 digits. Lua also reads other texts as numbers.
+    if not (number and number >= least and number < 1e15) or string.format('%d', number) ~= ARGV[place] then
+        local message = 'ERR %s must be a whole number from %d on, of at most 15 digits'
+        return redis.error_reply(message:format(name, least))
     end
 end
 local old, new = {ARGV[1], ARGV[2], ARGV[3]}, {ARGV[4], ARGV[5], ARGV[6]}
