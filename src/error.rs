@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use crate::funnel;
-use crate::limiter::{QuotaError, TooMany};
+use crate::limiter::{MOST_QUOTAS, QuotaError};
 use crate::redis::{ErrorReply, Unavailable};
 
 /// The reason why a call was refused. A refused call has changed nothing, but for the case that [`Unavailable`] names.
@@ -28,8 +28,8 @@ pub enum Error {
     Missing(&'static str),
     #[error("ERR key is the same as in group {0}")]
     SameKey(usize),
-    #[error("ERR {0}")]
-    TooManyQuotas(#[from] TooMany),
+    #[error("ERR a limiter has at most {MOST_QUOTAS} quotas")]
+    TooManyQuotas,
 }
 
 /// A command's error: the reason, and the number of the limiter or quota that it is about: 1, 2, …

@@ -99,16 +99,13 @@ pub enum Taking {
     Nothing,
 }
 
-/// The time that a caller has to wait: until the call is allowed, its debt is paid, or one more token is there. A
-/// longer wait is greater.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Wait(Span);
-
-/// A quota's part of a call: where the call leaves the TAT, and how long it would have to wait.
+/// A quota's part of a call: where the call leaves the TAT, whether there were fewer tokens than it asks for, and the
+/// time until they are there or their debt is paid. `None` if no wait is needed, or if none helps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Taken {
     pub tat: Moment,
-    pub wait: Wait,
+    pub limited: bool,
+    pub retry_after: Option<Span>,
 }
 
 /// The reason why a call cannot be decided. The texts name the arguments of a command.
@@ -127,7 +124,6 @@ pub enum Error {
 }
 
 impl Moment {
-    pub const EPOCH: Self = Self(0);
     /// The last moment that a key can hold.
     pub const LAST: Self = Self(i64::MAX.cast_unsigned());
 
@@ -158,14 +154,10 @@ impl Span {
     }
 }
 
-impl Wait {
-    pub const NONE: Self = Self(Span(0));
-    /// No wait helps. Every other wait is below 2^63 ns, as all moments are.
-    pub const WITHOUT_END: Self = Self(Span(u64::MAX));
-
-    /// Returns the wait, unless it is without end.
-    pub fn span(self) -> Option<Span> {
-        (self < Self::WITHOUT_END).then_some(self.0)
+impl Taken {
+    /// A call that is not limited leaves the TAT here.
+    pub fn at(tat: Moment) -> Self {
+        Self { tat, limited: false, retry_after: None }
     }
 }
 
@@ -216,41 +208,41 @@ impl Funnel {
         Span(tat.0.saturating_sub(self.now.0))
     }
 
-    /// Takes these tokens if they are there. If they are not, the TAT stays, and the wait is the time until they are.
+    /// Takes these tokens if they are there. If they are not, the TAT stays.
     #[inline(always)]
     pub fn take(&self, tat: Moment, tokens: u64) -> Taken {
         // A call for more than the limit never passes, however long the caller waits.
         if tokens > self.limit {
-            return Taken { tat, wait: Wait::WITHOUT_END };
+            return Taken { tat, limited: true, retry_after: None };
         }
         // The tokens are within the limit, so their time is within the tolerance.
         let (until_full, increment) = (self.until_full(tat).0, self.refill_time(tokens).0);
         let latest = self.tolerance.0 - increment;
         if until_full > latest {
-            return Taken { tat, wait: Wait(Span(until_full - latest)) };
+            return Taken { tat, limited: true, retry_after: Some(Span(until_full - latest)) };
         }
-        Taken { tat: Moment(tat.0.max(self.now.0) + increment), wait: Wait::NONE }
+        Taken::at(Moment(tat.0.max(self.now.0) + increment))
     }
 
-    /// Takes these tokens, if necessary into debt. The wait is the time until the debt is paid.
+    /// Takes these tokens, if necessary into debt.
     ///
     /// Errors: `DebtTooLong` if the debt could only be paid beyond the year 2262.
     #[inline(always)]
     pub fn charge(&self, tat: Moment, tokens: u64) -> Result<Taken, Error> {
         let tat = tat.max(self.now).0.checked_add(self.refill_time(tokens).0).and_then(Moment::new);
         let tat = tat.ok_or(Error::DebtTooLong)?;
-        let wait = Wait(Span(self.until_full(tat).0.saturating_sub(self.tolerance.0)));
-        Ok(Taken { tat, wait })
+        let debt = self.until_full(tat).0.saturating_sub(self.tolerance.0);
+        Ok(Taken { tat, limited: debt > 0, retry_after: (debt > 0).then_some(Span(debt)) })
     }
 
-    /// Returns the time until one more token is there: 0 if rounding has left one.
-    pub fn wait_for_one_more(&self, until_full: Span) -> Wait {
+    /// Returns the time until one more token is there: 0 if rounding has left one, and `None` if the limit is 0.
+    pub fn wait_for_one_more(&self, until_full: Span) -> Option<Span> {
         if self.limit == 0 {
-            return Wait::WITHOUT_END;
+            return None;
         }
         // The limit is 1 or more, so one token comes back within the tolerance.
         let one_more = until_full.0 + self.refill_time(1).0;
-        Wait(Span(one_more.saturating_sub(self.tolerance.0)))
+        Some(Span(one_more.saturating_sub(self.tolerance.0)))
     }
 
     /// Returns the TAT once these tokens are given back. The quota never holds more than its limit: a TAT that has

@@ -14,7 +14,9 @@
 
 #![allow(clippy::arithmetic_side_effects, reason = "counts of at most MOST_QUOTAS")]
 
-use crate::funnel::{Error, Funnel, Moment, Span, Taken, Taking, Wait};
+use std::cmp::Reverse;
+
+use crate::funnel::{Error, Funnel, Moment, Span, Taken, Taking};
 
 #[cfg(test)]
 mod check;
@@ -31,28 +33,25 @@ use crate::funnel::model;
 /// The most quotas that a limiter may have.
 pub const MOST_QUOTAS: usize = 8;
 
-/// A limiter's quotas at one moment: one, and up to `FURTHER` more.
-#[derive(Debug, Clone, Copy)]
-pub struct Limiter<const FURTHER: usize> {
-    first: Funnel,
-    further: [Option<Funnel>; FURTHER],
-    quotas: usize,
+/// A limiter's quotas at one moment: one, and at most `MOST_QUOTAS - 1` more.
+#[derive(Debug, Clone)]
+pub struct Limiter {
+    pub first: Funnel,
+    pub further: Vec<Funnel>,
 }
 
-/// The TATs in a limiter's state, in the order of its quotas: none for a full limiter, or one and up to `FURTHER` more.
-/// The places beyond `count` hold moments that have passed: a quota without a TAT is full.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tats<const FURTHER: usize> {
-    first: Moment,
-    further: [Moment; FURTHER],
-    count: usize,
+/// The TATs in a limiter's state, in the order of its quotas. A limiter without state is full.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tats {
+    pub first: Moment,
+    pub further: Vec<Moment>,
 }
 
 /// A decided call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Decision<const FURTHER: usize> {
+#[derive(Debug, PartialEq, Eq)]
+pub struct Decision {
     pub verdict: Verdict,
-    pub change: Change<FURTHER>,
+    pub change: Change,
 }
 
 /// The facts for a call's reply, by the quota that decides.
@@ -76,10 +75,10 @@ pub struct Verdict {
 }
 
 /// A change of the stored state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change<const FURTHER: usize> {
+#[derive(Debug, PartialEq, Eq)]
+pub enum Change {
     Nothing,
-    Store(Tats<FURTHER>),
+    Store(Tats),
     /// The limiter is full again, which needs no state.
     Delete,
 }
@@ -87,240 +86,135 @@ pub enum Change<const FURTHER: usize> {
 /// The error of a quota, and its number: 1, 2, …
 pub type QuotaError = (Error, u64);
 
-/// The limiter has all its quotas already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a limiter has at most {MOST_QUOTAS} quotas")]
-pub struct TooMany;
-
-impl<const FURTHER: usize> Limiter<FURTHER> {
-    pub fn new(first: Funnel) -> Self {
-        Self { first, further: [None; FURTHER], quotas: 1 }
-    }
-
-    /// Adds a quota, after those that it has.
-    #[inline(always)]
-    pub fn add(&mut self, quota: Funnel) -> Result<(), TooMany> {
-        *self.further.get_mut(self.quotas - 1).ok_or(TooMany)? = Some(quota);
-        self.quotas += 1;
-        Ok(())
-    }
-
-    /// Returns the same limiter with room for the most quotas, for a key with more TATs than the call has quotas.
-    pub fn wide(&self) -> Limiter<{ MOST_QUOTAS - 1 }> {
-        let mut further = [None; MOST_QUOTAS - 1];
-        further.iter_mut().zip(self.further).for_each(|(place, quota)| *place = quota);
-        Limiter { first: self.first, further, quotas: self.quotas }
-    }
-
+impl Limiter {
     /// Decides a call of `quantity` tokens on the stored TATs. A negative quantity gives tokens back, whatever `taking`
     /// is.
     ///
     /// Errors: `DebtTooLong`, of the first quota whose debt could only be paid beyond the year 2262.
     #[inline(always)]
-    pub fn decide(
-        &self,
-        before: Tats<FURTHER>,
-        taking: Taking,
-        quantity: i64,
-    ) -> Result<Decision<FURTHER>, QuotaError> {
+    pub fn decide(&self, before: Option<Tats>, taking: Taking, quantity: i64) -> Result<Decision, QuotaError> {
         let Ok(asked) = u64::try_from(quantity) else {
-            let (after, change) = self.give_back(before, quantity.unsigned_abs());
-            return Ok(Decision { verdict: self.verdict(&self.emptiest(&after, false)), change });
+            return self.clone().refund(before, quantity.unsigned_abs());
         };
-        let tokens = if taking == Taking::UpTo { asked.min(self.emptiest(&before, false).remaining()) } else { asked };
-
-        // Find where each quota would go, and how long the call would wait for it.
-        let mut after = before;
-        let slowest = self.take(&mut after, taking, tokens)?;
-        let waits = slowest.wait > Wait::NONE;
-        let taken = match taking {
-            Taking::Nothing => 0,
-            Taking::AllOrNone if waits => 0,
-            _ => tokens,
-        };
-
-        // Find the quota that decides.
-        let decides = if waits { slowest } else { self.emptiest(&after, tokens < asked) };
-
-        // Make its verdict.
-        let verdict = Verdict {
-            limited: waits || tokens == 0 && asked > 0,
-            taken,
-            // If even one token is refused, none remain: no division is needed.
-            remaining: if waits && tokens == 1 { 0 } else { decides.remaining() },
-            ..self.verdict(&decides)
-        };
-        Ok(Decision { verdict, change: if taken > 0 { Change::Store(after) } else { Change::Nothing } })
+        let mut tats = self.tats(before);
+        let tokens = if taking == Taking::UpTo { asked.min(self.fewest(&tats)) } else { asked };
+        let verdict = self.decide_each(&mut tats, Call { taking: Some(taking), asked, tokens })?;
+        Ok(Decision { change: if verdict.taken > 0 { Change::Store(tats) } else { Change::Nothing }, verdict })
     }
 
-    /// Takes tokens from each quota. Returns the first quota whose wait is the longest: for the tokens, or until they
-    /// are paid.
-    #[inline(always)]
-    fn take(&self, tats: &mut Tats<FURTHER>, taking: Taking, tokens: u64) -> Result<Standing<'_>, QuotaError> {
-        let mut slowest = Standing::take(&self.first, 1, &mut tats.first, taking, tokens)?;
-        for ((funnel, tat), number) in self.further().zip(&mut tats.further).zip(2..) {
-            let other = Standing::take(funnel, number, tat, taking, tokens)?;
-            if other.wait > slowest.wait {
-                slowest = other;
-            }
-        }
-        tats.count = tats.count.max(self.quotas);
-        Ok(slowest)
-    }
-
-    /// Returns the first quota with the fewest tokens remaining. If the call wants more tokens than it got, the wait
-    /// for one more decides among equals.
-    #[inline(always)]
-    fn emptiest(&self, tats: &Tats<FURTHER>, wants_more: bool) -> Standing<'_> {
-        let mut emptiest = Standing::at(&self.first, 1, tats.first, wants_more);
-        let mut fewest = emptiest.remaining();
-        for ((funnel, tat), number) in self.further().zip(&tats.further).zip(2..) {
-            let other = Standing::at(funnel, number, *tat, wants_more);
-            let remaining = other.remaining();
-            if remaining < fewest || remaining == fewest && other.wait > emptiest.wait {
-                (fewest, emptiest) = (remaining, other);
-            }
-        }
-        emptiest
-    }
-
-    /// Gives tokens back to each quota. The call is never limited.
+    /// Decides a call that gives tokens back.
     ///
     /// The limiter is copied: a reference to it would keep it out of the registers in every other call.
     #[cold]
-    fn give_back(self, before: Tats<FURTHER>, tokens: u64) -> (Tats<FURTHER>, Change<FURTHER>) {
+    fn refund(self, before: Option<Tats>, tokens: u64) -> Result<Decision, QuotaError> {
+        let mut after = self.tats(before.clone());
+        let verdict = self.decide_each(&mut after, Call { taking: None, asked: tokens, tokens })?;
+        let change = match before {
+            None => Change::Nothing,
+            Some(_) if after.last() <= self.first.now() => Change::Delete,
+            Some(before) if after.begin_with(&before) => Change::Nothing,
+            Some(_) => Change::Store(after),
+        };
+        Ok(Decision { verdict, change })
+    }
+
+    /// Returns the TATs with those that the state lacks: these quotas are full.
+    #[inline(always)]
+    fn tats(&self, stored: Option<Tats>) -> Tats {
         let now = self.first.now();
-        let mut after = before.with_each(self.quotas, now);
-        after.first = self.first.give_back(after.first, tokens);
-        for (funnel, tat) in self.further().zip(&mut after.further) {
-            *tat = funnel.give_back(*tat, tokens);
+        let mut tats = stored.unwrap_or(Tats { first: now, further: Vec::new() });
+        while tats.further.len() < self.further.len() {
+            tats.further.push(now);
         }
-        let change = if before.is_empty() {
-            Change::Nothing
-        } else if after.last() <= now {
-            Change::Delete
-        } else if after.begin_with(&before) {
-            Change::Nothing
-        } else {
-            Change::Store(after)
-        };
-        (after, change)
+        tats
     }
 
-    /// Returns the verdict of a call that takes nothing.
-    #[inline(always)]
-    fn verdict(&self, decides: &Standing) -> Verdict {
-        Verdict {
-            limited: false,
-            taken: 0,
-            limit: decides.funnel.limit(),
-            remaining: decides.remaining(),
-            retry_after: decides.wait.span(),
-            reset_after: decides.until_full,
-            quota: (FURTHER > 0 && self.quotas > 1).then_some(decides.number),
-        }
+    /// Returns the tokens that the emptiest quota has.
+    fn fewest(&self, tats: &Tats) -> u64 {
+        let remaining = |funnel: &Funnel, tat| funnel.remaining(funnel.until_full(tat));
+        let further = self.further.iter().zip(&tats.further).map(|(funnel, tat)| remaining(funnel, *tat));
+        further.fold(remaining(&self.first, tats.first), u64::min)
     }
 
+    /// Decides the call by each quota. Returns the verdict of the one that decides.
     #[inline(always)]
-    fn further(&self) -> impl Iterator<Item = &Funnel> {
-        self.further.iter().map_while(Option::as_ref)
+    fn decide_each(&self, tats: &mut Tats, call: Call) -> Result<Verdict, QuotaError> {
+        let mut decides = call.decide(&self.first, &mut tats.first).map_err(|error| (error, 1))?;
+        decides.quota = (!self.further.is_empty()).then_some(1);
+        for ((funnel, tat), number) in self.further.iter().zip(&mut tats.further).zip(2..) {
+            let other = call.decide(funnel, tat).map_err(|error| (error, number))?;
+            if other.decides_over(&decides) {
+                decides = Verdict { quota: Some(number), ..other };
+            }
+        }
+        Ok(decides)
     }
 }
 
-/// A quota in a call.
+/// What a call asks of each quota.
 #[derive(Clone, Copy)]
-struct Standing<'a> {
-    funnel: &'a Funnel,
-    /// 1, 2, …
-    number: u64,
-    until_full: Span,
-    wait: Wait,
+struct Call {
+    /// `None` if it gives tokens back.
+    taking: Option<Taking>,
+    asked: u64,
+    /// All tokens that it asks for, or as many of them as each quota has.
+    tokens: u64,
 }
 
-impl<'a> Standing<'a> {
-    /// Takes tokens, if the quota has them or if the call takes them in any case.
+impl Call {
+    /// Decides the call by one quota, and moves its TAT.
     #[inline(always)]
-    fn take(
-        funnel: &'a Funnel,
-        number: u64,
-        tat: &mut Moment,
-        taking: Taking,
-        tokens: u64,
-    ) -> Result<Self, QuotaError> {
-        let taken = match taking {
-            Taking::AllOrNone => funnel.take(*tat, tokens),
-            Taking::Nothing => Taken { tat: *tat, ..funnel.take(*tat, tokens) },
+    fn decide(self, funnel: &Funnel, tat: &mut Moment) -> Result<Verdict, Error> {
+        let Self { taking, asked, tokens } = self;
+        let moved = match taking {
+            None => Taken::at(funnel.give_back(*tat, tokens)),
+            Some(Taking::AllOrNone) => funnel.take(*tat, tokens),
+            Some(Taking::Nothing) => Taken { tat: *tat, ..funnel.take(*tat, tokens) },
             // Every quota has these tokens. A call for none of them does not wait for a debt.
-            Taking::UpTo => Taken { wait: Wait::NONE, ..funnel.take(*tat, tokens) },
-            Taking::InAnyCase => funnel.charge(*tat, tokens).map_err(|error| (error, number))?,
+            Some(Taking::UpTo) => Taken::at(funnel.take(*tat, tokens).tat),
+            Some(Taking::InAnyCase) => funnel.charge(*tat, tokens)?,
         };
-        *tat = taken.tat;
-        Ok(Self { funnel, number, until_full: funnel.until_full(*tat), wait: taken.wait })
-    }
-
-    /// Returns the quota's standing on this TAT. The wait is that for one more token if the call wants more than it
-    /// got. If not, it is `WITHOUT_END`: the caller is told the same, that no wait is needed or that none helps.
-    #[inline(always)]
-    fn at(funnel: &'a Funnel, number: u64, tat: Moment, wants_more: bool) -> Self {
-        let until_full = funnel.until_full(tat);
-        let wait = if wants_more { funnel.wait_for_one_more(until_full) } else { Wait::WITHOUT_END };
-        Self { funnel, number, until_full, wait }
-    }
-
-    #[inline(always)]
-    fn remaining(&self) -> u64 {
-        self.funnel.remaining(self.until_full)
+        *tat = moved.tat;
+        let until_full = funnel.until_full(moved.tat);
+        Ok(Verdict {
+            limited: moved.limited || tokens == 0 && asked > 0,
+            taken: match taking {
+                None | Some(Taking::Nothing) => 0,
+                Some(Taking::AllOrNone) if moved.limited => 0,
+                Some(_) => tokens,
+            },
+            limit: funnel.limit(),
+            // If even one token is refused, none remain: no division is needed.
+            remaining: if moved.limited && tokens == 1 { 0 } else { funnel.remaining(until_full) },
+            retry_after: if tokens < asked { funnel.wait_for_one_more(until_full) } else { moved.retry_after },
+            reset_after: until_full,
+            quota: None,
+        })
     }
 }
 
-impl<const FURTHER: usize> Tats<FURTHER> {
-    /// The TATs of a full limiter.
-    pub const NONE: Self = Self { first: Moment::EPOCH, further: [Moment::EPOCH; FURTHER], count: 0 };
-
-    /// Adds a TAT, after those that are there.
-    ///
-    /// Errors: `TooMany` if all places are taken.
-    #[inline(always)]
-    pub fn add(&mut self, tat: Moment) -> Result<(), TooMany> {
-        let place = match self.count {
-            0 => &mut self.first,
-            count => self.further.get_mut(count - 1).ok_or(TooMany)?,
-        };
-        *place = tat;
-        self.count += 1;
-        Ok(())
+impl Verdict {
+    /// Tells whether this quota decides, and not the other, which stands before it.
+    fn decides_over(&self, other: &Self) -> bool {
+        match (self.limited, other.limited) {
+            // A limited call without a wait would have to wait without end.
+            (true, true) => other.retry_after.is_some_and(|wait| self.retry_after.is_none_or(|longer| longer > wait)),
+            (false, false) => {
+                (Reverse(self.remaining), self.retry_after) > (Reverse(other.remaining), other.retry_after)
+            }
+            (limited, _) => limited,
+        }
     }
+}
 
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    pub fn first(&self) -> Moment {
-        self.first
-    }
-
-    /// Returns the second and later TATs.
-    #[inline(always)]
-    pub fn further(&self) -> impl ExactSizeIterator<Item = Moment> {
-        self.further.iter().take(self.count.saturating_sub(1)).copied()
+impl Tats {
+    /// Tells whether the first of these TATs are the others.
+    fn begin_with(&self, others: &Self) -> bool {
+        self.first == others.first && self.further.starts_with(&others.further)
     }
 
     /// Returns the latest TAT, at which the whole limiter is full.
     pub fn last(&self) -> Moment {
-        self.further().fold(self.first, Moment::max)
-    }
-
-    /// Tells whether the first of these TATs are the others.
-    fn begin_with(&self, others: &Self) -> bool {
-        self.first == others.first && others.further().zip(self.further()).all(|(other, tat)| other == tat)
-    }
-
-    /// Adds the TATs that the first `quotas` of a limiter lack: those quotas are full at `now`.
-    fn with_each(mut self, quotas: usize, now: Moment) -> Self {
-        if self.count == 0 {
-            self.first = now;
-        }
-        self.further.iter_mut().skip(self.count.saturating_sub(1)).for_each(|tat| *tat = now);
-        Self { count: self.count.max(quotas), ..self }
+        self.further.iter().fold(self.first, |last, tat| last.max(*tat))
     }
 }

@@ -3,7 +3,7 @@
 use crate::counts::Outcome;
 use crate::error::{CommandError, Error};
 use crate::funnel::{Moment, Taking, Unit};
-use crate::limiter::{Change, Decision, MOST_QUOTAS, Tats, Verdict};
+use crate::limiter::{Change, Decision, Tats, Verdict};
 use crate::redis::{Access, Argument, Context, Parameter, WritableKey, clock, delete_expired};
 use crate::reply::{announce, reply};
 use crate::request::{Request, limiter};
@@ -12,14 +12,11 @@ use crate::state;
 /// The names of one limiter's arguments.
 const GROUP: [&str; 5] = ["key", "max_burst", "count", "period", "quantity"];
 
-/// The most TATs of a key beyond the first. A call has one quota for each key, but the key may hold more.
-const FURTHER: usize = MOST_QUOTAS - 1;
-
 /// A limiter's part of the call, the TATs that its key holds, and how it is decided.
 struct Decided<'a> {
-    before: Tats<FURTHER>,
-    request: Request<'a, 0>,
-    decision: Decision<FURTHER>,
+    before: Option<Tats>,
+    request: Request<'a>,
+    decision: Decision,
 }
 
 pub const ACCESS: Access = Access::ReadWrite;
@@ -52,15 +49,15 @@ pub fn call(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Out
     let mut last = None;
     let mut all = in_groups(requests, |request| {
         drop(last.take());
-        let before = state::read_all(last.insert(state::open(context, request.key)?))?;
-        let decision = request.limiter.wide().decide(before, Taking::AllOrNone, request.quantity)?;
+        let before = state::read(last.insert(state::open(context, request.key)?))?;
+        let decision = request.limiter.decide(before.clone(), Taking::AllOrNone, request.quantity)?;
         Ok(Decided { before, request, decision })
     })?;
     let limited = all.iter().any(|one| one.decision.verdict.limited);
     if limited {
         drop(last);
         for Decided { request, before, decision, .. } in all.iter_mut().filter(|one| !one.decision.verdict.limited) {
-            let look = request.limiter.wide().decide(*before, Taking::Nothing, 0)?;
+            let look = request.limiter.decide(before.take(), Taking::Nothing, 0)?;
             decision.verdict = Verdict { limited: false, retry_after: None, ..look.verdict };
         }
     } else {
@@ -84,7 +81,7 @@ fn write_all(context: &Context, mut last: Option<WritableKey>, all: &[Decided]) 
         // Close the key first: a deletion may run another module's callback, which may delete the key.
         drop(last.take());
         in_groups(all, |Decided { request, before, decision, .. }| {
-            if before.is_empty() && decision.change != Change::Nothing {
+            if before.is_none() && decision.change != Change::Nothing {
                 delete_expired(context, request.key).map_err(Error::from)?;
             }
             Ok(())
@@ -113,7 +110,7 @@ fn in_groups<G, T>(
 }
 
 /// Refuses a key that is given twice: the second limiter would not see the tokens that the first takes.
-fn refuse_same_keys(requests: &[Request<0>]) -> Result<(), CommandError> {
+fn refuse_same_keys(requests: &[Request]) -> Result<(), CommandError> {
     // Sort the keys, so that no number of groups makes this slow.
     let mut keys: Vec<_> = requests.iter().map(|request| request.key.bytes()).zip(1..).collect();
     keys.sort_unstable();

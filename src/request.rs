@@ -5,18 +5,13 @@ use std::num::NonZero;
 use crate::decimal;
 use crate::error::{CommandError, Error};
 use crate::funnel::{Moment, Quota, Taking, Unit};
-use crate::limiter::{Limiter, MOST_QUOTAS, TooMany};
+use crate::limiter::{Limiter, MOST_QUOTAS};
 use crate::redis::{Argument, Parameter};
 
-/// The most words of a call with one quota: `key max_burst count period quantity`.
-pub const ONE_QUOTA: usize = 5;
-/// The most words of a call with two quotas: the same, and `max_burst count period`.
-pub const TWO_QUOTAS: usize = 8;
-
 /// The part of a call that is about one limiter, with its quotas at this moment.
-pub struct Request<'a, const FURTHER: usize> {
+pub struct Request<'a> {
     pub key: &'a Argument,
-    pub limiter: Limiter<FURTHER>,
+    pub limiter: Limiter,
     /// Below 0 to give back.
     pub quantity: i64,
 }
@@ -28,7 +23,7 @@ impl Taking {
     }
 }
 
-impl<'a, const FURTHER: usize> Request<'a, FURTHER> {
+impl<'a> Request<'a> {
     /// Reads `key max_burst count period [quantity [max_burst count period ...]]`.
     #[inline(always)]
     pub fn parse(arguments: &'a [Argument], taking: Taking, unit: Unit, now: Moment) -> Result<Self, CommandError> {
@@ -42,8 +37,8 @@ impl<'a, const FURTHER: usize> Request<'a, FURTHER> {
             _ => return Err(CommandError::WrongArity),
         };
         let further = match further.as_chunks() {
-            (further, []) if further.len() <= FURTHER => further,
-            (_, []) => return Err(Error::from(TooMany).into()),
+            (further, []) if further.len() < MOST_QUOTAS => further,
+            (_, []) => return Err(Error::TooManyQuotas.into()),
             _ => return Err(CommandError::WrongArity),
         };
 
@@ -53,18 +48,14 @@ impl<'a, const FURTHER: usize> Request<'a, FURTHER> {
             (Some(quantity), Taking::AllOrNone | Taking::InAnyCase) => integer(quantity, "quantity")?,
             (Some(quantity), Taking::UpTo | Taking::Nothing) => at_least(0, quantity, "quantity")?,
         };
-        let mut limiter = Limiter::new(first.at(now).map_err(Error::from)?);
+        let first = first.at(now).map_err(Error::from)?;
+        let mut quotas = Vec::with_capacity(further.len());
         for ([max_burst, count, period], number) in further.iter().zip(2..) {
             let quota = parse_quota([max_burst, count, period], unit);
             let quota = quota.and_then(|quota| Ok(quota.at(now)?));
-            limiter.add(quota.map_err(|error| CommandError::Quota(error, number))?).map_err(Error::from)?;
+            quotas.push(quota.map_err(|error| CommandError::Quota(error, number))?);
         }
-        Ok(Self { key, limiter, quantity })
-    }
-
-    /// Returns the same request for a key that has more TATs than the request has quotas.
-    pub fn wide(&self) -> Request<'a, { MOST_QUOTAS - 1 }> {
-        Request { key: self.key, limiter: self.limiter.wide(), quantity: self.quantity }
+        Ok(Self { key, limiter: Limiter { first, further: quotas }, quantity })
     }
 }
 

@@ -14,53 +14,41 @@ pub fn open<'a>(context: &'a Context, name: &'a Argument) -> Result<WritableKey<
     Ok(WritableKey::open(context, name)?)
 }
 
-/// Reads the TATs at an open key; `None` if it has more of them than the caller has room for.
+/// Reads the TATs at an open key; `None` for a limiter that is full.
 ///
 /// Errors: `WrongType` and `NotAState` if the key holds anything but TATs.
 #[inline(always)]
-pub fn read<const FURTHER: usize>(key: &Key) -> Result<Option<Tats<FURTHER>>, Error> {
+pub fn read(key: &Key) -> Result<Option<Tats>, Error> {
     parse(key.value())
 }
 
-/// Reads all TATs at an open key. Errors: those of `read`.
-#[inline(always)]
-pub fn read_all(key: &Key) -> Result<Tats<{ MOST_QUOTAS - 1 }>, Error> {
-    read(key)?.ok_or(Error::NotAState)
-}
-
-/// Hands `read` the value of a key, which stays as it is, and returns what `read` returns.
+/// Reads the TATs at a key that stays as it is.
 ///
 /// Errors: those of `read`, and `Unavailable` if the server does not let the key be read now.
 #[inline(always)]
-pub fn peek<T>(context: &Context, name: &Argument, read: impl FnOnce(Value) -> Result<T, Error>) -> Result<T, Error> {
-    redis::peek(context, name, read)?
+pub fn peek(context: &Context, name: &Argument) -> Result<Option<Tats>, Error> {
+    redis::peek(context, name, parse)?
 }
 
-/// Reads the TATs in a key's value; `None` if it has more of them than the caller has room for. Errors: those of
-/// `read`.
 #[inline(always)]
-pub fn parse<const FURTHER: usize>(value: Value) -> Result<Option<Tats<FURTHER>>, Error> {
-    let mut text = match value {
-        Value::Absent => return Ok(Some(Tats::NONE)),
+fn parse(value: Value) -> Result<Option<Tats>, Error> {
+    let text = match value {
+        Value::Absent => return Ok(None),
         Value::String(text) => text,
         Value::OtherType => return Err(Error::WrongType),
     };
-    let mut tats = Tats::NONE;
-    loop {
-        let (tat, further) = text.split_first_chunk().ok_or(Error::NotAState)?;
-        if tats.add(parse_tat(tat)?).is_err() {
-            return Ok(None);
-        }
-        if further.is_empty() {
-            return Ok(Some(tats));
-        }
-        text = further;
-    }
+    let (first, further) = text.split_first_chunk().ok_or(Error::NotAState)?;
+    let first = parse_tat(first)?;
+    let further = if further.is_empty() { Vec::new() } else { parse_further(further)? };
+    Ok(Some(Tats { first, further }))
 }
 
-/// Reads all TATs in a key's value: no state has more than there may be quotas. Errors: those of `read`.
-pub fn parse_all(value: Value) -> Result<Tats<{ MOST_QUOTAS - 1 }>, Error> {
-    parse(value)?.ok_or(Error::NotAState)
+#[cold]
+fn parse_further(text: &[u8]) -> Result<Vec<Moment>, Error> {
+    match text.as_chunks() {
+        (further, []) if further.len() < MOST_QUOTAS => further.iter().map(parse_tat).collect(),
+        _ => Err(Error::NotAState),
+    }
 }
 
 #[inline(always)]
@@ -73,13 +61,13 @@ fn parse_tat(text: &[u8; MOMENT_DIGITS]) -> Result<Moment, Error> {
 ///
 /// Errors: `Unavailable` if the server does not let the key be written now.
 #[inline(always)]
-pub fn write<const FURTHER: usize>(key: WritableKey, change: &Change<FURTHER>) -> Result<(), Error> {
+pub fn write(key: WritableKey, change: &Change) -> Result<(), Error> {
     match change {
         Change::Nothing => (),
         Change::Store(tats) => {
             let text = |tat: Moment| decimal::format(tat.nanos());
             let expiry = tats.last().since_epoch().round_up(Unit::Milliseconds);
-            key.set(text(tats.first()), tats.further().map(text), expiry)?;
+            key.set(text(tats.first), tats.further.iter().copied().map(text), expiry)?;
         }
         Change::Delete => key.delete(),
     }

@@ -3,11 +3,10 @@
 use crate::counts::Outcome;
 use crate::error::CommandError;
 use crate::funnel::{Moment, Taking, Unit};
-use crate::limiter::{MOST_QUOTAS, Tats};
-use crate::redis::{Access, Argument, Context, WritableKey, clock};
+use crate::redis::{Access, Argument, Context, clock};
 use crate::reply::{announce, reply};
+use crate::request::Request;
 pub use crate::request::one_limiter as parameters;
-use crate::request::{ONE_QUOTA, Request, TWO_QUOTAS};
 use crate::state;
 
 pub const ACCESS: Access = Access::ReadWrite;
@@ -24,40 +23,11 @@ pub const ACCESS: Access = Access::ReadWrite;
 /// decides, and its number: 1, 2, …
 #[inline(always)]
 pub fn call(context: &Context, arguments: &[Argument], taking: Taking, unit: Unit) -> Result<Outcome, CommandError> {
-    // Compiled for 1, 2 and 8 quotas: room for 8 would cost a call with one 5%.
-    match arguments.len() {
-        words if words <= ONE_QUOTA => call_for::<0>(context, arguments, taking, unit),
-        words if words <= TWO_QUOTAS => call_for::<1>(context, arguments, taking, unit),
-        _ => call_for::<{ MOST_QUOTAS - 1 }>(context, arguments, taking, unit),
-    }
-}
-
-#[inline(always)]
-fn call_for<const FURTHER: usize>(
-    context: &Context,
-    arguments: &[Argument],
-    taking: Taking,
-    unit: Unit,
-) -> Result<Outcome, CommandError> {
     let now = Moment::new_saturating(clock::now());
-    let request = Request::<FURTHER>::parse(arguments, taking, unit, now)?;
+    let request = Request::parse(arguments, taking, unit, now)?;
 
     let key = state::open(context, request.key)?;
-    match state::read(&key)? {
-        Some(tats) => answer(context, &request, tats, key, taking, unit),
-        None => answer_wide(context, &request.wide(), key, taking, unit),
-    }
-}
-
-#[inline(always)]
-fn answer<const FURTHER: usize>(
-    context: &Context,
-    request: &Request<FURTHER>,
-    tats: Tats<FURTHER>,
-    key: WritableKey,
-    taking: Taking,
-    unit: Unit,
-) -> Result<Outcome, CommandError> {
+    let tats = state::read(&key)?;
     let decision = request.limiter.decide(tats, taking, request.quantity)?;
     // This closes the key, before a notification runs another module's callback, which may delete it.
     state::write(key, &decision.change)?;
@@ -65,16 +35,4 @@ fn answer<const FURTHER: usize>(
 
     reply(context, taking, &decision.verdict, unit);
     Ok(Outcome::of(decision.verdict.limited))
-}
-
-/// Answers a call on a key that has more TATs than the call has quotas.
-#[cold]
-fn answer_wide(
-    context: &Context,
-    request: &Request<{ MOST_QUOTAS - 1 }>,
-    key: WritableKey,
-    taking: Taking,
-    unit: Unit,
-) -> Result<Outcome, CommandError> {
-    answer(context, request, state::read_all(&key)?, key, taking, unit)
 }

@@ -96,12 +96,12 @@ impl Deref for Decided {
 impl Funnel {
     /// Decides a call on a limiter that has only this quota.
     pub fn decide(&self, tat: Option<Moment>, taking: Taking, quantity: i64) -> Result<Decided, Error> {
-        let mut tats = Tats::<0>::NONE;
-        tat.into_iter().for_each(|tat| tats.add(tat).unwrap());
-        let decision = Limiter::new(*self).decide(tats, taking, quantity).map_err(|(error, _)| error)?;
+        let tats = tat.map(|first| Tats { first, further: Vec::new() });
+        let limiter = Limiter { first: *self, further: Vec::new() };
+        let decision = limiter.decide(tats, taking, quantity).map_err(|(error, _)| error)?;
         let change = match decision.change {
             limiter::Change::Nothing => Change::Nothing,
-            limiter::Change::Store(tats) => Change::Store(tats.first()),
+            limiter::Change::Store(tats) => Change::Store(tats.first),
             limiter::Change::Delete => Change::Delete,
         };
         Ok(Decided { verdict: decision.verdict, change })

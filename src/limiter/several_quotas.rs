@@ -32,50 +32,44 @@ fn quantity() -> impl Strategy<Value = Result<i64, i64>> {
     prop_oneof![3 => (-4..5_i64).prop_map(Ok), 3 => (-1_100..1_200_i64).prop_map(Err), 1 => any_quantity().prop_map(Ok)]
 }
 
-const FURTHER: usize = MOST_QUOTAS - 1;
+fn limiter(quotas: &[Quota], now: Moment) -> Option<Limiter> {
+    let further = quotas[1..].iter().map(|quota| quota.at(now).ok()).collect::<Option<_>>()?;
+    Some(Limiter { first: quotas[0].at(now).ok()?, further })
+}
 
-fn limiter(quotas: &[Quota], now: Moment) -> Option<Limiter<FURTHER>> {
-    let mut limiter = Limiter::new(quotas[0].at(now).ok()?);
-    for quota in &quotas[1..] {
-        limiter.add(quota.at(now).ok()?).unwrap();
-    }
-    Some(limiter)
+fn tats_from(tats: &[Moment]) -> Option<Tats> {
+    tats.split_first().map(|(first, further)| Tats { first: *first, further: further.to_vec() })
 }
 
 /// A limiter with these quotas, its TATs, and the quantity of a call.
-fn case(quotas: &[Quota], ahead: &[i64], quantity: Result<i64, i64>) -> (Limiter<FURTHER>, Tats<FURTHER>, i64) {
-    let mut tats = Tats::NONE;
-    for (part, quota) in ahead.iter().zip(quotas.iter().cycle()) {
+fn case(quotas: &[Quota], ahead: &[i64], quantity: Result<i64, i64>) -> (Limiter, Option<Tats>, i64) {
+    let tats = ahead.iter().zip(quotas.iter().cycle()).map(|(part, quota)| {
         let all = asked(*quota, NOW, Taking::AllOrNone, 0).span(i128::from(quota.limit));
         let tat = i128::from(NOW) + all / 1_000 * i128::from(*part);
-        tats.add(tat.try_into().ok().and_then(Moment::new).unwrap_or(Moment::LAST)).unwrap();
-    }
+        tat.try_into().ok().and_then(Moment::new).unwrap_or(Moment::LAST)
+    });
+    let tats: Vec<_> = tats.collect();
     let least = quotas.iter().map(|quota| quota.limit).min().unwrap_or_default();
     let part = |part: i64| i128::from(least) * i128::from(part) / 1_000;
     let quantity = quantity.unwrap_or_else(|thousandths| part(thousandths).try_into().unwrap_or(i64::MAX));
-    (limiter(quotas, now()).unwrap(), tats, quantity)
+    (limiter(quotas, now()).unwrap(), tats_from(&tats), quantity)
 }
 
-fn nanos(tats: &Tats<FURTHER>) -> Vec<i128> {
+fn nanos(tats: Option<&Tats>) -> Vec<i128> {
     tats_of(tats).iter().map(|tat| i128::from(tat.nanos())).collect()
 }
 
-fn tats_of(tats: &Tats<FURTHER>) -> Vec<Moment> {
-    if tats.is_empty() { Vec::new() } else { [tats.first()].into_iter().chain(tats.further()).collect() }
+fn tats_of(tats: Option<&Tats>) -> Vec<Moment> {
+    tats.map_or_else(Vec::new, |tats| [&[tats.first], tats.further.as_slice()].concat())
 }
 
 /// Makes a call, and changes the TATs to those that it leaves.
-fn call(
-    limiter: &Limiter<FURTHER>,
-    tats: &mut Tats<FURTHER>,
-    taking: Taking,
-    quantity: i64,
-) -> Result<Verdict, QuotaError> {
-    let decision = limiter.decide(*tats, taking, quantity)?;
+fn call(limiter: &Limiter, tats: &mut Option<Tats>, taking: Taking, quantity: i64) -> Result<Verdict, QuotaError> {
+    let decision = limiter.decide(tats.clone(), taking, quantity)?;
     match decision.change {
         Change::Nothing => (),
-        Change::Store(new) => *tats = new,
-        Change::Delete => *tats = Tats::NONE,
+        Change::Store(new) => *tats = Some(new),
+        Change::Delete => *tats = None,
     }
     Ok(decision.verdict)
 }
@@ -89,14 +83,14 @@ proptest! {
     ) {
         let (limiter, tats, quantity) = case(&quotas, &ahead, quantity);
         let asked: Vec<_> = quotas.iter().map(|quota| asked(*quota, NOW, taking, quantity)).collect();
-        let expected = told_together(&asked, &nanos(&tats)).map_err(|(error, number)| (refused(error), number as u64));
-        let decided = limiter.decide(tats, taking, quantity).map(|Decision { verdict, change }| model::Joint {
+        let expected = told_together(&asked, &nanos(tats.as_ref())).map_err(|(error, number)| (refused(error), number as u64));
+        let decided = limiter.decide(tats.clone(), taking, quantity).map(|Decision { verdict, change }| model::Joint {
             // Ignore this change: the model leaves the change of one quota in it.
             told: told_with(verdict, expected.as_ref().map_or(model::Change::Nothing, |joint| joint.told.change)),
             quota: verdict.quota.unwrap_or(1).try_into().unwrap(),
             change: match change {
                 Change::Nothing => model::Change::Nothing,
-                Change::Store(tats) => model::Change::Store(nanos(&tats)),
+                Change::Store(tats) => model::Change::Store(nanos(Some(&tats))),
                 Change::Delete => model::Change::Delete,
             },
         });
@@ -113,14 +107,11 @@ proptest! {
         let alone = [quotas[0]];
         let (one, mut tats, quantity) = case(&alone, &ahead[..ahead.len().min(1)], quantity);
         let (twice, _, _) = case(&[quotas[0]; 2], &[], Ok(0));
-        let mut both = tats;
-        if !tats.is_empty() {
-            both.add(tats.first()).unwrap();
-        }
+        let mut both = tats_from(&[tats_of(tats.as_ref()), tats_of(tats.as_ref())].concat());
         let one = call(&one, &mut tats, taking, quantity);
         let twice = call(&twice, &mut both, taking, quantity);
         prop_assert_eq!(one.map(|one| Verdict { quota: Some(1), ..one }), twice);
-        prop_assert_eq!(tats_of(&both), [tats_of(&tats), tats_of(&tats)].concat());
+        prop_assert_eq!(tats_of(both.as_ref()), [tats_of(tats.as_ref()), tats_of(tats.as_ref())].concat());
     }
 
     #[test]
@@ -130,13 +121,13 @@ proptest! {
         let part = |index| ahead.get(index).map_or(1, |part: &i64| part.abs().max(1));
         let ahead: Vec<_> = (0..quotas.len()).map(part).collect();
         let (limiter, before, tokens) = case(&quotas, &ahead, Err(tokens));
-        let mut tats = before;
+        let mut tats = before.clone();
         // Skip TATs that have passed: a refund would not restore them.
-        if tats_of(&tats).iter().all(|tat| *tat > now())
+        if tats_of(tats.as_ref()).iter().all(|tat| *tat > now())
             && let Ok(taken) = call(&limiter, &mut tats, Taking::AllOrNone, tokens) {
             let refund = if taken.limited { 0 } else { -tokens };
             call(&limiter, &mut tats, Taking::AllOrNone, refund).unwrap();
-            prop_assert_eq!(nanos(&tats), nanos(&before));
+            prop_assert_eq!(tats, before);
         }
     }
 
@@ -145,7 +136,7 @@ proptest! {
     fn no_quota_lets_through_more_beside_others_than_alone(
         quotas in quotas(), steps in prop::collection::vec((0..300_u64, 0..400_i64), 1..20),
     ) {
-        let mut tats = Tats::NONE;
+        let mut tats = None;
         let mut alone: Vec<Option<Moment>> = vec![None; quotas.len()];
         let mut at = NOW;
         let longest = quotas.iter().map(|quota| asked(*quota, NOW, Taking::Nothing, 0).span(quota.limit.into())).max();
@@ -175,15 +166,17 @@ fn tats_beyond_the_quotas_of_a_call_stay_as_they_are() {
     let quotas = [quota(10), quota(20), quota(30)];
     let (three, before, _) = case(&quotas, &[500, 400, 300], Ok(1));
     let (one, _, _) = case(&quotas[..1], &[], Ok(1));
-    let mut after = before;
+    let mut after = before.clone();
     call(&one, &mut after, Taking::AllOrNone, 1).unwrap();
-    assert!(after.first() > before.first());
-    assert_eq!(tats_of(&after)[1..], tats_of(&before)[1..]);
+    let (before, after) = (tats_of(before.as_ref()), tats_of(after.as_ref()));
+    assert!(after[0] > before[0]);
+    assert_eq!(after[1..], before[1..]);
 
     let (_, mut more, _) = case(&quotas[..1], &[500], Ok(1));
     call(&three, &mut more, Taking::AllOrNone, 1).unwrap();
     let second = asked(quotas[1], NOW, Taking::AllOrNone, 0).span(1);
-    assert_eq!((nanos(&more).len(), nanos(&more)[1]), (3, i128::from(NOW) + second));
+    let more = nanos(more.as_ref());
+    assert_eq!((more.len(), more[1]), (3, i128::from(NOW) + second));
 }
 
 fn valid(limit: u64) -> Quota {
