@@ -4,7 +4,7 @@ use crate::counts::Outcome;
 use crate::error::{CommandError, Error};
 use crate::funnel::{Moment, Taking, Unit};
 use crate::limiter::{Change, Decision, Tats, Verdict};
-use crate::redis::{Access, Argument, Context, Parameter, WritableKey, clock, delete_expired};
+use crate::redis::{Access, Argument, Context, Parameter, clock, delete_expired};
 use crate::reply::{announce, reply};
 use crate::request::{Request, limiter};
 use crate::state;
@@ -44,24 +44,21 @@ pub fn call(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Out
     refuse_same_keys(&requests)?;
 
     // Read every key before the first is written, and close each before the next is opened: opening a key may expire
-    // it, which may run another module's callback, which may delete the keys that are open. The last key stays open:
-    // opening it again would cost a tenth of a call with two limiters.
-    let mut last = None;
+    // it, which may run another module's callback, which may delete the keys that are open.
     let mut all = in_groups(requests, |request| {
-        drop(last.take());
-        let before = state::read(last.insert(state::open(context, request.key)?))?;
+        let key = state::open(context, request.key)?;
+        let before = state::read(&key)?;
         let decision = request.limiter.decide(before.clone(), Taking::AllOrNone, request.quantity)?;
         Ok(Decided { before, request, decision })
     })?;
     let limited = all.iter().any(|one| one.decision.verdict.limited);
     if limited {
-        drop(last);
         for Decided { request, before, decision, .. } in all.iter_mut().filter(|one| !one.decision.verdict.limited) {
             let look = request.limiter.decide(before.take(), Taking::Nothing, 0)?;
             decision.verdict = Verdict { limited: false, retry_after: None, ..look.verdict };
         }
     } else {
-        write_all(context, last, &all)?;
+        write_all(context, &all)?;
     }
     for Decided { request, decision, .. } in &all {
         announce(context, request.key, &decision.verdict);
@@ -75,29 +72,24 @@ pub fn call(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Out
     Ok(Outcome::of(limited))
 }
 
-/// Writes every limiter, or none if one cannot be written now. `last` is the key of the last limiter, still open.
-fn write_all(context: &Context, mut last: Option<WritableKey>, all: &[Decided]) -> Result<(), CommandError> {
+/// Writes every limiter, or none if one cannot be written now.
+fn write_all(context: &Context, all: &[Decided]) -> Result<(), CommandError> {
     if context.are_writes_paused() {
-        // Close the key first: a deletion may run another module's callback, which may delete the key.
-        drop(last.take());
-        in_groups(all, |Decided { request, before, decision, .. }| {
+        in_groups(all, |Decided { request, before, decision }| {
             if before.is_none() && decision.change != Change::Nothing {
                 delete_expired(context, request.key).map_err(Error::from)?;
             }
             Ok(())
         })?;
     }
-    // Write in reverse order: the key that may still be open is that of the last limiter.
-    for (index, Decided { request, decision, .. }) in all.iter().enumerate().rev() {
-        let open = last.take();
+    in_groups(all, |Decided { request, decision, .. }| {
         if decision.change != Change::Nothing {
             // A server decides that keys can be written before it runs a command. A later key therefore fails only in
             // the case that `WritableKey::set` names, and the limiters that are written by then stay.
-            let key = open.map_or_else(|| state::open(context, request.key), Ok);
-            let written = key.and_then(|key| state::write(key, &decision.change));
-            written.map_err(|error| CommandError::Group(error, index.saturating_add(1)))?;
+            state::write(state::open(context, request.key)?, &decision.change)?;
         }
-    }
+        Ok(())
+    })?;
     Ok(())
 }
 

@@ -199,8 +199,7 @@ impl Seen {
         let Ok(Answer { told, changes, .. }) = answer else { return effects };
         let outcome = if told.iter().any(|told| told.limited) { "limited" } else { "allowed" };
         self.count(&format!("{}_{outcome}", Command::of(call).name.replace("cl.", "redis-cell_")));
-        // CL.MTHROTTLE writes its last key first.
-        for (key, change) in changes.iter().rev() {
+        for (key, change) in changes {
             let key = key.clone();
             let effect = match change {
                 Change::Nothing => continue,
