@@ -16,7 +16,6 @@ const BLOCK: NonZero<u64> = NonZero::new(100_000_000).unwrap();
 const ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
 
 /// Reads the number that exactly [`MOMENT_DIGITS`] digits spell.
-#[inline(always)]
 pub fn parse_moment(text: &[u8]) -> Option<u64> {
     let text: &[u8; MOMENT_DIGITS] = text.try_into().ok()?;
     let (first, rest) = text.split_first_chunk()?;
@@ -33,7 +32,6 @@ pub fn parse_moment(text: &[u8]) -> Option<u64> {
 }
 
 /// Writes a number below 10^19, with zeros in front.
-#[inline(always)]
 pub fn format(number: u64) -> [u8; MOMENT_DIGITS] {
     let blocks = [number / BLOCK / BLOCK, number / BLOCK % BLOCK, number % BLOCK];
     let mut text = [0; 24];
@@ -49,7 +47,7 @@ pub fn without_zeros(text: &[u8; MOMENT_DIGITS]) -> &[u8] {
     text.get(zeros.min(MOMENT_DIGITS - 1)..).unwrap_or_default()
 }
 
-/// Reads the number that 1 to 8 digits spell, without zeros in front: the usual argument of a call.
+/// Reads the number that 1 to 8 digits spell, without zeros in front: the usual argument of a call. The mark saves 1% of one.
 #[inline(always)]
 pub fn parse_small(text: &[u8]) -> Option<u32> {
     match text.len() {
@@ -75,7 +73,6 @@ pub fn parse_small(text: &[u8]) -> Option<u32> {
 }
 
 /// Reads the number that a few digits spell, without zeros in front.
-#[inline(always)]
 fn number_of<const LENGTH: usize>(text: &[u8]) -> Option<u32> {
     let text: &[u8; LENGTH] = text.try_into().ok()?;
     if text.starts_with(b"0") {
@@ -84,26 +81,22 @@ fn number_of<const LENGTH: usize>(text: &[u8]) -> Option<u32> {
     text.iter().try_fold(0_u32, |number, &byte| Some(number.wrapping_mul(10).wrapping_add(digit(byte)?)))
 }
 
-#[inline(always)]
 fn digit(byte: u8) -> Option<u32> {
     let digit = u32::from(byte).wrapping_sub(u32::from(b'0'));
     (digit <= 9).then_some(digit)
 }
 
 /// Returns the digits of a block of text, the first in the lowest byte.
-#[inline(always)]
 fn digits(block: &[u8; 8]) -> u64 {
     u64::from_le_bytes(*block) ^ ZEROS
 }
 
 /// Returns the digits of four bytes of text, the first in the lowest byte.
-#[inline(always)]
 fn four_digits(text: &[u8; 4]) -> u32 {
     u32::from_le_bytes(*text) ^ u32::from_le_bytes([b'0'; 4])
 }
 
 /// Tells whether a byte of a block is no digit.
-#[inline(always)]
 fn not_digits<const BLOCKS: usize>(blocks: [u64; BLOCKS]) -> bool {
     // A byte above 9 has a bit in its upper half, or gets one once 6 is added. A byte up to 9 has and gets none, and
     // never carries into the next.
@@ -124,7 +117,6 @@ fn not_digits<const BLOCKS: usize>(blocks: [u64; BLOCKS]) -> bool {
 /// quads, lanes of 4 bytes    1234            5678
 /// the number                 12345678
 /// ```
-#[inline(always)]
 fn value(digits: u64) -> u64 {
     let pairs = (digits.wrapping_mul(10 << 8 | 1) >> 8) & 0x00ff_00ff_00ff_00ff;
     let quads = (pairs.wrapping_mul(100 << 16 | 1) >> 16) & 0x0000_ffff_0000_ffff;
@@ -132,7 +124,6 @@ fn value(digits: u64) -> u64 {
 }
 
 /// Returns the number that four digits spell.
-#[inline(always)]
 fn value_of_four(digits: u32) -> u32 {
     let pairs = (digits.wrapping_mul(10 << 8 | 1) >> 8) & 0x00ff_00ff;
     pairs.wrapping_mul(100 << 16 | 1) >> 16

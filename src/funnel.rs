@@ -35,16 +35,10 @@
 //! The GCRA is from ITU-T I.371 and the ATM Forum's traffic management specification. This form of it is called
 //! "virtual scheduling" there.
 
-#![allow(
-    clippy::arithmetic_side_effects,
-    reason = "an operator that could overflow stands behind the check that it cannot; tests and the fuzzer check each"
-)]
-
 use std::num::NonZero;
+use std::ops::{Add, Sub};
 
-#[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
-pub mod model;
+use crate::error::Error;
 
 /// A moment in nanoseconds since the Unix epoch: 0 to 2^63 - 1, which is in the year 2262.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,21 +61,16 @@ pub struct Quota {
     /// `max_burst + 1`; at 0, every call that asks for a token is limited.
     pub limit: u64,
     pub count: NonZero<u64>,
-    /// In `unit`s.
-    pub period: NonZero<u64>,
-    pub unit: Unit,
+    /// In nanoseconds.
+    pub period: NonZero<u128>,
 }
 
 /// A quota at one moment. It tells where a call would move its TAT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Funnel {
+    /// At most one token comes back per nanosecond.
+    quota: Quota,
     now: Moment,
-    /// Tokens that the limiter holds: 0 to 2^63 - 1.
-    limit: u64,
-    /// Tokens that come back every `period`, at most one a nanosecond.
-    count: NonZero<u64>,
-    /// The period in nanoseconds: a number of 64 bits times a unit of 30 bits.
-    period: NonZero<u128>,
     /// The time in which all tokens come back; `now + tolerance` is not after `Moment::LAST`.
     tolerance: Span,
 }
@@ -108,21 +97,6 @@ pub struct Taken {
     pub retry_after: Option<Span>,
 }
 
-/// The reason why a call cannot be decided. The texts name the arguments of a command.
-///
-/// It has the size of a word. A smaller error would share a word with a part of the `Ok` value, and the compiler would
-/// take that word apart and put it together in each call: 1% of one with two quotas.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[repr(u64)]
-pub enum Error {
-    #[error("count and period allow more than one token per nanosecond")]
-    TooFast,
-    #[error("max_burst, count and period: the tokens would be back only after the year 2262")]
-    TooLarge,
-    #[error("quantity: the tokens would be back only after the year 2262")]
-    DebtTooLong,
-}
-
 impl Moment {
     /// The last moment that a key can hold.
     pub const LAST: Self = Self(i64::MAX.cast_unsigned());
@@ -130,10 +104,6 @@ impl Moment {
     /// Makes the moment this many nanoseconds after the epoch; `None` if it is beyond the last moment.
     pub fn new(nanos: u64) -> Option<Self> {
         (nanos <= Self::LAST.0).then_some(Self(nanos))
-    }
-
-    pub fn nanos(self) -> u64 {
-        self.0
     }
 
     /// Makes the moment this many nanoseconds after the epoch, or the last moment if that is earlier.
@@ -146,22 +116,79 @@ impl Moment {
     }
 }
 
+/// Returns the moment after the span.
+impl Add<Span> for Moment {
+    type Output = Self;
+
+    #[allow(
+        clippy::arithmetic_side_effects,
+        reason = "a call leaves no TAT after the last moment: both callers check it"
+    )]
+    fn add(self, span: Span) -> Self {
+        Self(self.0 + span.0)
+    }
+}
+
+/// Returns the moment before the span, or the epoch if that is later.
+impl Sub<Span> for Moment {
+    type Output = Self;
+
+    fn sub(self, span: Span) -> Self {
+        Self(self.0.saturating_sub(span.0))
+    }
+}
+
+/// Returns the span since an earlier moment, or 0 if that is later.
+impl Sub for Moment {
+    type Output = Span;
+
+    fn sub(self, earlier: Self) -> Span {
+        Span(self.0.saturating_sub(earlier.0))
+    }
+}
+
 impl Span {
-    /// Converts to whole units, rounding up. The span may be as long as from the epoch to the last moment.
+    pub const ZERO: Self = Self(0);
+
+    /// Converts to whole units, rounding up.
     #[inline(always)]
     pub fn round_up(self, unit: Unit) -> u64 {
-        (self.0 + (unit.nanos().get() - 1)) / unit.nanos()
+        // Both operations fit: the unit has 30 bits, and a span between two moments has 63.
+        self.0.wrapping_add(unit.nanos().get().wrapping_sub(1)) / unit.nanos()
+    }
+}
+
+/// Returns both spans together, or the longest one if that is shorter.
+impl Add for Span {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+/// Returns what the span has beyond the other, or 0.
+impl Sub for Span {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
     }
 }
 
 impl Taken {
-    /// A call that is not limited leaves the TAT here.
+    /// Makes the part of a call that is not limited and leaves the TAT here.
     pub fn at(tat: Moment) -> Self {
         Self { tat, limited: false, retry_after: None }
     }
 }
 
 impl Unit {
+    /// Converts this many units to nanoseconds: a number of 64 bits times one of 30 bits.
+    pub fn in_nanos(self, units: NonZero<u64>) -> NonZero<u128> {
+        NonZero::<u128>::from(units).saturating_mul(self.nanos().into())
+    }
+
     fn nanos(self) -> NonZero<u64> {
         const SECOND: NonZero<u64> = NonZero::new(1_000_000_000).unwrap();
         const MILLISECOND: NonZero<u64> = NonZero::new(1_000_000).unwrap();
@@ -179,18 +206,29 @@ impl Quota {
     /// now would not be full again by the year 2262.
     #[inline(always)]
     pub fn at(self, now: Moment) -> Result<Funnel, Error> {
-        let Self { limit, count, .. } = self;
-        let period = NonZero::<u128>::from(self.period).saturating_mul(self.unit.nanos().into());
         // A period of more than 64 bits is longer than any count.
-        if u64::try_from(period.get()).is_ok_and(|period| count.get() > period) {
+        if u64::try_from(self.period.get()).is_ok_and(|period| self.count.get() > period) {
             return Err(Error::TooFast);
         }
         // The rate is at most a token per nanosecond, so the tolerance is at least `limit`: if it fits, the limit does.
-        let tolerance = refill_time(limit, count, period);
-        if tolerance.0 > Moment::LAST.0 - now.0 {
+        let tolerance = self.refill_time(self.limit);
+        if tolerance > Moment::LAST - now {
             return Err(Error::TooLarge);
         }
-        Ok(Funnel { now, limit, count, period, tolerance })
+        Ok(Funnel { quota: self, now, tolerance })
+    }
+
+    /// Returns the time in which this many tokens come back: `floor(tokens * period / count)`, at most 2^64 - 1.
+    #[inline(always)]
+    fn refill_time(&self, tokens: u64) -> Span {
+        if let Ok(period) = u64::try_from(self.period.get())
+            && let Some(product) = tokens.checked_mul(period)
+        {
+            return Span(product / self.count);
+        }
+        // Both operations saturate: if the product exceeds 128 bits, the span exceeds 64 bits, because count has only 63.
+        let product = u128::from(tokens).saturating_mul(self.period.get());
+        Span(u64::try_from(product / NonZero::<u128>::from(self.count)).unwrap_or(u64::MAX))
     }
 }
 
@@ -200,28 +238,28 @@ impl Funnel {
     }
 
     pub fn limit(&self) -> u64 {
-        self.limit
+        self.quota.limit
     }
 
     /// Returns the time until the quota is full, if nothing more is taken.
     pub fn until_full(&self, tat: Moment) -> Span {
-        Span(tat.0.saturating_sub(self.now.0))
+        tat - self.now
     }
 
     /// Takes these tokens if they are there. If they are not, the TAT stays.
     #[inline(always)]
-    pub fn take(&self, tat: Moment, tokens: u64) -> Taken {
+    pub fn try_take(&self, tat: Moment, tokens: u64) -> Taken {
         // A call for more than the limit never passes, however long the caller waits.
-        if tokens > self.limit {
+        if tokens > self.quota.limit {
             return Taken { tat, limited: true, retry_after: None };
         }
         // The tokens are within the limit, so their time is within the tolerance.
-        let (until_full, increment) = (self.until_full(tat).0, self.refill_time(tokens).0);
-        let latest = self.tolerance.0 - increment;
-        if until_full > latest {
-            return Taken { tat, limited: true, retry_after: Some(Span(until_full - latest)) };
+        let increment = self.quota.refill_time(tokens);
+        let wait = self.until_full(tat) - (self.tolerance - increment);
+        if wait > Span::ZERO {
+            return Taken { tat, limited: true, retry_after: Some(wait) };
         }
-        Taken::at(Moment(tat.0.max(self.now.0) + increment))
+        Taken::at(tat.max(self.now) + increment)
     }
 
     /// Takes these tokens, if necessary into debt.
@@ -229,62 +267,47 @@ impl Funnel {
     /// Errors: `DebtTooLong` if the debt could only be paid beyond the year 2262.
     #[inline(always)]
     pub fn charge(&self, tat: Moment, tokens: u64) -> Result<Taken, Error> {
-        let tat = tat.max(self.now).0.checked_add(self.refill_time(tokens).0).and_then(Moment::new);
-        let tat = tat.ok_or(Error::DebtTooLong)?;
-        let debt = self.until_full(tat).0.saturating_sub(self.tolerance.0);
-        Ok(Taken { tat, limited: debt > 0, retry_after: (debt > 0).then_some(Span(debt)) })
+        let (base, increment) = (tat.max(self.now), self.quota.refill_time(tokens));
+        if increment > Moment::LAST - base {
+            return Err(Error::DebtTooLong);
+        }
+        let tat = base + increment;
+        let debt = self.until_full(tat) - self.tolerance;
+        let limited = debt > Span::ZERO;
+        Ok(Taken { tat, limited, retry_after: limited.then_some(debt) })
     }
 
     /// Returns the time until one more token is there: 0 if rounding has left one, and `None` if the limit is 0.
     pub fn wait_for_one_more(&self, until_full: Span) -> Option<Span> {
-        if self.limit == 0 {
-            return None;
-        }
-        // The limit is 1 or more, so one token comes back within the tolerance.
-        let one_more = until_full.0 + self.refill_time(1).0;
-        Some(Span(one_more.saturating_sub(self.tolerance.0)))
+        (self.quota.limit > 0).then(|| until_full + self.quota.refill_time(1) - self.tolerance)
     }
 
     /// Returns the TAT once these tokens are given back. The quota never holds more than its limit: a TAT that has
     /// passed stays as it is. A call and its refund leave the TAT as it was, because both are rounded alike.
     pub fn give_back(&self, tat: Moment, tokens: u64) -> Moment {
-        let earlier = Moment(tat.0.saturating_sub(self.refill_time(tokens).0));
-        earlier.max(self.now.min(tat))
+        (tat - self.quota.refill_time(tokens)).max(self.now.min(tat))
     }
 
     /// Returns the most tokens that a next call would be allowed, if the limiter is full after `until_full`: the `r`
     /// tokens that come back in the rest of the tolerance, the `span`.
     ///
-    /// `floor(r * period / count) <= span` is `r * period < (span + 1) * count` in whole numbers, so the largest such
-    /// `r` is `((span + 1) * count - 1) / period`, rounded down.
+    /// `floor(r * period / count) <= span` is `r * period <= span * count + (count - 1)` in whole numbers, so the
+    /// largest such `r` is that sum divided by `period`, rounded down.
     #[inline(always)]
     pub fn remaining(&self, until_full: Span) -> u64 {
-        let Some(span) = self.tolerance.0.checked_sub(until_full.0) else { return 0 };
-        let (span, count) = (span + 1, self.count.get());
-        let tokens = match (NonZero::<u64>::try_from(self.period), span.checked_mul(count)) {
-            (Ok(period), Some(product)) => (product - 1) / period,
+        let Quota { limit, count, period } = self.quota;
+        // A limiter in debt has none.
+        if until_full > self.tolerance {
+            return 0;
+        }
+        let (span, count) = ((self.tolerance - until_full).0.saturating_add(1), count.get());
+        let tokens = match (NonZero::<u64>::try_from(period), span.checked_mul(count)) {
+            (Ok(period), Some(product)) => product.saturating_sub(1) / period,
             _ => {
-                let product = u128::from(span) * u128::from(count);
-                u64::try_from((product - 1) / self.period).unwrap_or(u64::MAX)
+                let product = u128::from(span).saturating_mul(count.into());
+                u64::try_from(product.saturating_sub(1) / period).unwrap_or(u64::MAX)
             }
         };
-        tokens.min(self.limit)
+        tokens.min(limit)
     }
-
-    fn refill_time(&self, tokens: u64) -> Span {
-        refill_time(tokens, self.count, self.period)
-    }
-}
-
-/// Returns the time in which this many tokens come back: `floor(tokens * period / count)`, at most 2^64 - 1.
-#[inline(always)]
-fn refill_time(tokens: u64, count: NonZero<u64>, period: NonZero<u128>) -> Span {
-    if let Ok(period) = u64::try_from(period.get())
-        && let Some(product) = tokens.checked_mul(period)
-    {
-        return Span(product / count);
-    }
-    // Both operations saturate: if the product exceeds 128 bits, the span exceeds 64 bits, because count has only 63.
-    let product = u128::from(tokens).saturating_mul(period.get());
-    Span(u64::try_from(product / NonZero::<u128>::from(count)).unwrap_or(u64::MAX))
 }

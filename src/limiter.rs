@@ -1,9 +1,10 @@
 //! The quotas of a limiter in one decision: 10 a second and 1,000 a day.
 //!
-//! The rule in `funnel.rs` moves each quota, on a TAT of its own: the first TAT is for the call's first quota, and so
-//! on. A call that takes all or none takes from each quota, or from none. A charge takes from each quota, into debt if
-//! necessary. A call that takes as many tokens as there are takes the same number from each quota: as many as the
-//! emptiest one has. A call that gives back gives to each.
+//! Each quota decides the whole call by the rule in `funnel.rs`, on a TAT of its own: the first TAT is for the call's
+//! first quota, and so on. A call with one quota allocates nothing. A call that takes all or none takes from each
+//! quota, or from none. A charge takes from each quota, into debt if necessary. A call that takes as many tokens as
+//! there are takes the same number from each quota: as many as the emptiest one has. A call that gives back gives to
+//! each.
 //!
 //! The reply is the verdict of one quota, the one that **decides**. If several quotas fit, the first of them decides:
 //!
@@ -12,23 +13,14 @@
 //!   and among these the one that takes longest to have one more token;
 //! * otherwise: the quota with the fewest tokens remaining.
 
-#![allow(clippy::arithmetic_side_effects, reason = "counts of at most MOST_QUOTAS")]
-
 use std::cmp::Reverse;
+use std::iter;
 
-use crate::funnel::{Error, Funnel, Moment, Span, Taken, Taking};
+use crate::error::{CommandError, Error, Place};
+use crate::funnel::{Funnel, Moment, Span, Taken, Taking};
 
 #[cfg(test)]
-mod check;
-#[cfg(test)]
-mod examples;
-#[cfg(test)]
-mod one_quota;
-#[cfg(test)]
-mod several_quotas;
-// The fuzzer, too, has the model beside the limiter: `check` finds it in both places.
-#[cfg(test)]
-use crate::funnel::model;
+mod tests;
 
 /// The most quotas that a limiter may have.
 pub const MOST_QUOTAS: usize = 8;
@@ -83,16 +75,13 @@ pub enum Change {
     Delete,
 }
 
-/// The error of a quota, and its number: 1, 2, …
-pub type QuotaError = (Error, u64);
-
 impl Limiter {
     /// Decides a call of `quantity` tokens on the stored TATs. A negative quantity gives tokens back, whatever `taking`
     /// is.
     ///
     /// Errors: `DebtTooLong`, of the first quota whose debt could only be paid beyond the year 2262.
     #[inline(always)]
-    pub fn decide(&self, before: Option<Tats>, taking: Taking, quantity: i64) -> Result<Decision, QuotaError> {
+    pub fn decide(&self, before: Option<Tats>, taking: Taking, quantity: i64) -> Result<Decision, CommandError> {
         let Ok(asked) = u64::try_from(quantity) else {
             return self.clone().refund(before, quantity.unsigned_abs());
         };
@@ -106,7 +95,7 @@ impl Limiter {
     ///
     /// The limiter is copied: a reference to it would keep it out of the registers in every other call.
     #[cold]
-    fn refund(self, before: Option<Tats>, tokens: u64) -> Result<Decision, QuotaError> {
+    fn refund(self, before: Option<Tats>, tokens: u64) -> Result<Decision, CommandError> {
         let mut after = self.tats(before.clone());
         let verdict = self.decide_each(&mut after, Call { taking: None, asked: tokens, tokens })?;
         let change = match before {
@@ -129,20 +118,21 @@ impl Limiter {
         tats
     }
 
-    /// Returns the tokens that the emptiest quota has.
+    /// Returns the tokens that the emptiest quota holds.
     fn fewest(&self, tats: &Tats) -> u64 {
-        let remaining = |funnel: &Funnel, tat| funnel.remaining(funnel.until_full(tat));
-        let further = self.further.iter().zip(&tats.further).map(|(funnel, tat)| remaining(funnel, *tat));
-        further.fold(remaining(&self.first, tats.first), u64::min)
+        let funnels = iter::once(&self.first).chain(&self.further);
+        let remaining = funnels.zip(tats.iter()).map(|(funnel, tat)| funnel.remaining(funnel.until_full(tat)));
+        remaining.fold(u64::MAX, u64::min)
     }
 
     /// Decides the call by each quota. Returns the verdict of the one that decides.
     #[inline(always)]
-    fn decide_each(&self, tats: &mut Tats, call: Call) -> Result<Verdict, QuotaError> {
-        let mut decides = call.decide(&self.first, &mut tats.first).map_err(|error| (error, 1))?;
+    fn decide_each(&self, tats: &mut Tats, call: Call) -> Result<Verdict, CommandError> {
+        let mut decides = call.decide(&self.first, &mut tats.first)?;
         decides.quota = (!self.further.is_empty()).then_some(1);
         for ((funnel, tat), number) in self.further.iter().zip(&mut tats.further).zip(2..) {
-            let other = call.decide(funnel, tat).map_err(|error| (error, number))?;
+            let other = call.decide(funnel, tat);
+            let other = other.map_err(|reason| CommandError { reason, place: Place::Quota(number) })?;
             if other.decides_over(&decides) {
                 decides = Verdict { quota: Some(number), ..other };
             }
@@ -151,7 +141,7 @@ impl Limiter {
     }
 }
 
-/// What a call asks of each quota.
+/// The part of a call that is the same for each quota.
 #[derive(Clone, Copy)]
 struct Call {
     /// `None` if it gives tokens back.
@@ -168,10 +158,10 @@ impl Call {
         let Self { taking, asked, tokens } = self;
         let moved = match taking {
             None => Taken::at(funnel.give_back(*tat, tokens)),
-            Some(Taking::AllOrNone) => funnel.take(*tat, tokens),
-            Some(Taking::Nothing) => Taken { tat: *tat, ..funnel.take(*tat, tokens) },
+            Some(Taking::AllOrNone) => funnel.try_take(*tat, tokens),
+            Some(Taking::Nothing) => Taken { tat: *tat, ..funnel.try_take(*tat, tokens) },
             // Every quota has these tokens. A call for none of them does not wait for a debt.
-            Some(Taking::UpTo) => Taken::at(funnel.take(*tat, tokens).tat),
+            Some(Taking::UpTo) => Taken::at(funnel.try_take(*tat, tokens).tat),
             Some(Taking::InAnyCase) => funnel.charge(*tat, tokens)?,
         };
         *tat = moved.tat;
@@ -213,8 +203,12 @@ impl Tats {
         self.first == others.first && self.further.starts_with(&others.further)
     }
 
+    pub fn iter(&self) -> impl Iterator<Item = Moment> {
+        iter::once(self.first).chain(self.further.iter().copied())
+    }
+
     /// Returns the latest TAT, at which the whole limiter is full.
     pub fn last(&self) -> Moment {
-        self.further.iter().fold(self.first, |last, tat| last.max(*tat))
+        self.iter().fold(self.first, Moment::max)
     }
 }

@@ -1,14 +1,17 @@
 //! A call that looks at one limiter and writes nothing, top to bottom: arguments, state, decision, reply.
 
-use crate::counts::Outcome;
+use std::ffi::CStr;
+
 use crate::error::CommandError;
 use crate::funnel::{Moment, Taking, Unit};
-use crate::redis::{Access, Argument, Context, Parameter, clock};
+use crate::parameters::one_limiter;
+use crate::redis::{Access, Argument, Context, Outcome, Parameter, clock};
 use crate::reply::reply;
-use crate::request::{Request, one_limiter};
+use crate::request::Request;
 use crate::state;
 
 pub const ACCESS: Access = Access::Read;
+pub const COMPLEXITY: &CStr = c"O(1)";
 
 pub const fn parameters(unit: Unit) -> [Parameter; 6] {
     one_limiter(Taking::Nothing, unit)
@@ -24,7 +27,7 @@ pub fn call(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Out
     let now = Moment::new_saturating(clock::now());
     let request = Request::parse(arguments, Taking::Nothing, unit, now)?;
 
-    let tats = state::peek(context, request.key)?;
+    let tats = state::look(context, request.key)?;
     let verdict = request.limiter.decide(tats, Taking::Nothing, request.quantity)?.verdict;
 
     reply(context, Taking::Nothing, &verdict, unit);

@@ -1,16 +1,15 @@
 //! Several limiters in one decision, top to bottom: arguments, states, decisions, reply.
 
-use crate::counts::Outcome;
-use crate::error::{CommandError, Error};
+use std::ffi::CStr;
+
+use crate::error::{CommandError, Error, Place};
 use crate::funnel::{Moment, Taking, Unit};
 use crate::limiter::{Change, Decision, Tats, Verdict};
-use crate::redis::{Access, Argument, Context, Parameter, clock, delete_expired};
+use crate::parameters;
+use crate::redis::{Access, Argument, Context, Outcome, Parameter, clock, delete_expired};
 use crate::reply::{announce, reply};
-use crate::request::{Request, limiter};
+use crate::request::Request;
 use crate::state;
-
-/// The names of one limiter's arguments.
-const GROUP: [&str; 5] = ["key", "max_burst", "count", "period", "quantity"];
 
 /// A limiter's part of the call, the TATs that its key holds, and how it is decided.
 struct Decided<'a> {
@@ -20,9 +19,10 @@ struct Decided<'a> {
 }
 
 pub const ACCESS: Access = Access::ReadWrite;
+pub const COMPLEXITY: &CStr = c"O(N log N), N being the number of limiters";
 
 pub const fn parameters(unit: Unit) -> [Parameter; 1] {
-    [Parameter::repeated(c"limiter", limiter(unit))]
+    [Parameter::repeated(c"limiter", parameters::limiter(unit))]
 }
 
 /// `CL.MTHROTTLE key max_burst count period quantity [key … quantity ...]`. `unit` makes it `CL.MPTHROTTLE`.
@@ -33,13 +33,14 @@ pub const fn parameters(unit: Unit) -> [Parameter; 1] {
 /// Replies with 0 if all allow or 1 if not, followed by five integers for each limiter, in order, as `CL.THROTTLE`
 /// would reply. If the call is limited, a limiter that would have allowed it shows its tokens with nothing taken.
 pub fn call(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
-    if arguments.len() < GROUP.len() {
-        return Err(CommandError::WrongArity);
-    }
     let now = Moment::new_saturating(clock::now());
-    let requests = in_groups(arguments.chunks(GROUP.len()), |group| match GROUP.get(group.len()) {
-        None => Request::parse(group, Taking::AllOrNone, unit, now),
-        Some(missing) => Err(Error::Missing(missing).into()),
+    let group = parameters::limiter(unit);
+    if arguments.len() < group.len() {
+        return Err(Error::WrongArity.into());
+    }
+    let requests = in_groups(arguments.chunks(group.len()), |part| match group.get(part.len()) {
+        None => Request::parse(part, Taking::AllOrNone, unit, now),
+        Some(missing) => Err(Error::Missing(missing.name()).into()),
     })?;
     refuse_same_keys(&requests)?;
 
@@ -98,7 +99,14 @@ fn in_groups<G, T>(
     groups: impl IntoIterator<Item = G>,
     mut each: impl FnMut(G) -> Result<T, CommandError>,
 ) -> Result<Vec<T>, CommandError> {
-    groups.into_iter().zip(1..).map(|(group, number)| each(group).map_err(|error| error.of_group(number))).collect()
+    groups
+        .into_iter()
+        .zip(1..)
+        .map(|(group, number)| {
+            // A limiter of several has only one quota.
+            each(group).map_err(|CommandError { reason, .. }| CommandError { reason, place: Place::Group(number) })
+        })
+        .collect()
 }
 
 /// Refuses a key that is given twice: the second limiter would not see the tokens that the first takes.
@@ -111,7 +119,7 @@ fn refuse_same_keys(requests: &[Request]) -> Result<(), CommandError> {
         _ => None,
     });
     match same.min() {
-        Some((second, first)) => Err(CommandError::Group(Error::SameKey(first), second)),
+        Some((second, first)) => Err(CommandError { reason: Error::SameKey(first), place: Place::Group(second) }),
         None => Ok(()),
     }
 }

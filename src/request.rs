@@ -3,9 +3,10 @@
 use std::num::NonZero;
 
 use crate::decimal;
-use crate::error::{CommandError, Error};
+use crate::error::{CommandError, Error, Place};
 use crate::funnel::{Moment, Quota, Taking, Unit};
 use crate::limiter::{Limiter, MOST_QUOTAS};
+use crate::parameters::{self, COUNT, MAX_BURST, QUANTITY};
 use crate::redis::{Argument, Parameter};
 
 /// The part of a call that is about one limiter, with its quotas at this moment.
@@ -16,13 +17,6 @@ pub struct Request<'a> {
     pub quantity: i64,
 }
 
-impl Taking {
-    /// Tells whether the quantity may be left out; it is then 1. CL.CHARGE and CL.TAKE require it.
-    const fn takes_one_unless_told(self) -> bool {
-        matches!(self, Self::AllOrNone | Self::Nothing)
-    }
-}
-
 impl<'a> Request<'a> {
     /// Reads `key max_burst count period [quantity [max_burst count period ...]]`.
     #[inline(always)]
@@ -31,29 +25,28 @@ impl<'a> Request<'a> {
             [key, max_burst, count, period, quantity, further @ ..] => {
                 (key, [max_burst, count, period], Some(quantity), further)
             }
-            [key, max_burst, count, period] if taking.takes_one_unless_told() => {
+            [key, max_burst, count, period] if parameters::is_quantity_optional(taking) => {
                 (key, [max_burst, count, period], None, [].as_slice())
             }
-            _ => return Err(CommandError::WrongArity),
+            _ => return Err(Error::WrongArity.into()),
         };
         let further = match further.as_chunks() {
             (further, []) if further.len() < MOST_QUOTAS => further,
             (_, []) => return Err(Error::TooManyQuotas.into()),
-            _ => return Err(CommandError::WrongArity),
+            _ => return Err(Error::WrongArity.into()),
         };
 
         let first = parse_quota(first, unit)?;
         let quantity = match (quantity, taking) {
             (None, _) => 1,
-            (Some(quantity), Taking::AllOrNone | Taking::InAnyCase) => integer(quantity, "quantity")?,
-            (Some(quantity), Taking::UpTo | Taking::Nothing) => at_least(0, quantity, "quantity")?,
+            (Some(quantity), Taking::AllOrNone | Taking::InAnyCase) => integer(quantity, &QUANTITY)?,
+            (Some(quantity), Taking::UpTo | Taking::Nothing) => at_least(0, quantity, &QUANTITY)?,
         };
-        let first = first.at(now).map_err(Error::from)?;
+        let first = first.at(now)?;
         let mut quotas = Vec::with_capacity(further.len());
         for ([max_burst, count, period], number) in further.iter().zip(2..) {
-            let quota = parse_quota([max_burst, count, period], unit);
-            let quota = quota.and_then(|quota| Ok(quota.at(now)?));
-            quotas.push(quota.map_err(|error| CommandError::Quota(error, number))?);
+            let quota = parse_quota([max_burst, count, period], unit).and_then(|quota| quota.at(now));
+            quotas.push(quota.map_err(|reason| CommandError { reason, place: Place::Quota(number) })?);
         }
         Ok(Self { key, limiter: Limiter { first, further: quotas }, quantity })
     }
@@ -62,57 +55,27 @@ impl<'a> Request<'a> {
 #[inline(always)]
 fn parse_quota([max_burst, count, period]: [&Argument; 3], unit: Unit) -> Result<Quota, Error> {
     // A max_burst of -1 is a limit of 0: the cast makes it 2^64 - 1, and the addition wraps.
-    let limit = at_least(-1, max_burst, "max_burst")?.cast_unsigned().wrapping_add(1);
-    let count = one_or_more(count, "count")?;
-    let period = one_or_more(period, "period")?;
-    Ok(Quota { limit, count, period, unit })
+    let limit = at_least(-1, max_burst, &MAX_BURST)?.cast_unsigned().wrapping_add(1);
+    let count = one_or_more(count, &COUNT)?;
+    let period = unit.in_nanos(one_or_more(period, parameters::period(unit))?);
+    Ok(Quota { limit, count, period })
 }
 
 /// Reads an integer. Most are short, and are read here for half of the server's price; the server reads the others.
 #[inline(always)]
-fn integer(argument: &Argument, name: &'static str) -> Result<i64, Error> {
+fn integer(argument: &Argument, parameter: &Parameter) -> Result<i64, Error> {
     let small = decimal::parse_small(argument.bytes());
-    small.map(i64::from).or_else(|| argument.integer()).ok_or(Error::NotAnInteger(name))
+    small.map(i64::from).or_else(|| argument.integer()).ok_or_else(|| Error::NotAnInteger(parameter.name()))
 }
 
 #[inline(always)]
-fn at_least(least: i64, argument: &Argument, name: &'static str) -> Result<i64, Error> {
-    let integer = integer(argument, name)?;
-    if integer < least { Err(Error::TooSmall(name, least)) } else { Ok(integer) }
+fn at_least(least: i64, argument: &Argument, parameter: &Parameter) -> Result<i64, Error> {
+    let integer = integer(argument, parameter)?;
+    if integer < least { Err(Error::TooSmall(parameter.name(), least)) } else { Ok(integer) }
 }
 
 #[inline(always)]
-fn one_or_more(argument: &Argument, name: &'static str) -> Result<NonZero<u64>, Error> {
-    NonZero::new(at_least(1, argument, name)?.cast_unsigned()).ok_or(Error::TooSmall(name, 1))
+fn one_or_more(argument: &Argument, parameter: &Parameter) -> Result<NonZero<u64>, Error> {
+    let integer = at_least(1, argument, parameter)?.cast_unsigned();
+    NonZero::new(integer).ok_or_else(|| Error::TooSmall(parameter.name(), 1))
 }
-
-/// Returns the parameters of a call on one limiter: `key max_burst count period quantity [max_burst count period ...]`
-pub const fn one_limiter(taking: Taking, unit: Unit) -> [Parameter; 6] {
-    let quantity = match taking {
-        Taking::AllOrNone | Taking::InAnyCase => QUANTITY,
-        Taking::UpTo => Parameter::integer(c"quantity", c"The most tokens to take. 0 takes none."),
-        Taking::Nothing => Parameter::integer(c"quantity", c"Tokens that would be taken. 0 or more."),
-    };
-    let [_, max_burst, count, period, _] = *limiter(unit);
-    let quotas: &[Parameter] = match unit {
-        Unit::Seconds => &[MAX_BURST, COUNT, SECONDS],
-        Unit::Milliseconds => &[MAX_BURST, COUNT, MILLISECONDS],
-    };
-    let quotas = Parameter::repeated(c"quota", quotas).optional_if(true);
-    [KEY, max_burst, count, period, quantity.optional_if(taking.takes_one_unless_told()), quotas]
-}
-
-/// Returns the parameters of one limiter in a call on several.
-pub const fn limiter(unit: Unit) -> &'static [Parameter; 5] {
-    match unit {
-        Unit::Seconds => &[KEY, MAX_BURST, COUNT, SECONDS, QUANTITY],
-        Unit::Milliseconds => &[KEY, MAX_BURST, COUNT, MILLISECONDS, QUANTITY],
-    }
-}
-
-const KEY: Parameter = Parameter::key(c"key", c"The limiter: a user, an address, a tenant.");
-const MAX_BURST: Parameter = Parameter::integer(c"max_burst", c"Tokens at once beyond the first. -1 or more.");
-const COUNT: Parameter = Parameter::integer(c"count", c"Tokens that come back every period. 1 or more.");
-const SECONDS: Parameter = Parameter::integer(c"period", c"In seconds. 1 or more.");
-const MILLISECONDS: Parameter = Parameter::integer(c"period", c"In milliseconds. 1 or more.");
-const QUANTITY: Parameter = Parameter::integer(c"quantity", c"Tokens to take. 0 takes none, fewer give back.");

@@ -4,14 +4,14 @@ use crate::decimal::{self, MOMENT_DIGITS};
 use crate::error::Error;
 use crate::funnel::{Moment, Unit};
 use crate::limiter::{Change, MOST_QUOTAS, Tats};
-use crate::redis::{self, Argument, Context, Key, Value, WritableKey};
+use crate::redis::{self, Argument, Context, Key, Value};
 
 /// Opens a limiter's key for reading and writing, whether it exists or not.
 ///
 /// Errors: `Unavailable` if the server does not let the key be written now.
 #[inline(always)]
-pub fn open<'a>(context: &'a Context, name: &'a Argument) -> Result<WritableKey<'a>, Error> {
-    Ok(WritableKey::open(context, name)?)
+pub fn open<'a>(context: &'a Context, name: &'a Argument) -> Result<Key<'a>, Error> {
+    Ok(Key::open(context, name)?)
 }
 
 /// Reads the TATs at an open key; `None` for a limiter that is full.
@@ -26,8 +26,8 @@ pub fn read(key: &Key) -> Result<Option<Tats>, Error> {
 ///
 /// Errors: those of `read`, and `Unavailable` if the server does not let the key be read now.
 #[inline(always)]
-pub fn peek(context: &Context, name: &Argument) -> Result<Option<Tats>, Error> {
-    redis::peek(context, name, parse)?
+pub fn look(context: &Context, name: &Argument) -> Result<Option<Tats>, Error> {
+    redis::look(context, name, parse)?
 }
 
 #[inline(always)]
@@ -43,7 +43,6 @@ fn parse(value: Value) -> Result<Option<Tats>, Error> {
     Ok(Some(Tats { first, further }))
 }
 
-#[cold]
 fn parse_further(text: &[u8]) -> Result<Vec<Moment>, Error> {
     match text.as_chunks() {
         (further, []) if further.len() < MOST_QUOTAS => further.iter().map(parse_tat).collect(),
@@ -61,13 +60,18 @@ fn parse_tat(text: &[u8; MOMENT_DIGITS]) -> Result<Moment, Error> {
 ///
 /// Errors: `Unavailable` if the server does not let the key be written now.
 #[inline(always)]
-pub fn write(key: WritableKey, change: &Change) -> Result<(), Error> {
+pub fn write(key: Key, change: &Change) -> Result<(), Error> {
     match change {
         Change::Nothing => (),
         Change::Store(tats) => {
-            let text = |tat: Moment| decimal::format(tat.nanos());
-            let expiry = tats.last().since_epoch().round_up(Unit::Milliseconds);
-            key.set(text(tats.first), tats.further.iter().copied().map(text), expiry)?;
+            let mut text = [0; MOST_QUOTAS * MOMENT_DIGITS];
+            let (places, _) = text.as_chunks_mut::<MOMENT_DIGITS>();
+            for (place, tat) in places.iter_mut().zip(tats.iter()) {
+                *place = decimal::format(tat.since_epoch().0);
+            }
+            let length = tats.iter().count().saturating_mul(MOMENT_DIGITS);
+            let expire_at = tats.last().since_epoch().round_up(Unit::Milliseconds);
+            key.set(text.get(..length).unwrap_or_default(), expire_at)?;
         }
         Change::Delete => key.delete(),
     }

@@ -1,15 +1,21 @@
 //! A call that may take tokens from one limiter, top to bottom: arguments, state, decision, reply.
 
-use crate::counts::Outcome;
+use std::ffi::CStr;
+
 use crate::error::CommandError;
 use crate::funnel::{Moment, Taking, Unit};
-use crate::redis::{Access, Argument, Context, clock};
+use crate::parameters::one_limiter;
+use crate::redis::{Access, Argument, Context, Outcome, Parameter, clock};
 use crate::reply::{announce, reply};
 use crate::request::Request;
-pub use crate::request::one_limiter as parameters;
 use crate::state;
 
 pub const ACCESS: Access = Access::ReadWrite;
+pub const COMPLEXITY: &CStr = c"O(1)";
+
+pub const fn parameters(taking: Taking, unit: Unit) -> [Parameter; 6] {
+    one_limiter(taking, unit)
+}
 
 /// `CL.THROTTLE key max_burst count period [quantity [max_burst count period ...]]`. `taking` makes it `CL.CHARGE` or
 /// `CL.TAKE`, and `unit` makes the three `CL.PTHROTTLE`, `CL.PCHARGE` and `CL.PTAKE`.

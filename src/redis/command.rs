@@ -5,8 +5,8 @@ use std::slice;
 
 use redis_module::raw;
 
+use super::counts::{Counts, Outcome};
 use super::{Argument, Context, ErrorReply, OK, Parameter};
-use crate::counts::{Counts, Outcome};
 
 /// A command of the module, made by [`command!`].
 pub struct Command {
@@ -16,6 +16,8 @@ pub struct Command {
     pub summary: &'static CStr,
     pub parameters: &'static [Parameter],
     pub access: Access,
+    /// The time complexity of a call.
+    pub complexity: &'static CStr,
     /// The function that the server calls.
     pub entry: Entry,
     /// The counts of how its calls ended.
@@ -31,11 +33,11 @@ pub enum Access {
 
 type Entry = unsafe extern "C" fn(*mut raw::RedisModuleCtx, *mut *mut raw::RedisModuleString, c_int) -> c_int;
 
-/// Makes a [`Command`] of a file's `ACCESS`, its `parameters(how…)`, and its `call(context, arguments, how…)`, which
-/// returns `Result<Outcome, impl Into<ErrorReply>>`.
+/// Makes a [`Command`] of a file's `ACCESS`, its `COMPLEXITY`, its `parameters(how…)`, and its
+/// `call(context, arguments, how…)`, which returns `Result<Outcome, impl Into<ErrorReply>>`.
 macro_rules! command {
-    ($name:literal $since:literal $file:ident($($how:expr),*), $summary:literal) => {{
-        static COUNTS: $crate::counts::Counts = $crate::counts::Counts::new();
+    (name: $name:literal, since: $since:literal, call: $file:ident($($how:expr),*), summary: $summary:literal) => {{
+        static COUNTS: $crate::redis::counts::Counts = $crate::redis::counts::Counts::new();
         unsafe extern "C" fn entry(
             context: *mut ::redis_module::raw::RedisModuleCtx,
             arguments: *mut *mut ::redis_module::raw::RedisModuleString,
@@ -53,6 +55,7 @@ macro_rules! command {
             summary: $summary,
             parameters: &const { $crate::$file::parameters($($how),*) },
             access: $crate::$file::ACCESS,
+            complexity: $crate::$file::COMPLEXITY,
             entry,
             counts: &COUNTS,
         }

@@ -54,7 +54,6 @@ impl Context {
     }
 
     /// Tells whether writes are paused, by `CLIENT PAUSE` or for a failover. Calls within a transaction may still come.
-    #[inline(always)]
     pub fn are_writes_paused(&self) -> bool {
         // SAFETY: this looks at the server's state alone.
         unsafe { api!(RedisModule_AvoidReplicaTraffic)() != 0 }

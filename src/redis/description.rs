@@ -38,6 +38,10 @@ impl Parameter {
         Self { name, summary: None, kind: Kind::Repeated(group), optional: false }
     }
 
+    pub fn name(&self) -> &'static str {
+        self.name.to_str().unwrap_or_default()
+    }
+
     /// Makes the parameter optional, together with all that follow it.
     pub const fn optional_if(self, optional: bool) -> Self {
         Self { optional, ..self }
@@ -65,7 +69,7 @@ impl Command {
         take(&raw::RedisModuleCommandInfo {
             version: &version,
             summary: self.summary.as_ptr(),
-            complexity: self.complexity().as_ptr(),
+            complexity: self.complexity.as_ptr(),
             since: self.since.as_ptr(),
             history: ptr::null_mut(),
             // The reply depends on the clock.
@@ -95,13 +99,6 @@ impl Command {
         let needed = self.key_group().unwrap_or(self.parameters);
         let needed = needed.iter().take_while(|parameter| !parameter.optional).count();
         length(needed).saturating_add(1).saturating_neg()
-    }
-
-    fn complexity(&self) -> &'static CStr {
-        match self.key_group() {
-            None => c"O(1)",
-            Some(_) => c"O(N log N), N being the number of limiters",
-        }
     }
 }
 

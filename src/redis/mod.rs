@@ -3,8 +3,8 @@
 //! The server runs one command at a time on one thread, and calls into the module only through `RedisModule_OnLoad`,
 //! what is registered there, and `RedisModule_OnUnload`. Every SAFETY line here rests on that.
 //!
-//! This folder uses two other files of the module: `decimal.rs` for the digits of an expiry, and `counts.rs` for the
-//! counts in INFO. Both know no server and use no other file.
+//! This folder uses one other file of the module, which knows no server: `decimal.rs`, for the digits of an expiry. It
+//! does not know what the module does: the module's name, its commands and what their calls need are handed to it.
 
 use std::ffi::c_int;
 
@@ -75,16 +75,20 @@ mod argument;
 pub mod clock;
 mod command;
 mod context;
+pub mod counts;
 mod description;
 mod key;
-mod listeners;
 mod module;
+mod options;
+mod replication;
 
 pub use argument::Argument;
 pub(crate) use command::command;
 pub use command::{Access, Command, begin, end};
 pub use context::{Context, ErrorReply};
+pub use counts::Outcome;
 pub use description::Parameter;
-pub use key::{Key, Unavailable, Value, WritableKey, delete_expired, peek};
+pub use key::{Key, Unavailable, Value, look};
 pub(crate) use module::module;
 pub use module::{Module, load, unload};
+pub use replication::delete_expired;

@@ -1,23 +1,17 @@
-//! The module as a whole: its load, its refusal to be unloaded, its part of `INFO`, and the log line of a panic.
+//! The module as a whole: its load, its refusal to be unloaded, and its part of `INFO`.
 
-use std::ffi::{CStr, c_int, c_void};
-use std::panic::{self, PanicHookInfo};
+use std::ffi::{CStr, c_int};
 use std::ptr;
 use std::sync::{Mutex, OnceLock};
 
 use redis_module::raw;
 
 use super::context::c_string;
-use super::{Argument, Command, Context, ERR, OK, check_functions, key, listeners};
+use super::{Argument, Command, Context, ERR, OK, check_functions, options, replication};
 
 const API_VERSION: c_int = 1;
-/// An option of valkeymodule.h. Under it, Valkey 8.1 and newer replicate SET and DEL without checking that they exist:
-/// this module has checked that when it was loaded.
-const VALKEYMODULE_OPTIONS_SKIP_COMMAND_VALIDATION: c_int = 1 << 4;
-/// An option of valkeymodule.h. Without it, Valkey 9 refuses to move slots by itself (`CLUSTER MIGRATESLOTS`).
-const VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION: c_int = 1 << 5;
 
-/// The module, for callbacks that are not handed it: `INFO` and a panic.
+/// The module, for the callback of `INFO`, which is not handed it.
 static LOADED: OnceLock<&Module> = OnceLock::new();
 /// The [`command_id`] of the command that loaded the module.
 static LOADED_BY: Mutex<Option<[u64; 2]>> = Mutex::new(None);
@@ -25,12 +19,10 @@ static LOADED_BY: Mutex<Option<[u64; 2]>> = Mutex::new(None);
 /// A module, as it is handed to [`module!`].
 pub struct Module {
     /// The name in `MODULE LIST`.
-    pub name: &'static CStr,
+    name: &'static CStr,
     /// Three numbers and the dots between them.
-    pub version: &'static str,
-    /// `version` as `MODULE LIST` shows it: 10203 is 1.2.3.
-    pub version_number: c_int,
-    pub commands: &'static [Command],
+    version: &'static str,
+    commands: &'static [Command],
 }
 
 /// Makes the two functions by which the server loads and unloads a `static` [`Module`].
@@ -77,16 +69,16 @@ pub unsafe fn load(
     arguments: *mut *mut raw::RedisModuleString,
     count: c_int,
 ) -> c_int {
-    let (name, version) = (module.name.as_ptr(), module.version_number);
+    let (name, version) = (module.name, module.version_number());
     // SAFETY: the context is live. This is the first call into the API, and looks up all its other functions.
-    let initialized = unsafe { raw::Export_RedisModule_Init(context, name, version, API_VERSION) };
+    let initialized = unsafe { raw::Export_RedisModule_Init(context, name.as_ptr(), version, API_VERSION) };
     let context = Context(context);
     // The call fails only if the module's name is taken. All functions have been looked up by then: `log` works.
     if initialized != OK {
-        let reason = "is loaded already, or another redis-cell is. Remove this load or the other: a loadmodule line in \
-                      the server's settings or in a file that they include, a --loadmodule on its command line \
-                      (systemctl cat shows a service's), a MODULE LOAD";
-        log(&context, c"warning", format!("{module} {reason}"));
+        let reason = "Remove this load or the other: a loadmodule line in the server's settings or in a file that they \
+                      include, a --loadmodule on its command line (systemctl cat shows a service's), a MODULE LOAD";
+        let name = name.to_string_lossy();
+        log(&context, c"warning", format!("{module} is loaded already, or another {name} is. {reason}"));
         return ERR;
     }
     // SAFETY: as promised by the caller; an `Argument` is a string pointer and nothing else.
@@ -119,11 +111,21 @@ pub unsafe fn unload(module: &'static Module, context: *mut raw::RedisModuleCtx)
         return ERR;
     }
     // SAFETY: the module has loaded, and the server calls nothing of it after this.
-    unsafe { key::clean_up() }
+    unsafe { replication::clean_up() }
     OK
 }
 
 impl Module {
+    pub const fn new(name: &'static CStr, version: &'static str, commands: &'static [Command]) -> Self {
+        Self { name, version, commands }
+    }
+
+    /// Returns the version as `MODULE LIST` shows it: 10203 is 1.2.3.
+    fn version_number(&self) -> c_int {
+        let numbers = self.version.split('.').map(|number| number.parse().unwrap_or(0));
+        numbers.fold(0, |version: c_int, number: c_int| version.wrapping_mul(100).wrapping_add(number))
+    }
+
     /// Does all that a load needs, or returns the reason why the module cannot be loaded.
     fn set_up(&'static self, context: &Context, argument: Option<&Argument>) -> Result<(), String> {
         check_functions()
@@ -131,10 +133,9 @@ impl Module {
         if let Some(argument) = argument {
             return Err(format!("takes no arguments, but is given \"{}\"", argument.bytes().escape_ascii()));
         }
-        let options = options();
-        let forkless = options & key::HANDLE_FORKLESS != 0;
+        options::find();
         // SET and DEL replicate writes. During a save without a fork, GET reads.
-        for command in [c"SET", c"DEL"].into_iter().chain(forkless.then_some(c"GET")) {
+        for command in [c"SET", c"DEL"].into_iter().chain(options::is_forkless().then_some(c"GET")) {
             if !has_command(context, command) {
                 return Err(format!(
                     "needs the command {}, which is renamed or disabled here: remove its rename-command from the \
@@ -144,23 +145,16 @@ impl Module {
             }
         }
         LOADED.get_or_init(|| self);
-        // Log where a panic began: a panic is a defect of the module, and ends the server, which then reports a crash.
-        panic::set_hook(Box::new(|panic| {
-            // The hook captures nothing, so that a failed load leaves no memory behind.
-            if let Some(module) = LOADED.get() {
-                log(&Context(ptr::null_mut()), c"warning", panic_line(module, panic));
-            }
-        }));
         for command in self.commands {
             if !command.register(context) {
-                return Err(format!("could not register {:?}: is another redis-cell loaded?", command.name));
+                let name = self.name.to_string_lossy();
+                return Err(format!("could not register {:?}: is another {name} loaded?", command.name));
             }
         }
         // SAFETY: the context is live, `check_functions` has seen every function, and `info` is a callback for INFO.
         unsafe { api!(RedisModule_RegisterInfoFunc)(context.0, Some(info)) };
-        // SAFETY: `check_functions` has seen every function.
-        unsafe { key::prepare(context, options) }
-        listeners::subscribe(context, forkless);
+        options::set(context);
+        replication::prepare(context);
         if let Ok(mut loaded_by) = LOADED_BY.lock() {
             *loaded_by = command_id(context);
         }
@@ -171,31 +165,6 @@ impl Module {
 impl std::fmt::Display for Module {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{} {}", self.name.to_string_lossy(), self.version)
-    }
-}
-
-/// Returns the options that the module sets on this server.
-fn options() -> c_int {
-    // A limited call must not look like a write to WATCH and client-side caches. The module keeps no state outside the
-    // keyspace, so a replica's asynchronous loading and the move of a slot cannot harm it.
-    let base = key::UNCHANGED_WHEN_CLOSED | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD.cast_signed();
-    let of_valkey = VALKEYMODULE_OPTIONS_SKIP_COMMAND_VALIDATION
-        | VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION
-        | key::HANDLE_FORKLESS;
-    // SAFETY: only `Export_RedisModule_Init` writes it; `None` on a server that lacks the function.
-    let known = unsafe { raw::RedisModule_GetModuleOptionsAll.map_or(0, |all| all()) };
-    if is_valkey() { base | (of_valkey & known) } else { base }
-}
-
-/// Tells whether the server is a Valkey: only Valkey has functions whose names begin with `ValkeyModule_`.
-fn is_valkey() -> bool {
-    let mut function: *mut c_void = ptr::null_mut();
-    // SAFETY: written by `Export_RedisModule_Init`, before this is called; it writes one pointer where it is told to.
-    unsafe {
-        raw::RedisModule_GetApi.is_some_and(|get_api| {
-            let name = c"ValkeyModule_SetModuleOptions";
-            get_api(name.as_ptr(), (&raw mut function).cast()) == OK
-        })
     }
 }
 
@@ -238,7 +207,8 @@ unsafe extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, _for_crash_report:
         api!(RedisModule_InfoAddFieldCString)(info, c"version".as_ptr(), version.as_ptr());
         for command in module.commands {
             let name = command.name.to_string_lossy();
-            let name = name.trim_start_matches("cl.");
+            // The module's name stands before each field, and needs no second prefix.
+            let name = name.split_once('.').map_or(&*name, |(_, name)| name);
             let counts = command.counts;
             let counters = [("allowed", &counts.allowed), ("limited", &counts.limited), ("errors", &counts.errors)];
             // Exporters read plain fields of one number each.
@@ -248,23 +218,4 @@ unsafe extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, _for_crash_report:
             }
         }
     }
-}
-
-/// Formats a panic's place and message, in one line.
-fn panic_line(module: &Module, panic: &PanicHookInfo) -> String {
-    format!("{module} {panic}").replace('\n', " ")
-}
-
-#[cfg(test)]
-#[allow(clippy::panic, clippy::unwrap_used, reason = "it is about panics")]
-#[test]
-fn a_panic_is_told_in_one_line_with_its_place() {
-    static LINE: std::sync::Mutex<String> = std::sync::Mutex::new(String::new());
-    static MODULE: Module = Module { name: c"name", version: "1.2.3", version_number: 10203, commands: &[] };
-    panic::set_hook(Box::new(|panic| *LINE.lock().unwrap() = panic_line(&MODULE, panic)));
-    panic::catch_unwind(|| panic!("two\nlines")).unwrap_err();
-    drop(panic::take_hook());
-    let line = LINE.lock().unwrap();
-    assert!(line.starts_with("name 1.2.3 panicked at src/redis/module.rs:"), "{line}");
-    assert!(line.ends_with(": two lines"), "{line}");
 }

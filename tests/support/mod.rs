@@ -14,7 +14,7 @@ pub mod compiling;
 pub mod endpoint;
 pub mod examples;
 pub mod expected;
-#[path = "../../src/funnel/model.rs"]
+#[path = "../../src/limiter/tests/model.rs"]
 pub mod model;
 pub mod needs;
 pub mod pages;

@@ -1,14 +1,13 @@
 //! Properties of the rule for several quotas. The model, a second statement of the rule, gives the right answers.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
-
 use proptest::prelude::*;
 
-use super::check::{asked, moment, refused, told_with};
-use super::model::told_together;
+use super::helpers::{asked, assert_as_the_model, limiter, moment, nanos_of, tats_from};
+use super::model;
 use super::one_quota::{any_quantity, any_taking, valid_quota};
-use super::*;
-use crate::funnel::Quota;
+use crate::error::CommandError;
+use crate::funnel::{Moment, Quota, Taking, Unit};
+use crate::limiter::{Change, Limiter, MOST_QUOTAS, Tats, Verdict};
 
 const NOW: u64 = 1_800_000_000_000_000_000;
 
@@ -32,15 +31,6 @@ fn quantity() -> impl Strategy<Value = Result<i64, i64>> {
     prop_oneof![3 => (-4..5_i64).prop_map(Ok), 3 => (-1_100..1_200_i64).prop_map(Err), 1 => any_quantity().prop_map(Ok)]
 }
 
-fn limiter(quotas: &[Quota], now: Moment) -> Option<Limiter> {
-    let further = quotas[1..].iter().map(|quota| quota.at(now).ok()).collect::<Option<_>>()?;
-    Some(Limiter { first: quotas[0].at(now).ok()?, further })
-}
-
-fn tats_from(tats: &[Moment]) -> Option<Tats> {
-    tats.split_first().map(|(first, further)| Tats { first: *first, further: further.to_vec() })
-}
-
 /// A limiter with these quotas, its TATs, and the quantity of a call.
 fn case(quotas: &[Quota], ahead: &[i64], quantity: Result<i64, i64>) -> (Limiter, Option<Tats>, i64) {
     let tats = ahead.iter().zip(quotas.iter().cycle()).map(|(part, quota)| {
@@ -55,16 +45,12 @@ fn case(quotas: &[Quota], ahead: &[i64], quantity: Result<i64, i64>) -> (Limiter
     (limiter(quotas, now()).unwrap(), tats_from(&tats), quantity)
 }
 
-fn nanos(tats: Option<&Tats>) -> Vec<i128> {
-    tats_of(tats).iter().map(|tat| i128::from(tat.nanos())).collect()
-}
-
 fn tats_of(tats: Option<&Tats>) -> Vec<Moment> {
     tats.map_or_else(Vec::new, |tats| [&[tats.first], tats.further.as_slice()].concat())
 }
 
 /// Makes a call, and changes the TATs to those that it leaves.
-fn call(limiter: &Limiter, tats: &mut Option<Tats>, taking: Taking, quantity: i64) -> Result<Verdict, QuotaError> {
+fn call(limiter: &Limiter, tats: &mut Option<Tats>, taking: Taking, quantity: i64) -> Result<Verdict, CommandError> {
     let decision = limiter.decide(tats.clone(), taking, quantity)?;
     match decision.change {
         Change::Nothing => (),
@@ -75,28 +61,18 @@ fn call(limiter: &Limiter, tats: &mut Option<Tats>, taking: Taking, quantity: i6
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 20 } else { 20_000 }))]
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 20 } else { 20_000 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn every_decision_is_that_of_the_second_statement(
         quotas in quotas(), ahead in ahead(), taking in any_taking(), quantity in quantity(),
     ) {
-        let (limiter, tats, quantity) = case(&quotas, &ahead, quantity);
-        let asked: Vec<_> = quotas.iter().map(|quota| asked(*quota, NOW, taking, quantity)).collect();
-        let expected = told_together(&asked, &nanos(tats.as_ref())).map_err(|(error, number)| (refused(error), number as u64));
-        let decided = limiter.decide(tats.clone(), taking, quantity).map(|Decision { verdict, change }| model::Joint {
-            // Ignore this change: the model leaves the change of one quota in it.
-            told: told_with(verdict, expected.as_ref().map_or(model::Change::Nothing, |joint| joint.told.change)),
-            quota: verdict.quota.unwrap_or(1).try_into().unwrap(),
-            change: match change {
-                Change::Nothing => model::Change::Nothing,
-                Change::Store(tats) => model::Change::Store(nanos(Some(&tats))),
-                Change::Delete => model::Change::Delete,
-            },
-        });
-        prop_assert_eq!(decided, expected);
-        let numbered = limiter.decide(tats, taking, quantity).is_ok_and(|decision| decision.verdict.quota.is_some());
-        prop_assert!(!numbered || quotas.len() > 1, "a limiter of one quota numbers none");
+        let (_, tats, quantity) = case(&quotas, &ahead, quantity);
+        assert_as_the_model(&quotas, NOW, tats.as_ref(), taking, quantity);
     }
 
     /// A call by the same quota twice gets the verdict of a call by it alone, and stores its TAT twice.
@@ -145,7 +121,7 @@ proptest! {
             at += u64::try_from(longest.unwrap_or_default()).unwrap_or(0) / 1_000 * pause;
             let quantity = i64::try_from(u128::from(least) * u128::try_from(tokens).unwrap() / 1_000).unwrap();
             let Some(at) = Moment::new(at) else { break };
-            let Some(limiter) = limiter(&quotas, at) else { break };
+            let Ok(limiter) = limiter(&quotas, at) else { break };
             let together = call(&limiter, &mut tats, Taking::AllOrNone, quantity).unwrap();
             for (quota, tat) in quotas.iter().zip(&mut alone) {
                 let decided = quota.at(at).unwrap().decide(*tat, Taking::AllOrNone, quantity).unwrap();
@@ -175,11 +151,11 @@ fn tats_beyond_the_quotas_of_a_call_stay_as_they_are() {
     let (_, mut more, _) = case(&quotas[..1], &[500], Ok(1));
     call(&three, &mut more, Taking::AllOrNone, 1).unwrap();
     let second = asked(quotas[1], NOW, Taking::AllOrNone, 0).span(1);
-    let more = nanos(more.as_ref());
+    let more = nanos_of(more.as_ref());
     assert_eq!((more.len(), more[1]), (3, i128::from(NOW) + second));
 }
 
 fn valid(limit: u64) -> Quota {
     let [count, period] = [1, 60].map(|number| std::num::NonZero::new(number).unwrap());
-    Quota { limit, count, period, unit: crate::funnel::Unit::Seconds }
+    Quota { limit, count, period: Unit::Seconds.in_nanos(period) }
 }

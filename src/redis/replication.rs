@@ -1,5 +1,5 @@
-//! Whether anything listens to writes: an append-only file, a replica, or a replica that may come back for the writes
-//! that it missed.
+//! What the AOF and replicas are sent of a write, and whether anything listens: an append-only file, a replica, or a
+//! replica that may come back for the writes that it missed.
 //!
 //! Usually nothing listens. A server from Redis 7 on then drops a replicated `SET` at once, and building it would be
 //! more than a third of a call, in vain: so the module does not build it. Redis 6.2 keeps the `SET` until the end of
@@ -14,7 +14,7 @@
 //!   it. The snapshot's beginning is an event: a process is forked to make it, or the server begins to make it in its
 //!   own process, as Valkey will (valkey 2878, not released yet). The server then takes calls while it makes the
 //!   snapshot, and adds to it each replicated write to a key that it has already saved.
-//! * Another module's handler of that event may run before this module's, and may itself call `CL.THROTTLE`. The
+//! * Another module's handler of that event may run before this module's, and may itself call a command of this one. The
 //!   snapshot lacks the effect of that call, so the effect must be replicated. After a fork it is, because the server's
 //!   flag for child processes is already set. On a server that may make a snapshot without a fork, each call by another
 //!   module, a script or a transaction is replicated.
@@ -28,11 +28,17 @@
 //! The kind of an event does not matter. If a later server adds a kind (redis 15327 added two to the fork's, and 15432
 //! removed them), one more call asks, and nothing else changes.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::ffi::c_char;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use redis_module::raw;
 
-use super::{Context, OK};
+use super::{Argument, Context, OK, Unavailable, options};
+use crate::decimal;
+
+/// The word `PXAT` of each replicated SET: one string, made when the module is loaded.
+static PXAT: AtomicPtr<raw::RedisModuleString> = AtomicPtr::new(ptr::null_mut());
 
 static REMEMBERED: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = 0;
@@ -60,8 +66,66 @@ const LISTENING: u32 =
 /// The flags of a call that another module, a transaction or a script makes.
 const NESTED: u32 = raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING | raw::REDISMODULE_CTX_FLAGS_LUA;
 
-/// Tells whether a write has to be replicated. If not, it only has to be counted for the server's save points.
-pub fn any(context: &Context) -> bool {
+/// Replicates that the key holds this value, and expires at `expire_at` ms since the epoch.
+#[inline(always)]
+pub fn set(context: &Context, name: &Argument, value: &[u8], expire_at: u64) {
+    if !is_heard(context) {
+        return count(context);
+    }
+    let expire_at = decimal::format(expire_at);
+    let expire_at = decimal::without_zeros(&expire_at);
+    // SAFETY: context, name and `PXAT` are live, and the server copies the bytes.
+    unsafe {
+        api!(RedisModule_Replicate)(
+            context.0,
+            c"SET".as_ptr(),
+            c"sbsb".as_ptr(),
+            name.0,
+            value.as_ptr().cast::<c_char>(),
+            value.len(),
+            PXAT.load(Relaxed),
+            expire_at.as_ptr().cast::<c_char>(),
+            expire_at.len(),
+        );
+    }
+}
+
+/// Replicates that there is no key.
+pub fn delete(context: &Context, name: &Argument) {
+    if !is_heard(context) {
+        return count(context);
+    }
+    // SAFETY: context and name are live.
+    unsafe { api!(RedisModule_Replicate)(context.0, c"DEL".as_ptr(), c"s".as_ptr(), name.0) };
+}
+
+/// Deletes an expired key that the server keeps because writes are paused. Tells whether it has called DEL.
+///
+/// Call this for a key that reads as absent, before a new one is made in its place: a second key of the same name
+/// crashes the server. The DEL is replicated (`!`), and so are the writes of another module's handler of the deletion.
+/// Do not use an older handle of any key afterwards: that handler may have deleted or replaced the key.
+///
+/// Errors: a cluster node refuses the DEL if the slot has gone, or has begun to move, within the transaction.
+pub fn delete_expired(context: &Context, name: &Argument) -> Result<bool, Unavailable> {
+    let paused = context.are_writes_paused();
+    if paused {
+        // SAFETY: context and name are live, and the reply, if there is one, is freed.
+        unsafe {
+            let reply = api!(RedisModule_Call)(context.0, c"DEL".as_ptr(), c"!s".as_ptr(), name.0);
+            api!(RedisModule_FreeCallReply)(NonNull::new(reply).ok_or(Unavailable)?.as_ptr());
+        }
+    }
+    Ok(paused)
+}
+
+/// Counts a write that nothing listens to, for the server's save points.
+fn count(context: &Context) {
+    // SAFETY: the context is live. The server counts the write and, since nothing listens, replicates nothing.
+    unsafe { api!(RedisModule_ReplicateVerbatim)(context.0) };
+}
+
+/// Tells whether a write has to be replicated. If not, it only has to be counted.
+fn is_heard(context: &Context) -> bool {
     // SAFETY: the context is live.
     let flags = unsafe { api!(RedisModule_GetContextFlags)(context.0) }.cast_unsigned();
     if flags & FLAGS.load(Relaxed) != 0 {
@@ -81,9 +145,13 @@ fn ask(context: &Context) -> bool {
     !none
 }
 
-/// Subscribes to the events. This comes last when the module loads: Redis before 7.2 keeps the subscriptions of a load
-/// that fails. `forkless` is whether the server may make a snapshot without a fork.
-pub fn subscribe(context: &Context, forkless: bool) {
+/// Makes the string that calls share, and subscribes to the events. This comes last when the module loads: Redis before
+/// 7.2 keeps the subscriptions of a load that fails.
+pub fn prepare(context: &Context) {
+    let word = c"PXAT";
+    // SAFETY: the server copies the word. A string that is made without a context outlives the call.
+    let word = unsafe { api!(RedisModule_CreateString)(ptr::null_mut(), word.as_ptr(), word.count_bytes()) };
+    PXAT.store(word, Relaxed);
     let subscribed = EVENTS.into_iter().all(|id| {
         let event = raw::RedisModuleEvent { id, dataver: 1 };
         // SAFETY: the context is live, and `forget` has the signature of an event's handler.
@@ -94,8 +162,17 @@ pub fn subscribe(context: &Context, forkless: bool) {
     // SAFETY: only `Export_RedisModule_Init` writes it.
     let drops_at_once = unsafe { raw::RedisModule_GetCommand }.is_some();
     SUBSCRIBED.store(subscribed && drops_at_once, Relaxed);
-    FLAGS.store(if forkless { LISTENING | NESTED } else { LISTENING }, Relaxed);
+    FLAGS.store(if options::is_forkless() { LISTENING | NESTED } else { LISTENING }, Relaxed);
     REMEMBERED.store(UNKNOWN, Relaxed);
+}
+
+/// Frees the string that `prepare` has made.
+///
+/// # Safety
+/// `prepare` has been called, and the server calls no command of the module after this.
+pub unsafe fn clean_up() {
+    // SAFETY: the string is that of `prepare`, and no later call uses it.
+    unsafe { api!(RedisModule_FreeString)(ptr::null_mut(), PXAT.swap(ptr::null_mut(), Relaxed)) }
 }
 
 /// Forgets the answer after an event: the next write asks again.

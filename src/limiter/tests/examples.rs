@@ -1,12 +1,11 @@
 //! Examples of the rule. Each call is told the time.
 
-#![allow(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
-
 use std::num::NonZero;
 
-use super::check::{Decided, moment};
+use super::helpers::{Decided, moment};
 use super::model::Change;
-use crate::funnel::{Error, Funnel, Moment, Quota, Span, Taking, Unit};
+use crate::error::Error;
+use crate::funnel::{Funnel, Moment, Quota, Span, Taking, Unit};
 
 const START: u64 = 1_800_000_000_000_000_000;
 const SECOND: u64 = 1_000_000_000;
@@ -45,7 +44,7 @@ impl Limiter {
 /// Makes a quota whose period is in seconds.
 fn quota(max_burst: u64, count: u64, period: u64) -> Quota {
     let (count, period) = (NonZero::new(count).unwrap(), NonZero::new(period).unwrap());
-    Quota { limit: max_burst + 1, count, period, unit: Unit::Seconds }
+    Quota { limit: max_burst + 1, count, period: Unit::Seconds.in_nanos(period) }
 }
 
 impl Funnel {

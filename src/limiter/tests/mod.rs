@@ -1,0 +1,18 @@
+//! Tests of the rule: examples; every small limiter; random properties, for large numbers. The model, a second statement
+//! of the rule, gives the right answers.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod examples;
+mod helpers;
+mod model;
+mod one_quota;
+mod several_quotas;
+mod small;

@@ -1,0 +1,67 @@
+//! Every small limiter: all calls for a few tokens, on every TAT nearby, are decided as by the model.
+
+use std::num::NonZero;
+use std::ops::RangeInclusive;
+
+use super::helpers::{asked, assert_as_the_model, moment, nanos, refused, takings, tats_from};
+use crate::funnel::{Moment, Quota, Taking};
+
+const QUANTITIES: RangeInclusive<i64> = -7..=7;
+
+/// The moments of the calls: one soon after the epoch, and one shortly before the last moment.
+fn nows() -> [u64; 2] {
+    [4, nanos(Moment::LAST) - 20]
+}
+
+/// Quotas of at most 5 tokens whose periods take a few nanoseconds. Miri gets a few of them: it takes thousands of times
+/// as long.
+fn quotas(most: u64, counts: RangeInclusive<u64>, periods: RangeInclusive<u128>) -> impl Iterator<Item = Quota> {
+    let rates = counts.flat_map(move |count| periods.clone().map(move |period| (count, period)));
+    let quotas = rates.flat_map(move |(count, period)| {
+        let (count, period) = (NonZero::new(count).unwrap(), NonZero::new(period).unwrap());
+        (0..=most).map(move |limit| Quota { limit, count, period })
+    });
+    quotas.step_by(if cfg!(miri) { 17 } else { 1 })
+}
+
+fn calls() -> impl Iterator<Item = (Taking, i64)> {
+    takings().into_iter().flat_map(|(taking, _)| QUANTITIES.map(move |quantity| (taking, quantity)))
+}
+
+#[test]
+fn every_call_on_a_small_limiter_is_decided_as_by_the_model() {
+    for now in nows() {
+        for quota in quotas(5, 1..=4, 1..=6) {
+            let stated = asked(quota, now, Taking::AllOrNone, 0);
+            assert_eq!(quota.at(moment(now)).map(|_| ()), stated.possible().map_err(refused), "{quota:?} at {now}");
+            if stated.possible().is_err() {
+                continue;
+            }
+            let latest = now + stated.span(quota.limit.into()) as u64 + 3;
+            let stored = (now - 3..=latest.min(nanos(Moment::LAST))).map(|tat| tats_from(&[moment(tat)]));
+            for tats in stored.chain([None]) {
+                for (taking, quantity) in calls() {
+                    assert_as_the_model(&[quota], now, tats.as_ref(), taking, quantity);
+                }
+            }
+        }
+    }
+}
+
+/// The key holds as many TATs as the call has quotas, fewer, or one more.
+#[test]
+fn every_call_on_a_small_limiter_with_two_quotas_is_decided_as_by_the_model() {
+    let [now, _] = nows();
+    let tats = [now - 1, now, now + 1, now + 3, now + 7].map(moment);
+    let two = tats.iter().flat_map(|first| tats.map(|second| vec![*first, second]));
+    let stored: Vec<_> = two.chain(tats.map(|tat| vec![tat])).chain([vec![], vec![moment(now + 2); 3]]).collect();
+    for first in quotas(3, 1..=2, 2..=4) {
+        for second in quotas(3, 1..=2, 2..=4) {
+            for tats in &stored {
+                for (taking, quantity) in calls() {
+                    assert_as_the_model(&[first, second], now, tats_from(tats).as_ref(), taking, quantity);
+                }
+            }
+        }
+    }
+}
