@@ -3,7 +3,7 @@
 //! calls.rs and callbacks.rs are two attacks, each on a server of its own. `FUZZ_SEED` and `FUZZ_CALLS` choose another
 //! run than the default; the same seed sends the same commands at the same moments.
 //! visit.rs has the commands of one moment, made by client.rs; attacked.rs sends them, and computes the right
-//! outcome. tests/fuzz attacks the rule without a server.
+//! outcome.
 
 mod attacked;
 mod callbacks;
