@@ -170,6 +170,9 @@ local function settle(keys, used)
     for number = 1, #used do
         check('what was used', used[number], '^%d+$', 15, number)
     end
+    if before == 2 and not redis.acl_check_cmd('ZREM', keys[2], id) then
+        error({err = 'NOPERM settle needs the permission to call ZREM'})
+    end
     local names = names_of(keys, before == 2)
     local words = redis.call('SET', id, 'settled', 'KEEPTTL', 'GET')
     if words == 'settled' then
@@ -188,7 +191,8 @@ local function settle(keys, used)
         return failure
     end
     if before == 2 then
-        redis.call('ZREM', keys[2], id)
+        -- The call is settled, whatever has become of the holds.
+        redis.pcall('ZREM', keys[2], id)
     end
     return 1
 end

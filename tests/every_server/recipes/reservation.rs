@@ -213,6 +213,7 @@ fn a_caller_without_a_right_changes_nothing() {
         ("cl.throttle", vec![one]),
         ("cl.mthrottle", vec![&several]),
         ("cl.charge", vec![&settle]),
+        ("zrem", vec![&settle]),
     ] {
         run::<()>(&mut connection, &format!("ACL SETUSER app -{right}")).unwrap();
         for line in lines {
