@@ -115,14 +115,14 @@ impl<'a> Key<'a> {
     /// event stores a value of another type at the key that this makes, the key is deleted.
     #[inline(always)]
     pub fn set(mut self, value: &[u8], expire_at: u64) -> Result<(), Unavailable> {
-        let Some(mut string) = self.prepare_string(value.len(), expire_at)? else {
+        let Some(string) = self.prepare_string(value.len(), expire_at)? else {
             // The handler has stored a value of another type. Replicas still have the value that was here.
             self.delete();
             return Err(Unavailable);
         };
-        // SAFETY: these bytes are the key's whole string, and nothing else reads or writes it before the borrow ends. If
-        // it is not empty, it is not the constant that stands for an absent key.
-        unsafe { string.as_mut() }.copy_from_slice(value);
+        // SAFETY: the key's string has the value's length, and the value lies elsewhere. A string that is not empty is
+        // not the constant that stands for an absent key.
+        unsafe { string.copy_from_nonoverlapping(NonNull::from(value).cast(), value.len()) };
         replication::set(self.context, self.name, value, expire_at);
         self.close_changed();
         Ok(())
@@ -140,7 +140,7 @@ impl<'a> Key<'a> {
     ///
     /// Errors: those of `set`.
     #[inline(always)]
-    fn prepare_string(&mut self, length: usize, expire_at: u64) -> Result<Option<NonNull<[u8]>>, Unavailable> {
+    fn prepare_string(&mut self, length: usize, expire_at: u64) -> Result<Option<NonNull<u8>>, Unavailable> {
         // Set the expiry first: another module's callback may have replaced the value since the key was opened, and on
         // Valkey from 8.1 and Redis from 8.2 only setting the expiry makes the handle point to the new value.
         let mut exists = self.expire(expire_at);
@@ -161,7 +161,7 @@ impl<'a> Key<'a> {
 
     /// Creates a string of this length, in the form that the next call need not convert. Returns its bytes; `None` if
     /// another module's handler of the `new` event has stored a value of another type.
-    fn create_string(&self, length: usize, expire_at: u64) -> Option<NonNull<[u8]>> {
+    fn create_string(&self, length: usize, expire_at: u64) -> Option<NonNull<u8>> {
         self.resize(length);
         self.expire(expire_at);
         self.string(length).or_else(|| {
@@ -189,12 +189,12 @@ impl<'a> Key<'a> {
     }
 
     /// Returns the bytes of the key's string, to be written; `None` if the key holds no string of this length.
-    fn string(&self, length: usize) -> Option<NonNull<[u8]>> {
+    fn string(&self, length: usize) -> Option<NonNull<u8>> {
         let mut held = 0;
         // SAFETY: the handle is open for writing.
         let bytes = unsafe { api!(RedisModule_StringDMA)(self.handle.as_ptr(), &mut held, WRITE) };
         let bytes = NonNull::new(bytes.cast())?;
-        (held == length).then(|| NonNull::slice_from_raw_parts(bytes, length))
+        (held == length).then_some(bytes)
     }
 
     fn close_changed(self) {
