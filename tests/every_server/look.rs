@@ -8,7 +8,7 @@ use redis::{Connection, Value};
 use crate::support::clock::{Clock, MILLISECOND, START};
 use crate::support::needs::is_redis_6_2;
 use crate::support::replication::{SETTINGS, catch_up, replicate};
-use crate::support::{PATIENCE, Server, assert_reply, command, info, run, throttle};
+use crate::support::{Server, assert_reply, command, run, throttle};
 
 /// Looks at the limiter, and the time until all its tokens are back.
 const LOOKS: [(&str, i64); 2] = [("CL.LOOK key 4 1 3600", 7_200), ("CL.PLOOK key 4 1 3600000", 7_200_000)];
@@ -109,38 +109,4 @@ fn a_look_is_answered_while_writes_are_paused() {
     writer.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     run::<Value>(&mut writer, "CL.THROTTLE key 4 1 3600 0").unwrap_err();
     run::<()>(&mut connection, "CLIENT UNPAUSE").unwrap();
-}
-
-/// Looks at a limiter, at a missing key, and with an error.
-const EVERY_LOOK: [&str; 4] =
-    ["CL.LOOK key 4 1 3600", "CL.PLOOK key 4 1 3600000 9", "CL.LOOK new 4 1 3600", "CL.LOOK list 4 1 60"];
-
-#[test]
-fn a_look_wakes_no_transaction_no_cache_and_no_subscriber() {
-    let (server, mut connection) = Server::start_with(&["--notify-keyspace-events", "KEAd"]).connected();
-    limiter(&mut connection);
-    run::<()>(&mut connection, "RPUSH list 1").unwrap();
-    let mut subscriber = server.connect();
-    let mut subscriber = subscriber.as_pubsub();
-    subscriber.psubscribe("__key*__:*").unwrap();
-    let mut cache = server.connect_resp3();
-    run::<()>(&mut cache, "CLIENT TRACKING ON").unwrap();
-    let mut watcher = server.connect();
-    for look in EVERY_LOOK {
-        for key in ["key", "new", "list"] {
-            run::<()>(&mut watcher, &format!("WATCH {key}")).unwrap();
-            run::<Value>(&mut cache, &format!("EXISTS {key}")).unwrap();
-        }
-        let tracked = info(&mut connection, "tracking_total_keys");
-        assert_ne!(tracked, "0", "the cache reads no key");
-        let _ = run::<Value>(&mut connection, look);
-        assert_eq!(info(&mut connection, "tracking_total_keys"), tracked, "{look} wakes a client's cache");
-        run::<()>(&mut watcher, "MULTI").unwrap();
-        run::<()>(&mut watcher, "PING").unwrap();
-        assert!(run::<Option<Vec<String>>>(&mut watcher, "EXEC").unwrap().is_some(), "{look} wakes a transaction");
-    }
-    run::<()>(&mut connection, "PUBLISH __keyevent@0__:last last").unwrap();
-    subscriber.set_read_timeout(Some(PATIENCE)).unwrap();
-    let message = subscriber.get_message().unwrap();
-    assert_eq!(message.get_channel_name(), "__keyevent@0__:last", "of {:?}", message.get_payload::<String>());
 }

@@ -95,6 +95,7 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
     for (call, events) in [
         ("CL.THROTTLE one 0 1 60", "throttle one"),
         ("CL.THROTTLE one 0 1 60 0", ""),
+        ("CL.LOOK one 0 1 60", ""),
         ("CL.PTHROTTLE one 0 1 60000", "limited one"),
         ("CL.THROTTLE one 0 1 0", ""),
         ("CL.MTHROTTLE two 0 1 60 1 one 0 1 60 1", "limited one"),
