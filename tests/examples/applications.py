@@ -1,6 +1,6 @@
 """The applications: each example of docs/clients as a program, and a caller.
 
-A new application is a line of `APPLICATIONS`.
+A new application, or program, is a line of `APPLICATIONS`, or `PROGRAMS`.
 """
 
 import contextlib
@@ -14,22 +14,18 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field
-from email.message import Message
+from pathlib import Path
 
 import pytest
 
 from packages import HERE, NPM, PIP, ROOT, TARGET, fetched
-from servers import free_port, listening, wait_for
+from servers import free_port, redis_rs, wait_for
 
-EVERYWHERE = "EVERYWHERE" in os.environ
+EVERYWHERE, REQUIRE_ALL = "EVERYWHERE" in os.environ, "REQUIRE_ALL" in os.environ
 # The tokens of a caller's limit in each example: three at once and one a day, so that none comes back meanwhile.
 LIMIT = 3
-
-
-def lacking(what):
-    """Leaves the running test out because this machine lacks something, or fails it where scripts/test has installed all."""
-    (pytest.fail if "REQUIRE_ALL" in os.environ else pytest.skip)(f"{what} is not installed")
 
 
 @functools.cache
@@ -37,13 +33,16 @@ def is_found(check):
     return not subprocess.run(["sh", "-c", check], capture_output=True, cwd=HERE).returncode
 
 
-def debian(packages, check, **environment):
-    """The libraries of these packages of Debian, which are there if the command succeeds."""
+def debian(packages, check, is_required=REQUIRE_ALL, **environment):
+    """The libraries of these packages, which are there if the command succeeds. Where they are not, the test is left
+    out, or fails if scripts/test has installed all."""
 
     def libraries():
-        return environment if is_found(check) else lacking(packages)
+        if not is_found(check):
+            (pytest.fail if is_required else pytest.skip)(f"{packages} not found")
+        return environment
 
-    return libraries
+    return {"": libraries}
 
 
 def newest(files, name, path):
@@ -51,26 +50,30 @@ def newest(files, name, path):
 
     def libraries():
         folder = fetched(*files)
-        return {name: path.format(folder)} if folder else lacking(f"a package of tests/examples/{files[0][0]}")
+        if not folder:
+            (pytest.fail if REQUIRE_ALL else pytest.skip)(f"the packages of tests/examples/{files[0][0]} not found")
+        return {name: path.format(folder)}
 
-    return libraries
+    return {"": libraries}
 
 
 def python(module):
     """The newest libraries for Python and, `--everywhere`, Debian's. Debian's own Python is the only one to see those."""
     check = f"/usr/bin/python3 -c 'import {module}'"
-    debians = debian(f"Debian's {module}", check, PYTHONPATH=".", PYTHON="/usr/bin/python3")
-    newest_ones = newest(PIP, "PYTHONPATH", "{}:.")
-    return {"": newest_ones, "-debian": debians} if EVERYWHERE else {"": newest_ones}
+    old = debian(f"Debian's {module}", check, PYTHONPATH=".", PYTHON="/usr/bin/python3 -B")
+    return {**newest(PIP, "PYTHONPATH", "{}:."), **({"-debian": old[""]} if EVERYWHERE else {})}
 
 
-NPM_LIBRARIES = {"": newest(NPM, "NODE_PATH", "{}/node_modules")}
-NODE_PATH = "/usr/share/nodejs"
-DEBIAN_NODE = {"": debian("node-redis", f"NODE_PATH={NODE_PATH} node -e 'require(\"redis\")'", NODE_PATH=NODE_PATH)}
-NGINX = {"": debian(
+MODULES = "/usr/share/nodejs"
+DEBIAN_NODE = debian("node-redis", f"NODE_PATH={MODULES} node -e 'require(\"redis\")'", NODE_PATH=MODULES)
+NPM_LIBRARIES = newest(NPM, "NODE_PATH", "{}/node_modules")
+NGINX = debian(
     "nginx-light, libnginx-mod-http-lua or lua-nginx-redis",
     "ls /usr/lib/nginx/modules/ngx_http_lua_module.so /usr/share/lua/5.1/nginx/redis.lua",
-)}
+)
+# scripts/test does not install Go, which is large.
+GO = {"GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": TARGET / "go", "is_required": False}
+REDIGO = "golang-go and golang-github-gomodule-redigo-dev", "ls /usr/share/gocode/src/github.com/gomodule/redigo"
 # Flask's own server, whose queue has 128 places: a connection that waits for one for a minute is reset.
 FLASK = """$PYTHON -c "import flask.cli, sys, werkzeug.serving as serving
 serving.LISTEN_QUEUE = serving.BaseWSGIServer.request_queue_size = 1024
@@ -82,7 +85,7 @@ UVICORN = "$PYTHON -m uvicorn --no-proxy-headers --port $HTTP_PORT"
 
 @dataclass(frozen=True)
 class Row:
-    """An application: its name, the libraries of each version, and the words that start it in docs/clients."""
+    """An application or a program: its name, its libraries by version, and the words that start it in docs/clients."""
 
     name: str
     libraries: dict = field(repr=False)
@@ -92,30 +95,43 @@ class Row:
     # The processes that it has by itself, each with its part of a share.
     processes: int = 1
 
-    def __str__(self):
-        return self.name
-
 
 APPLICATIONS = [
     Row("redis_py", python("redis"), "$PYTHON $TESTS/calls.py redis_py", http=False),
     Row("redis_asyncio", python("redis"), "$PYTHON $TESTS/calls.py redis_asyncio", http=False),
-    Row("node_redis", DEBIAN_NODE, "node $TESTS/calls.js", http=False),
-    Row("ioredis", NPM_LIBRARIES, "env CLIENT=ioredis.js node $TESTS/calls.js", http=False),
+    Row("node_redis", DEBIAN_NODE, "node $TESTS/calls.js ./node_redis.js", http=False),
+    Row("ioredis", NPM_LIBRARIES, "node $TESTS/calls.js ./ioredis.js", http=False),
     Row("flask", python("flask"), FLASK),
     Row("fastapi", python("fastapi, uvicorn"), f"{UVICORN} fastapi_app:app"),
     Row("django", python("rest_framework"), "$PYTHON $TESTS/django_site.py"),
     Row("express", NPM_LIBRARIES, "node express_app.js"),
-    Row("express_ioredis", NPM_LIBRARIES, "env CLIENT=./ioredis.js node express_app.js"),
+    Row("express_ioredis", NPM_LIBRARIES, "CLIENT=./ioredis.js node express_app.js"),
     Row("nginx", NGINX, "sh $TESTS/nginx.sh $TARGET/nginx-$HTTP_PORT", processes=2),
 ]
 HTTP = [row for row in APPLICATIONS if row.http]
+# Programs that make five calls, print the answers and end.
+PROGRAMS = [
+    Row("redis_py.py", python("redis"), "$PYTHON redis_py.py"),
+    Row("redis_asyncio.py", python("redis"), "$PYTHON redis_asyncio.py"),
+    Row("node_redis.js", DEBIAN_NODE, "node node_redis.js"),
+    Row("ioredis.js", NPM_LIBRARIES, "node ioredis.js"),
+    Row("phpredis", debian("php-redis", "php -r 'new Redis();'"), "php -d display_errors=stderr php_redis.php"),
+    Row("predis", debian("php-predis", "ls /usr/share/php/Predis"), "php -n -d display_errors=stderr php_redis.php"),
+    Row("redis_rb", debian("ruby-redis", "ruby -e 'require \"redis\"'"), "ruby redis_rb.rb"),
+    Row("hiredis", debian("libhiredis-dev", "ls /usr/include/hiredis"), """sh -ec 'program=$(mktemp)
+        trap "rm $program" EXIT
+        cc -O1 -Wall -Wextra -Werror -o $program hiredis.c -lhiredis
+        $program'"""),
+    Row("redigo", debian(*REDIGO, **GO), "go run redigo.go"),
+    Row("redis_rs", {"": lambda: {"REDIS_RS": redis_rs()}}, "$REDIS_RS"),
+]
 
 
 def named(*names):
-    return [row for row in APPLICATIONS if row.name in names]
+    return [row for row in APPLICATIONS + PROGRAMS if row.name in names]
 
 
-def on(rows, without={}, **environment):
+def on(rows, without={}, fixture="app", **environment):
     """Returns the mark of a situation that runs on these applications, in each version of their libraries.
 
     `without` names those to leave out, and why. The application gets further words of `environment`.
@@ -125,21 +141,29 @@ def on(rows, without={}, **environment):
         for version in row.libraries if row.name not in without else ():
             name = row.name + version
             cases.append(pytest.param((row, version, environment), id=name, marks=pytest.mark.xdist_group(name)))
-    return pytest.mark.parametrize("app", cases, indirect=True)
+    return pytest.mark.parametrize(fixture, cases, indirect=True)
 
 
 class Answer:
     """An answer: its status, its headers, whose names may be in any case, and its body; of a program that reads lines, a
     word for how the call ended."""
 
-    def __init__(self, status, headers, body=""):
-        self.status, self.headers, self.body = status, headers, body
+    def __init__(self, data):
+        status, _, self.data = data.partition(b"\r\n")
+        self.status = int(status.split()[1])
 
     @classmethod
-    def parse(cls, data):
-        file = io.BytesIO(data)
-        status = int(file.readline().split()[1])
-        return cls(status, http.client.parse_headers(file), file.read().decode())
+    def of_line(cls, status, headers, how):
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        return cls(f"HTTP/1.0 {status}\r\n{lines}\r\n{how}".encode())
+
+    @functools.cached_property
+    def headers(self):
+        return http.client.parse_headers(io.BytesIO(self.data))
+
+    @property
+    def body(self):
+        return self.data.partition(b"\r\n\r\n")[2].decode()
 
     def number(self, name):
         """Returns the number in a header such as Retry-After, "Limit" for X-RateLimit-Limit, or None."""
@@ -147,35 +171,46 @@ class Answer:
         assert len(values) < 2, f"{name}: {values}"
         return int(values[0]) if values else None
 
+    def numbers(self, *names):
+        return self.status, *map(self.number, names)
+
     def __repr__(self):
-        return f"{self.status} {dict(self.headers.items())} {self.body!r}"
+        return f"{self.status} {self.data}"
 
 
 class Application:
-    """A running application, and its callers, who are addresses. PROXY believes the tests' own X-Forwarded-For."""
+    """An application, and its callers, who are addresses. PROXY believes the tests' own X-Forwarded-For."""
 
-    def __init__(self, row, version, environment, redis_port):
-        self.row, self.callers, self.http_port = row, itertools.count(256), free_port()
+    def __init__(self, row, version, environment, redis_port=1):
+        self.row, self.version, self.callers, self.http_port = row, version, itertools.count(256), free_port()
+        self.folder = ROOT / "docs/clients"
         self.environment = {
             "PYTHON": f"{sys.executable} -B", "TESTS": HERE, "TARGET": TARGET, "PYTHONUNBUFFERED": "yes",
             "PROXY": "127.0.0.1", "HTTP_PORT": self.http_port, "REDIS_PORT": redis_port,
             # On a busy machine, a server may take longer than the examples' own tenth of a second.
             "TIMEOUT": 2, **row.libraries[version](), **environment,
         }
-        self.folder = ROOT / "docs/clients"
-        self.log_file = TARGET / f"log-{self.http_port}"
 
-    def variables(self):
-        return {**os.environ, **{name: str(value) for name, value in self.environment.items()}}
+    def popen(self, words, **settings):
+        variables = {**os.environ, **{name: str(value) for name, value in self.environment.items()}}
+        command = ["sh", "-c", f"exec env {words}"]
+        return subprocess.Popen(command, cwd=self.folder, env=variables, process_group=0, text=True, **settings)
+
+    def output(self, port, words=None, **environment):
+        """Runs the program to its end, and returns what it prints and its errors."""
+        self.environment.update(REDIS_PORT=port, **environment)
+        process = self.popen(words or self.row.words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        said = process.communicate()[0]
+        assert process.returncode == 0, said
+        return said
 
     def start(self):
-        with open(self.log_file, "wb") as log:
-            self.process = subprocess.Popen(
-                ["sh", "-c", f"exec {self.row.words}"], cwd=self.folder, env=self.variables(), process_group=0, text=True,
-                stdin=subprocess.PIPE, stdout=log if self.row.http else subprocess.PIPE, stderr=log,
-            )
+        log, self.log_file = tempfile.mkstemp(prefix="log-", dir=TARGET)
+        with open(log, "w") as log:
+            output = log if self.row.http else subprocess.PIPE
+            self.process = self.popen(self.row.words, stdin=subprocess.PIPE, stdout=output, stderr=log)
         if self.row.http:
-            wait_for(f"{self.row} serves HTTP, see {self.log_file}", self.serves)
+            wait_for(f"{self.row.name} serves HTTP, see {self.log_file}", self.serves)
         return self
 
     def serves(self):
@@ -188,10 +223,10 @@ class Application:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        self.log_file.unlink()
+        os.unlink(self.log_file)
 
     def log(self):
-        return self.log_file.read_text(errors="replace")
+        return Path(self.log_file).read_text(errors="replace")
 
     def connect(self):
         return socket.create_connection(("127.0.0.1", self.http_port), timeout=120)
@@ -204,7 +239,7 @@ class Application:
                 connection.sendall(request)
             answers = [connection.makefile("rb").read() for connection in connections]
         assert all(answers), self.log()
-        return [Answer.parse(answer) for answer in answers]
+        return [Answer(answer) for answer in answers]
 
     def get(self, path="/", caller=None, method="GET", body="", times=None, **headers):
         """Requests a path, and returns the answer; with `times` that many at once, and a list.
@@ -221,15 +256,15 @@ class Application:
 
     def calls(self, times, caller, closed=False):
         """Makes that many calls of a caller at once, of its share or of a limit that is closed, and returns the answers."""
-        if not self.row.http:
-            print(times, caller, "closed" if closed else "share", file=self.process.stdin, flush=True)
-            line = self.process.stdout.readline()
-            assert line, f"{self.row} has ended: {self.log()}"
-            return [Answer(status, message(headers), how) for status, headers, how in json.loads(line)]
-        if closed:
+        if self.row.http and not closed:
+            return self.get("/", caller, times=times)
+        if self.row.http:
             form = {"Content_Type": "application/x-www-form-urlencoded"}
             return self.get("/login", caller, "POST", f"username={caller}&password=guess", times, **form)
-        return self.get("/", caller, times=times)
+        print(times, caller, "closed" if closed else "share", file=self.process.stdin, flush=True)
+        line = self.process.stdout.readline()
+        assert line, f"{self.row.name} has ended: {self.log()}"
+        return [Answer.of_line(*answer) for answer in json.loads(line)]
 
     def caller(self):
         """Returns the address of a caller that has made no call yet; without a proxy, all callers have one."""
@@ -245,18 +280,18 @@ class Application:
         assert {*statuses} <= {200, 429, *([503] if closed else [])}, statuses
         return statuses.count(200)
 
+    def share(self, processes=1):
+        """Returns the numbers of calls that the application's share may pass, if one of its processes has all calls, or
+        each some; of a limit that is divided by so many applications."""
+        part = max(1, LIMIT // (processes * self.row.processes))
+        return range(part, part * self.row.processes + 1)
+
     def is_alone(self):
-        """Checks that the share alone decides, and that no call passes that is closed. Returns a caller whose share is used up."""
+        """Checks that the share alone decides, and that no call passes that is closed. Returns a caller with no share left."""
         caller = self.caller()
         assert self.passed(20, caller, closed=True) == 0
         assert self.passed(20, caller) in self.share()
         return caller
-
-    def share(self):
-        """Returns the numbers of calls that the shares of all processes may pass, if one or all have the calls."""
-        processes = self.row.processes * int(self.environment.get("PROCESSES", 1))
-        part = max(1, LIMIT // processes)
-        return range(part, part * self.row.processes + 1)
 
     def finds(self, server):
         """Waits until the server decides."""
@@ -266,11 +301,4 @@ class Application:
             self.passed(1, caller)
             return server(f"KEYS *{caller}")
 
-        wait_for(f"{self.row} finds its server", decides)
-
-
-def message(headers):
-    answer = Message()
-    for name, value in headers.items():
-        answer[name] = str(value)
-    return answer
+        wait_for(f"{self.row.name} finds its server", decides)

@@ -8,6 +8,7 @@ import asyncio
 import json
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import redis_asyncio
 import redis_py
@@ -16,32 +17,25 @@ from limits import Limit
 LIMITS = {fail: Limit(fail, (2, 1, 86400), fail=fail) for fail in ("share", "closed")}
 
 
-def in_threads(client, calls, caller, limit):
-    barrier, answers = threading.Barrier(calls), []
+def in_threads(client, calls, *arguments):
+    barrier = threading.Barrier(calls)
 
-    def call():
+    def call(_):
         barrier.wait()
-        answers.append(redis_py.throttle(client, limit, caller))
+        return redis_py.throttle(client, *arguments)
 
-    threads = [threading.Thread(target=call) for _ in range(calls)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return answers
+    with ThreadPoolExecutor(calls) as threads:
+        return list(threads.map(call, range(calls)))
 
 
-async def in_tasks(client, calls, caller, limit):
-    return await asyncio.gather(*(redis_asyncio.throttle(client, limit, caller) for _ in range(calls)))
+async def in_tasks(client, calls, *arguments):
+    return await asyncio.gather(*(redis_asyncio.throttle(client, *arguments) for _ in range(calls)))
 
 
-loop = asyncio.new_event_loop()
-client = (redis_py if sys.argv[1] == "redis_py" else redis_asyncio).connect()
+loop, is_plain = asyncio.new_event_loop(), sys.argv[1] == "redis_py"
+client = (redis_py if is_plain else redis_asyncio).connect()
 for line in sys.stdin:
     calls, caller, fail = line.split()
-    arguments = client, int(calls), caller, LIMITS[fail]
-    if sys.argv[1] == "redis_py":
-        answers = in_threads(*arguments)
-    else:
-        answers = loop.run_until_complete(in_tasks(*arguments))
+    arguments = client, int(calls), LIMITS[fail], caller
+    answers = in_threads(*arguments) if is_plain else loop.run_until_complete(in_tasks(*arguments))
     print(json.dumps(answers), flush=True)

@@ -17,11 +17,13 @@ line; Server, Address and the network's filters of servers.py. The fixtures:
                 address.filter = saying(b"*0\r\n")
     new_server  makes another server: new_server("--cluster-enabled", "yes", module=False)
     clock       a wall clock that only the test moves: new_server(environment=clock.environment), clock.set(nanoseconds)
-    start       starts a program that is no row: start(Row(…), port, TIMEOUT=3600)
+    start       starts one more application: start(app.row, address.port, TIMEOUT=3600)
+    program     a program that ends, of `@on(PROGRAMS, fixture="program")`: program.output(server.port)
 """
 
 import contextlib
 import resource
+import signal
 
 import pytest
 
@@ -36,6 +38,8 @@ if folder := fetched(*PIP):
 from applications import Application
 from servers import Address, Clock, Server, passed_on
 
+# A test that is ended, as by scripts/test, ends its processes.
+signal.signal(signal.SIGTERM, signal.default_int_handler)
 # A test makes a thousand connections, and so do the programs that it calls.
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -68,6 +72,12 @@ def start():
             return app.start()
 
         yield started
+
+
+@pytest.fixture
+def program(request):
+    """A program that prints what it does: program.output(port) runs it to its end."""
+    return Application(*request.param)
 
 
 @pytest.fixture(scope="session")

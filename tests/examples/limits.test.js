@@ -4,8 +4,9 @@ const assert = require('assert');
 const { spawnSync } = require('child_process');
 const test = require('node:test');
 
-const { Limit, Share } = require(`${process.cwd()}/limits.js`);
-const { connect } = require(`${process.cwd()}/${process.env.CLIENT ?? 'node_redis.js'}`);
+const fromExamples = require('module').createRequire(`${process.cwd()}/`);
+const { Limit, Share } = fromExamples('./limits.js');
+const { connect } = fromExamples(process.env.CLIENT);
 
 const NOBODY = { call: () => Promise.reject(new Error('gone')) };
 

@@ -52,8 +52,18 @@ def module():
     """Returns the path of `MODULE`, or of the release build, which is made first."""
     if "MODULE" in os.environ:
         return str(Path(os.environ["MODULE"]).resolve())
-    subprocess.run(["cargo", "build", "--release", "--locked", "--quiet"], cwd=ROOT, check=True)
-    return str(TARGET.parent / "release/libredis_cell.so")
+    return cargo("release/libredis_cell.so", "--release")
+
+
+@functools.cache
+def redis_rs():
+    """Returns the path of `REDIS_RS`, or of the example in Rust, which is made first."""
+    return os.environ.get("REDIS_RS") or cargo("debug/examples/redis_rs", "--profile", "test", "--example", "redis_rs")
+
+
+def cargo(file, *words):
+    subprocess.run(["cargo", "build", "--locked", "--quiet", *words], cwd=ROOT, check=True)
+    return str(TARGET.parent / file)
 
 
 class Server:
@@ -160,31 +170,23 @@ def passed_on(connection, to_the_server, data):
     return [data]
 
 
-def lost(connection, to_the_server, data):
-    return []
-
-
 def late(seconds):
     """Returns a filter that lets the server's replies wait."""
 
     def filter(connection, to_the_server, data):
-        if not to_the_server:
-            time.sleep(seconds)
+        time.sleep(0 if to_the_server else seconds)
         return [data]
 
     return filter
 
 
 def dripping(seconds):
-    """Returns a filter that passes on one byte of the replies at a time."""
+    """Returns a filter that passes on one byte of the server's replies at a time."""
 
     def filter(connection, to_the_server, data):
-        if to_the_server:
-            yield data
-            return
-        for byte in data:
-            yield bytes([byte])
-            time.sleep(seconds)
+        for piece in [data] if to_the_server else (data[place : place + 1] for place in range(len(data))):
+            yield piece
+            time.sleep(0 if to_the_server else seconds)
 
     return filter
 
@@ -200,20 +202,20 @@ def saying(reply):
     return filter
 
 
-def losing(command, lost, closed=None):
-    """Returns a filter that counts the calls of this command from 0.
+def fates(command, *fates):
+    """Returns a filter with the fates of the calls of this command, in their order; others pass.
 
-    It loses the answer to one, and all answers after that on its connection, and closes the connection at another.
+    "unheard": the connection is closed before the server has the call; "broken off": it is closed instead of the answer;
+    "lost": the answer and all after it on the connection are lost.
     """
-    calls = itertools.count()
+    coming = iter(fates)
 
     def filter(connection, to_the_server, data):
         if to_the_server and command.encode() in data:
-            call = next(calls)
-            connection.loses |= call == lost
-            if call == closed:
-                raise ConnectionAbortedError
-        return [] if connection.loses and not to_the_server else [data]
+            connection.fate = connection.fate or next(coming, None)
+        if connection.fate == "unheard" or connection.fate == "broken off" and not to_the_server:
+            raise ConnectionAbortedError
+        return [] if connection.fate and not to_the_server else [data]
 
     return filter
 
@@ -225,20 +227,21 @@ class Address:
     write to `connection.client` and `connection.server`, may sleep, and raises an OSError to break off.
     """
 
-    def __init__(self, server=None):
-        self.server, self.filter, self.connections = server, passed_on, []
+    def __init__(self, *servers):
+        self.filter, self.connections = passed_on, []
+        self.lead_to(*servers)
         self.port = free_port()
         self.listener = listening(self.port)
         threading.Thread(target=self.accept, daemon=True).start()
 
-    def lead_to(self, server):
-        """Leads new connections to this server."""
-        self.server = server
+    def lead_to(self, *servers):
+        """Leads a new connection to each of these servers, and all further ones to the last."""
+        self.servers, self.server = list(servers), servers[-1]
 
     def silence(self):
         """Loses all further bytes of the connections that there are, and keeps the connections open."""
         for connection in self.connections:
-            connection.loses = connection.silent = True
+            connection.is_silent = True
 
     def break_off(self):
         """Closes the connections that there are."""
@@ -250,13 +253,14 @@ class Address:
         while True:
             client, _ = self.listener.accept()
             try:
-                server = socket.create_connection(("127.0.0.1", self.server.port))
+                server = self.servers.pop(0) if self.servers else self.server
+                server = socket.create_connection(("127.0.0.1", server.port))
             except OSError:
                 client.close()
                 continue
             for stream in client, server:
                 stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = SimpleNamespace(client=client, server=server, loses=False, silent=False)
+            connection = SimpleNamespace(client=client, server=server, fate=None, is_silent=False)
             self.connections.append(connection)
             for to_the_server in True, False:
                 threading.Thread(target=self.pass_on, args=(connection, to_the_server), daemon=True).start()
@@ -266,7 +270,7 @@ class Address:
         source, target = streams if to_the_server else reversed(streams)
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
-                for piece in [] if connection.silent else self.filter(connection, to_the_server, data):
+                for piece in [] if connection.is_silent else self.filter(connection, to_the_server, data):
                     target.sendall(piece)
         end(connection)
 

@@ -1,46 +1,115 @@
 """The examples that serve HTTP: the address of a caller, several quotas, limits or routes, log-ins, and the counts."""
 
-import time
-
-import pytest
-
 from applications import HTTP, LIMIT, Row, named, on, python
 from packages import HERE
 
-# Callers' addresses, and the address by which each is limited. nginx itself reads the header, and knows no zone.
+# Callers' addresses, and the address by which each is limited.
 ADDRESSES = [line.split() for line in (HERE / "addresses.txt").read_text().split("\n\n")[1].splitlines()]
-DJANGO = {"django": "its throttle limits by limited_address, as Flask's does"}
+LIKE_FLASK = {"django": "its throttle limits by limited_address, as Flask's decorator does"}
 DAY = 86400
+TWO_LIMITS = [
+    Row("two_limits_flask", python("flask"), "$PYTHON $TESTS/two_limits.py flask"),
+    Row("two_limits_fastapi", python("fastapi, uvicorn"), "$PYTHON $TESTS/two_limits.py fastapi"),
+]
 
 
 def limited_by(app, server, **headers):
-    """Returns the key that a request with these headers is charged to."""
+    """Returns the keys that a request with these headers is charged to."""
     server("FLUSHALL")
     assert app.get("/", **headers).status == 200
-    (key,) = server("KEYS *")
-    return key.removeprefix("nginx_")
+    return [key.removeprefix("nginx_") for key in server("KEYS *")]
 
 
-@on(HTTP, without=DJANGO)
+@on(HTTP, LIKE_FLASK)
 def test_each_example_limits_the_same_address_or_network_behind_its_own_proxy(app, server):
     for word, limited in ADDRESSES:
+        # nginx itself reads the header, and knows no zone.
         if app.row.name != "nginx" or "%" not in word:
-            key = limited_by(app, server, X_Forwarded_For=f"10.0.0.1, {word}")
-            assert key == f"hello:{limited}", word
+            keys = limited_by(app, server, X_Forwarded_For=f"10.0.0.1, {word}")
+            assert keys == [f"hello:{limited}"], word
 
 
-@on(HTTP, without=DJANGO, PROXY="192.0.2.1")
-def test_an_address_is_not_believed_if_no_proxy_has_added_it(app, server):
-    assert limited_by(app, server, X_Forwarded_For="192.0.2.7") == "hello:127.0.0.1"
+@on(HTTP, LIKE_FLASK, PROXY="192.0.2.1")
+def test_an_address_that_the_caller_makes_up_is_ignored(app, server):
+    assert limited_by(app, server, X_Forwarded_For="192.0.2.7") == ["hello:127.0.0.1"]
 
 
 @on(HTTP)
-def test_an_answer_has_the_headers_of_its_limit(app, server):
+def test_an_answer_has_the_headers_of_its_limit(app):
     caller = app.caller()
+    answers = [app.get("/", caller) for _ in range(4)]
+    shown = [answer.numbers("Limit", "Remaining") for answer in answers]
+    assert shown == [(200, LIMIT, 2), (200, LIMIT, 1), (200, LIMIT, 0), (429, LIMIT, 0)]
+    assert all(answer.number("Retry-After") is None for answer in answers[:3])
+    assert DAY - 600 <= answers[3].number("Retry-After") <= DAY and answers[3].number("Reset") > 2 * DAY
+
+
+@on(TWO_LIMITS)
+def test_a_route_may_have_two_limits_and_two_routes_one(app, server):
+    caller = app.caller()
+    # All headers are those of the limit with fewer remaining.
     for remaining in 2, 1, 0:
-        answer = app.get("/", caller)
-        shown = [answer.number(name) for name in ("Limit", "Remaining", "Retry-After")]
-        assert (answer.status, shown) == (200, [LIMIT, remaining, None]), answer
-    answer = app.get("/", caller)
-    assert (answer.status, answer.number("Limit"), answer.number("Remaining")) == (429, LIMIT, 0), answer
-    assert 0 < answer.number("Retry-After") <= DAY and answer.number("Reset") > 2 * DAY
+        assert app.get("/stacked", caller).numbers("Limit", "Remaining", "Retry-After") == (200, 3, remaining, None)
+    status, limit, remaining, wait = app.get("/stacked", caller).numbers("Limit", "Remaining", "Retry-After")
+    assert (status, limit, remaining) == (429, 3, 0) and wait > 600
+    paths = "/one", "/other/1", "/other/2", "/one"
+    assert [app.get(path, caller).status for path in paths] == [200, 200, 200, 429]
+    keys = sorted(key for key in server(f"KEYS *{caller}") if not key.startswith(("burst:", "hello:")))
+    assert keys == [f"both:{caller}", f"day:{caller}"]
+
+
+@on(named("django"))
+def test_a_log_in_is_charged_to_the_account_and_the_address_and_a_right_password_gives_back(app, server):
+    def log_in(password):
+        form = {"Content_Type": "application/x-www-form-urlencoded"}
+        return app.get("/login", "192.0.2.1", "POST", f"username=%20ALICE&password={password}", **form).status
+
+    assert [log_in("correct+horse") for _ in range(5)] == [200] * 5
+    assert [log_in("guess") for _ in range(4)] == [200, 200, 200, 429]
+    assert server("CL.LOOK login:account:alice 2 1 86400")[2] == 0
+    assert server("CL.LOOK login:address:192.0.2.1 19 60 3600")[2] == 17
+
+
+@on(named("express", "express_ioredis", "nginx"))
+def test_two_quotas_limit_by_the_one_that_decides_and_each_call_is_counted(app, server):
+    """10 a second and 1,000 a day."""
+    caller, names = app.caller(), ("Limit", "Remaining", "Quota", "Retry-After")
+    counted = [counts(app, limit) for limit in ("items", "login", "hello")]
+    assert app.get("/items", caller).numbers(*names) == (200, 10, 9, 1, None)
+    # A state with all tokens of the second, and one token of the day.
+    seconds = server("TIME")[0]
+    day = int(seconds) + 999 * DAY // 1000
+    server(f"SET items:{caller} {seconds}000000000{day}000000000 EXAT {day}")
+    assert app.get("/items", caller).numbers(*names) == (200, 1000, 0, 2, None)
+    *shown, wait = app.get("/items", caller).numbers(*names)
+    assert shown == [429, 1000, 0, 2] and 30 <= wait <= 87
+    server.kill()
+    # The process remembers that this caller is refused. A second worker of nginx does not: its share decides.
+    *shown, wait = app.get("/items", caller).numbers(*names)
+    if app.row.processes == 1:
+        assert shown == [429, None, None, None] and 30 <= wait <= 87
+    assert app.get("/", caller).status == 200 and app.get("/login", caller, "POST").status == 503
+    grown = [[now - before for before, now in zip(*both)] for both in zip(counted, [counts(app, limit) for limit in ("items", "login", "hello")])]
+    assert grown[1:] == [[0, 0, 0, 1], [0, 0, 1, 0]]
+    assert grown[0] == [2, 2, 0, 0] or app.row.processes == 2 and grown[0] == [3, 1, 0, 0], grown
+
+
+def counts(app, limit):
+    """Returns the numbers of calls that ended in each way. Each begins at 0."""
+    lines = dict(line.rsplit(" ", 1) for line in app.get("/metrics").body.splitlines())
+    ways = "allowed", "limited", "share", "closed"
+    return [int(lines[f'limit_calls_total{{limit="{limit}",result="{way}"}}']) for way in ways]
+
+
+@on(named("nginx"))
+def test_nginx_charges_a_redirect_within_it_once_and_a_caller_without_a_right_name(app, server):
+    get = lambda path: app.get(path, "192.0.2.1").numbers("Remaining")
+    assert [get(path) for path in ("/redirected", "/unauthorized", "/unauthorized")] == [(200, 2), (401, 1), (401, 0)]
+    assert [get(path) for path in ("/redirected", "/unauthorized", "/")] == [(429, 0)] * 3
+    app.get("/login_by_socket", "192.0.2.1")
+    assert server("EXISTS hello:unix") == 1, "the peer of a Unix socket"
+
+
+@on(named("nginx"))
+def test_the_share_of_limits_lua_passes_nothing_beyond_the_exact_rule(app):
+    assert app.get("/exact").body == "many taken, 0 beyond\n"

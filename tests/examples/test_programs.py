@@ -1,17 +1,146 @@
-"""The examples as programs, and limits.js in node's own test runner."""
+"""The examples as programs, on servers of each kind: local, behind Sentinel, in a cluster, over TLS; and the page."""
 
+import json
+import re
 import subprocess
 
-from applications import named, on
+import pytest
 
-CLIENTS = {"node_redis": "node_redis.js", "ioredis": "ioredis.js"}
+from applications import PROGRAMS, Row, named, on, python
+from packages import HERE, ROOT
+from servers import Address, fates, free_port, unanswered, wait_for
+
+PAGE = (ROOT / "docs/clients.md").read_text()
+# What each prints: three at once and one a minute, and a last call that asks for four.
+ANSWERS = PAGE.split("Each prints:\n\n")[1].split("\n\n")[0].replace("    ", "") + "\n"
+REFUSED = "503 Retry-After: 1\n"
+WHOLE = named("redis_py.py", "redis_asyncio.py", "node_redis.js", "ioredis.js")
+SMALLEST = [row for row in PROGRAMS if row not in WHOLE]
+LOGGED = {
+    "RPUSH user123 x": "WRONGTYPE", "ACL SETUSER default -cl.throttle": "permission",
+    "CONFIG SET requirepass secret": "uthenticat", "CONFIG SET maxmemory 1": "", "REPLICAOF 127.0.0.1 1": "",
+}
 
 
-@on(named(*CLIENTS))
+def programs(file):
+    return on([Row(file, python("redis"), f"$PYTHON {file}")], fixture="program")
+
+
+@on(PROGRAMS, fixture="program", TIMEOUT=3600)
+def test_each_program_decides_as_redis_does_and_prints_what_the_page_shows(program, server):
+    assert program.output(server.port) == ANSWERS
+
+
+@on(PROGRAMS, fixture="program", TIMEOUT=60, FAIL="closed")
+@pytest.mark.parametrize("mistake", LOGGED)
+def test_a_program_is_refused_by_a_server_that_does_not_decide_and_says_why(program, server, mistake):
+    server(mistake.replace("user123", "example:user123" if program.row in WHOLE else "user123"))
+    said = program.output(server.port).splitlines(keepends=True)
+    assert said.count(REFUSED) == 5 and any(LOGGED[mistake] in line for line in said if line != REFUSED), said
+
+
+@on(PROGRAMS, fixture="program", TIMEOUT=0.1, FAIL="closed")
+def test_a_program_is_refused_where_no_server_answers(program, server):
+    server.signal("STOP")
+    with unanswered() as port:
+        for nobody in server.port, port, free_port():
+            assert program.output(nobody).count(REFUSED) == 5
+
+
+@on(SMALLEST, fixture="program", TIMEOUT=60)
+def test_a_closed_plan_is_403(program, server, tmp_path):
+    """Its limit is 0: no wait would help."""
+    for file in program.folder.glob("*.*"):
+        (tmp_path / file.name).write_text(file.read_text().replace("2, 1, 60", "-1, 1, 60"))
+    program.folder, expected = tmp_path, "403 X-RateLimit-Limit: 0, X-RateLimit-Remaining: 0, X-RateLimit-Reset: 0\n"
+    assert program.output(server.port, QUOTA="-1 1 60") == 5 * expected
+
+
+@on(SMALLEST, fixture="program", TIMEOUT=2)
+def test_each_smallest_call_is_made_once_and_leaves_its_connection_after_an_error(program, new_server):
+    """The first connection leads to a replica for ever, as an old one does after a failover behind one address. On the
+    server itself, the answer to the second call is lost, and the connection of the third is closed before the server has
+    the call. The last call finds one of three tokens: the second has taken its token once."""
+    replica, primary = new_server("--replicaof", "127.0.0.1 1"), new_server()
+    address = Address(replica, primary)
+    address.filter = fates("CL.THROTTLE", None, None, "lost", "unheard")
+    shown = [line for line in program.output(address.port).splitlines() if re.match(r"\d{3} ", line)]
+    left = "X-RateLimit-Limit: 3, X-RateLimit-Remaining:"
+    expected = [REFUSED.strip(), f"200 {left} 2,", REFUSED.strip(), REFUSED.strip(), f"413 {left} 1,"]
+    assert len(shown) == 5 and all(line.startswith(begin) for line, begin in zip(shown, expected)), shown
+
+
+@programs("pipeline.py")
+def test_a_pipeline_makes_each_call_once_and_an_error_is_no_allowed_call(program, server):
+    assert program.output(server.port) == "allowed: 1000 of 1000\n"
+    assert server("CL.LOOK user:7 2 1 60")[2] == 2
+    server("DEL user:7")
+    server("RPUSH user:7 x")
+    assert program.output(server.port) == "allowed: 999 of 1000\n"
+
+
+@programs("sentinel.py")
+def test_a_call_through_a_stuck_sentinel_fails_in_time(program, server):
+    server.signal("STOP")
+    with pytest.raises(AssertionError, match="TimeoutError|No master found"):
+        program.output(1, SENTINEL_PORT=server.port)
+
+
+# No setting keeps Debian's redis-py 4.3.4 from repeating a call in a cluster.
+@on([Row("cluster.py", {"": python("redis")[""]}, "$PYTHON cluster.py")], fixture="program")
+def test_a_call_in_a_cluster_that_gets_no_answer_takes_once_and_fails_in_time(program, new_server):
+    """The node announces a proxy's port as its own, and the proxy loses the answer to the first call."""
+    node = new_server("--cluster-enabled", "yes")
+    node("CLUSTER ADDSLOTS", *range(16384))
+    wait_for("the cluster is up", lambda: "cluster_state:ok" in str(node("CLUSTER INFO")))
+    address = Address(node)
+    node(f"CONFIG SET cluster-announce-port {address.port}")
+    address.filter = fates("CL.THROTTLE", "lost")
+    with pytest.raises(AssertionError, match="TimeoutError"):
+        program.output(address.port)
+    assert node("CL.LOOK {user123}:minute 2 1 60")[2] == 2
+
+
+# Prints a status of redis_py and one of redis_asyncio.
+BOTH = """import asyncio, os, redis_asyncio, redis_py
+from limits import Limit
+limit, url = Limit('login', (9, 1, 60), fail='closed'), os.environ['URL']
+async def main():
+    return await redis_asyncio.throttle(redis_asyncio.connect(url), limit, 'alice')
+print(redis_py.throttle(redis_py.connect(url), limit, 'alice')[0], asyncio.run(main())[0])"""
+
+
+@pytest.mark.parametrize("password, answers", [("secret", "200 200"), ("wrong", "503 503")])
+@on([Row("elsewhere", python("redis"), f'$PYTHON -c "{BOTH}"')], fixture="program")
+def test_redis_py_calls_a_server_with_a_password_over_tls(program, new_server, tmp_path, password, answers):
+    """The server has a certificate of the test's own, and a user with a password."""
+    certificate, key, port = tmp_path / "server.crt", tmp_path / "server.key", free_port()
+    words = f"-newkey rsa:2048 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 -out {certificate} -keyout {key}"
+    subprocess.run(f"openssl req -x509 -nodes {words}".split(), check=True, capture_output=True)
+    files = "--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", certificate
+    server = new_server("--tls-port", port, "--tls-auth-clients", "no", *files)
+    server("ACL SETUSER limits on >secret ~* +ping +cl.throttle +hello +client")
+    said = program.output(0, URL=f"rediss://limits:{password}@127.0.0.1:{port}?ssl_ca_certs={certificate}")
+    assert answers in said and ("invalid username-password pair" in said) == (password == "wrong"), said
+
+
+@programs("own_tests.py")
+def test_an_applications_tests_have_a_server_of_their_own(program):
+    assert "Ran 2 tests" in program.output(0, RUN=ROOT / "scripts/run")
+
+
+def test_the_page_names_the_version_of_each_library_that_runs_here():
+    """The page need not name what only serves or calls the examples."""
+    pypi = re.findall(r"^(?!http|pytest|uvicorn)(\S+)==(\S+)", (HERE / "requirements.txt").read_text(), re.M)
+    npm = json.loads((HERE / "package.json").read_text())["dependencies"].items()
+    rust = re.findall(r'name = "(redis)"\nversion = "(\S+)"', (ROOT / "Cargo.lock").read_text())
+    table = " ".join(line for line in PAGE.splitlines() if line.startswith("|"))
+    missing = {name: version for name, version in [*pypi, *npm, *rust] if version not in re.split("[ ,]", table)}
+    assert not missing, "write these versions, which run here, into the table of docs/clients.md"
+
+
+@on(named("node_redis", "ioredis"))
 def test_limits_js_passes_its_tests(app, new_server):
     # An hour is longer than any machine takes: Redis decides each call.
-    variables = {"REDIS_PORT": str(new_server().port), "TIMEOUT": "3600", "CLIENT": CLIENTS[app.row.name]}
-    command = ["node", "--test", app.environment["TESTS"] / "limits.test.js"]
-    environment = {**app.variables(), **variables}
-    ended = subprocess.run(command, cwd=app.folder, env=environment, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stdout
+    words = f"CLIENT=./{app.row.name}.js node --test $TESTS/limits.test.js"
+    app.output(new_server().port, words, TIMEOUT=3600)

@@ -12,7 +12,7 @@ import pytest
 
 from applications import UVICORN, Row, python
 from packages import ROOT, TARGET
-from servers import Address, losing, wait_for
+from servers import Address, fates, wait_for
 from test_frameworks import ask
 
 PAGE = (ROOT / "docs/protect.md").read_text()
@@ -116,7 +116,7 @@ def test_a_limited_address_and_an_unknown_api_key_make_no_limiter(protect, serve
 def test_a_right_password_is_accepted_even_if_it_is_not_given_back_and_each_count_begins_at_0(protect, server):
     address = Address(server)
     # The second call of this command gives back.
-    address.filter = losing("CL.MTHROTTLE", 1)
+    address.filter = fates("CL.MTHROTTLE", None, "lost")
     app = protect(address.port, TIMEOUT=2)
     counts = lambda: re.findall(r"^limit_calls_total(\{.*\}) (.*)$", app.get("/metrics").body, re.M)
     # Prometheus sees how much a count grows only from its second value on.
