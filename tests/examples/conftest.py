@@ -112,8 +112,17 @@ def address(app):
     return app.address
 
 
-def pytest_terminal_summary(terminalreporter):
-    """Prints what was left out, as the Rust tests do: scripts/test puts these lines into its table."""
-    for report in terminalreporter.stats.get("skipped", []):
+def pytest_terminal_summary(terminalreporter, config):
+    """Prints what was left out, as the Rust tests do, and notes the counts for the last line, which scripts/test reads."""
+    stats = {name: terminalreporter.stats.get(name, []) for name in ("passed", "failed", "error", "skipped")}
+    for report in stats["skipped"]:
         name, reason = report.nodeid.split("::")[-1], report.longrepr[2].removeprefix("Skipped: ")
         terminalreporter.write_line(f"left out: {name} ({reason})")
+    failed = stats["failed"] + stats["error"]
+    names = "".join(f", {report.nodeid.split('::')[-1]}" for report in failed)
+    config.counts = f"{len(stats['passed'])} passed, {len(failed)} failed{names}, {len(stats['skipped'])} left out"
+
+
+def pytest_unconfigure(config):
+    if hasattr(config, "counts"):
+        print(config.counts.removesuffix(", 0 left out"))

@@ -1,6 +1,5 @@
 //! Examples, pages, packages and scripts, which behave alike on each server: `scripts/test` runs these tests once.
 
-mod clients;
 mod costs;
 mod leases;
 mod monitoring;

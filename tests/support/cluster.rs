@@ -1,20 +1,12 @@
-//! Nodes of a cluster, and a cluster of one node.
+//! Nodes of a cluster.
 
 use std::ops::Range;
 
 use redis::Connection;
 
-use super::{Server, run, wait_until};
+use super::{Server, run};
 
 pub const SLOTS: usize = 16_384;
-
-/// Starts a node that has all slots.
-pub fn start_node() -> Server {
-    let node = Server::start_with(&["--cluster-enabled", "yes"]);
-    add_slots(&mut node.connect(), 0..SLOTS);
-    wait_until("the cluster is up", || is_ok(&node));
-    node
-}
 
 /// Assigns the slots to the node; no other node may own them.
 pub fn add_slots(node: &mut Connection, slots: Range<usize>) {

@@ -11,8 +11,6 @@ pub mod clock;
 pub mod cluster;
 pub mod commands;
 pub mod compiling;
-pub mod endpoint;
-pub mod examples;
 pub mod expected;
 #[path = "../../src/limiter/tests/model.rs"]
 pub mod model;

@@ -5,10 +5,6 @@ use std::process::Command;
 
 use super::Server;
 
-/// The example in Rust, compiled as a module of the tests.
-#[path = "../../docs/clients/redis_rs.rs"]
-pub mod redis_rs;
-
 /// Returns the command that runs a program of docs/, or of the tests, against the server, with Debian's own Python. It
 /// needs python3-redis.
 pub fn python(program: &str, server: &Server) -> Command {

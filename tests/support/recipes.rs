@@ -1,9 +1,6 @@
 //! The recipes of docs/recipes and docs/budgets: their files, and programs that use them.
 
-use std::fmt::Display;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{ChildStdout, Command, Stdio};
 
 use redis::{Connection, FromRedisValue, RedisResult, Value};
 
@@ -11,7 +8,7 @@ use super::clock::SECOND;
 use super::pages::{code, text_of};
 use super::programs::path;
 use super::random::Random;
-use super::{Process, Server, error_text, run, snapshot};
+use super::{Server, error_text, run, snapshot};
 
 /// A moment on a whole microsecond: scripts read the time in microseconds.
 pub const START: i64 = 1_790_000_000_123_456_000;
@@ -91,24 +88,4 @@ pub fn pause(random: &mut Random, retry_after: i64) -> i64 {
 fn number(random: &mut Random, end: u64) -> i64 {
     let end = if random.one_in(3) { end } else { end.min(40) };
     (random.of_any_length().unsigned_abs() % end) as i64
-}
-
-/// A program that prints a line for each line that it is sent.
-pub struct Dialogue(Process, BufReader<ChildStdout>);
-
-impl Dialogue {
-    pub fn start(mut program: Command) -> Self {
-        let mut child =
-            program.env("PYTHONUNBUFFERED", "1").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let answers = BufReader::new(child.stdout.take().unwrap());
-        Self(Process(child), answers)
-    }
-
-    pub fn ask(&mut self, question: impl Display) -> String {
-        writeln!(self.0.0.stdin.as_mut().unwrap(), "{question}").unwrap();
-        let mut line = String::new();
-        self.1.read_line(&mut line).unwrap();
-        assert!(!line.is_empty(), "the program has ended");
-        line.trim().to_string()
-    }
 }
