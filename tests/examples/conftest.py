@@ -21,6 +21,7 @@ line; Server, Address and the network's filters of servers.py. The fixtures:
     program     a program that ends, of `@on(PROGRAMS, fixture="program")`: program.output(server.port)
 """
 
+import collections
 import contextlib
 import resource
 import signal
@@ -115,9 +116,8 @@ def address(app):
 def pytest_terminal_summary(terminalreporter, config):
     """Prints what was left out, as the Rust tests do, and notes the counts for the last line, which scripts/test reads."""
     stats = {name: terminalreporter.stats.get(name, []) for name in ("passed", "failed", "error", "skipped")}
-    for report in stats["skipped"]:
-        name, reason = report.nodeid.split("::")[-1], report.longrepr[2].removeprefix("Skipped: ")
-        terminalreporter.write_line(f"left out: {name} ({reason})")
+    for reason, tests in collections.Counter(report.longrepr[2] for report in stats["skipped"]).items():
+        terminalreporter.write_line(f"left out: {tests} of these tests ({reason.removeprefix('Skipped: ')})")
     failed = stats["failed"] + stats["error"]
     names = "".join(f", {report.nodeid.split('::')[-1]}" for report in failed)
     config.counts = f"{len(stats['passed'])} passed, {len(failed)} failed{names}, {len(stats['skipped'])} left out"
