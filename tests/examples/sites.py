@@ -8,7 +8,7 @@ import sys
 
 from limits import Limit
 
-ALL = Limit("all", (2, 1, 86400))
+ALL, BURST = Limit("all", (2, 1, 86400)), Limit("burst", (9, 10, 1))
 # A view's own headers, of a service behind it.
 OWN = {"X-RateLimit-Remaining": "abc", "X-RateLimit-Limit": "-1", "X-RateLimit-Reset": ""}
 PORT = int(os.environ["HTTP_PORT"])
@@ -33,6 +33,7 @@ def flask_site():
     route("/moved", lambda: flask.redirect("/"))
     route("/streamed", lambda: iter(["a", "b"]))
     route("/own", lambda: ("Hello", OWN))
+    route("/stacked", limited(BURST)(lambda: "Hello"))
     route("/options", lambda: "Hello", methods=["GET", "OPTIONS"])
     app.add_url_rule("/class", view_func=Class.as_view("class"))
     app.add_url_rule("/health", "/health", lambda: "Hello")
@@ -61,6 +62,7 @@ def fastapi_site():
     route("/moved", lambda: RedirectResponse("/", 302))
     route("/streamed", lambda: StreamingResponse(iter(["a", "b"])))
     route("/own", lambda: JSONResponse("Hello", headers=OWN))
+    route("/stacked", lambda: "Hello", limited(BURST))
     route("/options", lambda: "Hello", methods=["GET", "OPTIONS"])
     inner = FastAPI()
     inner.add_api_route("/fails", lambda: 1 / 0, dependencies=[limited(ALL)])

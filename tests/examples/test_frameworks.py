@@ -6,6 +6,7 @@ import sys
 
 from applications import Row, named, on, python
 from packages import ROOT
+from servers import dripping
 
 DJANGO = named("django")
 SITES = [
@@ -27,9 +28,17 @@ def test_whatever_answers_shows_the_headers_of_the_limit(app):
         caller = app.caller()
         for expected, remaining in (status, 2), (status, 1), (status, 0), (429, 0):
             answer = app.get(path, caller)
-            shown = [answer.number(name) for name in ("Limit", "Remaining")]
-            assert (answer.status, *shown) == (expected, 3, remaining), f"{path}: {answer}"
+            assert answer.numbers("Limit", "Remaining") == (expected, 3, remaining), f"{path}: {answer}"
             assert answer.number("Reset") > 0 and (answer.number("Retry-After") is None) == (expected != 429), path
+
+
+@on(SITES[:2])
+def test_several_routes_may_have_one_limit_and_a_route_two(app, server):
+    caller, paths = app.caller(), ["/stacked", "/moved", "/stacked", "/stacked"]
+    # All headers are of the limit with fewer remaining.
+    shown = [app.get(path, caller).numbers("Limit", "Remaining") for path in paths]
+    assert shown == [(200, 3, 2), (302, 3, 1), (200, 3, 0), (429, 3, 0)]
+    assert sorted(server(f"KEYS *{caller}"))[0] == f"all:{caller}"
 
 
 @on(SITES)
@@ -59,6 +68,14 @@ def test_a_log_in_charges_the_address_before_the_body_is_read_and_an_account_onl
     assert [post(body, caller="192.0.2.2") for body in ('{"username": 1}', '{"username": " "}', "{}")] == [200] * 3
     assert server("KEYS login_account:*") == []
     assert server("CL.LOOK login_address:192.0.2.2 19 60 3600")[2] == 17
+
+
+@on(named("redis_py", "redis_asyncio"))
+def test_a_reply_in_pieces_is_waited_for_as_the_page_says(app, address):
+    """Some 25 bytes in five seconds, with a TIMEOUT of two."""
+    address.filter = dripping(0.2)
+    (answer,) = app.calls(1, app.caller())
+    assert (answer.status, answer.number("Remaining")) == (200, 2 if app.row.name == "redis_py" else None)
 
 
 async def ask(app, *messages, **scope):

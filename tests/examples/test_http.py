@@ -2,17 +2,13 @@
 
 import re
 
-from applications import HTTP, LIMIT, Row, named, on, python
+from applications import HTTP, LIMIT, named, on
 from packages import HERE
 
 # Callers' addresses, and the address by which each is limited.
 ADDRESSES = [line.split() for line in (HERE / "addresses.txt").read_text().split("\n\n")[1].splitlines()]
 LIKE_FLASK = {"django": "its throttle limits by limited_address, as Flask's decorator does"}
 DAY = 86400
-TWO_LIMITS = [
-    Row("two_limits_flask", python("flask"), "$PYTHON $TESTS/two_limits.py flask"),
-    Row("two_limits_fastapi", python("fastapi, uvicorn"), "$PYTHON $TESTS/two_limits.py fastapi"),
-]
 
 
 def limited_by(app, server, **headers):
@@ -44,20 +40,6 @@ def test_an_answer_has_the_headers_of_its_limit(app):
     assert shown == [(200, LIMIT, 2), (200, LIMIT, 1), (200, LIMIT, 0), (429, LIMIT, 0)]
     assert all(answer.number("Retry-After") is None for answer in answers[:3])
     assert DAY - 600 <= answers[3].number("Retry-After") <= DAY and answers[3].number("Reset") > 2 * DAY
-
-
-@on(TWO_LIMITS)
-def test_a_route_may_have_two_limits_and_two_routes_one(app, server):
-    caller = app.caller()
-    # All headers are those of the limit with fewer remaining.
-    for remaining in 2, 1, 0:
-        assert app.get("/stacked", caller).numbers("Limit", "Remaining", "Retry-After") == (200, 3, remaining, None)
-    status, limit, remaining, wait = app.get("/stacked", caller).numbers("Limit", "Remaining", "Retry-After")
-    assert (status, limit, remaining) == (429, 3, 0) and wait > 600
-    paths = "/one", "/other/1", "/other/2", "/one"
-    assert [app.get(path, caller).status for path in paths] == [200, 200, 200, 429]
-    keys = sorted(key for key in server(f"KEYS *{caller}") if not key.startswith(("burst:", "hello:")))
-    assert keys == [f"both:{caller}", f"day:{caller}"]
 
 
 @on(named("django"))
