@@ -1,17 +1,15 @@
 """The application of docs/protect.md, attacked, and every command that the page's reader types."""
 
 import asyncio
-import functools
 import importlib
 import json
 import re
 import subprocess
-import tempfile
 
 import pytest
 
 from applications import UVICORN, Row, python
-from packages import ROOT, TARGET
+from packages import ROOT
 from servers import Address, fates, wait_for
 from test_frameworks import ask
 
@@ -19,13 +17,13 @@ PAGE = (ROOT / "docs/protect.md").read_text()
 LIBRARIES, CALLER = python("fastapi, uvicorn, prometheus_client"), "192.0.2.1"
 
 
-@functools.cache
-def folder():
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
     """Returns the folder that the page's own lines make for the application."""
     make, copy, start = re.search(r"```sh\n(.*?)\n```", PAGE, re.S)[1].splitlines()
     assert start == "cd /tmp/protect && python3 -m uvicorn --no-proxy-headers protect:app"
-    made = tempfile.mkdtemp(prefix="protect-", dir=TARGET)
-    subprocess.run(["bash", "-ec", f"{make}\n{copy}".replace("/tmp/protect", made)], cwd=ROOT, check=True)
+    made = tmp_path_factory.mktemp("protect")
+    subprocess.run(["bash", "-ec", f"{make}\n{copy}".replace("/tmp/protect", str(made))], cwd=ROOT, check=True)
     return made
 
 
@@ -36,9 +34,9 @@ def server(new_server, clock):
 
 
 @pytest.fixture(params=LIBRARIES)
-def protect(request, start, server):
+def protect(request, start, server, folder):
     """Starts the application on the server, or at this address. With a timeout of an hour, Redis decides each call."""
-    row = Row("protect", LIBRARIES, f"env -C {folder()} {UVICORN} protect:app")
+    row = Row("protect", LIBRARIES, f"env -C {folder} {UVICORN} protect:app")
     return lambda port=None, **words: start(row, port or server.port, request.param, **{"TIMEOUT": 3600, **words})
 
 
@@ -125,9 +123,9 @@ def test_a_right_password_is_accepted_even_if_it_is_not_given_back_and_each_coun
     assert ('{limit="login given back",result="closed"}', "1.0") in counts()
 
 
-def test_a_length_of_any_number_of_digits_is_an_answer(monkeypatch):
+def test_a_length_of_any_number_of_digits_is_an_answer(monkeypatch, folder):
     """Some parsers of HTTP hand it on, such as httptools; Python converts 4,300 digits at most."""
-    monkeypatch.syspath_prepend(folder())
+    monkeypatch.syspath_prepend(folder)
     app = importlib.import_module("protect").app
     for length in b"0" * 4402 + b"5", b"9" * 4402, b"", b"-1", b"1e3":
         assert asyncio.run(ask(app, type="http", headers=[(b"content-length", length)]))[0] == 413
