@@ -19,15 +19,12 @@ class Login(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         # The server has a socket in a folder of its own: any number of tests may run side by side.
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        socket = f"{folder.name}/redis.sock"
+        socket = cls.enterClassContext(tempfile.TemporaryDirectory()) + "/redis.sock"
         command = [os.environ["RUN"], "--unixsocket", socket]
         server = subprocess.Popen(command, env={**os.environ, "PORT": "0"}, stdout=subprocess.DEVNULL)
-        cls.addClassCleanup(server.wait)
+        cls.enterClassContext(server)
         cls.addClassCleanup(server.terminate)
-        cls.client = connect(f"unix://{socket}")
-        cls.addClassCleanup(cls.client.close)
+        cls.client = cls.enterClassContext(connect(f"unix://{socket}"))
         while ask(cls.client, "PING") is None:
             assert server.poll() is None, "the server did not start"
             time.sleep(0.1)
