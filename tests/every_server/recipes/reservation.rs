@@ -153,15 +153,13 @@ fn a_call_is_settled_by_the_keys_that_it_has_reserved_whatever_their_names() {
     needs!(FUNCTIONS);
     let (_clock, _server, mut connection) = start();
     let names = ["x", "y", "x y", "y x", "", " ", "x of 9 10 60 5"];
-    let one = names.iter().map(|name| vec![*name]);
+    let one = names.map(|name| vec![name]);
     let two = names.iter().flat_map(|first| names.map(|second| vec![*first, second]));
-    // The keys after the call's own, and how many of them are limiters.
-    let all = one.chain(two.filter(|keys| keys[0] != keys[1])).flat_map(|keys| {
-        let places = (keys.len() == 2).then(|| (keys.clone(), 1));
-        [(keys.clone(), keys.len())].into_iter().chain(places)
-    });
-    let all: Vec<_> = all.collect();
-    let call = |function: &str, (keys, limiters): &(Vec<&str>, usize), words: &[&str], of_each: &[&str]| {
+    let keys: Vec<_> = one.into_iter().chain(two.filter(|keys| keys[0] != keys[1])).collect();
+    // All keys are limiters, or the first is the holds.
+    let places = keys.iter().filter(|keys| keys.len() == 2).map(|keys| (keys, 1));
+    let all: Vec<_> = keys.iter().map(|keys| (keys, keys.len())).chain(places).collect();
+    let call = |function: &str, (keys, limiters): &(&Vec<&str>, usize), words: &[&str], of_each: &[&str]| {
         let mut call = redis::cmd("FCALL");
         call.arg(function).arg(1 + keys.len()).arg("the call").arg(keys);
         call.arg(&words[..words.len().min(1 + keys.len() - limiters)]).arg(of_each.repeat(*limiters));
@@ -176,9 +174,12 @@ fn a_call_is_settled_by_the_keys_that_it_has_reserved_whatever_their_names() {
         for other in all.iter().filter(|other| *other != reserved) {
             let again = call("reserve", other, &["30000", "4"], &["9", "10", "60", "5"]);
             for call in [call("settle", other, &[], &["9"]), again] {
-                let error =
-                    error_text(&call.query::<Value>(&mut connection).expect_err(&format!("{reserved:?}, {other:?}")));
-                assert!(error.starts_with("ERR this call has reserved with other words"), "{reserved:?}, {other:?}");
+                let answer = call.query::<Value>(&mut connection).map_err(|error| error_text(&error));
+                let place = format!("{reserved:?}, {other:?}: {answer:?}");
+                assert!(
+                    answer.is_err_and(|error| error.contains("this call has reserved with other words")),
+                    "{place}"
+                );
             }
         }
         assert_eq!(everything(&mut connection), before, "{reserved:?}");
@@ -195,12 +196,9 @@ fn a_caller_without_a_right_changes_nothing() {
     needs!(FUNCTIONS);
     let (_clock, server, mut connection) = start();
     let mut app = user(&server, "docs/budgets.md", "## A reservation");
-    for call in ["old 500", "held 500"] {
-        ask(&mut app, &format!("FCALL reserve {}", words(call))).unwrap();
-    }
+    ask(&mut app, &format!("FCALL reserve {}", words("old 500"))).unwrap();
     let before = everything(&mut connection);
-    let full = words("new 5").replace("30000 2", "30000 9");
-    let several = format!("reserve {full}");
+    let several = format!("reserve {}", words("new 5"));
     let one = "reserve 2 {a}:one {a}:tokens 30000 19999 20000 60 5";
     let settle = format!("settle {} 0 600", keys("old"));
     for (right, lines) in [
@@ -218,12 +216,9 @@ fn a_caller_without_a_right_changes_nothing() {
         run::<()>(&mut connection, &format!("ACL SETUSER app -{right}")).unwrap();
         for line in lines {
             let error = error_of(&mut app, &format!("FCALL {line}"));
-            assert!(
-                ["permission", "can't run"].iter().any(|text| error.contains(text)),
-                "without {right}: {line}: {error}"
-            );
-            let after = everything(&mut connection);
-            assert_eq!(after, before, "without {right}: {line}");
+            // Redis 7.0 says that the user can't run it.
+            assert!(error.contains("permission") || error.contains("can't run"), "without {right}: {line}: {error}");
+            assert_eq!(everything(&mut connection), before, "without {right}: {line}");
         }
         run::<()>(&mut connection, &format!("ACL SETUSER app +{right}")).unwrap();
     }
