@@ -47,7 +47,7 @@ pub fn without_zeros(text: &[u8; MOMENT_DIGITS]) -> &[u8] {
     text.get(zeros.min(MOMENT_DIGITS - 1)..).unwrap_or_default()
 }
 
-/// Reads the number that 1 to 8 digits spell, without zeros in front: the usual argument of a call. The mark saves 1% of one.
+/// Reads the number that 1 to 8 digits spell, without zeros in front: a usual argument. The mark saves 1% of a call.
 #[inline(always)]
 pub fn parse_small(text: &[u8]) -> Option<u32> {
     match text.len() {

@@ -226,7 +226,7 @@ impl Quota {
         {
             return Span(product / self.count);
         }
-        // Both operations saturate: if the product exceeds 128 bits, the span exceeds 64 bits, because count has only 63.
+        // Both operations saturate: if the product exceeds 128 bits, the span exceeds 64, because count has only 63.
         let product = u128::from(tokens).saturating_mul(self.period.get());
         Span(u64::try_from(product / NonZero::<u128>::from(self.count)).unwrap_or(u64::MAX))
     }
@@ -291,8 +291,8 @@ impl Funnel {
     /// Returns the most tokens that a next call would be allowed, if the limiter is full after `until_full`: the `r`
     /// tokens that come back in the rest of the tolerance, the `span`.
     ///
-    /// `floor(r * period / count) <= span` is `r * period <= span * count + (count - 1)` in whole numbers, so the
-    /// largest such `r` is that sum divided by `period`, rounded down.
+    /// `floor(r * period / count) <= span` is `r * period < (span + 1) * count` in whole numbers, so the largest such
+    /// `r` is `((span + 1) * count - 1) / period`, rounded down.
     #[inline(always)]
     pub fn remaining(&self, until_full: Span) -> u64 {
         let Quota { limit, count, period } = self.quota;
@@ -300,11 +300,11 @@ impl Funnel {
         if until_full > self.tolerance {
             return 0;
         }
-        let (span, count) = ((self.tolerance - until_full).0.saturating_add(1), count.get());
-        let tokens = match (NonZero::<u64>::try_from(period), span.checked_mul(count)) {
+        let (beyond, count) = ((self.tolerance - until_full).0.saturating_add(1), count.get());
+        let tokens = match (NonZero::<u64>::try_from(period), beyond.checked_mul(count)) {
             (Ok(period), Some(product)) => product.saturating_sub(1) / period,
             _ => {
-                let product = u128::from(span).saturating_mul(count.into());
+                let product = u128::from(beyond).saturating_mul(count.into());
                 u64::try_from(product.saturating_sub(1) / period).unwrap_or(u64::MAX)
             }
         };

@@ -1,5 +1,5 @@
-//! What the AOF and replicas are sent of a write, and whether anything listens: an append-only file, a replica, or a
-//! replica that may come back for the writes that it missed.
+//! The effect of a write, as the AOF and replicas are sent it, and whether anything listens: an append-only file, a
+//! replica, or a replica that may come back for the writes that it missed.
 //!
 //! Usually nothing listens. A server from Redis 7 on then drops a replicated `SET` at once, and building it would be
 //! more than a third of a call, in vain: so the module does not build it. Redis 6.2 keeps the `SET` until the end of
@@ -14,10 +14,10 @@
 //!   it. The snapshot's beginning is an event: a process is forked to make it, or the server begins to make it in its
 //!   own process, as Valkey will (valkey 2878, not released yet). The server then takes calls while it makes the
 //!   snapshot, and adds to it each replicated write to a key that it has already saved.
-//! * Another module's handler of that event may run before this module's, and may itself call a command of this one. The
-//!   snapshot lacks the effect of that call, so the effect must be replicated. After a fork it is, because the server's
-//!   flag for child processes is already set. On a server that may make a snapshot without a fork, each call by another
-//!   module, a script or a transaction is replicated.
+//! * Another module's handler of that event may run before this module's, and may itself call this module. The snapshot
+//!   lacks the effect of that call, so the effect must be replicated. After a fork it is, because the server's flag for child
+//!   processes is already set. On a server that may make a snapshot without a fork, each call by another module, a
+//!   script or a transaction is replicated.
 //! * A replica that is promoted keeps its backlog under the old replication ID. A server that loads a file in which its
 //!   backlog was saved continues that backlog. Both are events.
 //! * A client may ask to continue a stream with a replication ID and an offset that it knows only from INFO. The moment

@@ -1,5 +1,5 @@
-//! Tests of the rule: examples; every small limiter; random properties, for large numbers. The model, a second statement
-//! of the rule, gives the right answers.
+//! Tests of the rule: examples; every small limiter; random properties, for large numbers. The model, a second
+//! statement of the rule, gives the right answers.
 
 #![allow(
     clippy::unwrap_used,

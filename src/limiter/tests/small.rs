@@ -13,8 +13,8 @@ fn nows() -> [u64; 2] {
     [4, nanos(Moment::LAST) - 20]
 }
 
-/// Quotas of at most 5 tokens whose periods take a few nanoseconds. Miri gets a few of them: it takes thousands of times
-/// as long.
+/// Quotas of a few tokens whose periods take a few nanoseconds. Miri gets some of them: it takes thousands of times as
+/// long.
 fn quotas(most: u64, counts: RangeInclusive<u64>, periods: RangeInclusive<u128>) -> impl Iterator<Item = Quota> {
     let rates = counts.flat_map(move |count| periods.clone().map(move |period| (count, period)));
     let quotas = rates.flat_map(move |(count, period)| {
