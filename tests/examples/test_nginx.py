@@ -5,13 +5,39 @@ import pytest
 from applications import LIMIT, named, on
 
 NGINX = named("nginx")
-# Locations of nginx_locations.conf, each the name of what changes a request's address, or comes before its charge.
-CHANGED = ["in_server", "break", "in_if", "set_uri", "last", "exec", "try_files", "error_page", "subrequest"]
-EARLIER = ["auth_request", "deny", "satisfy"]
+CHECK = "rewrite_by_lua_block { hello:check() }"
+# Locations that change a request's address, or have words that come before a charge in the access phase.
+CHANGED = {
+    "in_server": CHECK,
+    "break": "rewrite ^/break/(.*) /$1 break; access_by_lua_block { hello:check() }",
+    "in_if": "if ($request_method = GET) { rewrite ^ /other break; } " + CHECK,
+    "set_uri": "rewrite_by_lua_block { ngx.req.set_uri('/other') hello:check() }",
+    "last": "rewrite ^ /inner last;",
+    "exec": "rewrite_by_lua_block { ngx.exec('/inner') }",
+    "try_files": "try_files /none @named;",
+    "error_page": "error_page 404 = /inner; return 404;",
+    "subrequest": "rewrite_by_lua_block { ngx.exit(ngx.location.capture('/inner').status) }",
+    "auth_request": "auth_request /auth; " + CHECK,
+    "deny": "deny all; " + CHECK,
+    "satisfy": "satisfy any; allow all; " + CHECK,
+}
+FURTHER = {
+    "/inner": CHECK,
+    "@named": CHECK,
+    "/auth": "return 401;",
+    "/twice": CHECK + "try_files /none /inner;",
+    "/page": CHECK + "error_page 429 = @page;",
+    "@page": "return 429 Slowly;",
+    "/two": "rewrite_by_lua_block { hello:check() login:check() }",
+}
+LOCATIONS = "rewrite ^/in_server/(.*) /in_server/other break; " + "".join(
+    f"location {path} {{ {words} proxy_pass http://application; }} "
+    for path, words in {**{f"/{how}/": words for how, words in CHANGED.items()}, **FURTHER}.items()
+)
 
 
-@on(NGINX)
-@pytest.mark.parametrize("how", CHANGED + EARLIER)
+@on(NGINX, LOCATIONS=LOCATIONS)
+@pytest.mark.parametrize("how", CHANGED)
 def test_a_request_is_charged_however_its_address_changes(app, server, how):
     caller = app.caller()
     statuses = [app.get(f"/{how}/any", caller).status for _ in range(LIMIT + 2)]
@@ -19,14 +45,14 @@ def test_a_request_is_charged_however_its_address_changes(app, server, how):
     assert server("KEYS *" + caller) == [f"nginx_hello:{caller}"]
 
 
-@on(NGINX)
+@on(NGINX, LOCATIONS=LOCATIONS)
 def test_a_limited_location_that_leads_to_another_charges_twice(app):
     caller = app.caller()
     answers = [app.get("/twice", caller) for _ in range(2)]
     assert [(answer.status, answer.number("Remaining")) for answer in answers] == [(200, 1), (429, 0)]
 
 
-@on(NGINX)
+@on(NGINX, LOCATIONS=LOCATIONS)
 def test_two_limits_in_a_location_show_the_one_with_fewer_remaining(app, server):
     caller = app.caller()
     server(f"CL.THROTTLE nginx_login:{caller} 2 1 86400 1")
@@ -34,11 +60,11 @@ def test_two_limits_in_a_location_show_the_one_with_fewer_remaining(app, server)
     assert [(answer.status, answer.number("Remaining")) for answer in answers] == [(200, 1), (200, 0), (429, 0)]
 
 
-@on(NGINX)
+@on(NGINX, LOCATIONS=LOCATIONS)
 def test_a_page_of_its_own_and_one_of_another_origin_can_read_the_refusal(app):
     caller = app.caller()
     refused = [app.get("/page", caller) for _ in range(LIMIT + 1)][-1]
-    assert (refused.status, refused.body, refused.number("Remaining")) == (429, "Slowly\n", 0)
+    assert (refused.status, refused.body, refused.number("Remaining")) == (429, "Slowly", 0)
     assert refused.number("Retry-After") > 0 and refused.headers["Access-Control-Allow-Origin"] == "*"
     assert "Retry-After" in refused.headers["Access-Control-Expose-Headers"]
 
@@ -51,22 +77,18 @@ def test_every_version_of_http_and_a_head_are_charged(app):
     assert [app.send(request.encode())[0].status for request in requests] == [200, 200, 200, 429]
 
 
-@pytest.mark.parametrize("setting", ["nginxes = -1", "nginxes = 0 / 0", "timeout = -1", "port = '1'", "timeout = '2'"])
-@on(NGINX)
-def test_a_wrong_number_stops_nginx(app, start, setting):
-    with pytest.raises(AssertionError, match=setting.split()[0]):
-        start(app.row, 1, SETTING=f"limits.{setting};")
+QUOTA = "{ { 2, 1, 60 } }"
 
 
-@pytest.mark.parametrize("new", [
-    '"a:b", { { 2, 1, 60 } }', '"", { { 2, 1, 60 } }', "nil, { { 2, 1, 60 } }", '"a", {}', '"a", { { "2", 1, 60 } }',
-    '"a", { { 0 / 0, 1, 60 } }', '"a", { { 1 / 0, 1, 60 } }', '"a", { { 2.5, 1, 60 } }', '"a", { { true, 1, 60 } }',
-    '"a", { { 2, 1, 60 } }, { fail = "open" }', '"a", { { 2, 1, 60 } }, { remember = 0 / 0 }',
+@pytest.mark.parametrize("setting", [
+    *("nginxes = -1", "nginxes = 0 / 0", "timeout = -1", "port = '1'", f"new('name:b', {QUOTA})", f"new('', {QUOTA})"),
+    *("new(nil, {})", "new('name', {})", "new('name', { { '2', 1, 60 } })", "new('name', { { 0 / 0, 1, 60 } })"),
+    *(f"new('name', {QUOTA}, {{ {wrong} }})" for wrong in ("fail = 'open'", "remember = -1", "remember = 0 / 0")),
 ])
 @on(NGINX)
-def test_a_wrong_limit_stops_nginx(app, start, new):
-    with pytest.raises(AssertionError, match="name|a: "):
-        start(app.row, 1, SETTING=f"limits.new({new});")
+def test_a_wrong_number_or_limit_stops_nginx_and_is_named(app, start, setting):
+    with pytest.raises(AssertionError, match="name" if "new" in setting else setting.split()[0]):
+        start(app.row, 1, SETTING=f"limits.{setting};")
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
 """Replies of another shape, as of a proxy, another server or another module: they are no answer."""
 
-from applications import APPLICATIONS, named, on
-from servers import passed_on, saying
+import pytest
+
+from applications import APPLICATIONS, PROGRAMS, named, on
+from servers import Address, passed_on, saying
 
 NUMBERS = b":0\r\n:3\r\n:2\r\n:-1\r\n:60\r\n"
 REPLIES = [
@@ -45,3 +47,12 @@ def test_with_several_quotas_a_reply_has_six_integers(app, address):
     assert app.get("/items", app.caller()).number("Limit") is None
     address.filter = saying(b"*6\r\n" + NUMBERS + b":1\r\n")
     assert app.get("/items", app.caller()).number("Quota") == 1
+
+
+# The five numbers that each program finds in the reply would pass, or end, its calls.
+@on(PROGRAMS, fixture="program", TIMEOUT=2, FAIL="closed")
+@pytest.mark.parametrize("reply", [b"*0\r\n", b"*4\r\n:0\r\n:3\r\n:2\r\n:-1\r\n", b"*5\r\n" + 5 * b"$-1\r\n"], ids=repr)
+def test_a_program_takes_no_reply_of_another_shape(program, server, reply):
+    address = Address(server)
+    address.filter = saying(reply)
+    assert program.output(address.port).count("503 Retry-After: 1\n") == 5
