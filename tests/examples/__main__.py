@@ -1,9 +1,9 @@
 """Runs the tests of the examples.
 
-Usage: python3 tests/examples [pytest's words]     for example: python3 tests/examples test_outages.py -k flask
+Usage: python3 tests/examples [pytest's words]     for example: python3 tests/examples test_outages.py -k flask -n 4
 
-It first fetches the newest libraries of the examples, and pytest, into target/. `EVERYWHERE=yes` also runs the examples
-with Debian's libraries, `REQUIRE_ALL=yes` fails where something is not installed, and `-n 4` runs four tests at once.
+It first fetches pytest and the newest libraries of the examples into target/. `EVERYWHERE=yes` also runs the examples
+with Debian's libraries; with `REQUIRE_ALL=yes` a test fails where something is not installed.
 """
 
 import os
@@ -17,6 +17,4 @@ if not folder:
 # Those that the caller names come first.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(folder)]))
 os.chdir(HERE)
-os.environ["PYTHONHASHSEED"] = "0"
-words = ["-B", "-m", "pytest", "--dist=loadgroup", *sys.argv[1:]]
-os.execv(sys.executable, [sys.executable, *words])
+os.execv(sys.executable, [sys.executable, "-B", "-m", "pytest", "--dist=loadgroup", *sys.argv[1:]])

@@ -1,20 +1,17 @@
-"""The fixtures of the tests of the examples, which docs/development.md introduces.
+"""The fixtures of the tests of the examples. A situation is a test with the applications that it runs on:
 
-A situation is a test with a table of the applications that it runs on:
-
-    @on(HTTP, without={"nginx": "it has no /none"})
-    def test_a_caller_with_a_name_is_charged(app, server):
+    @on(HTTP, without={"nginx": "it has no /none"}, TIMEOUT=3600)
+    def test_a_caller_is_charged(app, server):
         assert [answer.status for answer in app.calls(4, app.caller())] == [200, 200, 200, 429]
-        server("CONFIG SET maxmemory 1")
+        assert server("DBSIZE") == 1
 
-`on`, `APPLICATIONS`, `HTTP`, `named("flask", "nginx")` and `LIMIT` are of applications.py, in which an application is a
-line; Server, Address and the network's filters of servers.py. The fixtures:
+`on`, `APPLICATIONS`, `HTTP`, `PROGRAMS`, `named("flask", "nginx")` and `LIMIT` are of applications.py, in which an
+application is a line; Server, Address and the filters of its network of servers.py. The fixtures:
 
     app         the application, started once for all situations with the same environment: app.get("/path", caller),
                 app.calls(20, caller, closed=True), app.passed(20, caller), app.send(bytes), app.caller(), app.log()
     server      the new and empty server that `app` calls: server("CL.LOOK key 2 1 60"), server.kill(), server.signal("STOP")
-    address     the way from the one to the other: address.lead_to(other), address.silence(),
-                address.filter = saying(b"*0\r\n")
+    address     the way there: address.lead_to(other), address.silence(), address.filter = saying(b"*0\r\n")
     new_server  makes another server: new_server("--cluster-enabled", "yes", module=False)
     clock       a wall clock that only the test moves: new_server(environment=clock.environment), clock.set(nanoseconds)
     start       starts one more application: start(app.row, address.port, TIMEOUT=3600)
@@ -25,16 +22,15 @@ import collections
 import contextlib
 import resource
 import signal
+import sys
 
 import pytest
 
 from packages import PIP, fetched
 
-if folder := fetched(*PIP):
-    import sys
-
-    # An own pytest has not been told.
-    str(folder) in sys.path or sys.path.insert(0, str(folder))
+# A pytest of the user's own has not been told where the packages are.
+if (folder := str(fetched(*PIP))) not in sys.path:
+    sys.path.insert(0, folder)
 
 from applications import Application
 from servers import Address, Clock, Server, passed_on

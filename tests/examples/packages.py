@@ -1,5 +1,6 @@
-"""The libraries of the examples, and of the tests: fetched once into target/, in the versions that the files here name."""
+"""The libraries of the examples and of the tests, in the versions that the files here name: fetched once into target/."""
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -11,31 +12,28 @@ from pathlib import Path
 HERE = Path(__file__).parent.resolve()
 ROOT = HERE.parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve() / "tmp"
-
 # The files that name the packages, and the command that fetches them into a folder.
-PIP = ("requirements.txt", "constraints.txt"), (
-    f"{sys.executable} -m pip install --quiet --no-cache-dir --retries 1 --target $0 --requirement requirements.txt"
+PIP = "requirements.txt", "constraints.txt", (
+    f"{sys.executable} -m pip install --quiet --root-user-action ignore --no-warn-conflicts --no-cache-dir --retries 1 "
+    "--target $0 --requirement requirements.txt"
 )
-NPM = ("package.json", "package-lock.json"), (
+NPM = "package.json", "package-lock.json", (
     "cp package.json package-lock.json $0; cd $0; "
     "npm ci --silent --ignore-scripts --no-audit --no-fund --fetch-retries=1 --cache cache"
 )
 
 
 @functools.cache
-def fetched(files, command):
+def fetched(file, lock, command):
     """Returns the folder of these packages, or None if they could not be fetched."""
-    texts = [(HERE / file).read_bytes() for file in files]
-    name = hashlib.sha256(b"".join([*texts, sys.version.split()[0].encode()])).hexdigest()[:16]
-    folder = TARGET / f"examples-{name}"
+    text = (HERE / file).read_bytes() + (HERE / lock).read_bytes() + sys.version.encode()
+    folder = TARGET / f"examples-{hashlib.sha256(text).hexdigest()[:16]}"
     if not folder.exists():
         TARGET.mkdir(parents=True, exist_ok=True)
         # Fetch elsewhere, then move: another run may be fetching the same at this moment.
         new = tempfile.mkdtemp(prefix="fetched-", dir=TARGET)
         if subprocess.run(["sh", "-ec", command, new], cwd=HERE, stdin=subprocess.DEVNULL).returncode:
             return None
-        try:
+        with contextlib.suppress(OSError):
             os.rename(new, folder)
-        except OSError:
-            assert folder.exists(), folder
     return folder

@@ -170,23 +170,13 @@ def passed_on(connection, to_the_server, data):
     return [data]
 
 
-def late(seconds):
-    """Returns a filter that lets the server's replies wait."""
+def late(seconds, size=65536):
+    """Returns a filter that lets a reply wait, or drip: it waits before each piece of that many bytes."""
 
     def filter(connection, to_the_server, data):
-        time.sleep(0 if to_the_server else seconds)
-        return [data]
-
-    return filter
-
-
-def dripping(seconds):
-    """Returns a filter that passes on one byte of the server's replies at a time."""
-
-    def filter(connection, to_the_server, data):
-        for piece in [data] if to_the_server else (data[place : place + 1] for place in range(len(data))):
-            yield piece
+        for start in range(0, len(data), size):
             time.sleep(0 if to_the_server else seconds)
+            yield data[start : start + size]
 
     return filter
 

@@ -6,7 +6,7 @@ import sys
 
 from applications import Row, named, on, python
 from packages import ROOT
-from servers import dripping
+from servers import late
 
 DJANGO = named("django")
 SITES = [
@@ -73,7 +73,7 @@ def test_a_log_in_charges_the_address_before_the_body_is_read_and_an_account_onl
 @on(named("redis_py", "redis_asyncio"))
 def test_a_reply_in_pieces_is_waited_for_as_the_page_says(app, address):
     """Some 29 bytes in three seconds, with a TIMEOUT of two."""
-    address.filter = dripping(0.1)
+    address.filter = late(0.1, size=1)
     (answer,) = app.calls(1, app.caller())
     assert (answer.status, answer.number("Remaining")) == (200, 2 if app.row.name == "redis_py" else None)
 

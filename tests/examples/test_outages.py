@@ -101,11 +101,12 @@ def test_two_applications_together_pass_at_most_the_limit_without_redis(app, ser
 
 
 @on(APPLICATIONS)
-def test_a_late_answer_is_not_taken_for_another_callers(app, address):
+@pytest.mark.parametrize("slow", [late(3), late(0.3, size=1)], ids=["late", "dripping"])
+def test_a_late_answer_is_not_taken_for_another_callers(app, address, slow):
     """A caller whose limit is used up calls while the answer to another is on its way."""
     limited, other = app.caller(), app.caller()
     wait_for("a limited caller", lambda: app.passed(4, limited, closed=True) == 0)
-    address.filter = late(1.5 * app.environment["TIMEOUT"])
+    address.filter = slow
     app.passed(1, other, closed=True)
     assert app.passed(1, limited, closed=True) == 0
 
