@@ -1,19 +1,25 @@
 //! Servers that refuse calls for a time: they cannot save, or cannot write a key. A refused call changes nothing.
 
+use std::fs;
+
 use redis::{Connection, Value};
 
 use crate::support::aof::AOF;
 use crate::support::callbacks::load_with_unwritable_keys;
 use crate::support::expected::{NOT_A_STATE, WRONG_TYPE, in_group};
-use crate::support::{
-    Server, Snapshot, assert_reply, command, error_of, fail_to_save, info, run, snapshot, wait_until,
-};
+use crate::support::{Server, Snapshot, assert_reply, command, error_of, info, run, snapshot, wait_until};
 
 #[test]
 fn a_failed_snapshot_refuses_calls_but_no_looks_until_a_snapshot_succeeds() {
     let (server, mut connection) = Server::start().connected();
     assert_reply(&mut connection, "CL.THROTTLE key 4 1 60", &[0, 5, 4, -1, 60]);
-    fail_to_save(&server);
+    command("CONFIG SET save").arg("3600 1").exec(&mut connection).unwrap();
+    // A folder with the file's name makes the snapshot fail.
+    let file = server.folder.join("dump.rdb");
+    fs::create_dir(&file).unwrap();
+    run::<()>(&mut connection, "BGSAVE").unwrap();
+    wait_until("the snapshot fails", || info(&mut connection, "rdb_last_bgsave_status") == "err");
+    fs::remove_dir(&file).unwrap();
     for call in ["CL.THROTTLE key 4 1 60", "CL.THROTTLE key 4 1 60 0", "CL.CHARGE key 4 1 60 1", "CL.TAKE key 4 1 60 1"]
     {
         let error = error_of(&mut connection, call);

@@ -33,7 +33,7 @@ pub use client::{Snapshot, assert_reply, command, error_of, error_text, info, ru
 pub use commands::COMMANDS;
 pub use compiling::{compiled, module};
 pub use ports::free_port;
-pub use server::{Process, Server, executable, fail_to_save};
+pub use server::{Process, Server, executable};
 pub use waiting::{PATIENCE, wait_for, wait_until};
 
 /// The folder into which the package and the image put the library, and which their settings name.

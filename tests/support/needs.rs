@@ -79,8 +79,10 @@ pub fn has(need: Need) -> bool {
     match need {
         Feature(name, redis, valkey) => is_in(&redis, &valkey) || leave_out(&format!("needs {name}")),
         Package(name, [program, arguments @ ..]) => {
-            is_installed(Command::new(program).args(arguments))
-                || fail_or_leave_out(&format!("{name} is not installed"))
+            is_installed(Command::new(program).args(arguments)) || {
+                assert!(!is_set("REQUIRE_ALL"), "{name} is not installed: scripts/test has to install it");
+                leave_out(&format!("{name} is not installed"))
+            }
         }
         Package(name, []) => panic!("no command tells whether {name} is installed"),
         Script(name, variable) => is_set(variable) || leave_out(&format!("{name} runs it")),
@@ -89,18 +91,11 @@ pub fn has(need: Need) -> bool {
 }
 
 /// Returns whether the check succeeds. Each check runs once: Python needs a tenth of a second to import a library.
-pub fn is_installed(check: &mut Command) -> bool {
+fn is_installed(check: &mut Command) -> bool {
     static CHECKS: Mutex<BTreeMap<String, bool>> = Mutex::new(BTreeMap::new());
     let name = format!("{check:?}");
     let run = || check.output().is_ok_and(|output| output.status.success());
     *CHECKS.lock().unwrap().entry(name).or_insert_with(run)
-}
-
-/// Leaves the running test out because this machine lacks what `scripts/test` installs; with `REQUIRE_ALL`, fails it.
-/// Returns false.
-pub fn fail_or_leave_out(why: &str) -> bool {
-    assert!(std::env::var_os("REQUIRE_ALL").is_none(), "{why}: scripts/test has to install it");
-    leave_out(why)
 }
 
 /// Leaves the running test out, or a part of it, because this machine lacks what nothing installs. The line appears in

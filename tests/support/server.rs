@@ -7,10 +7,9 @@ use std::process::{Child, Command, Stdio};
 
 use redis::{Client, Connection};
 
-use super::client::{command, info, run};
 use super::compiling::module;
 use super::ports::free_port;
-use super::waiting::{wait_for, wait_until};
+use super::waiting::wait_for;
 use super::{needs, new_folder};
 
 /// A server process of the test's own.
@@ -202,19 +201,6 @@ impl Drop for Process {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// Makes a snapshot of the server fail, after which it refuses writes until one succeeds.
-pub fn fail_to_save(server: &Server) {
-    let mut connection = server.connect();
-    command("CONFIG SET save").arg("3600 1").exec(&mut connection).unwrap();
-    // A folder with the file's name makes the snapshot fail.
-    let file = server.folder.join("dump.rdb");
-    let _ = fs::remove_file(&file);
-    fs::create_dir(&file).unwrap();
-    run::<()>(&mut connection, "BGSAVE").unwrap();
-    wait_until("the snapshot fails", || info(&mut connection, "rdb_last_bgsave_status") == "err");
-    fs::remove_dir(&file).unwrap();
 }
 
 /// Returns the executable of the server under test.
