@@ -89,7 +89,7 @@ fn commands_are_known_and_calls_are_answered_where_they_stand() {
 
 /// The caller takes all that there is, at once and after each second.
 #[test]
-fn the_table_of_burst_and_rate_says_what_a_caller_gets_in_any_second_and_in_any_minute() {
+fn the_table_of_burst_and_rate_says_what_a_caller_gets() {
     let page = text_of("docs/choosing.md");
     let rows: Vec<_> = page.lines().filter_map(|row| row.strip_prefix("| `")?.split_once("` | ")).collect();
     assert_eq!(rows.len(), 3);
@@ -165,7 +165,7 @@ fn sentinel_promotes_a_replica_that_goes_on_limiting() {
 
 #[test]
 #[ignore = "slow: Python"]
-fn the_readmes_lines_of_python_admit_16_requests_and_answer_the_next_with_429_and_retry_after() {
+fn the_readmes_lines_of_python_admit_16_requests_and_refuse_the_next() {
     needs!(NATIVE);
     needs!(PYTHON_REDIS);
     let (_clock, server, _) = Clock::start(START);

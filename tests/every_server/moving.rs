@@ -96,7 +96,7 @@ fn the_lines_of_increx_let_through_what_the_lines_beside_them_do() {
 /// without it.
 #[test]
 #[ignore = "slow: Sentinel waits"]
-fn a_production_moves_step_by_step_and_back_and_no_limit_is_lost() {
+fn a_production_moves_and_moves_back_without_losing_a_limit() {
     needs!(FAST);
     needs!(REDIS_CLI);
     const KEYS: usize = 20;

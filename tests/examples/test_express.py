@@ -30,7 +30,7 @@ def test_whatever_answers_in_express_shows_the_headers_of_the_limit(app):
 
 
 @on([*SITE, *named("nginx")])
-def test_a_preflight_and_a_health_check_are_not_charged_and_a_head_is(app, server):
+def test_a_head_is_charged_but_no_preflight_and_no_health_check(app, server):
     caller, path = app.caller(), "/" if app.row.name == "nginx" else "/options"
     for _ in range(LIMIT + 1):
         assert app.get(path, caller, "OPTIONS").status == 200

@@ -42,7 +42,7 @@ def test_several_routes_may_have_one_limit_and_a_route_two(app, server):
 
 
 @on(SITES)
-def test_a_preflight_and_a_health_check_are_not_charged_and_a_head_is_where_it_is_answered(app, server):
+def test_a_preflight_and_a_health_check_are_not_charged(app, server):
     caller, preflight = app.caller(), {"Origin": "https://a.example", "Access_Control_Request_Method": "GET"}
     for _ in range(9):
         assert app.get("/options", caller, "OPTIONS", **preflight).status == 200

@@ -43,7 +43,7 @@ def test_an_answer_has_the_headers_of_its_limit(app):
 
 
 @on(named("django"))
-def test_a_log_in_is_charged_to_the_account_and_the_address_and_a_right_password_gives_back(app, server):
+def test_a_log_in_charges_two_limits_and_a_right_password_gives_back(app, server):
     def log_in(password):
         form = {"Content_Type": "application/x-www-form-urlencoded"}
         return app.get("/login", "192.0.2.1", "POST", f"username=%20ALICE&password={password}", **form).status

@@ -293,7 +293,7 @@ def test_a_refused_caller_is_refused_without_a_call_and_no_longer_than_by_the_se
     assert counts[429] > stats["cmdstat_cl.pthrottle"]
 
 
-def test_it_counts_from_before_the_call_and_has_an_end_and_a_size():
+def test_it_counts_from_before_the_call_and_is_bounded():
     limit = Limit("end", (0, 1, DAY), remember=10)
 
     def call(now, caller="a"):

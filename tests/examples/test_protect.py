@@ -85,7 +85,7 @@ def test_200_at_once_get_through_exactly_to_the_limits_with_the_rights_on_the_pa
     assert not [command for command in ("eval", "cl.", "pttl", "'set'") if command in denied], denied
 
 
-def test_a_stall_charges_once_and_without_redis_no_log_in_passes_and_a_visitor_gets_the_share(protect, server):
+def test_without_redis_no_log_in_passes_and_a_visitor_gets_the_share(protect, server):
     app = protect(TIMEOUT=2)
     right = lambda: log_in(app, "bob", "battery staple")
     server.signal("STOP")

@@ -147,7 +147,7 @@ def test_the_fake_decides_as_the_module_does_and_refuses_what_it_refuses(server,
             server("CL.THROTTLE key", *numbers)
 
 
-def test_turns_are_first_come_first_served_and_never_more_than_the_burst_and_the_rate(server, clock):
+def test_turns_are_first_come_first_served_within_burst_and_rate(server, clock):
     # A token does not take a whole number of milliseconds.
     burst, count, period, longest = 4, 7, 100, 500
     queue = waiting.Queue(connect(server), "key", burst - 1, count, period, longest)

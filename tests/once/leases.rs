@@ -102,7 +102,7 @@ fn a_wait_needs_no_calls_and_ends_at_its_millisecond() {
 }
 
 #[test]
-fn a_lease_of_any_batch_and_time_spends_every_token_and_no_more() {
+fn a_lease_of_any_batch_and_time_spends_exactly_its_tokens() {
     for batch in [0, 1, 4, u64::MAX] {
         for time in [0, 1, LEASE].map(Duration::from_millis).into_iter().chain([Duration::MAX]) {
             let mut world = World::new();

@@ -15,7 +15,7 @@ use crate::support::{Server, command, executable, module, new_folder, run};
 /// The primary is killed. It starts again from its file, or the replica takes its place.
 #[test]
 #[ignore = "slow: thousands of calls"]
-fn calls_lost_late_and_repeated_are_those_of_a_model_through_kills_and_failovers() {
+fn calls_are_those_of_a_model_through_kills_and_failovers() {
     needs!(FUNCTIONS);
     let settings = ["--appendonly", "yes", "--appendfsync", "always"];
     let [(clock, primary, _), (other_clock, replica, _)] = [(); 2].map(|()| Clock::start_with(START, &settings));

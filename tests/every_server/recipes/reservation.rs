@@ -226,7 +226,7 @@ fn a_caller_without_a_right_changes_nothing() {
 
 /// A server at maxmemory would otherwise keep places taken and tokens charged until the leases end.
 #[test]
-fn calls_settle_and_renew_at_maxmemory_and_none_is_reserved() {
+fn calls_end_at_maxmemory_and_none_is_reserved() {
     needs!(FUNCTIONS);
     let (_clock, _server, mut connection) = start();
     for call in ["more 500", "less 500"] {
