@@ -9,12 +9,13 @@ with Debian's libraries; with `REQUIRE_ALL=yes` a test fails where something is 
 import os
 import sys
 
-from packages import HERE, PIP, fetched
+from packages import HERE, PIP, TARGET, fetched
 
 folder = fetched(*PIP)
 if not folder:
     sys.exit("pip is not installed, or could not fetch the packages of tests/examples/requirements.txt: see above")
 # Those that the caller names come first.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(folder)]))
+os.environ["PYTHONPYCACHEPREFIX"] = str(TARGET / "pycache")
 os.chdir(HERE)
-os.execv(sys.executable, [sys.executable, "-B", "-m", "pytest", "--dist=loadgroup", *sys.argv[1:]])
+os.execv(sys.executable, [sys.executable, "-m", "pytest", "--dist=loadgroup", *sys.argv[1:]])

@@ -53,7 +53,7 @@ def newest(files, name, path):
 def python(module):
     """The newest libraries for Python and, `--everywhere`, Debian's. Debian's own Python is the only one to see those."""
     check = f"/usr/bin/python3 -c 'import {module}'"
-    old = debian(f"Debian's {module}", check, PYTHONPATH=".", PYTHON="/usr/bin/python3 -B")
+    old = debian(f"Debian's {module}", check, PYTHONPATH=".", PYTHON="/usr/bin/python3")
     return {**newest(PIP, "PYTHONPATH", "{}:."), **({"-debian": old[""]} if EVERYWHERE else {})}
 
 
@@ -178,7 +178,7 @@ class Application:
         self.row, self.version, self.callers, self.http_port = row, version, itertools.count(256), free_port()
         self.folder = ROOT / "docs/clients"
         self.environment = {
-            "PYTHON": f"{sys.executable} -B", "TESTS": HERE, "TARGET": TARGET, "PYTHONUNBUFFERED": "yes",
+            "PYTHON": sys.executable, "TESTS": HERE, "TARGET": TARGET, "PYTHONUNBUFFERED": "yes",
             "PROXY": "127.0.0.1", "HTTP_PORT": self.http_port, "REDIS_PORT": redis_port,
             # On a busy machine, a server may take longer than the examples' own tenth of a second.
             "TIMEOUT": 2, **row.libraries[version](), **environment,

@@ -49,19 +49,19 @@ def failed_over(server, address, new_server):
 FAILURES = {
     "killed": (lambda server, *_: server.kill(), lambda server, *_: server.restart(), 2 * LIMIT),
     "stopped": (lambda server, *_: server.signal("STOP"), lambda server, *_: server.signal("CONT"), LIMIT),
-    "no right": (
+    "no_right": (
         setting("ACL SETUSER default -cl.throttle -cl.mthrottle"),
         setting("ACL SETUSER default +cl.throttle +cl.mthrottle"), LIMIT,
     ),
-    "no memory": (setting("CONFIG SET maxmemory 1"), setting("CONFIG SET maxmemory 0"), LIMIT),
-    "no replica": (setting("CONFIG SET min-replicas-to-write 1"), setting("CONFIG SET min-replicas-to-write 0"), LIMIT),
-    "a replica": (setting("REPLICAOF 127.0.0.1 1"), setting("REPLICAOF NO ONE"), LIMIT),
-    "a password": (setting("CONFIG SET requirepass secret"), setting("ACL SETUSER default nopass"), LIMIT),
-    "no snapshot": (lambda server, *_: server.fail_to_save(), lambda server, *_: server("CONFIG SET save", ""), LIMIT),
-    "no module": (led_to(module=False), led_back, LIMIT),
-    "no slots": (led_to("--cluster-enabled", "yes"), led_back, LIMIT),
+    "no_memory": (setting("CONFIG SET maxmemory 1"), setting("CONFIG SET maxmemory 0"), LIMIT),
+    "no_replica": (setting("CONFIG SET min-replicas-to-write 1"), setting("CONFIG SET min-replicas-to-write 0"), LIMIT),
+    "a_replica": (setting("REPLICAOF 127.0.0.1 1"), setting("REPLICAOF NO ONE"), LIMIT),
+    "a_password": (setting("CONFIG SET requirepass secret"), setting("ACL SETUSER default nopass"), LIMIT),
+    "no_snapshot": (lambda server, *_: server.fail_to_save(), lambda server, *_: server("CONFIG SET save", ""), LIMIT),
+    "no_module": (led_to(module=False), led_back, LIMIT),
+    "no_slots": (led_to("--cluster-enabled", "yes"), led_back, LIMIT),
     "silence": (lambda server, address, _: address.silence(), None, LIMIT),
-    "failed over": (failed_over, None, 2 * LIMIT),
+    "failed_over": (failed_over, None, 2 * LIMIT),
 }
 
 
