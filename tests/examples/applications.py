@@ -10,6 +10,7 @@ import io
 import itertools
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,9 +22,9 @@ from pathlib import Path
 import pytest
 
 from packages import HERE, NPM, PIP, ROOT, TARGET, fetched
-from servers import free_port, redis_rs, wait_for
+from servers import REQUIRE_ALL, free_port, need, redis_rs, wait_for
 
-EVERYWHERE, REQUIRE_ALL = "EVERYWHERE" in os.environ, "REQUIRE_ALL" in os.environ
+EVERYWHERE = "EVERYWHERE" in os.environ
 # The tokens of a caller's limit in each example: three at once and one a day, so that none comes back meanwhile.
 LIMIT = 3
 
@@ -31,13 +32,6 @@ LIMIT = 3
 @functools.cache
 def is_found(check):
     return not subprocess.run(["sh", "-c", check], capture_output=True).returncode
-
-
-def need(what, there, is_required=REQUIRE_ALL):
-    """Leaves the test out if this machine lacks something, or fails it where scripts/test has installed all."""
-    if not there:
-        (pytest.fail if is_required else pytest.skip)(f"{what} not found")
-    return there
 
 
 def debian(packages, check, is_required=REQUIRE_ALL, **environment):
@@ -51,7 +45,7 @@ def newest(files, name, path):
 
 
 def python(module):
-    """The newest libraries for Python and, `--everywhere`, Debian's. Debian's own Python is the only one to see those."""
+    """The newest libraries for Python and, `--everywhere`, Debian's, which Debian's own Python alone can see."""
     check = f"/usr/bin/python3 -c 'import {module}'"
     old = debian(f"Debian's {module}", check, PYTHONPATH=".", PYTHON="/usr/bin/python3")
     return {**newest(PIP, "PYTHONPATH", "{}:."), **({"-debian": old[""]} if EVERYWHERE else {})}
@@ -99,7 +93,7 @@ APPLICATIONS = [
     Row("django", python("rest_framework"), "$PYTHON $TESTS/django_site.py"),
     Row("express", NPM_LIBRARIES, "node express_app.js"),
     Row("express_ioredis", NPM_LIBRARIES, "CLIENT=./ioredis.js node express_app.js"),
-    Row("nginx", NGINX, "sh $TESTS/nginx.sh $TARGET/nginx-$HTTP_PORT", processes=2),
+    Row("nginx", NGINX, "sh $TESTS/nginx.sh $OWN/nginx", processes=2),
 ]
 HTTP = [row for row in APPLICATIONS if row.http]
 # Programs that make five calls, print the answers and end.
@@ -138,8 +132,8 @@ def on(rows, without={}, fixture="app", **environment):
 
 
 class Answer:
-    """An answer: its status, its headers, whose names may be in any case, and its body; of a program that reads lines, a
-    word for how the call ended."""
+    """An answer: its status, its headers, whose names may be in any case, and its body: of a program that reads lines,
+    a word for how the call ended."""
 
     def __init__(self, data):
         status, _, self.data = data.partition(b"\r\n")
@@ -175,13 +169,15 @@ class Application:
     """An application, and its callers, who are addresses. PROXY believes the tests' own X-Forwarded-For."""
 
     def __init__(self, row, version, environment, redis_port=1):
+        libraries = row.libraries[version]()
         self.row, self.version, self.callers, self.http_port = row, version, itertools.count(256), free_port()
-        self.folder = ROOT / "docs/clients"
+        # The folder that it runs in, and one of its own for what it writes.
+        self.folder, self.own = ROOT / "docs/clients", Path(tempfile.mkdtemp(prefix="app-", dir=TARGET))
         self.environment = {
-            "PYTHON": sys.executable, "TESTS": HERE, "TARGET": TARGET, "PYTHONUNBUFFERED": "yes",
+            "PYTHON": sys.executable, "TESTS": HERE, "OWN": self.own, "PYTHONUNBUFFERED": "yes",
             "PROXY": "127.0.0.1", "HTTP_PORT": self.http_port, "REDIS_PORT": redis_port,
             # On a busy machine, a server may take longer than the examples' own tenth of a second.
-            "TIMEOUT": 2, **row.libraries[version](), **environment,
+            "TIMEOUT": 2, **libraries, **environment,
         }
 
     def popen(self, words, **settings):
@@ -193,18 +189,17 @@ class Application:
         """Runs the program to its end, and returns what it prints and its errors."""
         self.environment.update(REDIS_PORT=port, **environment)
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        process = self.popen(words or self.row.words, **streams)
-        said = process.communicate()[0]
-        assert process.returncode == 0, said
+        self.process = self.popen(words or self.row.words, **streams)
+        said = self.process.communicate()[0]
+        assert self.process.returncode == 0, said
         return said
 
     def start(self):
-        log, self.log_file = tempfile.mkstemp(prefix="log-", dir=TARGET)
-        with open(log, "w") as log:
+        with open(self.own / "log", "w") as log:
             output = log if self.row.http else subprocess.PIPE
             self.process = self.popen(self.row.words, stdin=subprocess.PIPE, stdout=output, stderr=log)
         if self.row.http:
-            wait_for(f"{self.row.name} serves HTTP, see {self.log_file}", self.serves)
+            wait_for(f"{self.row.name} serves HTTP, see {self.own}/log", self.serves)
         return self
 
     def serves(self):
@@ -217,10 +212,10 @@ class Application:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        os.unlink(self.log_file)
+        shutil.rmtree(self.own)
 
     def log(self):
-        return Path(self.log_file).read_text(errors="replace")
+        return (self.own / "log").read_text(errors="replace")
 
     def connect(self):
         return socket.create_connection(("127.0.0.1", self.http_port), timeout=120)
@@ -249,7 +244,7 @@ class Application:
         return answers if times else answers[0]
 
     def calls(self, times, caller, closed=False):
-        """Makes that many calls of a caller at once, of its share or of a limit that is closed, and returns the answers."""
+        """Makes that many calls of a caller at once, of a limit that is closed or not, and returns the answers."""
         if self.row.http and not closed:
             return self.get("/", caller, times=times)
         if self.row.http:
@@ -280,7 +275,7 @@ class Application:
         return range(part, part * self.row.processes + 1)
 
     def is_alone(self):
-        """Checks that the share alone decides, and that no call passes that is closed. Returns a caller with no share left."""
+        """Checks that the share alone decides, and that no closed call passes. Returns a caller with no share left."""
         caller = self.caller()
         assert self.passed(20, caller, closed=True) == 0
         assert self.passed(20, caller) in self.share()

@@ -1,5 +1,5 @@
-"""The examples of redis-py. Reads lines such as "200 192.0.2.7 share": makes that many calls at once by this caller, and
-prints their answers. "closed" calls are refused without Redis.
+"""The examples of redis-py. Reads lines such as "200 192.0.2.7 share": makes that many calls at once by this caller,
+and prints their answers. "closed" calls are refused without Redis.
 
 Usage: calls.py redis_py | redis_asyncio
 """

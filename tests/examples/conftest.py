@@ -10,7 +10,7 @@ application is a line; Server, Address and the filters of its network of servers
 
     app         the application, started once for all situations with the same environment: app.get("/path", caller),
                 app.calls(20, caller, closed=True), app.passed(20, caller), app.send(bytes), app.caller(), app.log()
-    server      the new and empty server that `app` calls: server("CL.LOOK key 2 1 60"), server.kill(), server.signal("STOP")
+    server      the new, empty server that `app` calls: server("CL.LOOK key 2 1 60"), server.kill(), .signal("STOP")
     address     the way there: address.lead_to(other), address.silence(), address.filter = saying(b"*0\r\n")
     new_server  makes another server: new_server("--cluster-enabled", "yes", module=False)
     clock       a wall clock that only the test moves: new_server(environment=clock.environment), clock.set(nanoseconds)
@@ -74,7 +74,9 @@ def start():
 @pytest.fixture
 def program(request):
     """A program that prints what it does: program.output(port) runs it to its end."""
-    return Application(*request.param)
+    app = Application(*request.param)
+    yield app
+    app.stop()
 
 
 @pytest.fixture(scope="session")
@@ -110,7 +112,7 @@ def address(app):
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """Prints what was left out, as the Rust tests do, and notes the counts for the last line, which scripts/test reads."""
+    """Prints what was left out, as the Rust tests do, and notes the counts for the last line: scripts/test reads it."""
     stats = {name: terminalreporter.stats.get(name, []) for name in ("passed", "failed", "error", "skipped")}
     for reason, tests in collections.Counter(report.longrepr[2] for report in stats["skipped"]).items():
         terminalreporter.write_line(f"left out: {tests} of these tests ({reason.removeprefix('Skipped: ')})")

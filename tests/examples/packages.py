@@ -1,4 +1,4 @@
-"""The libraries of the examples and of the tests, in the versions that the files here name: fetched once into target/."""
+"""The libraries of the examples and the tests, in the versions that the files here name: fetched once into target/."""
 
 import contextlib
 import functools

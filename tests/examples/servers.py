@@ -15,9 +15,19 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
 import redis
 
 from packages import ROOT, TARGET
+
+REQUIRE_ALL = "REQUIRE_ALL" in os.environ
+
+
+def need(what, there, is_required=REQUIRE_ALL):
+    """Leaves the test out if this machine lacks something, or fails it where scripts/test has installed all."""
+    if not there:
+        (pytest.fail if is_required else pytest.skip)(f"{what} not found")
+    return there
 
 
 def wait_for(what, ask):
@@ -98,11 +108,11 @@ class Server:
             words += ["--loadmodule", module()]
         # A server refuses to start in a locale that the machine lacks.
         environment = {**os.environ, "LC_ALL": "C", **self.environment}
+        executable = os.environ.get("SERVER", "redis-server")
+        need(executable, shutil.which(executable))
         with open(self.folder / "log", "ab") as log:
-            self.process = subprocess.Popen(
-                [os.environ.get("SERVER", "redis-server"), *map(str, words)],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
-            )
+            streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+            self.process = subprocess.Popen([executable, *map(str, words)], env=environment, **streams)
         # The log tells when it is ready: another process may answer on its port.
         is_ready = lambda: "Ready to accept connections" in self.log()[logged:]
         wait_for(f"a server is ready or gone, see {self.folder}/log", lambda: self.process.poll() or is_ready())
@@ -195,8 +205,8 @@ def saying(reply):
 def fates(command, *fates):
     """Returns a filter with the fates of the calls of this command, in their order; others pass.
 
-    "unheard": the connection is closed before the server has the call; "broken off": it is closed instead of the answer;
-    "lost": the answer and all after it on the connection are lost.
+    "unheard": the connection is closed before the server has the call; "broken off": it is closed instead of the
+    answer; "lost": the answer and all after it on the connection are lost.
     """
     coming = iter(fates)
 
@@ -213,8 +223,8 @@ def fates(command, *fates):
 class Address:
     """An address that leads to one of several servers, as a Service of Kubernetes does.
 
-    A connection stays with its first server. All its bytes go through `filter`, which returns the pieces to pass on, may
-    write to `connection.client` and `connection.server`, may sleep, and raises an OSError to break off.
+    A connection stays with its first server. All its bytes go through `filter`, which returns the pieces to pass on,
+    may write to `connection.client` and `connection.server`, may sleep, and raises an OSError to break off.
     """
 
     def __init__(self, *servers):

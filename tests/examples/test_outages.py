@@ -124,9 +124,9 @@ def test_a_call_without_an_answer_is_made_once(app, server, address, fate):
 
 @on(named("redis_py", "redis_asyncio"))
 def test_a_call_waits_no_longer_than_three_times_timeout_and_is_not_repeated(app, address, start):
-    """A call waits for a free connection, for a new one, and for the reply, each for TIMEOUT at most: with a TIMEOUT of an
-    hour it has no answer when one of 10 ms has. At one port nobody accepts a connection, at the other nobody replies. A
-    pool of 20 connections gets 40 calls at once."""
+    """A call waits for a free connection, for a new one, and for the reply, each for TIMEOUT at most: with a TIMEOUT of
+    an hour it has no answer when one of 10 ms has. At one port nobody accepts a connection, at the other nobody
+    replies. A pool of 20 connections gets 40 calls at once."""
     heard = []
     address.filter = lambda connection, to_the_server, data: heard.append(data) or []
     with unanswered() as port:

@@ -59,8 +59,8 @@ def test_a_closed_plan_is_403(program, server, tmp_path):
 @on(SMALLEST, fixture="program", TIMEOUT=2)
 def test_each_smallest_call_is_made_once_and_leaves_its_connection_after_an_error(program, new_server):
     """The first connection leads to a replica for ever, as an old one does after a failover behind one address. On the
-    server itself, the answer to the second call is lost, and the connection of the third is closed before the server has
-    the call. The last call finds one of three tokens: the second has taken its token once."""
+    server itself, the answer to the second call is lost, and the connection of the third is closed before the server
+    has the call. The last call finds one of three tokens: the second has taken its token once."""
     replica, primary = new_server("--replicaof", "127.0.0.1 1"), new_server()
     address = Address(replica, primary)
     address.filter = fates("CL.THROTTLE", None, None, "lost", "unheard")
