@@ -17,4 +17,4 @@ mod support;
 
 mod every_server;
 mod hostile;
-mod once;
+mod one_server;

@@ -2,7 +2,6 @@
 
 mod access;
 mod cluster;
-mod docs;
 mod listeners;
 mod loading;
 mod look;
@@ -10,6 +9,7 @@ mod monitoring;
 mod moving;
 mod operating;
 mod other_modules;
+mod pages;
 mod persistence;
 mod recipes;
 mod refusals;

@@ -1,5 +1,5 @@
 //! The sessions, commands and settings of README.md and docs/, run on each server. Checks of the pages that need no
-//! server are in pages.rs.
+//! server are in one_server/pages.rs.
 
 use std::fs;
 use std::io::Write;
@@ -169,7 +169,7 @@ fn the_readmes_lines_of_python_admit_16_requests_and_refuse_the_next() {
     needs!(NATIVE);
     needs!(PYTHON_REDIS);
     let (_clock, server, _) = Clock::start(START);
-    let mut requests = python("../tests/every_server/docs/seventeen.py", &server);
+    let mut requests = python("../tests/every_server/pages/seventeen.py", &server);
     let folder = new_folder();
     fs::write(folder.path().join("readme.py"), block("python", "def admit")).unwrap();
     requests.env("PYTHONPATH", folder.path());

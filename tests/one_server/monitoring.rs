@@ -18,8 +18,8 @@ use crate::support::programs::output;
 use crate::support::{Process, Server, free_port, new_folder, run, wait_for, wait_until};
 
 const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/monitoring");
-const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/once/monitoring/limits.test.yml");
-const QUERIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/once/monitoring/queries.py");
+const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/one_server/monitoring/limits.test.yml");
+const QUERIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/one_server/monitoring/queries.py");
 
 /// Returns the folder of Prometheus, its promtool and the exporter.
 fn executables() -> PathBuf {

@@ -24,7 +24,7 @@ fn there_is_no_block_that_no_test_knows() {
     }
 }
 
-/// A block is a whole file, or some lines of a file to which the page links. docs.rs runs the README's block.
+/// A block is a whole file, or some lines of a file to which the page links. every_server/pages.rs runs the README's block.
 #[test]
 fn examples_are_lines_of_files_that_the_tests_run() {
     let files = EXAMPLES.iter().flat_map(|folder| fs::read_dir(Path::new(ROOT).join(folder)).unwrap());

@@ -105,7 +105,7 @@ fn every_place_names_the_servers_that_scripts_servers_fetches() {
 /// scripts/test sets `REQUIRE_ALL` where it has installed all programs.
 #[test]
 fn a_missing_program_leaves_a_test_out_and_fails_it_under_scripts_test() {
-    let test = "every_server::docs::sessions_are_what_redis_cli_shows";
+    let test = "every_server::pages::sessions_are_what_redis_cli_shows";
     let mut alone = Command::new(std::env::current_exe().unwrap());
     alone.args(["--exact", "--include-ignored", test]).env("PATH", "");
     let left_out = output_and_errors(alone.env_remove("REQUIRE_ALL"));
