@@ -172,7 +172,7 @@ function limits.show()
     for _, header in ipairs(HEADERS) do
         local value = ngx.header[header]
         its[header] = ngx.var["upstream_http_" .. header:lower():gsub("-", "_")]
-        -- Where both have sent a header, its values are in a table.
+        -- The values of a header that both have sent are in a table, nginx's own first.
         own[header] = type(value) == "table" and value[1] or not its[header] and value or nil
     end
     local remaining, before = tonumber(its[REMAINING]) or math.huge, tonumber(own[REMAINING]) or math.huge

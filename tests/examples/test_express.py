@@ -7,7 +7,7 @@ from applications import LIMIT, named, on
 ROUTES = "require('$TESTS/express_routes.js')(app, limited(new Limit(connection, 'site', [[2, 1, 86400]])));"
 WORDS = f"""node -e "$(sed "s|const app = express();|& {ROUTES}|" express_app.js)\""""
 SITE = [dataclasses.replace(row, name="express_site", words=WORDS) for row in named("express")]
-# Behind two proxies, of which one adds ports.
+# Headers of two proxies, one of which adds ports, and the address that is limited.
 TWO_PROXIES = [
     ("203.0.113.5, 198.51.100.7:4321", "203.0.113.5"),
     ("203.0.113.5:80,198.51.100.7", "203.0.113.5"),
