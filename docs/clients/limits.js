@@ -102,8 +102,7 @@ class Share {
     this.quotas = quotas.map(([maxBurst, count, period]) => {
       const step = Math.ceil((processes * period * 1e6) / count);
       const tokens = maxBurst < 0 ? 0 : Math.max(1, Math.floor((maxBurst + 1) / processes));
-      const [keys, moments] = [0, 0].map(() => new Float64Array(GROUPS * KEYS));
-      return { step, burst: tokens * step, keys, moments };
+      return { step, burst: tokens * step, cells: [0, 0].map(() => new Float64Array(GROUPS * KEYS)) };
     });
     this.most = Math.min(...this.quotas.map(({ step, burst }) => burst / step));
   }
@@ -112,8 +111,8 @@ class Share {
   take(key, quantity, now = Math.floor(performance.now() * 1000)) {
     const number = digest(key).readUIntLE(0, 6);
     const first = (number % GROUPS) * KEYS;
-    const found = this.quotas.map(({ step, burst, ...cells }) => {
-      const [keys, moments] = [cells.keys, cells.moments].map((all) => all.subarray(first, first + KEYS));
+    const found = this.quotas.map(({ step, burst, cells }) => {
+      const [keys, moments] = cells.map((all) => all.subarray(first, first + KEYS));
       const place = keys.includes(number) ? keys.indexOf(number) : moments.indexOf(Math.min(...moments));
       const moment = Math.max(now, moments[place]) + quantity * step;
       return { keys, moments, place, moment, wait: moment - burst - now };

@@ -42,8 +42,8 @@ function limits.new(name, quotas, settings)
         and timeout >= 1 and timeout < 2 ^ 31, "limits.nginxes, limits.port or limits.timeout is no such number")
     -- A key is "name:caller". With a colon in names, a caller could choose the key of another limit's caller.
     assert(type(name) == "string" and name:find("^[^:]+$"), "a limit's name is a text without a colon")
-    assert(fail == "share" or fail == "closed", name .. ': fail is "share" or "closed"')
-    assert(is_integer(remember, 0, 2 ^ 32), name .. ": remember is no time in s")
+    assert((fail == "share" or fail == "closed") and is_integer(remember, 0, 2 ^ 32),
+        name .. ': fail is "share" or "closed", and remember a time in whole seconds')
     assert(type(quotas) == "table" and #quotas >= 1 and #quotas <= 8, name .. ": there are 1 to 8 quotas")
     local self, processes = { name = name, quotas = {}, words = {}, fail = fail }, limits.nginxes * ngx.worker.count()
     self.host, self.port, self.timeout, self.remember = limits.host, limits.port, timeout, remember
@@ -134,10 +134,9 @@ function Limit:share(key, moment)
     for i, quota in ipairs(self.quotas) do
         places[i] = first
         for place = first, first + KEYS - 1 do
-            if quota.moments[place] < quota.moments[places[i]] then places[i] = place end
-        end
-        for place = first, first + KEYS - 1 do
-            if quota.keys[place] == number then places[i] = place end
+            local is_known = quota.keys[place] == number
+            if is_known or quota.moments[place] < quota.moments[places[i]] then places[i] = place end
+            if is_known then break end
         end
         moments[i] = math.max(quota.moments[places[i]], moment) + quota.step
         wait = math.max(wait, moments[i] - quota.burst - moment)

@@ -162,8 +162,8 @@ test('no key gets more than its share', { skip: process.env.CLIENT !== './node_r
         return moment;
       }));
     }
-    const bytes = share.quotas.map(({ keys, moments }) => keys.byteLength + moments.byteLength);
-    assert.deepStrictEqual(bytes, quotas.map(() => 2 ** 21));
+    const bytes = share.quotas.flatMap(({ cells }) => cells.map(({ byteLength }) => byteLength));
+    assert.deepStrictEqual(bytes, quotas.flatMap(() => [2 ** 20, 2 ** 20]));
   }
   assert.ok(taken > 200000 && beyond === 0, `${taken} taken, ${beyond} beyond`);
 });

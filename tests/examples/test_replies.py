@@ -8,7 +8,8 @@ from servers import Address, passed_on, saying
 NUMBERS = b":0\r\n:3\r\n:2\r\n:-1\r\n:60\r\n"
 REPLIES = [
     *(b"*0\r\n", b"*-1\r\n", b"*-7\r\n", b"*x\r\n", b"$0\r\n\r\n", b"$-1\r\n", b"$-7\r\n", b":0\r\n", b":1\r\n"),
-    *(b"+OK\r\n", b"-ERR no\r\n", b"-\r\n", b"\r\n", b"\0\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"$5\r\nabcdefgh\r\n"),
+    *(b"+OK\r\n", b"-ERR no\r\n", b"-\r\n", b"\r\n", b"\0\r\n", b"$5\r\nabcdefgh\r\n"),
+    b"HTTP/1.1 400 Bad Request\r\n\r\n",
     b"*1\r\n:0\r\n",
     b"*4\r\n:0\r\n:3\r\n:2\r\n:-1\r\n",
     b"*6\r\n" + NUMBERS + b":1\r\n",
