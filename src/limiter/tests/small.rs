@@ -54,7 +54,8 @@ fn every_call_on_a_small_limiter_with_two_quotas_is_decided_as_by_the_model() {
     let [now, _] = nows();
     let tats = [now - 1, now, now + 1, now + 3, now + 7].map(moment);
     let two = tats.iter().flat_map(|first| tats.map(|second| vec![*first, second]));
-    let stored: Vec<_> = two.chain(tats.map(|tat| vec![tat])).chain([vec![], vec![moment(now + 2); 3]]).collect();
+    let three = [[now + 2; 3], [now - 1, now - 1, now + 3]].map(|tats| tats.map(moment).to_vec());
+    let stored: Vec<_> = two.chain(tats.map(|tat| vec![tat])).chain(three).chain([vec![]]).collect();
     for first in quotas(3, 1..=2, 2..=4) {
         for second in quotas(3, 1..=2, 2..=4) {
             for tats in &stored {
