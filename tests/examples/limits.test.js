@@ -93,6 +93,15 @@ onRedis('a refused caller is refused without a call, and 10,000 are remembered',
   assert.deepStrictEqual([limit.refused.size, limit.refused.has(999), limit.refused.has(1000)], [10000, false, true]);
 });
 
+onRedis('a refused caller is remembered for no longer than the limit says', async (connection) => {
+  const limit = new Limit(connection, 'ends', [[0, 1, 86400]], { remember: 1 });
+  assert.deepStrictEqual(await statuses(limit, [['alice', 1], ['alice', 1]]), [200, 429]);
+  await connection.call(['DEL', 'ends:alice']);
+  assert.deepStrictEqual(await statuses(limit, [['alice', 1]]), [429]);
+  await new Promise((resolve) => setTimeout(resolve, 1100));
+  assert.deepStrictEqual(await statuses(limit, [['alice', 1]]), [200]);
+});
+
 test('a quantity that a share never has is 503 without Redis', async () => {
   process.env.PROCESSES = 2;
   const half = new Limit(NOBODY, 'half', [[2, 1, 60]]);
