@@ -4,46 +4,42 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-use redis::cluster::{ClusterClient, ClusterConnection};
-use redis::{RedisResult, Value};
+use redis::Value;
+use redis::cluster::ClusterClient;
 
-use crate::support::cluster::{SLOTS, add_slots, is_ok};
+use crate::support::cluster::two_nodes;
 use crate::support::needs::{FAST, MOVING_SLOTS, PYTHON_REDIS, is_redis_6_2, needs};
 use crate::support::programs::{output, python, signal};
 use crate::support::traffic::{under_full_load, under_load};
 use crate::support::{Server, assert_reply, command, compiled, error_of, run, throttle, wait_for, wait_until};
 
-const NODES: usize = 3;
-
-/// The examples work even when the first node that the client knows owns none of the keys.
+/// The example works even when the first node that the client knows owns none of the keys.
 #[test]
 #[ignore = "slow: a cluster"]
-fn the_examples_for_clients_find_the_node_of_a_call() {
+fn the_example_for_clients_finds_the_node_of_a_call() {
     needs!(FAST);
     needs!(PYTHON_REDIS);
-    let cluster = Cluster::start();
-    let other = &cluster.nodes[(cluster.owner("{user123}") + 1) % NODES];
-    let replies = output(&mut python("clients/cluster.py", other));
+    let [owner, other] = two_nodes(&[]);
+    let replies = output(&mut python("clients/cluster.py", &other));
     assert_eq!(replies, "[0, 3, 2, -1, 60]\n[0, [0, 3, 1, -1, 120], [0, 100, 99, -1, 864]]\n");
-    assert_reply(&mut cluster.connect(), "CL.THROTTLE {user123}:minute 2 1 60", &[0, 3, 0]);
+    assert_reply(&mut owner.connect(), "CL.THROTTLE {user123}:minute 2 1 60", &[0, 3, 0]);
 }
 
 /// Four clients empty 20 limiters of one slot, while the slot moves to another node.
 #[test]
-#[ignore = "slow: elections"]
+#[ignore = "slow: a cluster"]
 fn a_slot_that_moves_under_load_lets_through_what_one_server_would_have() {
     let limit = 2_000;
-    let cluster = Cluster::start();
     let let_through: [AtomicI64; 20] = Default::default();
     let total = || let_through.iter().map(|key| key.load(Ordering::SeqCst)).sum::<i64>();
-    let from = cluster.owner("{tag}");
-    let [from, to] = [from, (from + 1) % NODES].map(|node| &cluster.nodes[node]);
+    let [from, to] = two_nodes(&[]);
     let (mut source, mut target) = (from.connect(), to.connect());
+    let cluster = ClusterClient::new([&from, &to].map(|node| format!("redis://127.0.0.1:{}/", node.port))).unwrap();
     let slot: usize = run(&mut source, "CLUSTER KEYSLOT {tag}").unwrap();
     under_load(
         4,
         |_, _| {
-            let mut connection = cluster.connect();
+            let mut connection = wait_for("the cluster answers", || cluster.get_connection().ok());
             let mut open: Vec<usize> = (0..let_through.len()).collect();
             while !open.is_empty() {
                 open.retain(|&number| {
@@ -59,8 +55,8 @@ fn a_slot_that_moves_under_load_lets_through_what_one_server_would_have() {
         },
         || {
             wait_until("load", || total() > 1_000);
-            run::<()>(&mut target, &format!("CLUSTER SETSLOT {slot} IMPORTING {}", id(from))).unwrap();
-            run::<()>(&mut source, &format!("CLUSTER SETSLOT {slot} MIGRATING {}", id(to))).unwrap();
+            run::<()>(&mut target, &format!("CLUSTER SETSLOT {slot} IMPORTING {}", id(&from))).unwrap();
+            run::<()>(&mut source, &format!("CLUSTER SETSLOT {slot} MIGRATING {}", id(&to))).unwrap();
             loop {
                 let keys: Vec<String> = run(&mut source, &format!("CLUSTER GETKEYSINSLOT {slot} 2")).unwrap();
                 if keys.is_empty() {
@@ -73,7 +69,7 @@ fn a_slot_that_moves_under_load_lets_through_what_one_server_would_have() {
                 sleep(Duration::from_millis(5));
             }
             for node in [&mut target, &mut source] {
-                run::<()>(node, &format!("CLUSTER SETSLOT {slot} NODE {}", id(to))).unwrap();
+                run::<()>(node, &format!("CLUSTER SETSLOT {slot} NODE {}", id(&to))).unwrap();
             }
             assert!(total() < limit * 20, "the limiters were empty before the slot had moved");
         },
@@ -88,20 +84,12 @@ fn a_slot_that_moves_under_load_lets_through_what_one_server_would_have() {
 #[test]
 #[ignore = "slow: a cluster"]
 fn a_slot_that_goes_within_a_transaction_ends_no_node() {
-    let settings = ["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"];
-    let [server, other] = [(); 2].map(|()| Server::start_with(&settings));
+    let [server, other] = two_nodes(&["--cluster-require-full-coverage", "no"]);
     let mut connection = server.connect();
     run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
-    add_slots(&mut connection, 0..SLOTS);
-    run::<()>(&mut connection, &format!("CLUSTER MEET 127.0.0.1 {}", other.port)).unwrap();
     let migrating = format!("MIGRATING {}", id(&other));
     let slot = run::<usize>(&mut connection, "CLUSTER KEYSLOT {k}1").unwrap();
     let stable = format!("CLUSTER SETSLOT {slot} STABLE");
-    wait_until("the other node is known", || {
-        let set = format!("CLUSTER SETSLOT {slot} {migrating}");
-        is_ok(&server) && run::<()>(&mut connection, &set).is_ok()
-    });
-    run::<()>(&mut connection, &stable).unwrap();
     let error = error_of(&mut connection, "CL.MTHROTTLE k1 5 1 60 1 k2 5 1 60 1");
     assert!(error.starts_with("CROSSSLOT "), "the keys share no hash tag: {error}");
     for within in [format!("CLUSTER DELSLOTS {slot}"), format!("CLUSTER SETSLOT {slot} {migrating}")] {
@@ -144,18 +132,13 @@ fn a_slot_that_goes_within_a_transaction_ends_no_node() {
 fn a_node_that_gets_slots_from_another_is_sent_effects() {
     const CLIENTS: usize = 3;
     needs!(MOVING_SLOTS);
-    let settings = ["--cluster-enabled", "yes", "--hz", "100", "--loadmodule", compiled("callbacks")];
-    let [source, target] = [(); 2].map(|()| Server::start_with(&settings));
+    let [source, target] = two_nodes(&["--hz", "100", "--loadmodule", compiled("callbacks")]);
     let (mut from, mut to) = (source.connect(), target.connect());
     // The source waits a second after the fork, in which the test stops the target.
     run::<()>(&mut from, "CB.DO fork DEBUG SLEEP 1").unwrap();
     let mut probe = source.connect();
     probe.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    add_slots(&mut from, 0..SLOTS);
-    run::<()>(&mut to, &format!("CLUSTER MEET 127.0.0.1 {}", source.port)).unwrap();
-    wait_until("a cluster", || is_ok(&source) && is_ok(&target));
     let slot: i64 = run(&mut from, "CLUSTER KEYSLOT {key}").unwrap();
-    let id: String = run(&mut to, "CLUSTER MYID").unwrap();
     // The target owns the slot only once it holds all keys.
     let ((), calls) = under_full_load(
         CLIENTS,
@@ -177,7 +160,7 @@ fn a_node_that_gets_slots_from_another_is_sent_effects() {
             sleep(Duration::from_millis(100));
             let import = format!("CLUSTER MIGRATION IMPORT {slot} {slot}");
             if run::<Value>(&mut to, &import).is_err() {
-                let migrate = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {id}");
+                let migrate = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {}", id(&target));
                 run::<Value>(&mut from, &migrate).unwrap();
             }
             wait_until("the snapshot's process", || run::<()>(&mut probe, "PING").is_err());
@@ -202,47 +185,6 @@ fn a_node_that_gets_slots_from_another_is_sent_effects() {
     let called = statistics.lines().find(|line| line.starts_with("cmdstat_cl.charge:")).unwrap();
     // Only this test has called the target, since it owns the slot: no call was sent to it.
     assert!(called.contains(&format!("calls={},", CLIENTS + 1)), "{called}");
-}
-
-/// A cluster of three nodes.
-struct Cluster {
-    nodes: Vec<Server>,
-}
-
-impl Cluster {
-    fn start() -> Self {
-        // A node never counts as gone, however long a busy machine stops it.
-        let settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "120000"];
-        let nodes: Vec<Server> = (0..NODES).map(|_| Server::start_with(&settings)).collect();
-        for (number, node) in nodes.iter().enumerate() {
-            let mut connection = node.connect();
-            run::<()>(&mut connection, &format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1)).unwrap();
-            add_slots(&mut connection, SLOTS * number / NODES..SLOTS * (number + 1) / NODES);
-            for other in &nodes[..number] {
-                run::<()>(&mut connection, &format!("CLUSTER MEET 127.0.0.1 {}", other.port)).unwrap();
-            }
-        }
-        wait_until("the cluster is there", || {
-            nodes.iter().all(|node| {
-                let view: String = run(&mut node.connect(), "CLUSTER NODES").unwrap();
-                is_ok(node) && view.matches("connected").count() == nodes.len()
-            })
-        });
-        Self { nodes }
-    }
-
-    fn connect(&self) -> ClusterConnection {
-        let addresses = self.nodes.iter().map(|node| format!("redis://127.0.0.1:{}/", node.port));
-        let client = ClusterClient::new(addresses.collect::<Vec<_>>()).unwrap();
-        wait_for("the cluster answers", || client.get_connection().ok())
-    }
-
-    /// Returns the node that owns this key.
-    fn owner(&self, key: &str) -> usize {
-        let look = format!("EXISTS {key}");
-        let answers = |node: &Server| -> RedisResult<bool> { run(&mut node.connect(), &look) };
-        self.nodes.iter().position(|node| answers(node).is_ok()).unwrap()
-    }
 }
 
 fn id(node: &Server) -> String {

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use redis::Value;
 use saphyr::{LoadableYamlNode, YamlOwned as Yaml};
 
-use crate::support::cluster::{SLOTS, add_slots, is_ok};
+use crate::support::cluster::meet;
 use crate::support::needs::{REDIS_CLI, needs};
 use crate::support::pages::{block, create_exporter, text_of};
 use crate::support::replication::replicate;
@@ -92,12 +92,10 @@ fn the_health_check_passes_where_the_module_answers_and_fails_elsewhere() {
     // A node stays healthy if the key's slot belongs to another node, or to none.
     let nodes = [(); 2].map(|()| Server::start_with(&["--cluster-enabled", "yes"]));
     let answers =
-        |code: &str| error_of(&mut nodes[0].connect(), "CL.LOOK health 0 1 1").to_uppercase().starts_with(code);
-    assert!(answers("CLUSTERDOWN") && healthy(nodes[0].port), "a slot that no node has");
-    add_slots(&mut nodes[1].connect(), 0..SLOTS);
-    run::<()>(&mut nodes[0].connect(), &format!("CLUSTER MEET 127.0.0.1 {}", nodes[1].port)).unwrap();
-    wait_until("the cluster is there", || is_ok(&nodes[0]));
-    assert!(answers("MOVED") && healthy(nodes[0].port), "a slot of another node");
+        |code: &str| error_of(&mut nodes[1].connect(), "CL.LOOK health 0 1 1").to_uppercase().starts_with(code);
+    assert!(answers("CLUSTERDOWN") && healthy(nodes[1].port), "a slot that no node has");
+    meet(&nodes);
+    assert!(answers("MOVED") && healthy(nodes[1].port), "a slot of another node");
     let mut bare = [&[][..], &["--cluster-enabled", "yes"]].map(Server::start_bare);
     assert!(!bare.iter().any(|server| healthy(server.port)), "without the module");
     bare[0].kill();

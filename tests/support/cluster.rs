@@ -1,19 +1,29 @@
-//! Nodes of a cluster.
+//! A cluster.
 
-use std::ops::Range;
+use super::{Server, run, wait_until};
 
-use redis::Connection;
-
-use super::{Server, run};
-
-pub const SLOTS: usize = 16_384;
-
-/// Assigns the slots to the node; no other node may own them.
-pub fn add_slots(node: &mut Connection, slots: Range<usize>) {
-    redis::cmd("CLUSTER").arg("ADDSLOTS").arg(slots.collect::<Vec<_>>()).exec(node).unwrap();
+/// Starts a cluster with these settings: its first node owns all slots, and its second owns none.
+pub fn two_nodes(settings: &[&str]) -> [Server; 2] {
+    // A node never counts as gone, however long a busy machine stops it.
+    let cluster = ["--cluster-enabled", "yes", "--cluster-node-timeout", "120000"];
+    let nodes = [(); 2].map(|()| Server::start_with(&[&cluster, settings].concat()));
+    meet(&nodes);
+    nodes
 }
 
-pub fn is_ok(node: &Server) -> bool {
-    let info: String = run(&mut node.connect(), "CLUSTER INFO").unwrap();
-    info.contains("cluster_state:ok")
+/// Makes a cluster of two nodes.
+pub fn meet([owner, other]: &[Server; 2]) {
+    let mut connection = owner.connect();
+    let slots: Vec<_> = (0..16_384).collect();
+    redis::cmd("CLUSTER").arg("ADDSLOTS").arg(slots).exec(&mut connection).unwrap();
+    run::<()>(&mut connection, &format!("CLUSTER MEET 127.0.0.1 {}", other.port)).unwrap();
+    wait_until("a cluster", || {
+        [owner, other].iter().all(|node| {
+            let mut node = node.connect();
+            let [info, nodes]: [String; 2] =
+                ["INFO", "NODES"].map(|part| run(&mut node, &format!("CLUSTER {part}")).unwrap());
+            let is_known = nodes.matches(" connected").count() == 2 && !nodes.contains("handshake");
+            info.contains("cluster_state:ok") && is_known
+        })
+    });
 }
