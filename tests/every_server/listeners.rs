@@ -94,10 +94,11 @@ fn wait_for_no_listener(primary: &Server) {
     run::<()>(&mut connection, "CONFIG SET repl-backlog-ttl 3600").unwrap();
 }
 
+/// Clients that abort a PSYNC leave the primary a backlog, which is no replica.
 #[test]
 #[ignore = "slow: load"]
 fn replicas_that_join_at_any_moment_hold_what_the_primary_holds() {
-    side_by_side(snapshots(), |settings| {
+    let join = |settings: Vec<&str>, aborted: usize| {
         let mut random = Random::new(1);
         // The file takes milliseconds to send, so that a call comes between the end of the snapshot's process and the
         // replica's event.
@@ -107,6 +108,15 @@ fn replicas_that_join_at_any_moment_hold_what_the_primary_holds() {
         let bare = Server::start_bare(&[&SETTINGS, &settings[..]].concat());
         let replicas = [server(&settings), bare, server(&settings)];
         under_changes(&primary, || {
+            for _ in 0..aborted {
+                pause(&mut random, 200);
+                let mut stream = ask_for_a_snapshot(&primary);
+                // The connection breaks before the snapshot, or within it.
+                if random.one_in(2) {
+                    stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+                    let _ = stream.read(&mut [0; 10]);
+                }
+            }
             pause(&mut random, 300);
             replicate(&replicas[0], &primary);
             pause(&mut random, 300);
@@ -123,30 +133,10 @@ fn replicas_that_join_at_any_moment_hold_what_the_primary_holds() {
         for replica in &replicas {
             assert_same(replica, &primary);
         }
-    });
-}
-
-#[test]
-#[ignore = "slow: load"]
-fn an_aborted_psync_does_not_corrupt_the_next_replica() {
-    side_by_side(snapshots(), |settings| {
-        let mut random = Random::new(2);
-        let (primary, replica) = (server(&settings), server(&settings));
-        under_changes(&primary, || {
-            for _ in 0..5 {
-                pause(&mut random, 200);
-                let mut stream = ask_for_a_snapshot(&primary);
-                // The connection breaks before the snapshot, or within it.
-                if random.one_in(2) {
-                    stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-                    let _ = stream.read(&mut [0; 10]);
-                }
-            }
-            replicate(&replica, &primary);
-            pause(&mut random, 200);
-        });
-        assert_same(&replica, &primary);
-    });
+    };
+    for aborted in [0, 5] {
+        side_by_side(snapshots(), |settings| join(settings, aborted));
+    }
 }
 
 #[test]
@@ -375,49 +365,43 @@ fn a_call_at_the_birth_of_a_snapshots_process_is_sent_as_its_effect() {
     }
 }
 
+/// The file is turned on by a command of its own, or within a transaction.
 #[test]
 #[ignore = "slow: load"]
 fn a_file_that_is_turned_on_and_off_holds_what_the_server_holds() {
-    // The file is turned on by a command of its own, or within a transaction.
-    side_by_side([false, true], turn_the_file_on_and_off);
-}
-
-fn turn_the_file_on_and_off(in_transaction: bool) {
-    let mut random = Random::new(4);
-    let primary = server(&["--aof-use-rdb-preamble", "no"]);
-    let mut connection = primary.connect();
-    for round in 0..2 {
-        under_changes(&primary, || {
-            pause(&mut random, 200);
-            if !in_transaction {
-                run::<()>(&mut connection, "CONFIG SET appendonly yes").unwrap();
-            } else {
-                // The transaction has calls before and after the setting.
-                let call = || command("CL.CHARGE {key}turn 9 1 3600 5");
-                let mut transaction = redis::pipe();
-                transaction.atomic().add_command(call());
-                transaction.add_command(command("CONFIG SET appendonly yes")).add_command(call());
-                transaction.exec(&mut connection).unwrap();
-            }
-            let _ = run::<Value>(&mut connection, "BGSAVE SCHEDULE");
+    side_by_side([false, true], |in_transaction| {
+        let mut random = Random::new(4);
+        let primary = server(&["--aof-use-rdb-preamble", "no"]);
+        let mut connection = primary.connect();
+        for round in 0..2 {
+            under_changes(&primary, || {
+                pause(&mut random, 200);
+                if !in_transaction {
+                    run::<()>(&mut connection, "CONFIG SET appendonly yes").unwrap();
+                } else {
+                    // The transaction has calls before and after the setting.
+                    let call = || command("CL.CHARGE {key}turn 9 1 3600 5");
+                    let mut transaction = redis::pipe();
+                    transaction.atomic().add_command(call());
+                    transaction.add_command(command("CONFIG SET appendonly yes")).add_command(call());
+                    transaction.exec(&mut connection).unwrap();
+                }
+                let _ = run::<Value>(&mut connection, "BGSAVE SCHEDULE");
+                wait_for_the_file(&mut connection);
+                pause(&mut random, 200);
+                let _ = run::<Value>(&mut connection, "BGREWRITEAOF");
+                pause(&mut random, 100);
+            });
             wait_for_the_file(&mut connection);
-            pause(&mut random, 200);
-            let _ = run::<Value>(&mut connection, "BGREWRITEAOF");
-            pause(&mut random, 100);
-        });
-        wait_for_the_file(&mut connection);
-        assert_same_in_the_file(&primary, &format!("in a transaction: {in_transaction}, round {round}"));
-        run::<()>(&mut connection, "CONFIG SET appendonly no").unwrap();
-    }
-}
-
-/// Checks that the file holds what the server holds, and no call of the module.
-fn assert_same_in_the_file(primary: &Server, when: &str) {
-    let before = snapshot(&mut primary.connect());
-    run::<()>(&mut primary.connect(), "DEBUG LOADAOF").unwrap();
-    assert_eq!(snapshot(&mut primary.connect()), before, "{when}");
-    let calls: Vec<_> = commands(&primary.folder).into_iter().filter(|words| words[0].starts_with("CL.")).collect();
-    assert_eq!(calls, Vec::<Vec<String>>::new(), "the AOF holds calls, not their effects: {when}");
+            let when = format!("in a transaction: {in_transaction}, round {round}");
+            let before = snapshot(&mut connection);
+            run::<()>(&mut connection, "DEBUG LOADAOF").unwrap();
+            assert_eq!(snapshot(&mut connection), before, "{when}");
+            let call = commands(&primary.folder).into_iter().find(|words| words[0].starts_with("CL."));
+            assert_eq!(call, None, "the AOF holds a call, not its effect: {when}");
+            run::<()>(&mut connection, "CONFIG SET appendonly no").unwrap();
+        }
+    });
 }
 
 /// The server's count of changes decides when a save point is due. hostile::calls counts them where a file listens.
@@ -428,13 +412,8 @@ fn every_write_counts_for_save_points_if_nothing_listens() {
     for (call, changes) in [
         ("CL.THROTTLE {a}1 4 1 3600 3", 1),
         ("CL.THROTTLE {a}1 4 1 3600 3", 1),
-        ("CL.THROTTLE {a}1 4 1 3600 0", 1),
-        ("CL.CHARGE {a}1 4 1 3600 9", 2),
-        ("CL.TAKE {a}2 4 1 3600 9", 3),
-        ("CL.TAKE {a}2 4 1 3600 9", 3),
-        ("CL.MTHROTTLE {a}3 4 1 3600 1 {a}4 4 1 3600 1", 5),
-        ("CL.THROTTLE {a}1 4 1 3600 -99", 6),
-        ("CL.MTHROTTLE {a}3 4 1 3600 -1 {a}4 4 1 3600 -1", 8),
+        ("CL.MTHROTTLE {a}3 4 1 3600 1 {a}4 4 1 3600 1", 3),
+        ("CL.MTHROTTLE {a}3 4 1 3600 -1 {a}4 4 1 3600 -1", 5),
     ] {
         run::<Value>(&mut connection, call).unwrap();
         assert_eq!(info(&mut connection, "rdb_changes_since_last_save"), changes.to_string(), "{call}");

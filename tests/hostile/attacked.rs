@@ -226,12 +226,9 @@ impl Seen {
 
     fn compare(&self, due: &Self) -> Result<(), String> {
         let both = [self, due];
-        let text = |key: &Bytes| Text(key.clone());
         let typed = |effects: &[Words]| effects.iter().map(|effect| typed(effect)).collect::<Vec<_>>();
         let [seen, due] = if self.database != due.database {
-            both.map(|seen| {
-                format!("{:?}", seen.database.iter().map(|(key, held)| (text(key), held)).collect::<Vec<_>>())
-            })
+            both.map(|seen| shown(&seen.database))
         } else if self.effects != due.effects {
             both.map(|seen| format!("replicated: {:?}", typed(&seen.effects)))
         } else if self.counts != due.counts {
@@ -241,6 +238,11 @@ impl Seen {
         };
         Err(format!("after the last visit there is\n  {seen}\nand has to be\n  {due}"))
     }
+}
+
+/// Returns the keys and their values as text.
+pub fn shown(database: &Database) -> String {
+    format!("{:?}", database.iter().map(|(key, held)| (Text(key.clone()), held)).collect::<Vec<_>>())
 }
 
 /// Returns the effects of one command or transaction as they are sent: several are a transaction.

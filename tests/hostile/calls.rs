@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use super::attacked::{Attacked, Database, found};
+use super::attacked::{Attacked, Database, found, shown};
 use super::client::{Bytes, Hostile, Words};
-use super::visit::{Place, Visit, keys, shrink};
+use super::visit::{Place, Visit, keys};
 use crate::support::clock::START;
 use crate::support::commands::{Command, MILLISECOND, SECOND};
 use crate::support::expected::{
@@ -44,12 +44,12 @@ fn hostile_calls_get_the_right_answer_and_change_nothing_else() {
     let calls = setting("FUZZ_CALLS", 20_000);
     let mut client = Hostile { random: Random::new(seed), now: START };
     let mut attacked = Attacked::start();
-    let (mut script, mut made, mut outcomes) = (Vec::new(), 0, BTreeMap::<String, u64>::new());
+    let (mut made, mut outcomes) = (0, BTreeMap::<String, u64>::new());
     while made < calls {
         let visit = client.visit(&attacked.seen.database);
-        let is_on_an_edge = is_on_an_edge(&visit, &attacked.seen.database);
-        script.push(visit);
-        match attacked.visit(&script[script.len() - 1]) {
+        let before = attacked.seen.database.clone();
+        let is_on_an_edge = is_on_an_edge(&visit, &before);
+        match attacked.visit(&visit) {
             Ok(answered) => {
                 made += answered.len() as u64;
                 let edge = is_on_an_edge.then(|| ON_AN_EDGE.to_string());
@@ -59,7 +59,10 @@ fn hostile_calls_get_the_right_answer_and_change_nothing_else() {
                     *outcomes.entry(outcome).or_default() += 1;
                 }
             }
-            Err(wrong) => panic!("FUZZ_SEED={seed}, after {made} calls: {wrong}\n{}", shortest(script)),
+            Err(wrong) => {
+                let before = shown(&before);
+                panic!("FUZZ_SEED={seed}, after {made} calls: {wrong}\nThe visit:\n{visit}The keys before it: {before}")
+            }
         }
     }
     println!("seed {seed}, {made} calls: {outcomes:#?}");
@@ -79,29 +82,6 @@ fn hostile_calls_get_the_right_answer_and_change_nothing_else() {
             assert!(times > least, "{outcome}: only {times} times");
         }
     }
-}
-
-/// Returns the shortest script that still fails on a fresh server. The same commands at the same moments always fail.
-fn shortest(script: Vec<Visit>) -> String {
-    let wrong = |script: &[Visit]| {
-        let mut attacked = Attacked::start();
-        script.iter().find_map(|visit| attacked.visit(visit).err())
-    };
-    let fails = |script: &[Visit]| wrong(script).is_some();
-    if !fails(&script) {
-        return "A fresh server makes no mistake with the same visits.".into();
-    }
-    let mut script = shrink(script, fails);
-    for at in 0..script.len() {
-        let with = |commands: &[Words]| {
-            let mut script = script.clone();
-            script[at].commands = commands.to_vec();
-            script
-        };
-        script = with(&shrink(script[at].commands.clone(), |commands| fails(&with(commands))));
-    }
-    let visits: String = script.iter().map(Visit::to_string).collect();
-    format!("The shortest script:\n{visits}{}", wrong(&script).unwrap_or_default())
 }
 
 impl Hostile {

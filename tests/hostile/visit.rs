@@ -1,11 +1,10 @@
-//! A visit is the commands that one client sends at one moment. A script is several visits in a row.
+//! A visit is the commands that one client sends at one moment.
 
 use std::fmt;
 
 use super::client::{Bytes, Words, typed, words};
 use crate::support::commands::Command;
 
-#[derive(Clone)]
 pub struct Visit {
     /// The moment at which the server's clock stands during the visit.
     pub now: i64,
@@ -83,23 +82,4 @@ pub fn keys(call: &[Bytes]) -> impl Iterator<Item = &Bytes> {
 pub fn packed(commands: impl IntoIterator<Item = Words>) -> Bytes {
     let each = commands.into_iter().map(|command| redis::Cmd::new().arg(command).get_packed_command());
     each.collect::<Vec<_>>().concat()
-}
-
-/// Removes halves, and then smaller parts, as long as the rest still fails.
-pub fn shrink<T: Clone>(mut parts: Vec<T>, fails: impl Fn(&[T]) -> bool) -> Vec<T> {
-    let mut size = parts.len() / 2;
-    while size > 0 {
-        let mut start = 0;
-        while start < parts.len() {
-            let end = (start + size).min(parts.len());
-            let rest = [&parts[..start], &parts[end..]].concat();
-            if fails(&rest) {
-                parts = rest;
-            } else {
-                start = end;
-            }
-        }
-        size /= 2;
-    }
-    parts
 }
