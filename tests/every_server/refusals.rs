@@ -59,6 +59,10 @@ fn start_with_an_unwritable_key() -> (Server, Connection) {
 fn a_call_on_a_key_that_cannot_be_written_is_to_be_tried_again_and_changes_nothing() {
     let (_server, mut connection) = start_with_an_unwritable_key();
     let before = state(&mut connection);
+    let mut is_refused = |call: &str, error: String| {
+        assert_eq!(error_of(&mut connection, call), error, "{call}");
+        assert_eq!(state(&mut connection), before, "{call}");
+    };
     // The reply is the same whether the key exists or not: the module cannot open the key to see.
     for key in ["unwritable", "unwritable:new"] {
         for call in [
@@ -68,13 +72,20 @@ fn a_call_on_a_key_that_cannot_be_written_is_to_be_tried_again_and_changes_nothi
             "CL.CHARGE % 4 1 3600 9",
             "CL.PTAKE % 4 1 3600000 9",
         ] {
-            let call = call.replace('%', key);
-            assert_eq!(error_of(&mut connection, &call), TRY_AGAIN, "{call}");
+            is_refused(&call.replace('%', key), TRY_AGAIN.into());
+        }
+        for (number, quantity) in (1..=4).flat_map(|number| [1, 0, -1, 9].map(|quantity| (number, quantity))) {
+            let mut keys = vec!["key", "new", "other"];
+            keys.insert(number - 1, key);
+            let groups: Vec<_> = keys.iter().map(|key| format!("{key} 4 1 3600 {quantity}")).collect();
+            is_refused(&format!("CL.MTHROTTLE {}", groups.join(" ")), in_group(number, TRY_AGAIN.into()));
         }
     }
+    // The error names the first of two unwritable keys.
+    let call = "CL.MTHROTTLE unwritable:1 4 1 3600 1 unwritable:2 4 1 3600 1";
+    is_refused(call, in_group(1, TRY_AGAIN.into()));
     // Errors in the arguments come first.
-    assert_eq!(error_of(&mut connection, "CL.THROTTLE unwritable 4 1 0"), "ERR period must be 1 or more");
-    assert_eq!(state(&mut connection), before, "the refused calls have changed something");
+    is_refused("CL.THROTTLE unwritable 4 1 0", "ERR period must be 1 or more".into());
     let counts: String = run(&mut connection, "INFO redis-cell").unwrap();
     for count in ["throttle_errors:7", "throttle_limited:0", "ptake_errors:2", "charge_errors:2"] {
         assert!(counts.contains(&format!("redis-cell_{count}\r\n")), "{counts}");
@@ -96,23 +107,4 @@ fn a_look_at_a_key_that_cannot_be_written_is_answered() {
             assert_eq!(error_of(&mut connection, &format!("CL.LOOK unwritable:{key} {quotas}")), error, "{quotas}");
         }
     }
-}
-
-#[test]
-fn a_call_of_several_limiters_writes_none_if_one_cannot_be_written() {
-    let (_server, mut connection) = start_with_an_unwritable_key();
-    let before = state(&mut connection);
-    for (number, quantity) in (1..=4).flat_map(|number| [1, 0, -1, 9].map(|quantity| (number, quantity))) {
-        for unwritable in ["unwritable", "unwritable:new"] {
-            let mut keys = vec!["key", "new", "other"];
-            keys.insert(number - 1, unwritable);
-            let groups: Vec<_> = keys.iter().map(|key| format!("{key} 4 1 3600 {quantity}")).collect();
-            let call = format!("CL.MTHROTTLE {}", groups.join(" "));
-            assert_eq!(error_of(&mut connection, &call), in_group(number, TRY_AGAIN.into()), "{call}");
-            assert_eq!(state(&mut connection), before, "{call}");
-        }
-    }
-    // The error names the first of two unwritable keys.
-    let call = "CL.MTHROTTLE unwritable:1 4 1 3600 1 unwritable:2 4 1 3600 1";
-    assert_eq!(error_of(&mut connection, call), in_group(1, TRY_AGAIN.into()), "{call}");
 }

@@ -50,7 +50,6 @@ pub const EXPIRY_IN_NEW: Need =
 pub const FUNCTIONS: Need = Feature("functions, Redis 7", from(7, 0), ALL);
 pub const INCREX: Need = Feature("INCREX with bounds, Redis 8.8", from(8, 8), NONE);
 pub const KEY_PERMISSIONS: Need = Feature("key permissions, Redis 7", from(7, 0), ALL);
-pub const LOADEX: Need = Feature("MODULE LOADEX, Redis 7", from(7, 0), ALL);
 pub const MOVING_SLOTS: Need =
     Feature("slots that servers move by themselves, Redis 8.4 or Valkey 9", from(8, 4), from(9, 0));
 pub const REDIS_7_0: Need = Feature("Redis 7.0 alone", (7, 0)..(7, 1), NONE);

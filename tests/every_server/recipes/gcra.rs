@@ -90,12 +90,10 @@ fn the_script_refuses_what_the_module_refuses_and_what_it_cannot_do_exactly() {
     for arguments in [
         "key 15 30",
         "key x 30 60",
-        "key 15 1e1 60",
         "key 15 30 60 0x1",
         "key 15 30 60 9223372036854775808",
         "key 15 30 0",
         "key 15 0 60",
-        "key -2 x 60 y",
         "key 15 30 60 1 15 30 60 15 30 x",
         "key 15 30 60 1 9999999999 1 1",
         &format!("key 15 30 60 1{}", " 15 30 60".repeat(8)),

@@ -1,9 +1,7 @@
 //! The recipes of docs/recipes, docs/budgets and docs/moving, each in a file of its name, do what their page says.
 
 use crate::support::Server;
-use crate::support::error_of;
-use crate::support::needs::{FUNCTIONS, needs};
-use crate::support::recipes::{load_function, read, refuses};
+use crate::support::recipes::refuses;
 
 mod ban;
 mod calendar_quota;
@@ -35,16 +33,5 @@ fn a_script_that_is_called_with_too_few_or_too_many_words_says_so() {
         if file != "ban.lua" {
             refuses(&mut connection, file, &format!("{right} 5"), "ERR wrong number of arguments");
         }
-    }
-}
-
-#[test]
-fn a_function_that_is_called_with_too_few_or_too_many_words_says_so() {
-    needs!(FUNCTIONS);
-    let (_server, mut connection) = Server::start().connected();
-    load_function(&mut connection, &read("policies.lua")).unwrap();
-    for words in ["0 gold", "2 key other gold", "1 key", "1 key gold 1 1"] {
-        let error = error_of(&mut connection, &format!("FCALL throttle {words}"));
-        assert!(error.starts_with("ERR wrong number of arguments"), "{words}: {error}");
     }
 }

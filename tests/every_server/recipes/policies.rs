@@ -22,6 +22,10 @@ fn named_policies_change_for_all_in_one_command_unless_the_file_has_a_mistake() 
     assert_eq!(ask(&mut app, "user123 gold").unwrap()[3..], [-1, 55, 1]);
     assert_eq!(ask(&mut app, "user7 free").unwrap(), [0, 10, 9, -1, 6]);
     assert_eq!(error_of(&mut connection, "FCALL throttle 1 user7 silver"), "ERR no policy of that name");
+    for words in ["0 gold", "2 key other gold", "1 key", "1 key gold 1 1"] {
+        let error = error_of(&mut connection, &format!("FCALL throttle {words}"));
+        assert!(error.starts_with("ERR wrong number of arguments"), "{words}: {error}");
+    }
 
     // A quota that is added at the end begins full, and the others go on.
     let state = |connection: &mut Connection| run::<String>(connection, "GET user123").unwrap();
