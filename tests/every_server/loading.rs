@@ -1,18 +1,18 @@
 //! Loads and unloads of the module, and the server's messages about them.
 
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use redis::{Connection, RedisResult, Value};
-use tempfile::{NamedTempFile, TempPath};
 
 use crate::support::callbacks::load_with_unwritable_keys;
-use crate::support::needs::{EVERYWHERE, LOADEX, NATIVE, UNLOAD_AT_SHUTDOWN, is_redis_6_2, is_valkey, needs};
+use crate::support::needs::{EVERYWHERE, NATIVE, UNLOAD_AT_SHUTDOWN, is_valkey, needs};
 use crate::support::pages::{block, text_of};
 use crate::support::programs::output;
-use crate::support::{Server, assert_reply, command, compiled, error_of, module, run, throttle, wait_until};
+use crate::support::{
+    Server, assert_reply, command, compiled, error_of, module, new_folder, run, throttle, wait_until,
+};
 
 /// On a later server, an option that the module does not need may be a promise that it does not keep. On Redis, Valkey's
 /// numbers may have another meaning. Valkey 9.2 makes no snapshot without a fork if a module lacks its option. INFO does
@@ -87,22 +87,6 @@ fn transaction(connection: &mut Connection, lines: &[&str]) -> RedisResult<Vec<V
     transaction.query(connection)
 }
 
-/// MODULE LOADEX takes a load back by an unload. If the module refused that, the server would crash, or keep half a
-/// module.
-#[test]
-fn a_load_that_is_taken_back_in_a_transaction_leaves_the_server_as_it_was() {
-    needs!(LOADEX);
-    let (server, mut connection) = Server::start_bare(&[]).connected();
-    let library = module();
-    let load = format!("MODULE LOADEX {library} CONFIG redis-cell.foo 1");
-    transaction(&mut connection, &[&load, "SET other 1", &load]).unwrap_err();
-    let list: String = run(&mut connection, "INFO modules").unwrap();
-    assert!(!list.contains("redis-cell"), "{list}\n{}", server.log());
-    assert!(error_of(&mut connection, "CL.THROTTLE key 4 1 60").contains("unknown command"));
-    run::<()>(&mut connection, &format!("MODULE LOAD {library}")).unwrap();
-    assert_reply(&mut connection, "CL.THROTTLE key 4 1 60", &[0, 5, 4, -1, 60]);
-}
-
 #[test]
 fn a_load_with_settings_or_arguments_is_refused_and_a_later_one_works() {
     let (server, mut connection) = Server::start_bare(&[]).connected();
@@ -125,6 +109,12 @@ fn a_load_with_settings_or_arguments_is_refused_and_a_later_one_works() {
     }
     let is_named = |line: &str| line.contains("<redis-cell>") && line.contains("max_burst");
     assert!(server.log().lines().any(is_named), "no line names the argument: {}", server.log());
+    // MODULE LOADEX takes a load back by an unload. If the module refused that, the server would crash, or keep half a
+    // module.
+    let load = format!("MODULE LOADEX {library} CONFIG redis-cell.foo 1");
+    transaction(&mut connection, &[&load, "SET other 1", &load]).unwrap_err();
+    let list: String = run(&mut connection, "INFO modules").unwrap();
+    assert!(!list.contains("redis-cell"), "{list}\n{}", server.log());
     run::<()>(&mut connection, &format!("MODULE LOAD {library}")).unwrap();
     assert_reply(&mut connection, "CL.THROTTLE key 4 1 60", &[0, 5, 4, -1, 60]);
 }
@@ -166,31 +156,6 @@ fn a_second_load_is_refused_with_a_log_line_that_says_where_to_look() {
     }
 }
 
-/// From Redis 7 on, `CONFIG REWRITE`, which Sentinel calls at every failover, writes a line for each loaded module. A line
-/// of the file itself stays the only one.
-#[test]
-fn a_rewrite_adds_a_line_for_a_module_that_is_loaded_elsewhere() {
-    let library = module();
-    let line = format!("loadmodule {library}");
-    let spaced = format!("\tLOADMODULE\t\t{library}");
-    let included = settings(&line);
-    let include = format!("include {}", included.display());
-    let added = usize::from(!is_redis_6_2());
-    for (line, arguments, expected) in [
-        (&line, &[][..], 1),
-        (&spaced, &[], 1),
-        (&"hz 10".to_string(), &["--loadmodule", library], added),
-        (&include, &[], added),
-    ] {
-        let file = settings(line);
-        let server = Server::start_from(&file, arguments);
-        run::<()>(&mut server.connect(), "CONFIG REWRITE").unwrap();
-        let text = fs::read_to_string(&file).unwrap();
-        let lines = text.lines().filter(|line| line.trim_start().to_lowercase().starts_with("loadmodule"));
-        assert_eq!(lines.count(), expected, "{line} {arguments:?}: {text}");
-    }
-}
-
 /// The test runs the README's command twice; only the paths of the library and of the settings are replaced.
 #[test]
 fn the_readmes_command_loads_the_module_in_the_place_of_any_other_redis_cell() {
@@ -204,7 +169,9 @@ fn the_readmes_command_loads_the_module_in_the_place_of_any_other_redis_cell() {
         "hz 20\nloadmodule /nowhere/libredis_cell.so",
         "hz 20\n\t LOADMODULE\t\"/nowhere/libredis_cell.so\"\nloadmodule /nowhere/libredis_cell.so\n# loadmodule\n",
     ] {
-        let file = settings(today);
+        let folder = new_folder();
+        let file = folder.path().join("redis.conf");
+        fs::write(&file, format!("{today}\n")).unwrap();
         let command = command.replace("/etc/redis/redis.conf", file.to_str().unwrap());
         let command = format!("sed{}", command.replace("/usr/lib/redis/modules/libredis_cell.so", library));
         output(Command::new("sh").args(["-ec", &format!("{command}\n{command}")]));
@@ -212,13 +179,6 @@ fn the_readmes_command_loads_the_module_in_the_place_of_any_other_redis_cell() {
         assert_eq!(throttle(&mut server.connect(), "key 4 1 60"), [0, 5, 4, -1, 60], "{today}");
         assert_eq!(run::<(String, String)>(&mut server.connect(), "CONFIG GET hz").unwrap().1, "20", "{today}");
     }
-}
-
-/// Writes a file of settings, which is gone when dropped.
-fn settings(line: &str) -> TempPath {
-    let mut file = NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    writeln!(file, "{line}").unwrap();
-    file.into_temp_path()
 }
 
 #[test]
