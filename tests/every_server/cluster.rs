@@ -95,7 +95,6 @@ fn a_slot_that_goes_within_a_transaction_ends_no_node() {
     for within in [format!("CLUSTER DELSLOTS {slot}"), format!("CLUSTER SETSLOT {slot} {migrating}")] {
         for call in [
             "CL.THROTTLE {k}1 5 1 60",
-            "CL.PTHROTTLE {k}1 5 1 60000 6",
             "CL.CHARGE {k}1 5 1 60 7",
             "CL.TAKE {k}1 5 1 60 9",
             "CL.MTHROTTLE {k}1 5 1 60 1 {k}2 5 1 60 1",

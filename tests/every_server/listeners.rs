@@ -65,12 +65,14 @@ fn pause(random: &mut Random, most: usize) {
     sleep(Duration::from_millis(random.below(most) as u64));
 }
 
-/// Asks for a snapshot as a replica does that reads it from the network; the primary may wait for more such replicas.
-fn ask_for_a_snapshot(primary: &Server) -> TcpStream {
+/// Asks for the stream as a replica does that reads a snapshot from the network; the primary may wait for more such
+/// replicas.
+fn ask_for_the_stream(primary: &Server, from: &str) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", primary.port)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(b"REPLCONF capa eof capa psync2\r\n").unwrap();
     assert_eq!(stream.read(&mut [0; 10]).unwrap(), b"+OK\r\n".len());
-    stream.write_all(b"PSYNC ? -1\r\n").unwrap();
+    stream.write_all(format!("PSYNC {from}\r\n").as_bytes()).unwrap();
     stream
 }
 
@@ -110,7 +112,7 @@ fn replicas_that_join_at_any_moment_hold_what_the_primary_holds() {
         under_changes(&primary, || {
             for _ in 0..aborted {
                 pause(&mut random, 200);
-                let mut stream = ask_for_a_snapshot(&primary);
+                let mut stream = ask_for_the_stream(&primary, "? -1");
                 // The connection breaks before the snapshot, or within it.
                 if random.one_in(2) {
                     stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
@@ -319,13 +321,11 @@ fn a_client_that_asks_for_the_stream_from_an_offset_of_info_is_sent_effects() {
     let mut connection = primary.connect();
     change(&mut connection, 0, 0);
     // The backlog exists from now on; the snapshot begins only after a second.
-    let _first = ask_for_a_snapshot(&primary);
+    let _first = ask_for_the_stream(&primary, "? -1");
     wait_until("backlog", || info(&mut connection, "repl_backlog_active") == "1");
     let [id, offset] = ["master_replid", "master_repl_offset"].map(|field| info(&mut connection, field));
-    let mut second = TcpStream::connect(("127.0.0.1", primary.port)).unwrap();
-    second.write_all(format!("PSYNC {id} {}\r\n", offset.parse::<u64>().unwrap() + 1).as_bytes()).unwrap();
+    let mut second = ask_for_the_stream(&primary, &format!("{id} {}", offset.parse::<u64>().unwrap() + 1));
     let mut stream = [0; 1000];
-    second.set_read_timeout(Some(PATIENCE)).unwrap();
     let length = second.read(&mut stream).unwrap();
     assert!(stream[..length].starts_with(b"+CONTINUE"), "{}", stream[..length].escape_ascii());
     change(&mut connection, 0, 1);

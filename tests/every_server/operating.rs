@@ -1,4 +1,4 @@
-//! The module as the server and its operator see it: documentation, counts, keyspace notifications, eviction.
+//! The module as the server and its operator see it: documentation, keyspace notifications, eviction.
 
 use std::collections::HashMap;
 
@@ -61,27 +61,6 @@ fn syntax(docs: &HashMap<String, Value>, unit: &str) -> String {
         }
     });
     words.collect::<Vec<_>>().join(" ")
-}
-
-/// hostile::calls counts the calls that are allowed or limited.
-#[test]
-fn info_counts_the_calls_of_each_command_by_outcome_since_the_load() {
-    let (_server, mut connection) = Server::start().connected();
-    run::<Value>(&mut connection, "CL.PTHROTTLE key 1 1 0").unwrap_err();
-    let info: String = run(&mut connection, "INFO redis-cell").unwrap();
-    let counts = COMMANDS.iter().flat_map(|command| {
-        ["allowed", "limited", "errors"].map(|outcome| {
-            let count = u8::from((command.name, outcome) == ("cl.pthrottle", "errors"));
-            format!("{}_{outcome}:{count}", command.name.replace("cl.", "redis-cell_"))
-        })
-    });
-    let version = format!("redis-cell_version:{}", env!("CARGO_PKG_VERSION"));
-    let expected: Vec<_> = ["# redis-cell".to_string(), version].into_iter().chain(counts).collect();
-    let lines: Vec<_> = info.lines().filter(|line| !line.is_empty()).collect();
-    assert_eq!(lines, expected, "INFO redis-cell");
-    // The counts start when the module is loaded, as docs/operating.md says.
-    run::<()>(&mut connection, "CONFIG RESETSTAT").unwrap();
-    assert_eq!(run::<String>(&mut connection, "INFO redis-cell").unwrap(), info, "after CONFIG RESETSTAT");
 }
 
 #[test]

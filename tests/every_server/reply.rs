@@ -53,7 +53,9 @@ fn each_command_replies_as_the_model_and_has_a_row_in_the_table() {
 #[test]
 fn both_protocols_get_an_array_of_integers() {
     let server = Server::start();
-    for mut connection in [server.connect(), server.connect_resp3()] {
+    for protocol in ["resp2", "resp3"] {
+        let address = format!("redis://127.0.0.1:{}/?protocol={protocol}", server.port);
+        let mut connection = redis::Client::open(address).unwrap().get_connection().unwrap();
         let reply: Value = run(&mut connection, "CL.THROTTLE key 4 1 60 0").unwrap();
         assert_eq!(reply, Value::Array([0, 5, 5, -1, 0].map(Value::Int).to_vec()));
     }

@@ -3,7 +3,7 @@
 
 use redis::Value;
 
-use crate::support::callbacks::{HARM, call, harm_to};
+use crate::support::callbacks::{HARM, call};
 use crate::support::clock::{Clock, MILLISECOND, START};
 use crate::support::expected::{NOT_A_STATE, WRONG_TYPE};
 use crate::support::needs::assert_key_sizes;
@@ -43,7 +43,7 @@ fn random_callbacks_end_no_server_and_no_reply_is_out_of_shape() {
             keys_made.extend(["DEL b", "SADD b text"].map(String::from));
         }
         let rules = (0..random.below(5)).map(|_| {
-            let harm = harm_to(random.pick(&keys), random.pick(&HARM));
+            let harm = random.pick(&HARM).replace("KEY", random.pick(&keys));
             format!("CB.DO {} {harm}", random.pick(&events))
         });
         let rules: Vec<_> = rules.collect();

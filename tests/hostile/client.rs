@@ -10,7 +10,7 @@ pub type Bytes = Vec<u8>;
 pub type Words = Vec<Bytes>;
 
 /// Strings that the server rejects as 64-bit integers; some are near misses.
-pub const NOT_INTEGERS: [&[u8]; 23] = [
+pub const NOT_INTEGERS: [&[u8]; 15] = [
     b"",
     b"x",
     b"+1",
@@ -18,21 +18,13 @@ pub const NOT_INTEGERS: [&[u8]; 23] = [
     b"1 ",
     b"1.0",
     b"1e3",
-    b"x2345",
-    b"1234567x",
     b"0x1",
     b"01",
     b"-0",
-    b"--1",
-    b"-",
     b"1\0",
-    b"\0",
     b"\xff",
-    b"nan",
     b"9223372036854775808",
     b"-9223372036854775809",
-    b"18446744073709551616",
-    b"99999999999999999999999",
     "\u{661}".as_bytes(),
 ];
 

@@ -21,11 +21,10 @@ pub fn load_with_unwritable_keys() -> [&'static str; 3] {
     ["--loadmodule", compiled("unwritable"), module()]
 }
 
-/// Commands by which a callback damages a key.
-pub const HARM: [&str; 8] = [
-    "DEL",
-    "CB.DELETE",
-    "UNLINK",
+/// Commands by which a callback damages the key KEY.
+pub const HARM: [&str; 7] = [
+    "DEL KEY",
+    "CB.DELETE KEY",
     "SET KEY text",
     // Long enough that the server stores the string outside its object.
     "SET KEY xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
@@ -33,14 +32,6 @@ pub const HARM: [&str; 8] = [
     "PEXPIRE KEY 1",
     "CL.THROTTLE KEY 4 1 60",
 ];
-
-/// Returns the command that does this harm to the key.
-pub fn harm_to(key: &str, harm: &str) -> String {
-    match harm.contains("KEY") {
-        true => harm.replace("KEY", key),
-        false => format!("{harm} {key}"),
-    }
-}
 
 /// Returns the reply, or the error's text; fails if the server is gone.
 pub fn call(server: &Server, connection: &mut Connection, line: &str) -> Result<Value, String> {

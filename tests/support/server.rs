@@ -111,11 +111,6 @@ impl Server {
         (self, connection)
     }
 
-    pub fn connect_resp3(&self) -> Connection {
-        let client = Client::open(format!("redis://127.0.0.1:{}/?protocol=resp3", self.port)).unwrap();
-        client.get_connection().unwrap()
-    }
-
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
