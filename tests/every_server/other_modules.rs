@@ -9,7 +9,7 @@ use redis::{Connection, RedisResult, Value};
 use crate::support::callbacks::{HARM, call, expire, start};
 use crate::support::needs::{EXPIRY_IN_NEW, is_redis_6_2, needs};
 use crate::support::replication::{catch_up, replicate};
-use crate::support::{Server, command, info, run, snapshot, throttle};
+use crate::support::{Server, command, run, snapshot, throttle};
 
 /// Checks that the replica holds the primary's state of this key. Other keys may differ: another module's are not
 /// replicated.
@@ -108,33 +108,6 @@ fn a_key_that_has_expired_while_clients_are_paused_is_written_whole() {
             assert_same(&replica, &server, "seen");
         }
     }
-}
-
-/// Valkey makes a second key of the same name if a module says that the key does not exist, and forgets the first.
-#[test]
-#[ignore = "slow: thousands of calls"]
-fn a_key_that_the_handler_of_its_deletion_makes_anew_leaks_no_memory() {
-    const KEYS: i64 = 2000;
-    let (_server, mut connection) = start(&[]);
-    let mut used = Vec::new();
-    for _ in 0..5 {
-        run::<()>(&mut connection, "CB.CLEAR").unwrap();
-        run::<()>(&mut connection, "FLUSHALL").unwrap();
-        used.push(info(&mut connection, "used_memory").parse::<i64>().unwrap());
-        let mut expired = redis::pipe();
-        for key in 0..KEYS {
-            expired.add_command(command(&format!("SET {key} 1 PX 1")));
-        }
-        expired.exec(&mut connection).unwrap();
-        sleep(Duration::from_millis(2));
-        run::<()>(&mut connection, "CB.DO del SET % text").unwrap();
-        // Redis 6.2 deletes the expired key before the call reads it: the call then finds the text.
-        let calls: Vec<_> = (0..KEYS).map(|key| format!("CL.THROTTLE {key} 4 1 60")).collect();
-        let _ = while_paused(&mut connection, &calls);
-    }
-    // A leak adds 64 bytes a key in every round. The buffers of the connection grow as well, but not in every round.
-    let least = used.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap();
-    assert!(least < 40 * KEYS, "bytes in use before each {KEYS} calls: {used:?}");
 }
 
 /// The server sends `new` while it makes the key. A callback that deletes the key then crashes every server, and one
