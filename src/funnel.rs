@@ -148,8 +148,6 @@ impl Sub for Moment {
 }
 
 impl Span {
-    pub const ZERO: Self = Self(0);
-
     /// Converts to whole units, rounding up.
     #[inline(always)]
     pub fn round_up(self, unit: Unit) -> u64 {
@@ -167,12 +165,13 @@ impl Add for Span {
     }
 }
 
-/// Returns what the span has beyond the other, or 0.
+/// Returns what the span has beyond a span that is not longer.
 impl Sub for Span {
     type Output = Self;
 
+    #[allow(clippy::arithmetic_side_effects, reason = "every caller compares the spans first")]
     fn sub(self, other: Self) -> Self {
-        Self(self.0.saturating_sub(other.0))
+        Self(self.0 - other.0)
     }
 }
 
@@ -255,9 +254,9 @@ impl Funnel {
         }
         // The tokens are within the limit, so their time is within the tolerance.
         let increment = self.quota.refill_time(tokens);
-        let wait = self.until_full(tat) - (self.tolerance - increment);
-        if wait > Span::ZERO {
-            return Taken { tat, limited: true, retry_after: Some(wait) };
+        let (until_full, latest) = (self.until_full(tat), self.tolerance - increment);
+        if until_full > latest {
+            return Taken { tat, limited: true, retry_after: Some(until_full - latest) };
         }
         Taken::at(tat.max(self.now) + increment)
     }
@@ -272,14 +271,14 @@ impl Funnel {
             return Err(Error::DebtTooLong);
         }
         let tat = base + increment;
-        let debt = self.until_full(tat) - self.tolerance;
-        let limited = debt > Span::ZERO;
-        Ok(Taken { tat, limited, retry_after: limited.then_some(debt) })
+        let until_full = self.until_full(tat);
+        let limited = until_full > self.tolerance;
+        Ok(Taken { tat, limited, retry_after: limited.then(|| until_full - self.tolerance) })
     }
 
     /// Returns the time until one more token is there: 0 if rounding has left one, and `None` if the limit is 0.
     pub fn wait_for_one_more(&self, until_full: Span) -> Option<Span> {
-        (self.quota.limit > 0).then(|| until_full + self.quota.refill_time(1) - self.tolerance)
+        (self.quota.limit > 0).then(|| (until_full + self.quota.refill_time(1)).max(self.tolerance) - self.tolerance)
     }
 
     /// Returns the TAT once these tokens are given back. The quota never holds more than its limit: a TAT that has
@@ -300,12 +299,12 @@ impl Funnel {
         if until_full > self.tolerance {
             return 0;
         }
-        let (beyond, count) = ((self.tolerance - until_full).0.saturating_add(1), count.get());
+        let (beyond, count) = ((self.tolerance - until_full).0.wrapping_add(1), count.get());
         let tokens = match (NonZero::<u64>::try_from(period), beyond.checked_mul(count)) {
-            (Ok(period), Some(product)) => product.saturating_sub(1) / period,
+            (Ok(period), Some(product)) => product.wrapping_sub(1) / period,
             _ => {
                 let product = u128::from(beyond).saturating_mul(count.into());
-                u64::try_from(product.saturating_sub(1) / period).unwrap_or(u64::MAX)
+                u64::try_from(product.wrapping_sub(1) / period).unwrap_or(u64::MAX)
             }
         };
         tokens.min(limit)

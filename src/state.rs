@@ -69,7 +69,7 @@ pub fn write(key: Key, change: &Change) -> Result<(), Error> {
             for (place, tat) in places.iter_mut().zip(tats.iter()) {
                 *place = decimal::format(tat.since_epoch().0);
             }
-            let length = tats.iter().count().saturating_mul(MOMENT_DIGITS);
+            let length = tats.further.len().saturating_add(1).saturating_mul(MOMENT_DIGITS);
             let expire_at = tats.last().since_epoch().round_up(Unit::Milliseconds);
             key.set(text.get(..length).unwrap_or_default(), expire_at)?;
         }
