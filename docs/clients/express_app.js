@@ -4,7 +4,7 @@
 
 const express = require('express');
 const { Counter, register } = require('prom-client');
-const { Limit, limitedAddress } = require('./limits.js');
+const { HEADERS, Limit, limitedAddress } = require('./limits.js');
 const { connect } = require(process.env.CLIENT ?? './node_redis.js');
 
 const calls = new Counter({ name: 'limit_calls_total', help: 'By limit and result', labelNames: ['limit', 'result'] });
@@ -30,7 +30,7 @@ function limited(limit, caller = addressOf) {
 function show(response, status, headers) {
   const [before, now] = [response.get('X-RateLimit-Remaining'), headers['X-RateLimit-Remaining']];
   if (status === 200 && (now === undefined || Number(before) <= now)) return;
-  for (const name of ['Limit', 'Remaining', 'Reset', 'Quota']) response.removeHeader(`X-RateLimit-${name}`);
+  for (const name of HEADERS) response.removeHeader(name);
   response.set(headers);
 }
 

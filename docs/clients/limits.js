@@ -1,5 +1,4 @@
-// The parts that the examples in Node.js share: a limit, on which Redis decides and, while Redis does not answer, this
-// process; and the address by which a caller is limited.
+// The parts that the examples in Node.js share: a connection, a limit, its share, refused callers and addresses.
 
 const { createHash, randomBytes } = require('crypto');
 const { BlockList, isIPv4, isIPv6 } = require('net');
@@ -15,21 +14,18 @@ function check(isRight, name, value) {
 const TIMEOUT = 1000 * (process.env.TIMEOUT ?? 0.1);
 check(TIMEOUT >= 1 && TIMEOUT <= 1000 * 86400, 'TIMEOUT', process.env.TIMEOUT);
 const SERVER = { host: '127.0.0.1', port: Number(process.env.REDIS_PORT ?? 6379), connectTimeout: TIMEOUT };
-check(isInteger(SERVER.port, 1, 65535), 'REDIS_PORT', process.env.REDIS_PORT);
-// The most calls that wait for a reply at once.
-const PLACES = 1000;
+const HEADERS = ['Limit', 'Remaining', 'Reset', 'Quota'].map((name) => `X-RateLimit-${name}`);
 // The groups of a share, and the keys in each.
 const [GROUPS, KEYS] = [2048, 64];
 // A secret, without which no caller can choose a group, nor a key whose bytes are another's.
 const SALT = randomBytes(16);
 
-// A client for the whole process. It has one connection. The libraries make a lost connection again, but keep for many
-// minutes one that is silent, as after a firewall has forgotten it, and one to a server that a failover has made a
-// replica.
+// A client for the whole process, with one connection. The libraries make a lost one again, but keep for many minutes
+// one that is silent, as after a firewall has forgotten it, or that leads to a replica, as after a failover.
 class Connection {
   // `open` returns a client that connects; `send` makes a call on it.
   constructor(open, send) {
-    Object.assign(this, { open, send, waiting: 0 });
+    Object.assign(this, { open, send });
     this.connect();
   }
 
@@ -53,8 +49,6 @@ class Connection {
 
   // Resolves to the reply. It never makes a call twice.
   async call(words) {
-    if (this.waiting >= PLACES) throw new Error(`${PLACES} calls wait for a reply`);
-    this.waiting += 1;
     let timer;
     try {
       const reply = await new Promise((resolve, reject) => {
@@ -77,7 +71,6 @@ class Connection {
       throw error;
     } finally {
       clearTimeout(timer);
-      this.waiting -= 1;
     }
   }
 
@@ -165,19 +158,21 @@ class Limit {
       log(error);
       return this.decideAlone(key, quantity);
     }
-    const [limited, limit, remaining, retryAfter, resetAfter, quota] = reply;
-    const headers = {
-      'X-RateLimit-Limit': limit,
-      'X-RateLimit-Remaining': remaining,
-      'X-RateLimit-Reset': seconds(resetAfter * this.unit),
-    };
     // A call by several quotas also gets the number of the quota that decides.
-    if (quota) headers['X-RateLimit-Quota'] = quota;
+    const [limited, limit, remaining, retryAfter, resetAfter, ...deciding] = reply;
+    const values = [limit, remaining, seconds(resetAfter * this.unit), ...deciding];
+    const headers = Object.fromEntries(values.map((value, index) => [HEADERS[index], value]));
     if (!limited) return [200, headers, 'allowed'];
     // A wait of -1 never ends: the call asks for more than the limit, which may be 0.
     if (retryAfter < 0) return [limit ? 413 : 403, headers, 'limited'];
-    // Redis has rounded the wait up to a millisecond.
-    if (this.remember) this.refuse(call, asked, retryAfter - 1);
+    if (this.remember) {
+      // Redis has rounded the wait up to a millisecond.
+      const wait = retryAfter - 1;
+      this.refused.delete(call);
+      this.refused.set(call, { until: asked + Math.min(wait, 1000 * this.remember), allowed: asked + wait });
+      // The first key of a Map is the oldest.
+      if (this.refused.size > 10000) this.refused.delete(this.refused.keys().next().value);
+    }
     return [429, { ...headers, 'Retry-After': seconds(retryAfter * this.unit) }, 'limited'];
   }
 
@@ -187,13 +182,6 @@ class Limit {
     if (quantity > this.share.most || this.fail === 'closed') return [503, { 'Retry-After': 1 }, this.fail];
     const wait = this.share.take(key, quantity);
     return wait ? [429, { 'Retry-After': seconds(wait) }, 'share'] : [200, {}, 'share'];
-  }
-
-  refuse(call, asked, wait) {
-    this.refused.delete(call);
-    this.refused.set(call, { until: asked + Math.min(wait, 1000 * this.remember), allowed: asked + wait });
-    // A limit remembers 10,000 refused callers. The first key of a Map is the oldest.
-    if (this.refused.size > 10000) this.refused.delete(this.refused.keys().next().value);
   }
 }
 
@@ -267,4 +255,4 @@ async function demonstrate(connection) {
   connection.close();
 }
 
-module.exports = { Connection, Limit, SERVER, Share, TIMEOUT, demonstrate, limitedAddress };
+module.exports = { Connection, HEADERS, Limit, SERVER, Share, TIMEOUT, demonstrate, limitedAddress };

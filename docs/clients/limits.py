@@ -11,6 +11,7 @@ from array import array
 from collections import OrderedDict
 
 import redis
+from redis.backoff import NoBackoff
 
 URL = f"redis://127.0.0.1:{int(os.environ.get('REDIS_PORT', 6379))}"
 # The longest time, in seconds, that a call waits for a free connection, for a new one, and for the reply.
@@ -25,7 +26,7 @@ SALT = os.urandom(16)
 CLOSED = 503, {"Retry-After": "1"}, "closed"
 
 
-def settings(url):
+def settings(url, retry):
     """Returns a pool's settings: a call waits for a free connection, a new one and the reply, TIMEOUT each at most."""
     times = {"timeout": TIMEOUT, "socket_timeout": TIMEOUT}
     if not url.startswith("unix:"):
@@ -35,8 +36,9 @@ def settings(url):
         # notice that the server has closed a connection.
         times["protocol"] = 2
         times |= {"driver_info": None} if redis.VERSION >= (8,) else {"lib_name": None, "lib_version": None}
-    # The listed error closes the connection: after a failover behind one address, it leads to a replica.
-    return {"max_connections": 20, "retry_on_error": [redis.ReadOnlyError], **times}
+    # A repeated call would take twice. The listed error closes the connection: after a failover behind one address, it
+    # leads to a replica.
+    return {"max_connections": 20, "retry": retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError], **times}
 
 
 def is_integer(number, least=-(2**63)):
@@ -172,20 +174,6 @@ def is_reply(reply, length):
     if not right and reply is not None:
         report(TypeError(f"a reply that is not {length} integers"))
     return right
-
-
-def decide_together(reply):
-    """Returns the decision of CL.MTHROTTLE, which takes from all its limits or from none; without a reply, refuses."""
-    limited, *rows = reply if isinstance(reply, list) and len(reply) > 1 else (0, reply)
-    if not is_integer(limited) or not all(is_reply(row, 5) for row in rows):
-        return CLOSED
-    if not limited:
-        return 200, {}, "allowed"
-    # The wait of a limit that allows the call is -1, as is one that never ends.
-    waits = [retry_after for limited, _, _, retry_after, _ in rows if limited]
-    if -1 in waits:
-        return 403, {}, "limited"
-    return 429, {"Retry-After": str(max(waits, default=1))}, "limited"
 
 
 def seconds(time, unit):

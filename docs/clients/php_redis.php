@@ -25,9 +25,6 @@ function connect(): Redis|Predis\Client
 /** Makes a call. Returns the status and the headers to answer a request with; a call without an answer is refused. */
 function throttle(string $key, int $maxBurst, int $count, int $period, int $quantity = 1): array
 {
-    if ($quantity < 0) {
-        throw new ValueError('a quantity below zero would give tokens back');
-    }
     static $client;
     $call = ['CL.THROTTLE', $key, $maxBurst, $count, $period, $quantity];
     try {

@@ -8,16 +8,13 @@ import os
 
 import redis.asyncio
 from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 
 from limits import URL, Call, Limit, report, settings
 
 
 def connect(url=URL):
     """Returns a client for all tasks of an event loop."""
-    # A repeated call would take twice, so there are no retries.
-    once = Retry(NoBackoff(), 0)
-    pool = redis.asyncio.BlockingConnectionPool.from_url(url, retry=once, **settings(url))
+    pool = redis.asyncio.BlockingConnectionPool.from_url(url, **settings(url, Retry))
     return redis.asyncio.Redis(connection_pool=pool)
 
 

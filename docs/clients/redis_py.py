@@ -6,7 +6,6 @@ To run this file, beside limits.py: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=share]
 import os
 
 import redis
-from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from limits import URL, Call, Limit, report, settings
@@ -14,9 +13,7 @@ from limits import URL, Call, Limit, report, settings
 
 def connect(url=URL):
     """Returns a client for all threads of a process."""
-    # A repeated call would take twice, so there are no retries.
-    once = Retry(NoBackoff(), 0)
-    pool = redis.BlockingConnectionPool.from_url(url, retry=once, **settings(url))
+    pool = redis.BlockingConnectionPool.from_url(url, **settings(url, Retry))
     return redis.Redis(connection_pool=pool)
 
 

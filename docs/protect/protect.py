@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from prometheus_client import Counter, generate_latest
 from pydantic import BaseModel, Field
 
-from limits import CLOSED, Limit, decide_together, is_integer, limited_address, seconds, show
+from limits import CLOSED, Limit, is_integer, is_reply, limited_address, seconds, show
 from redis_asyncio import ask, connect, throttle
 
 # Stand-ins for your own tables of users and customers.
@@ -90,6 +90,20 @@ async def login(form: Form, ip: str = Depends(caller)):
     given = await ask(client, "CL.MTHROTTLE", *both(-1), *ATTEMPTS.words(ip, -1))
     CALLS.labels("login given back", decide_together(given)[2]).inc()
     return "Welcome"
+
+
+def decide_together(reply):
+    """Returns the decision of CL.MTHROTTLE, which takes from all its limits or from none; without a reply, refuses."""
+    limited, *rows = reply if isinstance(reply, list) and len(reply) > 1 else (0, reply)
+    if not is_integer(limited) or not all(is_reply(row, 5) for row in rows):
+        return CLOSED
+    if not limited:
+        return 200, {}, "allowed"
+    # The wait of a limit that allows the call is -1, as is one that never ends.
+    waits = [retry_after for limited, _, _, retry_after, _ in rows if limited]
+    if -1 in waits:
+        return 403, {}, "limited"
+    return 429, {"Retry-After": str(max(waits, default=1))}, "limited"
 
 
 def decide_ban(wait):
