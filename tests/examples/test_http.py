@@ -90,8 +90,3 @@ def counts(app):
 def test_the_peer_of_a_unix_socket_is_one_caller(app, server):
     app.get("/login_by_socket", "192.0.2.1")
     assert server("EXISTS nginx_hello:unix") == 1
-
-
-@on(named("nginx"))
-def test_the_share_of_limits_lua_passes_nothing_beyond_the_exact_rule(app):
-    assert app.get("/exact").body == "many taken, 0 beyond\n"

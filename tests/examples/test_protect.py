@@ -102,6 +102,17 @@ def test_a_body_without_a_small_length_is_refused_before_it_is_read(monkeypatch,
         assert asyncio.run(ask(app, type="http", method="POST", path="/login", headers=[header]))[0] == status, header
 
 
+def test_the_decision_of_several_limits_is_that_of_the_limited_ones(monkeypatch, folder):
+    monkeypatch.syspath_prepend(folder)
+    decide = importlib.import_module("protect").decide_together
+    allowed, waiting, never = [0, 5, 4, -1, 60], [1, 5, 0, 180, 900], [1, 0, 0, -1, 0]
+    assert decide([1, allowed, waiting]) == (429, {"Retry-After": "180"}, "limited")
+    for rows, status in ([0, allowed, allowed], 200), ([1, waiting, never], 403), ([1, never, allowed], 403):
+        assert decide(rows)[0] == status
+    for reply in None, [], allowed, [0, None], [False, allowed], [0, allowed[1:]], [1, [*allowed, 1]]:
+        assert decide(reply)[0] == 503, reply
+
+
 def test_a_form_is_answered_whatever_its_letters(app):
     long = "\U0001f600" * 64
     for name, password in ("\ud800", "\0"), ("\0", "\ud800"), (long, "\ud800"):
