@@ -18,4 +18,4 @@ if not folder:
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(folder)]))
 os.environ["PYTHONPYCACHEPREFIX"] = str(TARGET / "pycache")
 os.chdir(HERE)
-os.execv(sys.executable, [sys.executable, "-m", "pytest", "--dist=loadgroup", *sys.argv[1:]])
+os.execv(sys.executable, [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--dist=loadgroup", *sys.argv[1:]])

@@ -2,24 +2,21 @@
 # Starts nginx with docs/clients/nginx.conf, before APPLICATION or one that answers "Hello".
 # Usage: nginx.sh FOLDER, in docs/clients, with the environment of an example
 set -e
-rm -rf "$1"
 mkdir -p "$1/tmp"
 cp limits.lua "$1"
-proxies=$(printf 'set_real_ip_from %s; ' $(echo "${PROXY:-192.0.2.1}" | tr ',' ' '))
+proxies=$(printf 'set_real_ip_from %s; ' $(echo "${PROXY:-192.0.2.1}" | sed 's/,/ /g; s/unix/&:/'))
 sed -e "s/127.0.0.1:8080/127.0.0.1:$HTTP_PORT/" -e "s|127.0.0.1:8081|${APPLICATION:-unix:$1/application}|" \
-    -e "s|listen .* backlog|listen unix:$1/limited; &|" \
     -e "s/^worker_processes .*/&\ndaemon off; user root;/" \
     -e "s/limits = require \"limits\"/&; limits.port, limits.nginxes = $REDIS_PORT, ${PROCESSES:-1}/" \
     -e "s#hello = limits.new#limits.timeout = 1000 * $TIMEOUT; $SETTING &#" \
     -e "/^        location \/ {/e cat '$(dirname "$0")/nginx_locations.conf'" \
     -e "/^        location \/ {/i ${LOCATIONS:-#}" \
     -e "s|# set_real_ip_from 192.0.2.1;|$proxies|" -e '$d' nginx.conf >"$1/nginx.conf"
-cat >>"$1/nginx.conf" <<END
+cat >>"$1/nginx.conf" <<CONF
     server {
         listen unix:$1/application;
         location / { return 200 "Hello\n"; }
-        location /login_by_socket { proxy_pass http://unix:$1/limited:/; }
     }
 }
-END
+CONF
 exec nginx -p "$1" -c nginx.conf

@@ -1,4 +1,4 @@
-//! The example of redis-rs as a program. QUOTA=-1 1 60 sets another quota than the other programs have.
+//! The example of redis-rs as a program.
 
 #![allow(clippy::unwrap_used, reason = "a program of the tests ends by panicking")]
 
@@ -9,15 +9,11 @@ use std::time::Duration;
 mod redis_rs;
 
 fn main() {
-    let quota = var("QUOTA").unwrap_or("2 1 60".to_string());
-    let numbers: Vec<i64> = quota.split(' ').map(|number| number.parse().unwrap()).collect();
-    let &[max_burst, count, period] = numbers.as_slice() else { return };
     let client = redis::Client::open(format!("redis://127.0.0.1:{}/", var("REDIS_PORT").unwrap())).unwrap();
     let timeout = Duration::from_secs_f64(var("TIMEOUT").unwrap().parse().unwrap());
     let mut limiter = redis_rs::Limiter { client, timeout, connection: None };
     for quantity in [1, 1, 1, 1, 4] {
-        let quota = (max_burst, count.unsigned_abs(), period.unsigned_abs());
-        let (status, headers) = limiter.throttle("user123", quota, quantity);
+        let (status, headers) = limiter.throttle("user123", (2, 1, 60), quantity);
         let headers: Vec<_> = headers.into_iter().map(|(name, value)| format!("{name}: {value}")).collect();
         println!("{status} {}", headers.join(", "));
     }

@@ -21,6 +21,8 @@ import redis
 from packages import ROOT, TARGET
 
 REQUIRE_ALL = "REQUIRE_ALL" in os.environ
+# A process ends with the test that has started it, also if that is killed.
+WITH_THE_TEST = "setpriv", "--pdeathsig"
 
 
 def need(what, there, is_required=REQUIRE_ALL):
@@ -58,22 +60,11 @@ def free_port():
 
 
 @functools.cache
-def module():
-    """Returns the path of `MODULE`, or of the release build, which is made first."""
-    if "MODULE" in os.environ:
-        return str(Path(os.environ["MODULE"]).resolve())
-    return cargo("release/libredis_cell.so", "--release")
-
-
-@functools.cache
-def redis_rs():
-    """Returns the path of `REDIS_RS`, or of the example in Rust, which is made first."""
-    return os.environ.get("REDIS_RS") or cargo("debug/examples/redis_rs", "--profile", "test", "--example", "redis_rs")
-
-
-def cargo(file, *words):
-    subprocess.run(["cargo", "build", "--locked", "--quiet", *words], cwd=ROOT, check=True)
-    return str(TARGET.parent / file)
+def built(variable, file, *words):
+    """Returns the path in this variable of the environment, or else makes the file in target/."""
+    if variable not in os.environ:
+        subprocess.run(["cargo", "build", "--locked", "--quiet", *words], cwd=ROOT, check=True)
+    return Path(os.environ.get(variable, TARGET.parent / file)).resolve()
 
 
 class Server:
@@ -84,44 +75,31 @@ class Server:
     """
 
     def __init__(self, *settings, module=True, environment={}):
-        self.settings, self.module, self.environment = settings, module, environment
-        self.folder = Path(tempfile.mkdtemp(prefix="server-", dir=TARGET))
-        self.port, self.process = free_port(), None
+        self.folder = tempfile.TemporaryDirectory(prefix="server-", dir=TARGET)
+        self.log, self.port = Path(self.folder.name, "log"), free_port()
+        executable = os.environ.get("SERVER", "redis-server")
+        words = [*WITH_THE_TEST, "KILL", need(executable, shutil.which(executable)), "--port", self.port, "--save", ""]
+        # A primary makes the first replica's snapshot at once; it does not wait for a second replica.
+        words += ["--bind", "127.0.0.1", "--dir", self.folder.name, "--repl-diskless-sync-delay", 0, *settings]
+        if module:
+            words += ["--loadmodule", built("MODULE", "release/libredis_cell.so", "--release")]
+        # A server refuses to start in a locale that the machine lacks.
+        self.words, self.environment = [*map(str, words)], {**os.environ, "LC_ALL": "C", **environment}
+        self.client = redis.Redis(port=self.port, decode_responses=True)
         self.restart()
 
     def restart(self):
-        """Starts the process again on its port, or on another if that is taken by now."""
-        self.kill()
-        for _ in range(5):
-            if self.launch():
-                self.client = redis.Redis(port=self.port, decode_responses=True)
-                return
-            self.port = free_port()
-        raise AssertionError(f"the server did not start:\n{self.log()}")
-
-    def launch(self):
-        logged = len(self.log())
-        words = ["--port", self.port, "--bind", "127.0.0.1", "--dir", self.folder, "--save", "", *self.settings]
-        # A primary makes the first replica's snapshot at once; it does not wait for a second replica.
-        words += ["--repl-diskless-sync-delay", 0]
-        if self.module:
-            words += ["--loadmodule", module()]
-        # A server refuses to start in a locale that the machine lacks.
-        environment = {**os.environ, "LC_ALL": "C", **self.environment}
-        executable = os.environ.get("SERVER", "redis-server")
-        need(executable, shutil.which(executable))
-        with open(self.folder / "log", "ab") as log:
+        """Starts the process, again on its port."""
+        with open(self.log, "wb") as log:
             streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
-            self.process = subprocess.Popen([executable, *map(str, words)], env=environment, **streams)
-        # The log tells when it is ready: another process may answer on its port.
-        is_ready = lambda: "Ready to accept connections" in self.log()[logged:]
-        wait_for(f"a server is ready or gone, see {self.folder}/log", lambda: self.process.poll() or is_ready())
-        return self.process.poll() is None
+            self.process = subprocess.Popen(self.words, env=self.environment, **streams)
+        wait_for("a server is ready", self.is_ready)
 
-    def log(self):
-        with contextlib.suppress(FileNotFoundError):
-            return (self.folder / "log").read_text(errors="replace")
-        return ""
+    def is_ready(self):
+        # The log tells: another process may answer on its port.
+        log = self.log.read_text(errors="replace")
+        assert self.process.poll() is None, log
+        return "Ready to accept connections" in log
 
     def __call__(self, line, *words):
         """Runs a command that is written as a user types it; further words are taken as they are."""
@@ -129,51 +107,24 @@ class Server:
 
     def kill(self):
         """Ends the process at once, as a crash does."""
-        if self.process:
-            self.process.kill()
-            self.process.wait()
+        self.process.kill()
+        self.process.wait()
 
     def signal(self, name):
         self.process.send_signal(getattr(signal, f"SIG{name}"))
-
-    def fail_to_save(self):
-        """Makes a snapshot fail, after which the server refuses writes until one succeeds."""
-        self("CONFIG SET save", "3600 1")
-        # A folder with the file's name makes the snapshot fail.
-        (self.folder / "dump.rdb").mkdir()
-        self("BGSAVE")
-        wait_for("the snapshot fails", lambda: self("INFO persistence")["rdb_last_bgsave_status"] == "err")
-        (self.folder / "dump.rdb").rmdir()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Clock:
     """The wall clock of a server with this `environment`: it stands where the test puts it, in ns since 1970."""
 
-    def __init__(self, path):
-        self.file = open(path, "wb", buffering=0)
+    def __init__(self, path, library):
+        self.path, self.environment = path, {"LD_PRELOAD": library, "CLOCK": path}
         self.set(1_790_000_000_123_456_000)
-        self.environment = {"LD_PRELOAD": self.library(), "CLOCK": path}
 
     def set(self, now):
         self.now = now
-        # The second number shifts the clock by seconds.
-        os.pwrite(self.file.fileno(), struct.pack("qq", now, 0), 0)
-
-    @staticmethod
-    @functools.cache
-    def library():
-        """Compiles the clock elsewhere, then moves it: another run may be using the old library at this moment."""
-        new, library = tempfile.mktemp(dir=TARGET), TARGET / "clock-examples.so"
-        subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", new, ROOT / "tests/support/clock.c", "-ldl"], check=True)
-        os.replace(new, library)
-        return library
+        # The second number shifts the clock by seconds. The server reads the file at any moment: it is never empty.
+        os.pwrite(os.open(self.path, os.O_WRONLY | os.O_CREAT), struct.pack("qq", now, 0), 0)
 
 
 def passed_on(connection, to_the_server, data):
@@ -191,12 +142,13 @@ def late(seconds, size=65536):
     return filter
 
 
-def saying(reply):
-    """Returns a filter that answers each call of the module with these bytes, in the server's place."""
+def saying(*replies):
+    """Returns a filter that answers the calls of the module with these bytes, in the server's place."""
+    coming = itertools.cycle(replies)
 
     def filter(connection, to_the_server, data):
         calls = data.count(b"CL.") if to_the_server else 0
-        connection.client.sendall(reply * calls)
+        connection.client.sendall(b"".join(itertools.islice(coming, calls)))
         return [] if calls else [data]
 
     return filter
@@ -224,54 +176,49 @@ class Address:
     """An address that leads to one of several servers, as a Service of Kubernetes does.
 
     A connection stays with its first server. All its bytes go through `filter`, which returns the pieces to pass on,
-    may write to `connection.client` and `connection.server`, may sleep, and raises an OSError to break off.
+    may write to `connection.client`, may sleep, and raises an OSError to break off.
     """
 
     def __init__(self, *servers):
-        self.filter, self.connections = passed_on, []
+        self.filter, self.connections, self.port = passed_on, [], free_port()
         self.lead_to(*servers)
-        self.port = free_port()
         self.listener = listening(self.port)
         threading.Thread(target=self.accept, daemon=True).start()
 
     def lead_to(self, *servers):
         """Leads a new connection to each of these servers, and all further ones to the last."""
-        self.servers, self.server = list(servers), servers[-1]
+        self.servers = itertools.chain(servers, itertools.repeat(servers[-1]))
 
     def silence(self):
         """Loses all further bytes of the connections that there are, and keeps the connections open."""
         for connection in self.connections:
-            connection.is_silent = True
+            connection.fate = "silent"
 
     def break_off(self):
         """Closes the connections that there are."""
-        for connection in self.connections:
-            end(connection)
-        self.connections = []
+        while self.connections:
+            end(self.connections.pop())
 
     def accept(self):
         while True:
             client, _ = self.listener.accept()
             try:
-                server = self.servers.pop(0) if self.servers else self.server
-                server = socket.create_connection(("127.0.0.1", server.port))
+                server = socket.create_connection(("127.0.0.1", next(self.servers).port))
             except OSError:
                 client.close()
                 continue
-            for stream in client, server:
-                stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = SimpleNamespace(client=client, server=server, fate=None, is_silent=False)
+            connection = SimpleNamespace(client=client, server=server, fate=None)
             self.connections.append(connection)
-            for to_the_server in True, False:
-                threading.Thread(target=self.pass_on, args=(connection, to_the_server), daemon=True).start()
+            for streams in (client, server), (server, client):
+                streams[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                threading.Thread(target=self.pass_on, args=(connection, *streams), daemon=True).start()
 
-    def pass_on(self, connection, to_the_server):
-        streams = connection.client, connection.server
-        source, target = streams if to_the_server else reversed(streams)
+    def pass_on(self, connection, source, target):
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
-                for piece in [] if connection.is_silent else self.filter(connection, to_the_server, data):
-                    target.sendall(piece)
+                if connection.fate != "silent":
+                    for piece in self.filter(connection, target is connection.server, data):
+                        target.sendall(piece)
         end(connection)
 
 
@@ -279,14 +226,3 @@ def end(connection):
     for stream in connection.client, connection.server:
         with contextlib.suppress(OSError):
             stream.shutdown(socket.SHUT_RDWR)
-
-
-@contextlib.contextmanager
-def unanswered():
-    """The port of a server whose system answers no further connection: its queue is full."""
-    with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
-        with contextlib.suppress(TimeoutError):
-            while True:
-                stack.enter_context(socket.create_connection(listener.getsockname(), timeout=0.5))
-        yield listener.getsockname()[1]

@@ -1,45 +1,64 @@
-"""The examples that serve HTTP: the address of a caller, several quotas, limits or routes, log-ins, and the counts."""
+"""The examples that serve HTTP: the address of a caller, several quotas or limits, log-ins, and nginx's locations."""
 
+import dataclasses
 import re
 
-from applications import HTTP, LIMIT, named, on
-from packages import HERE
+import pytest
 
-# Callers' addresses, and the address by which each is limited.
-ADDRESSES = [line.split() for line in (HERE / "addresses.txt").read_text().split("\n\n")[1].splitlines()]
-LIKE_FLASK = {"django": "its throttle limits by limited_address, as Flask's decorator does"}
-DAY = 86400
+from applications import LIMIT, named, on
+
+# Those that read addresses by limits.py, limits.js and nginx's own module.
+READERS = named("flask", "express_ioredis", "nginx")
+# Headers X-Forwarded-For behind the proxies 127.0.0.1 and 198.51.100.7, and the address that is limited.
+ADDRESSES = {
+    "10.0.0.1, 192.0.2.7:5678": "192.0.2.7",
+    "10.0.0.1, ::ffff:102:304": "1.2.3.4",
+    "64:ff9b::102:304": "1.2.3.4",
+    "2001:DB8:0001:2::1": "2001:db8:1:2::/64",
+    "[2001:db8:1:2:3::4]:80": "2001:db8:1:2::/64",
+    "2001:db8::4": "2001:db8::/64",
+    "1:0:0:2::9": "1:0:0:2::/64",
+    "0:0:0:1::9": "0:0:0:1::/64",
+    "unknown, 198.51.100.7": "198.51.100.7",
+    "203.0.113.5, 198.51.100.7:4321": "203.0.113.5",
+    "203.0.113.5:80,  ::ffff:198.51.100.7 ,": "203.0.113.5",
+    "64:ff9b:1::1, [::ffff:198.51.100.7]:4321": "64:ff9b:1::/64",
+    "": "127.0.0.1",
+}
+NGINX = named("nginx")
 
 
-def limited_by(app, server, **headers):
+def keys(app, server, path="/", **headers):
     """Returns the keys that a request with these headers is charged to."""
     server("FLUSHALL")
-    assert app.get("/", **headers).status == 200
+    assert app.get(path, **headers).status == 200
     return [key.removeprefix("nginx_") for key in server("KEYS *")]
 
 
-@on(HTTP, LIKE_FLASK)
-def test_each_example_limits_the_same_address_or_network_behind_its_own_proxy(app, server):
-    for word, limited in ADDRESSES:
-        # nginx itself reads the header, and knows no zone.
-        if app.row.name != "nginx" or "%" not in word:
-            keys = limited_by(app, server, X_Forwarded_For=f"10.0.0.1, {word}")
-            assert keys == [f"hello:{limited}"], word
+@on(READERS, PROXY="127.0.0.1, 198.51.100.7,unix,")
+def test_each_example_limits_the_same_address_or_network_behind_its_own_proxies(app, server):
+    for header, limited in ADDRESSES.items():
+        assert keys(app, server, X_Forwarded_For=header) == [f"hello:{limited}"], header
 
 
-@on(HTTP, LIKE_FLASK, PROXY="192.0.2.1")
-def test_an_address_that_the_caller_makes_up_is_ignored(app, server):
-    assert limited_by(app, server, X_Forwarded_For="192.0.2.7") == ["hello:127.0.0.1"]
+@pytest.mark.parametrize("proxy", ["", "192.0.2.1"])
+@on(READERS)
+def test_an_address_that_the_caller_makes_up_is_ignored_without_its_proxy(app, server, start, proxy):
+    started = start(app.row, server.port, PROXY=proxy)
+    assert keys(started, server, X_Forwarded_For="192.0.2.7") == ["hello:127.0.0.1"]
 
 
-@on(HTTP)
-def test_an_answer_has_the_headers_of_its_limit(app):
-    caller = app.caller()
-    answers = [app.get("/", caller) for _ in range(4)]
-    shown = [answer.numbers("Limit", "Remaining") for answer in answers]
-    assert shown == [(200, LIMIT, 2), (200, LIMIT, 1), (200, LIMIT, 0), (429, LIMIT, 0)]
-    assert all(answer.number("Retry-After") is None for answer in answers[:3])
-    assert DAY - 600 <= answers[3].number("Retry-After") <= DAY and answers[3].number("Reset") > 2 * DAY
+# Express with a route for all methods.
+ALL = "app.all('/all', limited(new Limit(connection, 'all', [[2, 1, 86400]])), (request, response) => response.end());"
+WORDS = f"""node -e "$(sed "s|const app = express();|& {ALL}|" express_app.js)\""""
+SITE = [dataclasses.replace(row, name="express_site", words=WORDS) for row in named("express_ioredis")]
+
+
+@on([*SITE, *NGINX])
+def test_a_head_is_charged_but_no_preflight_and_no_health_check(app, server):
+    path, free = ("/", "/health") if app.row in NGINX else ("/all", "/metrics")
+    assert keys(app, server, path, method="OPTIONS") == keys(app, server, free) == []
+    assert len(keys(app, server, path, method="HEAD")) == 1
 
 
 @on(named("django"))
@@ -54,39 +73,99 @@ def test_a_log_in_charges_two_limits_and_a_right_password_gives_back(app, server
     assert server("CL.LOOK login_address:192.0.2.1 19 60 3600")[2] == 17
 
 
-@on(named("express", "express_ioredis", "nginx"))
+@on(named("express_ioredis", "nginx"))
 def test_two_quotas_limit_by_the_one_that_decides_and_each_call_is_counted(app, server):
-    """10 a second and 1,000 a day."""
-    caller, names, before = app.caller(), ("Limit", "Remaining", "Quota", "Retry-After"), counts(app)
+    """10 a second and 1,000 a day. Each count begins at 0."""
+
+    def counts():
+        found = re.findall(r'limit="(?:nginx_)?(\w+)",result="(\w+)"\} (\d+)', app.get("/metrics").body)
+        return {f"{name} {way}": int(count) for name, way, count in found}
+
+    caller, names, before = app.caller(), ("Limit", "Remaining", "Quota", "Retry-After"), counts()
     assert app.get("/items", caller).numbers(*names) == (200, 10, 9, 1, None)
     # A state with all tokens of the second, and one token of the day.
     (key,), now = server(f"KEYS *items:{caller}"), int(server("TIME")[0])
-    day = now + 999 * DAY // 1000
+    day = now + 999 * 86400 // 1000
     server(f"SET {key} {now}000000000{day}000000000 EXAT {day}")
     assert app.get("/items", caller).numbers(*names) == (200, 1000, 0, 2, None)
     *shown, wait = app.get("/items", caller).numbers(*names)
     assert shown == [429, 1000, 0, 2] and 30 <= wait <= 87
     server.kill()
     # The process remembers that this caller is refused; a second one of nginx, which may get the call, does not.
-    again = app.get("/items", caller)
-    if again.status == 429:
-        assert again.number("Remaining") is None and 30 <= again.number("Retry-After") <= 87
-    assert again.status == 429 or app.row.processes > 1
+    again = app.get("/items", caller).numbers("Remaining")
+    assert again == (429, None) or app.row.processes > 1
     assert app.get("/", caller).status == 200 and app.get("/login", caller, "POST").status == 503
-    by_itself = [0, 1, 0, 0] if again.status == 429 else [0, 0, 1, 0]
-    expected = {"items": [2, 1, 0, 0], "login": [0, 0, 0, 1], "hello": [0, 0, 1, 0]}
-    expected["items"] = [sum(both) for both in zip(expected["items"], by_itself)]
-    assert {name: [now - then for now, then in zip(counts(app)[name], before[name])] for name in expected} == expected
+    grown = sorted(name for name, count in counts().items() for _ in range(count - before[name]))
+    last = "items limited" if again == (429, None) else "items share"
+    assert grown == ["hello share", "items allowed", "items allowed", "items limited", last, "login closed"]
 
 
-def counts(app):
-    """Returns the numbers of calls of each limit that ended as allowed, limited, share and closed. Each begins at 0."""
-    found = re.findall(r'limit_calls_total\{limit="(?:nginx_)?(\w+)",result="(\w+)"\} (\d+)', app.get("/metrics").body)
-    ways = {(name, way): int(count) for name, way, count in found}
-    return {name: [ways[name, way] for way in ("allowed", "limited", "share", "closed")] for name, _ in ways}
+CHECK = "rewrite_by_lua_block { hello:check() }"
+# Locations that change a request's address, or have words that come before a charge in the access phase.
+CHANGED = {
+    "in_server": CHECK,
+    "break": "rewrite ^/break/(.*) /$1 break; access_by_lua_block { hello:check() }",
+    "set_uri": "rewrite_by_lua_block { ngx.req.set_uri('/other') hello:check() }",
+    "last": "rewrite ^ /inner last;",
+    "exec": "rewrite_by_lua_block { ngx.exec('/inner') }",
+    "try_files": "try_files /none @named;",
+    "error_page": "error_page 404 = /inner; return 404;",
+    "subrequest": "rewrite_by_lua_block { ngx.exit(ngx.location.capture('/inner').status) }",
+    "satisfy": "satisfy any; allow all; " + CHECK,
+}
+FURTHER = {
+    "/inner": CHECK,
+    "@named": CHECK,
+    "/two": "rewrite_by_lua_block { hello:check() login:check() }",
+}
+LOCATIONS = "rewrite ^/in_server/(.*) /in_server/other break; " + "".join(
+    f"location {path} {{ {words} proxy_pass http://application; }} "
+    for path, words in {**{f"/{how}/": words for how, words in CHANGED.items()}, **FURTHER}.items()
+)
 
 
-@on(named("nginx"))
-def test_the_peer_of_a_unix_socket_is_one_caller(app, server):
-    app.get("/login_by_socket", "192.0.2.1")
-    assert server("EXISTS nginx_hello:unix") == 1
+@on(NGINX, LOCATIONS=LOCATIONS)
+def test_a_request_is_charged_however_its_address_changes(app, server):
+    for how in CHANGED:
+        caller = app.caller()
+        statuses = [app.get(f"/{how}/any", caller).status for _ in range(LIMIT + 1)]
+        assert 429 not in statuses[:LIMIT] and statuses[LIMIT] == 429, (how, statuses)
+        assert server("KEYS *" + caller) == [f"nginx_hello:{caller}"]
+
+
+@on(NGINX, LOCATIONS=LOCATIONS)
+def test_a_request_that_is_charged_twice_shows_the_limit_with_fewer_remaining(app, server):
+    caller = app.caller()
+    server(f"CL.THROTTLE nginx_login:{caller} 2 1 86400 1")
+    answers = [app.get("/two", caller) for _ in range(3)]
+    assert [answer.numbers("Remaining") for answer in answers] == [(200, 1), (200, 0), (429, 0)]
+    # A page of another origin can read the refusal.
+    assert answers[2].headers["Access-Control-Allow-Origin"] == "*"
+    assert "Retry-After" in answers[2].headers["Access-Control-Expose-Headers"]
+
+
+WRONG = "nginxes = -1", "timeout = 0 / 0", "port = '1'", "new('name:b', {})", "new('name', { { 0 / 0, 1, 60 } })"
+
+
+@pytest.mark.parametrize("setting", WRONG)
+@on(NGINX)
+def test_a_wrong_number_or_limit_stops_nginx_and_is_named(app, start, setting, capfd):
+    with pytest.raises(AssertionError):
+        start(app.row, 1, SETTING=f"limits.{setting};")
+    assert ("name" if "new" in setting else setting.split()[0]) in capfd.readouterr().err
+
+
+@on(NGINX)
+def test_an_application_behind_nginx_limits_each_caller_and_one_limit_has_all_headers(app, server, start):
+    """nginx before Express, both with limits of three a day."""
+    express = start(named("express")[0], server.port)
+    behind = start(app.row, server.port, APPLICATION=f"127.0.0.1:{express.http_port}")
+    for _ in range(LIMIT + 2):
+        caller = app.caller()
+        assert behind.get("/", caller).numbers("Limit", "Remaining") == (200, LIMIT, 2)
+        assert {*server(f"KEYS *{caller}")} == {f"hello:{caller}", f"nginx_hello:{caller}"}
+    for key, status, remaining in ("hello", 200, 0), ("nginx_hello", 429, 0):
+        server(f"CL.THROTTLE {key}:{caller} 2 1 86400 1")
+        answer = behind.get("/", caller)
+        assert answer.numbers("Limit", "Remaining") == (status, LIMIT, remaining)
+        assert bool(answer.number("Retry-After")) == (status == 429)
