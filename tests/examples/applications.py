@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
@@ -76,10 +75,11 @@ class Row:
     processes: int = 1
 
 
+UVICORN = "$PYTHON -m uvicorn --no-proxy-headers"
 # In each, `GET /` has a share, and `POST /login` is closed.
 APPLICATIONS = [
     Row("flask", python("flask"), "$PYTHON -m flask --app flask_app run --port $HTTP_PORT"),
-    Row("fastapi", python("fastapi, uvicorn"), "$PYTHON -m uvicorn --no-proxy-headers --port $HTTP_PORT fastapi_app:app"),
+    Row("fastapi", python("fastapi, uvicorn"), f"{UVICORN} --port $HTTP_PORT fastapi_app:app"),
     Row("django", python("rest_framework"), "$PYTHON $TESTS/django_site.py"),
     Row("express", BOTH_NODE, "node express_app.js"),
     Row("express_ioredis", NPM_LIBRARIES, "CLIENT=./ioredis.js node express_app.js"),
@@ -136,15 +136,12 @@ class Answer(http.client.HTTPResponse):
     def numbers(self, *names):
         return self.status, *map(self.number, names)
 
-    def __repr__(self):
-        return f"{self.status} {self.headers} {self.body}"
-
 
 class Application:
     """An application, and its callers, who are addresses. PROXY believes the tests' own X-Forwarded-For."""
 
     def __init__(self, row, version, environment, redis_port=1):
-        self.row, self.version, self.callers, self.http_port = row, version, itertools.count(256), free_port()
+        self.row, self.callers, self.http_port = row, itertools.count(256), free_port()
         # A folder for what it writes. It runs in that of the examples.
         self.own = tempfile.TemporaryDirectory(prefix="app-", dir=TARGET)
         self.environment = {
@@ -170,14 +167,13 @@ class Application:
         return said
 
     def start(self):
-        with open(f"{self.own.name}/log", "w") as log:
-            self.process = self.popen(self.row.words, stdout=log if self.row.http else subprocess.PIPE, stderr=log)
+        self.process = self.popen(self.row.words, stdout=None if self.row.http else subprocess.PIPE)
         if self.row.http:
             wait_for(f"{self.row.name} serves HTTP", self.serves)
         return self
 
     def serves(self):
-        assert self.process.poll() is None, self.log()
+        assert self.process.poll() is None, "it has ended, see its output"
         with contextlib.suppress(OSError):
             return self.connect()
 
@@ -187,9 +183,6 @@ class Application:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.own.cleanup()
-
-    def log(self):
-        return Path(self.own.name, "log").read_text(errors="replace")
 
     def connect(self):
         return socket.create_connection(("127.0.0.1", self.http_port), timeout=120)

@@ -5,17 +5,9 @@
         assert app.passed(4, app.caller()) == 3
         assert server("DBSIZE") == 1
 
-`on`, `named`, `APPLICATIONS`, `PROGRAMS` and `LIMIT` are of applications.py, in which an application is a line; Server,
-Address and the filters of its network of servers.py. The fixtures:
-
-    app         the application, started once for all situations with the same environment: app.get("/path", caller),
-                app.calls(20, caller, closed=True), app.passed(20, caller), app.caller(), app.log()
-    server      the new, empty server that `app` calls: server("CL.LOOK key 2 1 60"), server.kill(), .signal("STOP")
-    address     the way there: address.lead_to(other), address.silence(), address.filter = saying(b"*0\r\n")
-    new_server  makes another server: new_server("--cluster-enabled", "yes", module=False)
-    clock       a wall clock that only the test moves: new_server(environment=clock.environment), clock.set(nanoseconds)
-    start       starts one more application: start(app.row, address.port, TIMEOUT=3600)
-    program     a program that ends, of `@on(PROGRAMS, "program")`: program.output(server.port)
+`app` is an Application of applications.py, in which each application is a line. It is started once for all situations
+with the same environment, and calls `server`, a new Server, by way of `address`: those, and the failures of a network,
+are in servers.py. `program` is an application that ends by itself: `@on(PROGRAMS, "program")`.
 """
 
 import collections
@@ -41,6 +33,8 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 @pytest.fixture
 def new_server(request):
+    """Makes another server: new_server("--cluster-enabled", "yes", module=False)."""
+
     def made(*settings, **named):
         server = Server(*settings, **named)
         request.addfinalizer(server.kill)
@@ -63,12 +57,13 @@ def library(tmp_path_factory):
 
 @pytest.fixture
 def clock(tmp_path, library):
+    """A wall clock that only the test moves: new_server(environment=clock.environment)."""
     return Clock(tmp_path / "clock", library)
 
 
 @pytest.fixture
 def start(request):
-    """Starts an application of its own, which ends with the test."""
+    """Starts one more application: start(app.row, address.port, TIMEOUT=3600)."""
 
     def started(row, port, version="", **environment):
         app = Application(row, version, environment, port)
@@ -80,7 +75,6 @@ def start(request):
 
 @pytest.fixture
 def program(request):
-    """A program that prints what it does: program.output(port) runs it to its end."""
     return Application(*request.param)
 
 

@@ -60,7 +60,7 @@ def test_an_error_passes_no_more_than_the_limit_and_the_share(app, server, addre
 
 @pytest.mark.parametrize("is_silent", [False, True], ids=["failed_over", "silent"])
 @on(CLIENTS)
-def test_a_connection_that_was_there_is_left_after_a_failover_or_in_silence(app, server, address, new_server, is_silent):
+def test_an_old_connection_is_left_after_a_failover_or_in_silence(app, server, address, new_server, is_silent):
     other, caller = new_server(), app.caller()
     before = app.passed(CALLS, caller)
     address.lead_to(server if is_silent else other)
@@ -107,8 +107,8 @@ REPLIES = [
     *(b"*0\r\n", b"*-1\r\n", b"*-7\r\n", b"*x\r\n", b"$0\r\n\r\n", b"$-1\r\n", b"$-7\r\n", b":0\r\n", b":1\r\n"),
     *(b"*5\r\n" + 5 * item for item in (b",0.5\r\n", b",nan\r\n", b"#f\r\n", b"_\r\n", b"(99999999999999999999\r\n")),
     *(b"*5\r\n" + 5 * item for item in (b"$-1\r\n", b"+0\r\n", b"$1\r\n0\r\n", b"*1\r\n:0\r\n", b"-ERR no\r\n")),
-    *(b"+OK\r\n", b"-MISCONF no\r\n", b"-CLUSTERDOWN no\r\n", b"-ERR unknown command\r\n", b"-\r\n", b"\r\n", b"\0\r\n"),
-    *(b"$5\r\nabcdefgh\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"%2\r\n:0\r\n:3\r\n:2\r\n:-1\r\n", b"*1\r\n" * 100_000),
+    *(b"+OK\r\n", b"-MISCONF no\r\n", b"-CLUSTERDOWN no\r\n", b"-ERR no\r\n", b"-\r\n", b"\r\n", b"\0\r\n"),
+    *(b"$5\r\nabcdefgh\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"%1\r\n:0\r\n:3\r\n", b"*1\r\n" * 100_000),
     *(b"*1\r\n:0\r\n", b"*4\r\n" + NUMBERS[:-5], b"*6\r\n" + NUMBERS + b":1\r\n", b"*1\r\n*5\r\n" + NUMBERS),
 ]
 

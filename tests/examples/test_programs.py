@@ -3,7 +3,6 @@
 import json
 import re
 import socket
-import subprocess
 
 import pytest
 
@@ -31,8 +30,8 @@ def test_each_program_decides_as_redis_does_and_prints_what_the_page_shows(progr
 @on(PROGRAMS, "program", TIMEOUT=2, FAIL="closed")
 def test_a_program_is_refused_where_no_server_decides_and_says_why(program, server):
     # A listener whose queue is full answers no further connection.
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, socket.create_connection(listener.getsockname()):
-        for nobody in listener.getsockname()[1], free_port():
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.create_connection(full.getsockname()):
+        for nobody in full.getsockname()[1], free_port():
             assert program.output(nobody).count(REFUSED) == 5
     server("CONFIG SET requirepass secret")
     said = program.output(server.port)
@@ -92,29 +91,6 @@ def test_a_call_in_a_cluster_that_gets_no_answer_takes_once_and_fails_in_time(pr
     with pytest.raises(AssertionError, match="TimeoutError"):
         program.output(address.port)
     assert node("CL.LOOK {user123}:minute 2 1 60")[2] == 2
-
-
-# Prints a status of redis_py and one of redis_asyncio.
-BOTH = """import asyncio, os, redis_asyncio, redis_py
-from limits import Limit
-limit, url = Limit('login', (9, 1, 60), fail='closed'), os.environ['URL']
-async def main():
-    return await redis_asyncio.throttle(redis_asyncio.connect(url), limit, 'alice')
-print(redis_py.throttle(redis_py.connect(url), limit, 'alice')[0], asyncio.run(main())[0])"""
-
-
-@on([Row("elsewhere", python("redis"), f'$PYTHON -c "{BOTH}"')], "program")
-def test_redis_py_calls_a_server_with_a_password_over_tls(program, new_server, tmp_path):
-    """The server has a certificate of the test's own, and a user with a password."""
-    certificate, key, port = tmp_path / "server.crt", tmp_path / "server.key", free_port()
-    words = f"-newkey rsa:2048 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 -out {certificate} -keyout {key}"
-    subprocess.run(f"openssl req -x509 -nodes {words}".split(), check=True, capture_output=True)
-    files = "--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", certificate
-    server = new_server("--tls-port", port, "--tls-auth-clients", "no", *files)
-    server("ACL SETUSER limits on >secret ~* +ping +cl.throttle +hello +client")
-    for password, answers in ("secret", "200 200"), ("wrong", "503 503"):
-        said = program.output(0, URL=f"rediss://limits:{password}@127.0.0.1:{port}?ssl_ca_certs={certificate}")
-        assert answers in said and ("invalid username-password pair" in said) == (password == "wrong"), said
 
 
 @python_program("own_tests.py")
