@@ -12,12 +12,11 @@ are in servers.py. `program` is an application that ends by itself: `@on(PROGRAM
 
 import collections
 import resource
-import subprocess
 import sys
 
 import pytest
 
-from packages import PIP, ROOT, fetched
+from packages import PIP, fetched
 
 # A pytest of the user's own has not been told where the packages are.
 if (folder := str(fetched(*PIP))) not in sys.path:
@@ -48,17 +47,10 @@ def server(new_server):
     return new_server()
 
 
-@pytest.fixture(scope="session")
-def library(tmp_path_factory):
-    library = tmp_path_factory.mktemp("clock") / "clock.so"
-    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, ROOT / "tests/support/clock.c", "-ldl"], check=True)
-    return library
-
-
 @pytest.fixture
-def clock(tmp_path, library):
+def clock(tmp_path):
     """A wall clock that only the test moves: new_server(environment=clock.environment)."""
-    return Clock(tmp_path / "clock", library)
+    return Clock(tmp_path)
 
 
 @pytest.fixture

@@ -124,7 +124,7 @@ def test_a_reply_of_another_shape_is_no_answer(app, address, server):
         wait_for("another answer", lambda: app.passed(1, app.caller(), closed=True))
 
 
-@on(named("express", "nginx"))
+@on(named("express_ioredis", "nginx"))
 def test_with_several_quotas_a_reply_has_six_integers(app, address):
     address.filter = saying(b"*5\r\n" + NUMBERS)
     assert app.get("/items", app.caller()).number("Limit") is None
