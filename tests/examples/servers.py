@@ -90,6 +90,8 @@ class Server:
         """Starts the process, again on its port."""
         self.process = subprocess.Popen(self.words, env=self.environment)
         wait_for("a server is ready", self.is_ready)
+        # A test may count the connections.
+        self.client.close()
 
     def is_ready(self):
         assert self.process.poll() is None, "a server has ended, see its output"
