@@ -87,7 +87,7 @@ def test_nobody_can_choose_callers_who_share_a_place_with_another():
 
 
 def test_the_last_address_that_a_proxy_has_added_counts():
-    """test_http.py has addresses of each kind, and test_express.py headers of two proxies."""
+    """test_http.py has addresses of each kind, and headers of two proxies."""
     addresses = {
         ("192.0.2.1", "10.0.0.1", "203.0.113.7"): "203.0.113.7",
         ("::ffff:192.0.2.1", "203.0.113.7:5678"): "203.0.113.7",
