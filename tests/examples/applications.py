@@ -94,9 +94,6 @@ PROGRAMS = [
     Row("phpredis", debian("php-redis", "php -r 'new Redis();'"), "php -d display_errors=stderr php_redis.php"),
     Row("predis", debian("php-predis", "ls /usr/share/php/Predis"), "php -n -d display_errors=stderr php_redis.php"),
     Row("redis_rb", debian("ruby-redis", "ruby -e 'require \"redis\"'"), "ruby redis_rb.rb"),
-    Row("hiredis", debian("libhiredis-dev", "ls /usr/include/hiredis"), """sh -ec '
-        cc -O1 -Wall -Wextra -Werror -o $OWN/hiredis hiredis.c -lhiredis
-        $OWN/hiredis'"""),
     Row("redigo", debian(*REDIGO, **GO), "go run redigo.go"),
     Row("redis_rs", {"": lambda: {"REDIS_RS": built("REDIS_RS", *REDIS_RS)}}, "$REDIS_RS"),
 ]

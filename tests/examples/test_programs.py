@@ -15,7 +15,7 @@ PAGE = (ROOT / "docs/clients.md").read_text()
 ANSWERS = PAGE.split("Each prints:\n\n")[1].split("\n\n")[0].replace("    ", "") + "\n"
 REFUSED = "503 Retry-After: 1\n"
 # The others are applications, too.
-SMALLEST = named("phpredis", "predis", "redis_rb", "hiredis", "redigo", "redis_rs")
+SMALLEST = named("phpredis", "predis", "redis_rb", "redigo", "redis_rs")
 
 
 def python_program(file):
