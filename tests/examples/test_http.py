@@ -116,7 +116,7 @@ CHANGED = {
 FURTHER = {
     "/inner": CHECK,
     "@named": CHECK,
-    "/two": "rewrite_by_lua_block { hello:check() login:check() }",
+    "/two": "rewrite_by_lua_block { hello:check() items:check() }",
 }
 LOCATIONS = "rewrite ^/in_server/(.*) /in_server/other break; " + "".join(
     f"location {path} {{ {words} proxy_pass http://application; }} "
@@ -136,12 +136,12 @@ def test_a_request_is_charged_however_its_address_changes(app, server):
 @on(NGINX, LOCATIONS=LOCATIONS)
 def test_a_request_that_is_charged_twice_shows_the_limit_with_fewer_remaining(app, server):
     caller = app.caller()
-    server(f"CL.THROTTLE nginx_login:{caller} 2 1 86400 1")
-    answers = [app.get("/two", caller) for _ in range(3)]
-    assert [answer.numbers("Remaining") for answer in answers] == [(200, 1), (200, 0), (429, 0)]
+    answers = [app.get("/two", caller) for _ in range(LIMIT + 1)]
+    shown = [answer.numbers("Limit", "Remaining", "Quota") for answer in answers]
+    assert shown == [(200, LIMIT, 2, None), (200, LIMIT, 1, None), (200, LIMIT, 0, None), (429, LIMIT, 0, None)]
     # A page of another origin can read the refusal.
-    assert answers[2].headers["Access-Control-Allow-Origin"] == "*"
-    assert "Retry-After" in answers[2].headers["Access-Control-Expose-Headers"]
+    assert answers[LIMIT].headers["Access-Control-Allow-Origin"] == "*"
+    assert "Retry-After" in answers[LIMIT].headers["Access-Control-Expose-Headers"]
 
 
 WRONG = "nginxes = -1", "timeout = 0 / 0", "port = '1'", "new('name:b', {})", "new('name', { { 0 / 0, 1, 60 } })"
@@ -159,7 +159,10 @@ def test_a_wrong_number_or_limit_stops_nginx_and_is_named(app, start, setting, c
 def test_an_application_behind_nginx_limits_each_caller_and_one_limit_has_all_headers(app, server, start):
     """nginx before Express, both with limits of three a day."""
     express = start(named("express")[0], server.port)
-    behind = start(app.row, server.port, APPLICATION=f"127.0.0.1:{express.http_port}")
+    application = {"APPLICATION": f"127.0.0.1:{express.http_port}"}
+    first, behind = start(app.row, server.port, PROXY="", **application), start(app.row, server.port, **application)
+    # The first has no proxy before it: both limit its peer, and no address that the caller has made up.
+    assert keys(first, server, X_Forwarded_For="192.0.2.7") == 2 * ["hello:127.0.0.1"]
     for _ in range(LIMIT + 2):
         caller = app.caller()
         assert behind.get("/", caller).numbers("Limit", "Remaining") == (200, LIMIT, 2)
