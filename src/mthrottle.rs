@@ -86,7 +86,7 @@ fn write_all(context: &Context, all: &[Decided]) -> Result<(), CommandError> {
     in_groups(all, |Decided { request, decision, .. }| {
         if decision.change != Change::Nothing {
             // A server decides that keys can be written before it runs a command. A later key therefore fails only in
-            // the case that `WritableKey::set` names, and the limiters that are written by then stay.
+            // the case that `Key::set` names, and the limiters that are written by then stay.
             state::write(state::open(context, request.key)?, &decision.change)?;
         }
         Ok(())

@@ -37,7 +37,7 @@ def debian(packages, check, is_required=REQUIRE_ALL, **environment):
 
 def newest(files, name, path):
     """The newest libraries, which the tests fetch."""
-    return {"": lambda: {name: path.format(need(f"the packages of tests/examples/{files[0]}", fetched(*files)))}}
+    return {"": lambda: {name: path.format(need(f"the packages of tests/examples/{files[0][0]}", fetched(*files)))}}
 
 
 def python(module):

@@ -48,10 +48,22 @@ def test_an_address_that_the_caller_makes_up_is_ignored_without_its_proxy(app, s
     assert keys(started, server, X_Forwarded_For="192.0.2.7") == ["hello:127.0.0.1"]
 
 
-# Express with a route for all methods.
-ALL = "app.all('/all', limited(new Limit(connection, 'all', [[2, 1, 86400]])), (request, response) => response.end());"
-WORDS = f"""node -e "$(sed "s|const app = express();|& {ALL}|" express_app.js)\""""
+# Express with a route for all methods, and with routes that answer in further ways.
+ROUTES = """const site = limited(new Limit(connection, 'site', [[2, 1, 86400]]));
+app.all('/all', site, (request, response) => response.end());
+app.get('/fails', site, () => { throw new Error('fails'); });
+app.get('/missing', site, (request, response, next) => next());
+app.get('/moved', site, (request, response) => response.redirect('/'));"""
+WORDS = f"""node -e "$(sed "s|const app = express();|& {' '.join(ROUTES.splitlines())}|" express_app.js)\""""
 SITE = [dataclasses.replace(row, name="express_site", words=WORDS) for row in named("express_ioredis")]
+
+
+@on(SITE)
+def test_whatever_answers_in_express_shows_the_headers_of_the_limit(app):
+    for path, status in ("/fails", 500), ("/missing", 404), ("/moved", 302):
+        caller = app.caller()
+        shown = [app.get(path, caller).numbers("Remaining") for _ in range(LIMIT + 1)]
+        assert shown == [(status, 2), (status, 1), (status, 0), (429, 0)], path
 
 
 @on([*SITE, *NGINX])
