@@ -53,12 +53,12 @@ def address(request):
 
 
 class ApiThrottle(BaseThrottle):
-    """Limits a user by two quotas in one call, and a visitor by address. OPTIONS, a browser's preflight, is free."""
+    """Limits a user by two quotas in one call, and a visitor by address. A browser's preflight is free."""
 
     def allow_request(self, request, view):
         user = request.user
         limit, caller = (USER, user.pk) if user and user.is_authenticated else (VISITOR, address(request))
-        if request.method != "OPTIONS":
+        if request.method != "OPTIONS" or "Access-Control-Request-Method" not in request.headers:
             charge(request, view, limit, caller)
         return True
 

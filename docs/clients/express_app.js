@@ -17,8 +17,8 @@ function limited(limit, caller = addressOf) {
   // Each count begins at 0: Prometheus would not see a count that begins with the failures of a first outage.
   for (const result of ['allowed', 'limited', 'share', 'closed']) calls.inc({ limit: limit.name, result }, 0);
   return async (request, response, next) => {
-    // A browser asks by OPTIONS whether a page may make its call, and does not tell the page of a refusal.
-    if (request.method === 'OPTIONS') return next();
+    // A browser asks by a preflight whether a page may make its call, and does not tell the page of a refusal.
+    if (request.method === 'OPTIONS' && request.get('Access-Control-Request-Method')) return next();
     const [status, headers, result] = await limit.throttle(caller(request));
     calls.inc({ limit: limit.name, result });
     show(response, status, headers);

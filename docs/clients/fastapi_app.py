@@ -42,7 +42,7 @@ def limited(limit):
     """
 
     async def by_address(request: HTTPConnection):
-        if request.scope.get("method") == "OPTIONS":
+        if request.scope.get("method") == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
             return
         address = limited_address(request.client and request.client.host, request.headers.getlist("X-Forwarded-For"))
         decision = await throttle(client, limit, address)

@@ -18,13 +18,13 @@ client = connect()
 def limited(limit):
     """Limits a view, each address by itself. Several views may have one limit, and one view several.
 
-    Each method is charged but OPTIONS, which is a browser's preflight. A view without a limit, as for health, is not.
+    Each method is charged, but no preflight of a browser. A view without a limit, as for health, is not.
     """
 
     def decorate(view):
         @functools.wraps(view)
         def limited_view(*arguments, **named):
-            if request.method != "OPTIONS":
+            if request.method != "OPTIONS" or "Access-Control-Request-Method" not in request.headers:
                 address = limited_address(request.remote_addr, request.headers.getlist("X-Forwarded-For"))
                 decision = throttle(client, limit, address)
                 show(decision, shown := request.environ.setdefault("limits", {}))

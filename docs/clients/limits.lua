@@ -181,8 +181,8 @@ end
 
 -- Charges the request to the limit of this caller, by default an address, and refuses it if the limit does.
 function Limit:check(caller)
-    -- A browser asks by OPTIONS whether a page may make its call, and does not tell the page of a refusal.
-    if ngx.req.get_method() == "OPTIONS" then return end
+    -- A browser asks by a preflight whether a page may make its call, and does not tell the page of a refusal.
+    if ngx.req.get_method() == "OPTIONS" and ngx.var.http_access_control_request_method then return end
     local key, asked = self.name .. ":" .. (caller or limits.address()), now()
     -- A digest has few bytes, whatever the caller's name.
     local digest = ngx.md5_bin(SALT .. key)

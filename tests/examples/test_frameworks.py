@@ -40,10 +40,11 @@ def test_several_routes_may_have_one_limit_and_a_route_two(app, server):
 def test_a_preflight_and_a_health_check_are_not_charged(app, server):
     caller = app.caller()
     for _ in range(9):
-        assert app.get("/streamed", caller, "OPTIONS").status == 200
+        assert app.get("/streamed", caller, "OPTIONS", Access_Control_Request_Method="GET").status == 200
         assert app.get("/health", caller).status == 200
     assert not server(f"KEYS *{caller}")
     assert app.get("/streamed", caller).number("Remaining") == 2
+    assert [app.get("/streamed", caller, "OPTIONS").status for _ in range(3)] == [200, 200, 429]
 
 
 @on(DJANGO)
