@@ -79,6 +79,9 @@ class Server:
         words = [*WITH_THE_TEST, "KILL", need(executable, shutil.which(executable)), "--port", self.port, "--save", ""]
         # A primary makes the first replica's snapshot at once; it does not wait for a second replica.
         words += ["--bind", "127.0.0.1", "--dir", self.folder.name, "--repl-diskless-sync-delay", 0, *settings]
+        if "--cluster-enabled" in settings:
+            # Its own choice, 10,000 ports further, may be a port that the system has given to a client.
+            words += ["--cluster-port", free_port()]
         if module:
             words += ["--loadmodule", built("MODULE", "release/libredis_cell.so", "--release")]
         # A server refuses to start in a locale that the machine lacks.
