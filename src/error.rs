@@ -1,6 +1,5 @@
 //! Every error that a caller can see. `Display` is the reply's text, error code first.
 
-use crate::limiter::MOST_QUOTAS;
 use crate::redis::{ErrorReply, Unavailable};
 
 /// The reason why a call was refused. A refused call has changed nothing, but for the case that [`Unavailable`] names.
@@ -15,8 +14,8 @@ pub enum Error {
     NotAnInteger(&'static str),
     #[error("ERR {0} must be {1} or more")]
     TooSmall(&'static str, i64),
-    #[error("ERR a limiter has at most {MOST_QUOTAS} quotas")]
-    TooManyQuotas,
+    #[error("ERR a limiter has at most {0} quotas")]
+    TooManyQuotas(usize),
     #[error("ERR key is the same as in group {0}")]
     SameKey(u64),
     #[error("ERR count and period allow more than one token per nanosecond")]

@@ -32,7 +32,7 @@ impl<'a> Request<'a> {
         };
         let further = match further.as_chunks() {
             (further, []) if further.len() < MOST_QUOTAS => further,
-            (_, []) => return Err(Error::TooManyQuotas.into()),
+            (_, []) => return Err(Error::TooManyQuotas(MOST_QUOTAS).into()),
             _ => return Err(Error::WrongArity.into()),
         };
 
