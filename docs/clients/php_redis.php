@@ -25,6 +25,7 @@ function connect(): Redis|Predis\Client
 /** Makes a call. Returns the status and the headers to answer a request with; a call without an answer is refused. */
 function throttle(string $key, int $maxBurst, int $count, int $period, int $quantity = 1): array
 {
+    $quantity >= 0 || throw new ValueError("a quantity cannot be $quantity: it would give tokens back");
     static $client;
     $call = ['CL.THROTTLE', $key, $maxBurst, $count, $period, $quantity];
     try {

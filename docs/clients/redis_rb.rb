@@ -12,13 +12,20 @@ def client
     Redis.new(port: ENV.fetch("REDIS_PORT", 6379).to_i, timeout: TIMEOUT, reconnect_attempts: 0)
 end
 
-# Makes a call; a negative quantity gives back. Returns the status and the headers to answer a request with. A call
-# without an answer is refused.
+# Makes a call. Returns the status and the headers to answer a request with; a call without an answer is refused.
 def throttle(key, max_burst, count, period, quantity = 1)
-  reply = client.call("CL.THROTTLE", key, max_burst, count, period, quantity)
-  # Whatever else a server or a proxy says is no answer.
-  raise "no reply of CL.THROTTLE" unless reply.is_a?(Array) && reply.size == 5 && reply.all?(Integer)
+  raise ArgumentError, "a quantity cannot be #{quantity}: it would give tokens back" if quantity.negative?
 
+  begin
+    reply = client.call("CL.THROTTLE", key, max_burst, count, period, quantity)
+    # Whatever else a server or a proxy says is no answer.
+    raise "no reply of CL.THROTTLE" unless reply.is_a?(Array) && reply.size == 5 && reply.all?(Integer)
+  rescue StandardError => error
+    warn "Redis does not decide: #{error.message}"
+    # The connection may have a late reply, or lead to a server that a failover has made a replica.
+    client.close
+    return [503, { "Retry-After" => 1 }]
+  end
   limited, limit, remaining, retry_after, reset_after = reply
   headers = { "X-RateLimit-Limit" => limit, "X-RateLimit-Remaining" => remaining, "X-RateLimit-Reset" => reset_after }
   return [200, headers] if limited.zero?
@@ -26,11 +33,6 @@ def throttle(key, max_burst, count, period, quantity = 1)
   return [limit.zero? ? 403 : 413, headers] if retry_after.negative?
 
   [429, headers.merge("Retry-After" => retry_after)]
-rescue StandardError => error
-  warn "Redis does not decide: #{error.message}"
-  # The connection may have a late reply, or lead to a server that a failover has made a replica.
-  client.close
-  [503, { "Retry-After" => 1 }]
 end
 
 # The limiter allows three at once and one a minute; the last call asks for four tokens.

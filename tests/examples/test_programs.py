@@ -64,6 +64,14 @@ def test_each_smallest_call_is_made_once_and_leaves_its_connection_after_an_erro
     assert len(shown) == 5 and all(line.startswith(begin) for line, begin in zip(shown, expected)), shown
 
 
+@on(named("phpredis", "predis", "redis_rb"), "program", TIMEOUT=60)
+def test_a_program_gives_no_tokens_back_by_a_quantity_below_zero_and_names_it(program, server):
+    *words, file = program.row.words.split()
+    with pytest.raises(AssertionError, match="quantity cannot be -3"):
+        program.output(server.port, f"sed 's/1, 1, 4]/-3, 1]/' {file} | {' '.join(words)}")
+    assert server("CL.LOOK user123 2 1 60")[2] == 1
+
+
 @python_program("pipeline.py")
 def test_a_pipeline_makes_each_call_once_and_an_error_is_no_allowed_call(program, server):
     server("RPUSH user:7 x")
