@@ -14,6 +14,7 @@ function check(isRight, name, value) {
 const TIMEOUT = 1000 * (process.env.TIMEOUT ?? 0.1);
 check(TIMEOUT >= 1 && TIMEOUT <= 1000 * 86400, 'TIMEOUT', process.env.TIMEOUT);
 const SERVER = { host: '127.0.0.1', port: Number(process.env.REDIS_PORT ?? 6379), connectTimeout: TIMEOUT };
+check(isInteger(SERVER.port, 1, 65535), 'REDIS_PORT', process.env.REDIS_PORT);
 const HEADERS = ['Limit', 'Remaining', 'Reset', 'Quota'].map((name) => `X-RateLimit-${name}`);
 // The groups of a share, and the keys in each.
 const [GROUPS, KEYS] = [2048, 64];
@@ -141,8 +142,9 @@ class Limit {
 
   // Resolves to the status and the headers to answer a request with, and a word for how the call ended.
   async throttle(caller, quantity = 1) {
-    // Many objects have one text, such as "undefined". A negative quantity would give tokens back.
-    check(['string', 'number', 'bigint'].includes(typeof caller), `${this.name}: a caller`, caller);
+    // Objects, and halves of surrogate pairs, may have the bytes of others. A negative quantity would give tokens back.
+    const isText = ['string', 'number', 'bigint'].includes(typeof caller) && !/\p{Surrogate}/u.test(caller);
+    check(isText, `${this.name}: a caller`, caller);
     check(isInteger(quantity, 0), `${this.name}: a quantity`, quantity);
     const [key, asked] = [`${this.name}:${caller}`, performance.now()];
     // A digest has few bytes, whatever the caller's name.

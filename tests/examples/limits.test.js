@@ -46,14 +46,16 @@ test('a quantity is a number of tokens, a caller has a text, and a limit keeps w
   for (const quantity of [-1, 0.5, '1', '', NaN, Infinity, 2 ** 53, true, 1n, null]) {
     await assert.rejects(limit.throttle('alice', quantity), RangeError, String(quantity));
   }
-  for (const caller of [undefined, null, {}, [], ['a'], true]) await assert.rejects(limit.throttle(caller), RangeError);
-  for (const caller of [7, 7n, '']) assert.strictEqual((await limit.throttle(caller))[0], 200);
+  const callers = [undefined, null, {}, [], ['a'], true, 'bob\ud800', '\udfff\ud800'];
+  for (const caller of callers) await assert.rejects(limit.throttle(caller), /RangeError: any: a caller/);
+  for (const caller of [7, 7n, '', '\ud83d\ude00']) assert.strictEqual((await limit.throttle(caller))[0], 200);
   assert.deepStrictEqual(await statuses(limit, 1, 1, 1, 1), [200, 200, 200, 429]);
-  assert.deepStrictEqual(asked, Array(7).fill([2, 1, 60, 1]));
+  assert.deepStrictEqual(asked, Array(8).fill([2, 1, 60, 1]));
 });
 
 test('a wrong number of the environment ends the process, and the error names it', () => {
-  const wrong = { TIMEOUT: ['nan', '-1', ''], PROXY: ['::1/129'], PROCESSES: ['-1', '2.5', ''] };
+  const wrong = { TIMEOUT: ['nan', '-1', ''], PROXY: ['::1/129'], PROCESSES: ['-1', '2.5', ''],
+    REDIS_PORT: ['abc', '', '0', '70000', '-1'] };
   const program = `new (require('${process.cwd()}/limits.js').Limit)({}, 'a', [[2, 1, 60]])`;
   for (const [name, word] of Object.entries(wrong).flatMap(([key, words]) => words.map((each) => [key, each]))) {
     const ended = spawnSync('node', ['-e', program], { env: { ...process.env, [name]: word }, encoding: 'utf8' });
