@@ -96,8 +96,7 @@ function limits.address()
     return text:sub(2) .. "::/64"
 end
 
--- Returns the integers of a call: five, or six with several quotas. Whatever goes wrong is no answer, and returns nil.
--- It never makes a call twice.
+-- Returns the integers of one call: five, or six with several quotas; or nil, whatever goes wrong. It asks only once.
 function Limit:ask(key)
     local client, integers = redis:new(), #self.quotas > 1 and 6 or 5
     local answered, reply = pcall(function()
@@ -174,16 +173,16 @@ function limits.show()
         -- The values of a header that both have sent are in a table, nginx's own first.
         own[header] = type(value) == "table" and value[1] or not its[header] and value or nil
     end
-    local remaining, before = tonumber(its[REMAINING]) or math.huge, tonumber(own[REMAINING]) or math.huge
-    local shown = (ngx.var.upstream_http_retry_after or remaining < before) and its or own
-    for _, header in ipairs(HEADERS) do ngx.header[header] = shown[header] end
+    local remaining, before = tonumber(its[REMAINING]), tonumber(own[REMAINING])
+    local is_its = not before or remaining and (ngx.var.upstream_http_retry_after or remaining < before)
+    for _, header in ipairs(HEADERS) do ngx.header[header] = (is_its and its or own)[header] end
 end
 
--- Charges the request to the limit of this caller, by default an address, and refuses it if the limit does.
+-- Charges this caller, whose key is no address's ("name:caller:alice"), or the address, and refuses what is limited.
 function Limit:check(caller)
     -- A browser asks by a preflight whether a page may make its call, and does not tell the page of a refusal.
     if ngx.req.get_method() == "OPTIONS" and ngx.var.http_access_control_request_method then return end
-    local key, asked = self.name .. ":" .. (caller or limits.address()), now()
+    local key, asked = self.name .. ":" .. (caller and "caller:" .. caller or limits.address()), now()
     -- A digest has few bytes, whatever the caller's name.
     local digest = ngx.md5_bin(SALT .. key)
     local known = self.refused and self.refused:get(digest)

@@ -15,7 +15,7 @@ sed -e "s/127.0.0.1:8080/127.0.0.1:$HTTP_PORT/" -e "s|127.0.0.1:8081|${APPLICATI
 cat >>"$1/nginx.conf" <<CONF
     server {
         listen unix:$1/application;
-        location / { return 200 "Hello\n"; }
+        location / { add_header Retry-After \$arg_wait; return 200 "Hello\n"; }
     }
 }
 CONF

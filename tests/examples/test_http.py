@@ -132,6 +132,7 @@ CHANGED = {
 FURTHER = {
     "/inner": CHECK,
     "@named": CHECK,
+    "/key": "rewrite_by_lua_block { hello:check(ngx.var.http_x_api_key) }",
     "/two": "rewrite_by_lua_block { hello:check() items:check() }",
 }
 LOCATIONS = "rewrite ^/in_server/(.*) /in_server/other break; " + "".join(
@@ -147,12 +148,17 @@ def test_a_request_is_charged_however_its_address_changes(app, server):
         statuses = [app.get(f"/{how}/any", caller).status for _ in range(LIMIT + 1)]
         assert 429 not in statuses[:LIMIT] and statuses[LIMIT] == 429, (how, statuses)
         assert server("KEYS *" + caller) == [f"nginx_hello:{caller}"]
+    # A stranger whose name is an address does not use up its tokens.
+    assert [app.get("/key", X_Api_Key=caller).status for _ in range(LIMIT)] == [200] * LIMIT
+    assert app.get("/key", app.caller()).numbers("Remaining") == (200, LIMIT - 1)
+    assert {*server(f"KEYS *{caller}")} == {f"nginx_hello:{caller}", f"nginx_hello:caller:{caller}"}
 
 
 @on(NGINX, LOCATIONS=LOCATIONS)
 def test_a_request_that_is_charged_twice_shows_the_limit_with_fewer_remaining(app, server):
     caller = app.caller()
-    answers = [app.get("/two", caller) for _ in range(LIMIT + 1)]
+    # The application has no limit, but a Retry-After.
+    answers = [app.get("/two?wait=7", caller) for _ in range(LIMIT + 1)]
     shown = [answer.numbers("Limit", "Remaining", "Quota") for answer in answers]
     assert shown == [(200, LIMIT, 2, None), (200, LIMIT, 1, None), (200, LIMIT, 0, None), (429, LIMIT, 0, None)]
     # A page of another origin can read the refusal.
