@@ -73,8 +73,9 @@ class LoginThrottle(BaseThrottle):
         if request.method not in SAFE_METHODS:
             charge(request, view, ADDRESS, address(request))
             name = request.data.get("username") if isinstance(request.data, dict) else None
-            # The name has to be the one that finds the account.
-            name = unicodedata.normalize("NFKC", name).strip().casefold()[:150] if isinstance(name, str) else ""
+            # The name has to be the one that finds the account. A serializer makes the text of a number.
+            name = str(name) if isinstance(name, (str, int, float)) else ""
+            name = unicodedata.normalize("NFKC", name).strip().casefold()[:150]
             if name:
                 charge(request, view, ACCOUNT, name)
         return True

@@ -38,7 +38,7 @@ class Login(APIView):
     throttle_classes = [django_rest.LoginThrottle]
 
     def post(self, request):
-        if request.data.get("password") == "correct horse":
+        if isinstance(request.data, dict) and request.data.get("password") == "correct horse":
             django_rest.give_back(request)
         return Response("Welcome")
 
