@@ -29,7 +29,7 @@ def charge(request, view, limit, caller):
     show(decision, view.headers)
     request.charged, request._request.limits = getattr(request, "charged", []), view.headers
     if decision[0] != 200:
-        give_back(request)
+        give_back(request, every=True)
         # REST framework would ask further throttles: an exception ends the request.
         refusal = APIException("Try again later.")
         refusal.status_code = decision[0]
@@ -81,7 +81,8 @@ class LoginThrottle(BaseThrottle):
         return True
 
 
-def give_back(request):
-    """Gives the attempt back, after a right password."""
-    for limit, caller in request.charged:
-        ask(client, limit.command, *limit.words(caller, -1))
+def give_back(request, every=False):
+    """Gives the attempt back, after a right password; with `every`, also what other throttles have charged."""
+    for limit, caller in getattr(request, "charged", []):
+        if every or limit in (ACCOUNT, ADDRESS):
+            ask(client, limit.command, *limit.words(caller, -1))

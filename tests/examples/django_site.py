@@ -37,6 +37,10 @@ def missing():
 class Login(APIView):
     throttle_classes = [django_rest.LoginThrottle]
 
+    def get(self, request):
+        django_rest.give_back(request)
+        return Response("Hello")
+
     def post(self, request):
         if isinstance(request.data, dict) and request.data.get("password") == "correct horse":
             django_rest.give_back(request)
@@ -49,6 +53,7 @@ OWN = {"X-RateLimit-Remaining": "abc", "X-RateLimit-Limit": "-1", "X-RateLimit-R
 urlpatterns = [
     path("", view(lambda: Response("Hello"))),
     path("login", Login.as_view()),
+    path("both", Login.as_view(throttle_classes=[django_rest.ApiThrottle, django_rest.LoginThrottle])),
     path("fails", view(lambda: 1 / 0)),
     path("missing", view(missing)),
     path("moved", view(lambda: HttpResponseRedirect("/"))),

@@ -52,8 +52,9 @@ def test_a_log_in_charges_the_address_before_the_body_is_read_and_an_account_onl
     def post(body, kind="application/json", caller="192.0.2.1"):
         return app.get("/login", caller, "POST", body, Content_Type=kind).status
 
-    for method, status in ("OPTIONS", 200), ("GET", 405), ("HEAD", 405):
-        assert [app.get("/login", "192.0.2.1", method).status for _ in range(30)] == [status] * 30
+    # GET has nothing to give back.
+    for method in "OPTIONS", "GET", "HEAD":
+        assert [app.get("/login", "192.0.2.1", method).status for _ in range(30)] == [200] * 30
     assert not server("KEYS login*")
     bodies = ("{", "application/json"), ("[" * 100_000, "application/json"), ("x", "text/strange"), ("x", "multipart/x")
     statuses = [post(*body) for body in 5 * bodies]
@@ -66,6 +67,15 @@ def test_a_log_in_charges_the_address_before_the_body_is_read_and_an_account_onl
     for name in "49151234", "4.5", "0":
         statuses = [post('{"username": %s}' % form, caller="192.0.2.3") for form in (name, f'" {name}"', name, name)]
         assert statuses == [200, 200, 200, 429], name
+
+
+@on(DJANGO)
+def test_a_right_password_gives_back_the_attempt_and_no_other_charge(app, server):
+    caller = app.caller()
+    form = "/both", caller, "POST", "username=alice&password=correct horse"
+    statuses = [app.get(*form, Content_Type="application/x-www-form-urlencoded").status for _ in range(4)]
+    assert statuses == [200, 200, 200, 429]
+    assert sorted(server(f"KEYS *{caller}")) == [f"api_address:{caller}"]
 
 
 async def ask(app, *messages, **scope):
