@@ -24,6 +24,7 @@ class App(FastAPI):
 
         async def send_shown(message):
             if message["type"] == "http.response.start":
+                message = {"headers": [], **message}
                 MutableHeaders(scope=message).update(shown)
             await send(message)
 

@@ -111,6 +111,11 @@ def test_fastapi_limits_a_websocket_and_has_a_connection_for_each_event_loop(ser
         await ask(module.app, {"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}, type="lifespan")
         return sent[0]
 
+    async def bare(scope, receive, send):
+        await send({"type": "http.response.start", "status": 204})
+
+    module.app.mount("/bare", bare)
+    assert asyncio.run(lifetime("/bare/", "http")) == 204
     answers = [asyncio.run(lifetime("/socket", "websocket")) for _ in range(4)]
     assert answers == [*3 * ["websocket.accept"], "websocket.close"]
     assert [asyncio.run(lifetime("/", "http")) for _ in range(4)] == [200, 200, 200, 429]
