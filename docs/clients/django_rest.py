@@ -57,7 +57,7 @@ class ApiThrottle(BaseThrottle):
 
     def allow_request(self, request, view):
         user = request.user
-        limit, caller = (USER, user.pk) if user and user.is_authenticated else (VISITOR, address(request))
+        limit, caller = (USER, str(user.pk)) if user and user.is_authenticated else (VISITOR, address(request))
         if request.method != "OPTIONS" or "Access-Control-Request-Method" not in request.headers:
             charge(request, view, limit, caller)
         return True

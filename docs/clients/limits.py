@@ -75,6 +75,9 @@ class Limit:
 
     def words(self, caller, quantity=1):
         """Returns a command's words after its name; a negative quantity gives back."""
+        # Many objects have one text, such as "None", and others a new text in each process.
+        if not isinstance(caller, str) and type(caller) is not int:
+            raise TypeError(f"{self.name}: a caller is a text or an integer, and not {caller!r}")
         first, *others = self.quotas
         # Half of a surrogate pair is in no text of UTF-8.
         key = f"{self.name}:{caller}".encode(errors="surrogatepass")

@@ -38,7 +38,7 @@ def statuses(client, limit, *quantities):
     return [redis_py.throttle(client, limit, "a", quantity)[0] for quantity in quantities]
 
 
-def test_a_wrong_limit_is_refused_where_it_is_made_and_a_wrong_quantity_where_it_is_called():
+def test_a_wrong_limit_is_refused_where_it_is_made_and_a_wrong_quantity_or_caller_where_it_is_called():
     right, wrong = (9, 10, 1), [(-2, 1, 60), (9, 0, 60), (9, 10, 0), (9, -1, 60), (0.5, 1, 1), ("9", 1, 1), (9, 1)]
     wrong += (9, 10**10, 1), (0, 1, 2**33), (True, 1, 1)
     limits = [("hello", quotas, {}) for quotas in ([], 9 * [right], *([quota] for quota in wrong), [right, wrong[0]])]
@@ -51,6 +51,10 @@ def test_a_wrong_limit_is_refused_where_it_is_made_and_a_wrong_quantity_where_it
     for quantity in -1, 2**63, 1.5, math.nan, "1", True, None:
         with pytest.raises(WRONG):
             redis_py.throttle(None, Limit("hello", right), "a", quantity)
+    # Two objects may have one text, and one object a new text in each process.
+    for caller in None, True, 1.5, b"a", ("a",), object():
+        with pytest.raises(WRONG, match="hello: .*caller"):
+            redis_py.throttle(None, Limit("hello", right), caller)
 
 
 def test_the_server_takes_every_quota_that_a_limit_takes(client):
@@ -73,7 +77,7 @@ def test_a_process_with_a_wrong_setting_does_not_start_and_names_it():
 
 
 def test_no_two_limits_and_callers_have_one_key_and_any_name_makes_one(client):
-    callers = "a", "a:b", ":", "", "\ud800", "?", "\ufffd", ("a",), b"a"
+    callers = "a", "a:b", ":", "", "\ud800", "?", "\ufffd", 7
     keys = [Limit(name, (9, 1, 60)).words(caller)[0] for name in ("login", "a") for caller in callers]
     assert len({*keys}) == len(keys)
     assert redis_py.throttle(client, Limit("login", (2, 1, 60)), "\ud800\0 \U0001f600")[2] == "allowed"
