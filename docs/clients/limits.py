@@ -14,10 +14,12 @@ import redis
 from redis.backoff import NoBackoff
 
 URL = f"redis://127.0.0.1:{int(os.environ.get('REDIS_PORT', 6379))}"
-# The longest time, in seconds, that a call waits for a free connection, for a new one, and for the reply.
-TIMEOUT = float(os.environ.get("TIMEOUT", 0.1))
-# The processes, on all machines, that divide a limit among them while Redis does not answer.
-PROCESSES = int(os.environ.get("PROCESSES", 1))
+# TIMEOUT: the longest time, in seconds, that a call waits for a free connection, for a new one, and for the reply.
+# PROCESSES: those, on all machines, that divide a limit among them while Redis does not answer.
+try:
+    TIMEOUT, PROCESSES = float(os.environ.get("TIMEOUT", 0.1)), int(os.environ.get("PROCESSES", 1))
+except ValueError as error:
+    raise ValueError(f"TIMEOUT or PROCESSES: {error}") from None
 if not 0.001 <= TIMEOUT <= 86400 or PROCESSES < 1:
     raise ValueError(f"TIMEOUT={TIMEOUT} is not from 0.001 to 86400, or PROCESSES={PROCESSES} not 1 or more")
 SECOND = 10**9
