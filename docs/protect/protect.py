@@ -1,16 +1,17 @@
 """A log-in form and an API, protected. docs/protect.md explains it step by step.
 
-To run this file, beside redis_asyncio.py, limits.py and ban.lua:
+To run this file, beside fastapi_app.py, redis_asyncio.py, limits.py and ban.lua:
 [REDIS_PORT=6379] [TIMEOUT=0.1] [PROCESSES=1] [PROXY=192.0.2.1] uvicorn --no-proxy-headers protect:app
 """
 
 from pathlib import Path
 
-from fastapi import Depends, FastAPI, Header, HTTPException, Request, Response
+from fastapi import Depends, Header, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from prometheus_client import Counter, generate_latest
 from pydantic import BaseModel, Field
 
+from fastapi_app import App
 from limits import CLOSED, Limit, is_integer, is_reply, limited_address, seconds, show
 from redis_asyncio import ask, connect, throttle
 
@@ -36,7 +37,7 @@ for name, without_redis in RESULTS.items():
 LARGEST = 4096
 
 client = connect()
-app = FastAPI()
+app = App()
 
 
 @app.middleware("http")
@@ -47,10 +48,7 @@ async def bounded(request, call_next):
     length = request.headers.get("content-length", "0")
     if not length.isdecimal() or len(length) > 4 or int(length) > LARGEST:
         return Response("The request is too large", 413, {"Connection": "close"})
-    response = await call_next(request)
-    # Whatever answers a request shows the headers of its limit.
-    response.headers.update(request.scope.get("limits", {}))
-    return response
+    return await call_next(request)
 
 
 @app.exception_handler(RequestValidationError)

@@ -28,7 +28,10 @@ def folder(tmp_path):
 @pytest.fixture(params=LIBRARIES)
 def app(request, start, new_server, clock, folder):
     """The application, started by the page's own words, and its server, to which no token comes back by itself."""
-    words = re.search("^cd /tmp/protect && python3 (.*)", PAGE, re.M)[1]
+    words = re.search("^cd /tmp/protect && python3 (.*)", PAGE, re.M)[1].replace("protect:app", "failing:app")
+    # The application has a further route, which fails.
+    failing = 'app.get("/fails", dependencies=[Depends(limited)])(lambda: 1 / 0)'
+    (folder / "failing.py").write_text(f"from protect import Depends, app, limited\n{failing}")
     row = Row("protect", LIBRARIES, f"env -C {folder} $PYTHON {words} --port $HTTP_PORT")
     server = new_server(environment=clock.environment)
     address = Address(server)
@@ -90,6 +93,12 @@ def test_a_right_password_is_accepted_even_if_it_is_not_given_back_and_each_coun
     address.filter = fates("CL.MTHROTTLE", None, "broken off")
     assert log_in(app, "bob", "battery staple") == 200
     assert ('limit="login given back",result="closed"', "1.0") in counts()
+
+
+def test_whatever_answers_shows_the_headers_of_the_limit(app):
+    paths = {"/fails": 500, "/items/7": 200, "/items/x": 422}
+    shown = [app.get(path, CALLER).numbers("Limit", "Remaining") for path in paths]
+    assert shown == [(status, 5, 4 - number) for number, status in enumerate(paths.values())]
 
 
 def test_a_body_without_a_small_length_is_refused_before_it_is_read(monkeypatch, folder):
