@@ -81,19 +81,23 @@ async def login(form: Form, ip: str = Depends(caller)):
     answer("ban", decide_ban(wait))
     name = form.name.strip().lower()
     both = lambda quantity: (*ACCOUNT.words(name, quantity), *ADDRESS.words(ip, quantity))
-    answer("login", decide_together(await ask(client, "CL.MTHROTTLE", *both(1))))
+    answer("login", decide_together(await ask(client, "CL.MTHROTTLE", *both(1)), 2))
     if PASSWORDS.get(name) != form.password:
         raise HTTPException(401, "Wrong name or password")
     # The password is right: the log-in succeeds even if Redis does not answer now.
     given = await ask(client, "CL.MTHROTTLE", *both(-1), *ATTEMPTS.words(ip, -1))
-    CALLS.labels("login given back", decide_together(given)[2]).inc()
+    CALLS.labels("login given back", decide_together(given, 3)[2]).inc()
     return "Welcome"
 
 
-def decide_together(reply):
-    """Returns the decision of CL.MTHROTTLE, which takes from all its limits or from none; without a reply, refuses."""
-    limited, *rows = reply if isinstance(reply, list) and len(reply) > 1 else (0, reply)
-    if not is_integer(limited) or not all(is_reply(row, 5) for row in rows):
+def decide_together(reply, limits):
+    """Returns the decision of CL.MTHROTTLE, which takes from that many limits or from none; without it, refuses."""
+    limited, *rows = reply if isinstance(reply, list) and reply else (0, reply)
+    if not is_integer(limited) or not all(is_reply(row, 5) for row in rows) or len(rows) != limits:
+        return CLOSED
+    # The reply is 0 or 1, and 1 if a row is.
+    each = [row[0] for row in rows]
+    if limited != max(each) or not {*each} <= {0, 1}:
         return CLOSED
     if not limited:
         return 200, {}, "allowed"
@@ -101,7 +105,7 @@ def decide_together(reply):
     waits = [retry_after for limited, _, _, retry_after, _ in rows if limited]
     if -1 in waits:
         return 403, {}, "limited"
-    return 429, {"Retry-After": str(max(waits, default=1))}, "limited"
+    return 429, {"Retry-After": str(max(waits))}, "limited"
 
 
 def decide_ban(wait):

@@ -115,11 +115,14 @@ def test_the_decision_of_several_limits_is_that_of_the_limited_ones(monkeypatch,
     monkeypatch.syspath_prepend(folder)
     decide = importlib.import_module("protect").decide_together
     allowed, waiting, never = [0, 5, 4, -1, 60], [1, 5, 0, 180, 900], [1, 0, 0, -1, 0]
-    assert decide([1, allowed, waiting]) == (429, {"Retry-After": "180"}, "limited")
+    assert decide([1, allowed, waiting], 2) == (429, {"Retry-After": "180"}, "limited")
     for rows, status in ([0, allowed, allowed], 200), ([1, waiting, never], 403), ([1, never, allowed], 403):
-        assert decide(rows)[0] == status
-    for reply in None, [], allowed, [0, None], [False, allowed], [0, allowed[1:]], [1, [*allowed, 1]]:
-        assert decide(reply)[0] == 503, reply
+        assert decide(rows, 2)[0] == status
+    wrong = [None, "OK", 0, [], [0], [0, allowed], [0, allowed, allowed, allowed], [1, allowed, allowed]]
+    wrong += [[0, allowed, row] for row in (waiting, None, 0, allowed[1:], [*allowed, 1], [2, *allowed[1:]])]
+    wrong += [[limited, allowed, waiting] for limited in (True, 1.0, "1", 2, -1, None)]
+    for reply in *wrong, [False, allowed, allowed], allowed:
+        assert decide(reply, 2)[0] == 503, reply
 
 
 def test_a_form_is_answered_whatever_its_letters(app):
