@@ -14,7 +14,8 @@ local function fail(message, number)
 end
 
 local function whole(name, text, least, most, number)
-    local value = text:match('^%-?%d+$') and tonumber(text)
+    -- CL.THROTTLE refuses -0.
+    local value = text:match('^%-?%d+$') and not text:match('^%-0+$') and tonumber(text)
     if not value or value < least or value > most then
         fail(string.format('%s must be a whole number from %.0f to %.0f', name, least, most), number)
     end

@@ -95,6 +95,7 @@ fn a_calendar_quota_that_gets_an_error_takes_nothing() {
     for (line, expected) in [
         (format!("throttle 2 day rate 1 10 {end}"), "ERR wrong number of arguments"),
         (format!("throttle 1 day 1.5 10 {end}"), "ERR quantity must be a whole number from "),
+        (format!("throttle 2 day rate -0 10 {end} 4 1 60"), "ERR quantity must be a whole number from "),
         ("throttle 0 1".to_string(), "ERR wrong number of arguments"),
         // Each would be counted once, or written over.
         (format!("throttle 3 day day rate 1 10 {end} 10 {end} 4 1 60"), "ERR key 2 is the same as key 1"),
