@@ -74,7 +74,7 @@ A key takes as many bytes as a SET of a text of 19 bytes, and 16 more for a seco
 
 ## Other servers
 
-An allowed call takes 0.84 to 1.00 of the instructions of a SET PX on Redis 7.2 to 8.10 and Valkey 8.0 to 9.1, and 1.40
-on Redis 6.2; with an append-only file 1.00 to 1.19, and 1.18 on Redis 6.2. A limited call takes 0.46 to 0.74. These
-were counted with redis-cell 1.0.0 on 2026-11-25, by `SERVER=… scripts/bench --check`.
+An allowed call takes 0.87 to 0.99 of the instructions of a SET PX on Redis 8.10 and Valkey 8.0 and 9, and 1.46 on Redis
+6.2; with an append-only file 1.07 to 1.20. A limited call takes 0.47 to 0.72. These were counted with redis-cell 1.0.0
+on 2026-11-26, by `SERVER=… scripts/bench --check`.
 """

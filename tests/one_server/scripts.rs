@@ -94,7 +94,7 @@ fn every_place_names_the_servers_that_scripts_servers_fetches() {
     says("README.md", &format!(" to {redis}, Valkey 7.2 to {valkey}"));
     says("docs/design.md", &format!("Redis 8.2 to {redis} ends"));
     says("tests/hostile/client.rs", &format!("(8.2 to {redis})"));
-    says("scripts/bench.d/page.py", &format!("Redis 7.2 to {redis}, Valkey 8.0 to {valkey}"));
+    says("scripts/bench.d/page.py", &format!("Redis {redis}, Valkey 8.0, {valkey}"));
     let workflow = text_of(".github/workflows/ci.yml");
     let (_, suites) = workflow.split_once("server: [redis").unwrap();
     for suite in format!("redis{}", suites.split(']').next().unwrap()).split(", ") {
