@@ -15,9 +15,9 @@
 //!   own process, as Valkey will (valkey 2878, not released yet). The server then takes calls while it makes the
 //!   snapshot, and adds to it each replicated write to a key that it has already saved.
 //! * Another module's handler of that event may run before this module's, and may itself call this module. The snapshot
-//!   lacks the effect of that call, so the effect must be replicated. After a fork it is, because the server's flag for child
-//!   processes is already set. On a server that may make a snapshot without a fork, each call by another module, a
-//!   script or a transaction is replicated.
+//!   lacks the effect of that call, so the effect must be replicated. After a fork it is, because the server's flag for
+//!   child processes is already set. On a server that may make a snapshot without a fork, each call by another module,
+//!   a script or a transaction is replicated.
 //! * A replica that is promoted keeps its backlog under the old replication ID. A server that loads a file in which its
 //!   backlog was saved continues that backlog. Both are events.
 //! * A client may ask to continue a stream with a replication ID and an offset that it knows only from INFO. The moment

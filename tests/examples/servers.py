@@ -119,7 +119,8 @@ class Clock:
 
     def __init__(self, folder):
         library, self.file = folder / "clock.so", open(folder / "clock", "wb", buffering=0)
-        subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, ROOT / "tests/support/clock.c", "-ldl"], check=True)
+        source = ROOT / "tests/support/clock.c"
+        subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
         self.environment = {"LD_PRELOAD": library, "CLOCK": folder / "clock"}
         self.set(1_790_000_000_123_456_000)
 

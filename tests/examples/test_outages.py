@@ -106,8 +106,8 @@ def test_a_call_without_an_answer_is_made_once(app, server, address, fate):
 
 @on(named("flask", "fastapi"))
 def test_a_call_waits_for_a_connection_and_a_reply_by_its_timeout(app, address, start):
-    """With a TIMEOUT of an hour it has no answer when one of 10 ms has: neither where no connection is accepted, nor
-    where no reply comes."""
+    """A call with a TIMEOUT of an hour has no answer when one of 10 ms has: neither where no connection is accepted,
+    nor where no reply comes."""
     address.filter = lambda connection, to_the_server, data: []
     # A listener whose queue is full answers no further connection.
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.create_connection(full.getsockname()):

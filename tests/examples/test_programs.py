@@ -11,7 +11,7 @@ from packages import HERE, ROOT
 from servers import Address, fates, free_port, saying, wait_for
 
 PAGE = (ROOT / "docs/clients.md").read_text()
-# What each prints: three at once and one a minute, and a last call that asks for four.
+# The lines that each prints: three at once and one a minute, and a last call that asks for four.
 ANSWERS = PAGE.split("Each prints:\n\n")[1].split("\n\n")[0].replace("    ", "") + "\n"
 REFUSED = "503 Retry-After: 1\n"
 # The others are applications, too.
@@ -86,7 +86,7 @@ def test_a_call_through_a_stuck_sentinel_fails_in_time(program, server):
         program.output(1, SENTINEL_PORT=server.port)
 
 
-# No setting keeps Debian's redis-py 4.3.4 from repeating a call in a cluster.
+# Debian's redis-py 4.3.4 repeats a call in a cluster, whatever its settings.
 @on([Row("cluster.py", {"": python("redis")[""]}, "$PYTHON cluster.py")], "program")
 def test_a_call_in_a_cluster_that_gets_no_answer_takes_once_and_fails_in_time(program, new_server):
     """The node announces a proxy's port as its own, and the proxy loses the answer to the first call."""
