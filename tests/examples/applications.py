@@ -20,9 +20,9 @@ import pytest
 from packages import HERE, NPM, PIP, ROOT, TARGET, fetched
 from servers import REQUIRE_ALL, WITH_THE_TEST, built, free_port, need, wait_for
 
-EVERYWHERE = "EVERYWHERE" in os.environ
 # The tokens of a caller's limit in each example: three at once and one a day, so that none comes back meanwhile.
 LIMIT = 3
+FORM = "application/x-www-form-urlencoded"
 
 
 @functools.cache
@@ -41,10 +41,9 @@ def newest(files, name, path):
 
 
 def python(module):
-    """The newest libraries for Python and, `--everywhere`, Debian's, which Debian's own Python alone can see."""
-    check = f"/usr/bin/python3 -c 'import {module}'"
-    old = debian(f"Debian's {module}", check, PYTHONPATH=".", PYTHON="/usr/bin/python3")
-    return {**newest(PIP, "PYTHONPATH", "{}:."), **({"-debian": old[""]} if EVERYWHERE else {})}
+    """The newest libraries for Python and, `--everywhere`, Debian's."""
+    old = debian(f"Debian's {module}", f"{sys.executable} -c 'import {module}'", PYTHONPATH=".")
+    return {**newest(PIP, "PYTHONPATH", "{}:."), **({"-debian": old[""]} if "EVERYWHERE" in os.environ else {})}
 
 
 MODULES = "/usr/share/nodejs"
@@ -75,14 +74,15 @@ class Row:
     processes: int = 1
 
 
-UVICORN = "$PYTHON -m uvicorn --no-proxy-headers"
-# In each, `GET /` has a share, and `POST /login` is closed.
+FASTAPI = "$PYTHON -m uvicorn --no-proxy-headers --app-dir $TESTS --port $HTTP_PORT fastapi_site:app"
+EXPRESS = 'node -e "$(sed "/const hello = /r $TESTS/express_routes.js" express_app.js)"'
+# Each example, and paths that answer in further ways. In each, `GET /` has a share, and `POST /login` is closed.
 APPLICATIONS = [
-    Row("flask", python("flask"), "$PYTHON -m flask --app flask_app run --port $HTTP_PORT"),
-    Row("fastapi", python("fastapi, uvicorn"), f"{UVICORN} --port $HTTP_PORT fastapi_app:app"),
-    Row("django", python("rest_framework"), "$PYTHON $TESTS/django_site.py"),
-    Row("express", BOTH_NODE, "node express_app.js"),
-    Row("express_ioredis", NPM_LIBRARIES, "CLIENT=./ioredis.js node express_app.js"),
+    Row("flask", python("flask"), "$PYTHON -m flask --app $TESTS/flask_site run --port $HTTP_PORT"),
+    Row("fastapi", python("fastapi, uvicorn"), FASTAPI),
+    Row("django", python("rest_framework, werkzeug"), "$PYTHON $TESTS/django_site.py"),
+    Row("express", BOTH_NODE, EXPRESS),
+    Row("express_ioredis", NPM_LIBRARIES, "CLIENT=./ioredis.js " + EXPRESS),
     Row("nginx", NGINX, "sh $TESTS/nginx.sh $OWN/nginx", processes=2),
 ]
 # Programs that make five calls, print the answers and end.
@@ -158,9 +158,12 @@ class Application:
     def output(self, port, words=None, **environment):
         """Runs the program to its end, and returns what it prints and its errors."""
         self.environment.update(REDIS_PORT=port, **environment)
-        with self.popen(words or self.row.words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-            said = process.communicate()[0]
-        assert process.returncode == 0, said
+        self.process = self.popen(words or self.row.words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        try:
+            said = self.process.communicate()[0]
+        finally:
+            self.stop()
+        assert self.process.returncode == 0, said
         return said
 
     def start(self):
@@ -202,20 +205,16 @@ class Application:
             answers = [Answer(connection, method) for connection in connections]
         return answers if times else answers[0]
 
-    def calls(self, times, caller, closed=False):
-        """Makes that many calls of a caller at once, of a limit that is closed or not, and returns the answers."""
-        form = {"Content_Type": "application/x-www-form-urlencoded"}
-        login = "/login", caller, "POST", f"username={caller}&password=guess", times
-        return self.get(*login, **form) if closed else self.get("/", caller, times=times)
-
     def caller(self):
         """Returns the address of a caller that has made no call yet."""
         number = next(self.callers)
         return f"192.168.{number // 256}.{number % 256}"
 
     def passed(self, times, caller, closed=False):
-        """Makes the calls at once, and returns how many passed."""
-        statuses = [answer.status for answer in self.calls(times, caller, closed)]
+        """Makes calls of a limit at once, one that is closed or not, and returns how many passed."""
+        form = f"username={caller}&password=guess", times
+        login = functools.partial(self.get, "/login", caller, "POST", *form, Content_Type=FORM)
+        statuses = [answer.status for answer in (login() if closed else self.get("/", caller, times=times))]
         assert {*statuses} <= {200, 429, 503 if closed else 200}, statuses
         return statuses.count(200)
 

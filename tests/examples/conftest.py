@@ -10,17 +10,16 @@ with the same environment, and calls `server`, a new Server, by way of `address`
 are in servers.py. `program` is an application that ends by itself: `@on(PROGRAMS, "program")`.
 """
 
-import collections
 import resource
 import sys
 
 import pytest
 
-from packages import PIP, fetched
+from packages import NPM, PIP, fetched
 
-# A pytest of the user's own has not been told where the packages are.
-if (folder := str(fetched(*PIP))) not in sys.path:
-    sys.path.insert(0, folder)
+# Fetched here, before the workers of pytest-xdist start.
+folders = [fetched(*packages) for packages in (PIP, NPM)]
+sys.path.insert(0, str(folders[0]))
 
 from applications import Application
 from servers import Address, Clock, Server, passed_on
@@ -101,16 +100,11 @@ def address(app):
     return app.address
 
 
-def pytest_terminal_summary(terminalreporter, config):
-    """Prints what was left out, as the Rust tests do, and notes the counts for the last line: scripts/test reads it."""
-    stats = {name: terminalreporter.stats.get(name, []) for name in ("passed", "failed", "error", "skipped")}
-    for reason, tests in collections.Counter(report.longrepr[2] for report in stats["skipped"]).items():
-        terminalreporter.write_line(f"left out: {tests} of these tests ({reason.removeprefix('Skipped: ')})")
-    failed = stats["failed"] + stats["error"]
-    names = "".join(f", {report.nodeid.split('::')[-1]}" for report in failed)
-    config.counts = f"{len(stats['passed'])} passed, {len(failed)} failed{names}, {len(stats['skipped'])} left out"
-
-
 def pytest_unconfigure(config):
-    if hasattr(config, "counts"):
-        print(config.counts.removesuffix(", 0 left out"))
+    """Ends with a line that scripts/test reads: "98 passed, 1 failed, test_some_name, 2 left out"."""
+    # A worker of pytest-xdist reports nothing.
+    if reporter := config.pluginmanager.get_plugin("terminalreporter"):
+        passed, failed, error, skipped = (reporter.stats.get(way, []) for way in "passed failed error skipped".split())
+        names = "".join(f", {report.nodeid.split('::')[-1].split('@')[0]}" for report in failed + error)
+        out = f", {len(skipped)} left out" if skipped else ""
+        print(f"{len(passed)} passed, {len(failed + error)} failed{names}{out}")

@@ -1,8 +1,6 @@
-"""A site with the throttles of the example for Django REST framework. Its server queues 1,000 connections at once."""
+"""A site with the throttles of the example for Django REST framework, and views that answer in further ways."""
 
 import os
-import socketserver
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import django
 from django.conf import settings
@@ -11,7 +9,6 @@ settings.configure(
     ALLOWED_HOSTS=["*"],
     MIDDLEWARE=["django_rest.headers"],
     ROOT_URLCONF=__name__,
-    SECRET_KEY="of the tests",
     REST_FRAMEWORK={"DEFAULT_AUTHENTICATION_CLASSES": [], "UNAUTHENTICATED_USER": None},
 )
 django.setup()
@@ -22,6 +19,7 @@ from django.urls import path
 from rest_framework.decorators import api_view, throttle_classes
 from rest_framework.response import Response
 from rest_framework.views import APIView
+from werkzeug.serving import run_simple
 
 import django_rest
 
@@ -49,7 +47,6 @@ class Login(APIView):
 
 # Three attempts at once and one a day: no token comes back while a test runs.
 django_rest.ACCOUNT = django_rest.Limit("login_account", (2, 1, 86400), fail="closed")
-OWN = {"X-RateLimit-Remaining": "abc", "X-RateLimit-Limit": "-1", "X-RateLimit-Reset": ""}
 urlpatterns = [
     path("", view(lambda: Response("Hello"))),
     path("login", Login.as_view()),
@@ -58,15 +55,7 @@ urlpatterns = [
     path("missing", view(missing)),
     path("moved", view(lambda: HttpResponseRedirect("/"))),
     path("streamed", view(lambda: StreamingHttpResponse(iter([b"a", b"b"])))),
-    path("own", view(lambda: Response("Hello", headers=OWN))),
+    path("own", view(lambda: Response("Hello", headers={"X-RateLimit-Remaining": "abc", "X-RateLimit-Limit": "-1"}))),
     path("health", lambda request: HttpResponse("Hello")),
 ]
-
-
-class Server(socketserver.ThreadingMixIn, WSGIServer):
-    daemon_threads, request_queue_size = True, 1000
-
-
-server = Server(("127.0.0.1", int(os.environ["HTTP_PORT"])), WSGIRequestHandler)
-server.set_app(get_wsgi_application())
-server.serve_forever()
+run_simple("127.0.0.1", int(os.environ["HTTP_PORT"]), get_wsgi_application(), threaded=True)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Starts nginx with docs/clients/nginx.conf, before APPLICATION or one that answers "Hello".
+# Starts nginx with docs/clients/nginx.conf, before APPLICATION or one that answers "Hello" and more.
 # Usage: nginx.sh FOLDER, in docs/clients, with the environment of an example
 set -e
 mkdir -p "$1/tmp"
@@ -16,6 +16,9 @@ cat >>"$1/nginx.conf" <<CONF
     server {
         listen unix:$1/application;
         location / { add_header Retry-After \$arg_wait; return 200 "Hello\n"; }
+        location /fails { return 500; }
+        location /missing { return 404; }
+        location /moved { return 302 /; }
     }
 }
 CONF

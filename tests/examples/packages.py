@@ -1,25 +1,24 @@
 """The libraries of the examples and the tests, in the versions that the files here name: fetched once into target/."""
 
-import contextlib
 import functools
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent.resolve()
 ROOT = HERE.parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve() / "tmp"
-# The files that name the packages, and the command that fetches them into a folder.
+# The files that name the packages, and the command that fetches them into a folder. A fetch that hangs fails.
 PIP = ("requirements.txt", "constraints.txt"), (
-    f"{sys.executable} -m pip install --quiet --root-user-action ignore --no-warn-conflicts --no-cache-dir --retries 1 "
-    "--target $0 --requirement requirements.txt --constraint constraints.txt"
+    f"timeout 900 {sys.executable} -m pip install --quiet --root-user-action ignore --no-warn-conflicts --retries 1 "
+    "--no-cache-dir --target $0 --requirement requirements.txt --constraint constraints.txt"
 )
 NPM = ("package-lock.json",), (
     "cp package.json package-lock.json $0; cd $0; "
-    "npm ci --silent --ignore-scripts --no-audit --no-fund --fetch-retries=1 --cache cache"
+    "timeout 900 npm ci --silent --ignore-scripts --no-audit --no-fund --fetch-retries=1 --cache cache"
 )
 
 
@@ -29,11 +28,11 @@ def fetched(files, command):
     text = b"".join((HERE / file).read_bytes() for file in files) + sys.version.encode()
     folder = TARGET / f"examples-{hashlib.sha256(text).hexdigest()[:16]}"
     if not folder.exists():
-        TARGET.mkdir(parents=True, exist_ok=True)
-        # Fetch elsewhere, then move: another run may be fetching the same at this moment.
-        new = tempfile.mkdtemp(prefix="fetched-", dir=TARGET)
+        # A fetch that breaks off leaves no folder that looks complete.
+        new = TARGET / "fetched"
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(parents=True)
         if subprocess.run(["sh", "-ec", command, new], cwd=HERE, stdin=subprocess.DEVNULL).returncode:
             return None
-        with contextlib.suppress(OSError):
-            os.rename(new, folder)
+        new.rename(folder)
     return folder

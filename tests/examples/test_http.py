@@ -1,14 +1,63 @@
-"""The examples that serve HTTP: the address of a caller, several quotas or limits, log-ins, and nginx's locations."""
+"""The examples as their frameworks' users know them: answers, methods, addresses, log-ins, and nginx's locations."""
 
-import dataclasses
+import importlib
 import re
+import sys
 
 import pytest
 
-from applications import LIMIT, named, on
+from applications import APPLICATIONS, FORM, LIMIT, named, on
+from packages import ROOT
 
-# Those that read addresses by limits.py, limits.js and nginx's own module.
-READERS = named("flask", "express_ioredis", "nginx")
+NGINX, DJANGO = named("nginx"), named("django")
+
+
+def keys(app, server, path="/", **headers):
+    """Returns the keys that a request with these headers is charged to."""
+    server("FLUSHALL")
+    assert app.get(path, **headers).status == 200
+    return [key.removeprefix("nginx_") for key in server("KEYS *")]
+
+
+# The paths of each site that answer in further ways, and their statuses.
+ANSWERS = {"/fails": 500, "/missing": 404, "/moved": 302, "/streamed": 200}
+FURTHER = {
+    "flask": {"/own": 200, "/async": 404},
+    "fastapi": {"/own": 200, "/later": 401, "/inner/fails": 500},
+    "django": {"/own": 200},
+}
+
+
+@on(APPLICATIONS)
+def test_whatever_answers_shows_the_headers_of_the_limit(app):
+    for path, status in {**ANSWERS, **FURTHER.get(app.row.name, {})}.items():
+        caller = app.caller()
+        for expected, remaining in (status, 2), (status, 1), (status, 0), (429, 0):
+            answer = app.get(path, caller)
+            assert answer.numbers("Limit", "Remaining") == (expected, LIMIT, remaining), f"{path}: {answer}"
+            assert answer.number("Reset") > 0 and (answer.number("Retry-After") is None) == (expected != 429), path
+
+
+@on(named("flask", "fastapi", "express_ioredis"))
+def test_several_routes_may_have_one_limit_and_a_route_two(app, server):
+    caller, paths = app.caller(), ["/stacked", "/moved", "/stacked", "/stacked"]
+    # All headers are of the limit with fewer remaining.
+    shown = [app.get(path, caller).numbers("Limit", "Remaining") for path in paths]
+    assert shown == [(200, 3, 2), (302, 3, 1), (200, 3, 0), (429, 3, 0)]
+    assert sorted(server(f"KEYS *{caller}")) == [f"burst:{caller}", f"site:{caller}"]
+
+
+@on(APPLICATIONS)
+def test_a_preflight_and_a_health_check_are_not_charged(app, server):
+    caller = app.caller()
+    for _ in range(9):
+        preflight = app.get("/streamed", caller, "OPTIONS", Access_Control_Request_Method="GET")
+        assert preflight.status == app.get("/health", caller).status == 200
+    assert not server(f"KEYS *{caller}")
+    charged = [app.get("/streamed", caller, method).status for method in ("OPTIONS", "OPTIONS", "GET", "OPTIONS")]
+    assert charged == [200, 200, 200, 429]
+
+
 # Headers X-Forwarded-For behind the proxies 127.0.0.1 and 198.51.100.7, and the address that is limited.
 ADDRESSES = {
     "10.0.0.1, 192.0.2.7:5678": "192.0.2.7",
@@ -25,14 +74,8 @@ ADDRESSES = {
     "64:ff9b:1::1, [::ffff:198.51.100.7]:4321": "64:ff9b:1::/64",
     "": "127.0.0.1",
 }
-NGINX = named("nginx")
-
-
-def keys(app, server, path="/", **headers):
-    """Returns the keys that a request with these headers is charged to."""
-    server("FLUSHALL")
-    assert app.get(path, **headers).status == 200
-    return [key.removeprefix("nginx_") for key in server("KEYS *")]
+# Those that read addresses by limits.py, limits.js and nginx's own module.
+READERS = named("flask", "express_ioredis", "nginx")
 
 
 @on(READERS, PROXY="127.0.0.1, 198.51.100.7,unix,")
@@ -48,45 +91,65 @@ def test_an_address_that_the_caller_makes_up_is_ignored_without_its_proxy(app, s
     assert keys(started, server, X_Forwarded_For="192.0.2.7") == ["hello:127.0.0.1"]
 
 
-# Express with a route for all methods, and with routes that answer in further ways.
-ROUTES = """const site = limited(new Limit(connection, 'site', [[2, 1, 86400]]));
-app.all('/all', site, (request, response) => response.end());
-app.get('/fails', site, () => { throw new Error('fails'); });
-app.get('/missing', site, (request, response, next) => next());
-app.get('/moved', site, (request, response) => response.redirect('/'));"""
-WORDS = f"""node -e "$(sed "s|const app = express();|& {' '.join(ROUTES.splitlines())}|" express_app.js)\""""
-SITE = [dataclasses.replace(row, name="express_site", words=WORDS) for row in named("express_ioredis")]
-
-
-@on(SITE)
-def test_whatever_answers_in_express_shows_the_headers_of_the_limit(app):
-    for path, status in ("/fails", 500), ("/missing", 404), ("/moved", 302):
-        caller = app.caller()
-        shown = [app.get(path, caller).numbers("Remaining") for _ in range(LIMIT + 1)]
-        assert shown == [(status, 2), (status, 1), (status, 0), (429, 0)], path
-
-
-@on([*SITE, *NGINX])
-def test_a_head_is_charged_but_no_preflight_and_no_health_check(app, server):
-    path, free = ("/", "/health") if app.row in NGINX else ("/all", "/metrics")
-    assert keys(app, server, path, method="OPTIONS", Access_Control_Request_Method="GET") == []
-    assert keys(app, server, free) == []
-    for method in "HEAD", "OPTIONS":
-        assert len(keys(app, server, path, method=method)) == 1
-    # The application would get a log-in that is not charged.
-    assert app.get("/login", method="OPTIONS").status == (204 if app.row in NGINX else 200)
-
-
-@on(named("django"))
-def test_a_log_in_charges_two_limits_and_a_right_password_gives_back(app, server):
-    def log_in(password):
-        form = {"Content_Type": "application/x-www-form-urlencoded"}
-        return app.get("/login", "192.0.2.1", "POST", f"username=%20ALICE&password={password}", **form).status
+@on(DJANGO)
+def test_a_log_in_charges_two_limits_and_a_right_password_gives_back_its_own(app, server):
+    def log_in(password, path="/login"):
+        return app.get(path, "192.0.2.1", "POST", f"username=%20ALICE&password={password}", Content_Type=FORM).status
 
     assert [log_in("correct+horse") for _ in range(5)] == [200] * 5
     assert [log_in("guess") for _ in range(4)] == [200, 200, 200, 429]
     assert server("CL.LOOK login_account:alice 2 1 86400")[2] == 0
     assert server("CL.LOOK login_address:192.0.2.1 19 60 3600")[2] == 17
+    server("FLUSHALL")
+    # A limit that is no log-in's keeps its charge.
+    assert [log_in("correct+horse", "/both") for _ in range(4)] == [200, 200, 200, 429]
+    assert server("KEYS *") == ["api_address:192.0.2.1"]
+
+
+@on(DJANGO)
+def test_a_log_in_charges_the_address_before_the_body_is_read_and_an_account_only_by_its_name(app, server):
+    def post(body, kind="application/json", caller="192.0.2.1"):
+        return app.get("/login", caller, "POST", body, Content_Type=kind).status
+
+    # GET has nothing to give back.
+    for method in "OPTIONS", "GET", "HEAD":
+        assert [app.get("/login", "192.0.2.1", method).status for _ in range(30)] == [200] * 30
+    assert not server("KEYS login*")
+    bodies = ("{", "application/json"), ("[" * 100_000, "application/json"), ("x", "text/strange"), ("x", "multipart/x")
+    statuses = [post(*body) for body in 5 * bodies]
+    assert not {*statuses} & {200, 429} and post(*bodies[0]) == 429, statuses
+    nameless = "[1]", "{}", *('{"username": %s}' % name for name in ("null", "[1]", "{}", '" "'))
+    assert [post(body, caller="192.0.2.2") for body in nameless] == [200] * 6
+    assert server("KEYS login_account:*") == []
+    assert server("CL.LOOK login_address:192.0.2.2 19 60 3600")[2] == 14
+    # A serializer makes texts of numbers.
+    for name in "49151234", "4.5", "0":
+        statuses = [post('{"username": %s}' % form, caller="192.0.2.3") for form in (name, f'" {name}"', name, name)]
+        assert statuses == [200, 200, 200, 429], name
+
+
+def test_fastapi_limits_a_websocket_and_has_a_connection_for_each_event_loop(server, monkeypatch):
+    for name in "limits", "redis_asyncio", "fastapi_app":
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setenv("REDIS_PORT", str(server.port))
+    monkeypatch.setenv("TIMEOUT", "3600")
+    monkeypatch.syspath_prepend(ROOT / "docs/clients")
+    from fastapi import WebSocket
+    from starlette.testclient import TestClient, WebSocketDisconnect
+
+    module = importlib.import_module("fastapi_app")
+
+    @module.app.websocket("/socket")
+    async def socket(websocket: WebSocket, limited=module.limited(module.Limit("socket", (2, 1, 86400)))):
+        await websocket.accept()
+
+    for remaining in 2, 1, 0:
+        # Each has an event loop of its own.
+        with TestClient(module.app) as client, client.websocket_connect("/socket"):
+            assert client.get("/").headers["X-RateLimit-Remaining"] == str(remaining)
+    with TestClient(module.app) as client, pytest.raises(WebSocketDisconnect):
+        client.websocket_connect("/socket").__enter__()
+    assert server("CL.LOOK hello:testclient 2 1 86400")[2] == 0, "Redis has decided each call"
 
 
 @on(named("express_ioredis", "nginx"))
@@ -129,7 +192,7 @@ CHANGED = {
     "subrequest": "rewrite_by_lua_block { ngx.exit(ngx.location.capture('/inner').status) }",
     "satisfy": "satisfy any; allow all; " + CHECK,
 }
-FURTHER = {
+FURTHER_LOCATIONS = {
     "/inner": CHECK,
     "@named": CHECK,
     "/key": "rewrite_by_lua_block { hello:check(ngx.var.http_x_api_key) }",
@@ -137,7 +200,7 @@ FURTHER = {
 }
 LOCATIONS = "rewrite ^/in_server/(.*) /in_server/other break; " + "".join(
     f"location {path} {{ {words} proxy_pass http://application; }} "
-    for path, words in {**{f"/{how}/": words for how, words in CHANGED.items()}, **FURTHER}.items()
+    for path, words in {**{f"/{how}/": words for how, words in CHANGED.items()}, **FURTHER_LOCATIONS}.items()
 )
 
 
@@ -150,7 +213,6 @@ def test_a_request_is_charged_however_its_address_changes(app, server):
         assert server("KEYS *" + caller) == [f"nginx_hello:{caller}"]
     # A stranger whose name is an address does not use up its tokens.
     assert [app.get("/key", X_Api_Key=caller).status for _ in range(LIMIT)] == [200] * LIMIT
-    assert app.get("/key", app.caller()).numbers("Remaining") == (200, LIMIT - 1)
     assert {*server(f"KEYS *{caller}")} == {f"nginx_hello:{caller}", f"nginx_hello:caller:{caller}"}
 
 
@@ -166,15 +228,13 @@ def test_a_request_that_is_charged_twice_shows_the_limit_with_fewer_remaining(ap
     assert "Retry-After" in answers[LIMIT].headers["Access-Control-Expose-Headers"]
 
 
-WRONG = "nginxes = -1", "timeout = 0 / 0", "port = '1'", "new('name:b', {})", "new('name', { { 0 / 0, 1, 60 } })"
-
-
-@pytest.mark.parametrize("setting", WRONG)
 @on(NGINX)
-def test_a_wrong_number_or_limit_stops_nginx_and_is_named(app, start, setting, capfd):
-    with pytest.raises(AssertionError):
-        start(app.row, 1, SETTING=f"limits.{setting};")
-    assert ("name" if "new" in setting else setting.split()[0]) in capfd.readouterr().err
+def test_a_wrong_number_or_limit_stops_nginx_and_is_named(app, start, capfd):
+    wrong = "nginxes = -1", "timeout = 0 / 0", "port = '1'", "new('name:b', {})", "new('name', { { 0 / 0, 1, 60 } })"
+    for setting in wrong:
+        with pytest.raises(AssertionError):
+            start(app.row, 1, SETTING=f"limits.{setting};")
+        assert ("name" if "new" in setting else setting.split()[0]) in capfd.readouterr().err
 
 
 @on(NGINX)

@@ -10,14 +10,16 @@ import socket
 import pytest
 
 from applications import APPLICATIONS, LIMIT, named, on
-from servers import fates, late, saying, wait_for
+from servers import Server, fates, late, saying, wait_for
 
 # The calls at once in an outage: more than a pool has connections.
 CALLS = 30
 # Django REST framework has Flask's client.
 CLIENTS = named("flask", "fastapi", "express", "express_ioredis", "nginx")
-# The failures that a line begins, and another ends.
-LINES = {
+# What begins a failure, and what ends it: a line for the server, or a function.
+FAILURES = {
+    "crash": (Server.kill, Server.restart),
+    "hang": (lambda server: server.signal("STOP"), lambda server: server.signal("CONT")),
     "no_right": ("ACL SETUSER default -cl.throttle -cl.mthrottle", "ACL SETUSER default +cl.throttle +cl.mthrottle"),
     "no_memory": ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"),
     "no_replica": ("CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0"),
@@ -26,52 +28,44 @@ LINES = {
 }
 
 
-def passes(app, server, caller, begin, end, limit=LIMIT):
-    """Lets a failure begin and end, and counts the calls of a caller before it, meanwhile and afterwards."""
-    before = app.passed(CALLS, caller)
-    begin()
-    meanwhile, other = app.passed(CALLS, caller), app.caller()
+@pytest.mark.parametrize("failure", FAILURES)
+@on(APPLICATIONS)
+def test_a_failure_passes_no_more_than_the_limit_and_the_share(app, server, address, failure):
+    def happens(deed):
+        server(deed) if isinstance(deed, str) else deed(server)
+        # A connection that is there keeps its login.
+        if failure == "a_password":
+            address.break_off()
+
+    (begin, end), caller, other = FAILURES[failure], app.caller(), app.caller()
+    passed = app.passed(CALLS, caller)
+    happens(begin)
+    passed += app.passed(CALLS, caller)
     assert app.passed(10, other, closed=True) == 0
     # Each process of an application has its part of a share.
-    part = LIMIT // app.row.processes
-    assert part <= app.passed(CALLS, other) <= part * app.row.processes
-    end()
-    assert app.passed(CALLS, other) <= LIMIT
+    part, others = LIMIT // app.row.processes, app.passed(CALLS, other)
+    assert part <= others <= part * app.row.processes
+    happens(end)
+    others += app.passed(CALLS, other)
     app.finds(server)
-    assert LIMIT <= before + meanwhile + app.passed(CALLS, caller) <= limit + LIMIT
-    assert app.passed(CALLS, caller) == 0
+    passed += app.passed(CALLS, caller) + app.passed(CALLS, caller)
+    # After a crash, the server has forgotten what it allowed.
+    assert LIMIT <= passed <= (3 if failure == "crash" else 2) * LIMIT
+    assert others + app.passed(CALLS, other) <= 2 * LIMIT
 
 
-@on(APPLICATIONS)
-def test_a_crash_passes_no_more_than_the_limit_and_the_share(app, server):
-    """The server has forgotten what it allowed before."""
-    passes(app, server, app.caller(), server.kill, server.restart, 2 * LIMIT)
-
-
-@on(APPLICATIONS)
-def test_a_server_that_hangs_passes_no_more_than_the_limit_and_the_share(app, server):
-    passes(app, server, app.caller(), lambda: server.signal("STOP"), lambda: server.signal("CONT"))
-
-
+@pytest.mark.parametrize("fails_over", [True, False], ids=["failed_over", "silent"])
 @on(CLIENTS)
-def test_an_error_passes_no_more_than_the_limit_and_the_share(app, server, address):
-    for line, back in LINES.values():
-        # A connection that is there keeps its login.
-        begin, end = lambda: (server(line), address.break_off()), lambda: (server(back), address.break_off())
-        passes(app, server, app.caller(), begin, end)
-
-
-@pytest.mark.parametrize("is_silent", [False, True], ids=["failed_over", "silent"])
-@on(CLIENTS)
-def test_an_old_connection_is_left_after_a_failover_or_in_silence(app, server, address, new_server, is_silent):
-    other, caller = new_server(), app.caller()
-    before = app.passed(CALLS, caller)
-    address.lead_to(server if is_silent else other)
-    address.silence() if is_silent else server(f"REPLICAOF 127.0.0.1 {other.port}")
-    meanwhile = app.passed(CALLS, caller)
-    app.finds(server if is_silent else other)
-    assert LIMIT <= before + meanwhile + app.passed(CALLS, caller) <= (2 if is_silent else 3) * LIMIT
-    assert app.passed(CALLS, caller) == 0
+def test_an_old_connection_is_left_after_a_failover_or_in_silence(app, server, address, new_server, fails_over):
+    primary, caller = new_server() if fails_over else server, app.caller()
+    passed = app.passed(CALLS, caller)
+    address.lead_to(primary)
+    server(f"REPLICAOF 127.0.0.1 {primary.port}") if fails_over else address.silence()
+    passed += app.passed(CALLS, caller)
+    app.finds(primary)
+    # Another connection may still be silent.
+    passed += app.passed(CALLS, caller) + app.passed(CALLS, caller)
+    assert LIMIT <= passed <= (3 if fails_over else 2) * LIMIT
 
 
 # An hour is longer than any machine takes: Redis decides each call.
