@@ -17,85 +17,67 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from packages import HERE, NPM, PIP, ROOT, TARGET, fetched
-from servers import REQUIRE_ALL, WITH_THE_TEST, built, free_port, need, wait_for
+from packages import HERE, NODE, PYTHON, ROOT, TARGET
+from servers import REQUIRE_ALL, WITH_THE_TEST, free_port, need, wait_for
 
 # The tokens of a caller's limit in each example: three at once and one a day, so that none comes back meanwhile.
 LIMIT = 3
 FORM = "application/x-www-form-urlencoded"
+ENVIRONMENT = {
+    **os.environ, "PYTHON": sys.executable, "PYTHONPATH": f"{PYTHON}:.", "PYTHONUNBUFFERED": "yes", "NODE_PATH": NODE,
+    "GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": f"{TARGET}/go", "TESTS": str(HERE),
+}
 
 
 @functools.cache
 def is_found(check):
-    return not subprocess.run(["sh", "-c", check], capture_output=True).returncode
-
-
-def debian(packages, check, is_required=REQUIRE_ALL, **environment):
-    """The libraries of these packages, which are there if the command succeeds."""
-    return {"": lambda: need(packages, is_found(check), is_required) and environment}
-
-
-def newest(files, name, path):
-    """The newest libraries, which the tests fetch."""
-    return {"": lambda: {name: path.format(need(f"the packages of tests/examples/{files[0][0]}", fetched(*files)))}}
-
-
-def python(module):
-    """The newest libraries for Python and, `--everywhere`, Debian's."""
-    old = debian(f"Debian's {module}", f"{sys.executable} -c 'import {module}'", PYTHONPATH=".")
-    return {**newest(PIP, "PYTHONPATH", "{}:."), **({"-debian": old[""]} if "EVERYWHERE" in os.environ else {})}
-
-
-MODULES = "/usr/share/nodejs"
-DEBIAN_NODE = debian("node-redis", f"NODE_PATH={MODULES} node -e 'require(\"redis\")'", NODE_PATH=MODULES)
-NPM_LIBRARIES = newest(NPM, "NODE_PATH", "{}/node_modules")
-# Debian's node-redis with the newest of all else.
-BOTH_NODE = {**NPM_LIBRARIES, "-debian": newest(NPM, "NODE_PATH", MODULES + ":{}/node_modules")[""]}
-NGINX = debian(
-    "nginx-light, libnginx-mod-http-lua or lua-nginx-redis",
-    "ls /usr/lib/nginx/modules/ngx_http_lua_module.so /usr/share/lua/5.1/nginx/redis.lua",
-)
-# scripts/test does not install Go, which is large.
-GO = {"GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": TARGET / "go", "is_required": False}
-REDIGO = "golang-go and golang-github-gomodule-redigo-dev", "ls /usr/share/gocode/src/github.com/gomodule/redigo"
-REDIS_RS = "debug/examples/redis_rs", "--profile", "test", "--example", "redis_rs"
+    return not subprocess.run(["sh", "-c", check], env=ENVIRONMENT, capture_output=True).returncode
 
 
 @dataclass(frozen=True)
 class Row:
-    """An application or a program: its name, its libraries by version, and the words that start it in docs/clients."""
+    """An application or a program: its name, a command that fails where something is missing, and the words that start
+    it in docs/clients."""
 
     name: str
-    libraries: dict = field(repr=False)
+    check: str = field(repr=False)
     words: str = field(repr=False)
     # Whether it serves HTTP. Others read lines.
     http: bool = True
     # The processes that it has by itself, each with its part of a share.
     processes: int = 1
+    is_required: bool = REQUIRE_ALL
+
+
+def python(module):
+    return f"$PYTHON -c 'import {module}'"
 
 
 FASTAPI = "$PYTHON -m uvicorn --no-proxy-headers --app-dir $TESTS --port $HTTP_PORT fastapi_site:app"
 EXPRESS = 'node -e "$(sed "/const hello = /r $TESTS/express_routes.js" express_app.js)"'
+NODE_REDIS, IOREDIS = ("node -e 'require(\"%s\")'" % library for library in ("redis", "ioredis"))
+NGINX = "ls /usr/lib/nginx/modules/ngx_http_lua_module.so /usr/share/lua/5.1/nginx/redis.lua"
 # Each example, and paths that answer in further ways. In each, `GET /` has a share, and `POST /login` is closed.
 APPLICATIONS = [
     Row("flask", python("flask"), "$PYTHON -m flask --app $TESTS/flask_site run --port $HTTP_PORT"),
     Row("fastapi", python("fastapi, uvicorn"), FASTAPI),
     Row("django", python("rest_framework, werkzeug"), "$PYTHON $TESTS/django_site.py"),
-    Row("express", BOTH_NODE, EXPRESS),
-    Row("express_ioredis", NPM_LIBRARIES, "CLIENT=./ioredis.js " + EXPRESS),
+    Row("express", NODE_REDIS, EXPRESS),
+    Row("express_ioredis", IOREDIS, "CLIENT=./ioredis.js " + EXPRESS),
     Row("nginx", NGINX, "sh $TESTS/nginx.sh $OWN/nginx", processes=2),
 ]
 # Programs that make five calls, print the answers and end.
 PROGRAMS = [
     Row("redis_py.py", python("redis"), "$PYTHON redis_py.py"),
     Row("redis_asyncio.py", python("redis"), "$PYTHON redis_asyncio.py"),
-    Row("node_redis.js", DEBIAN_NODE, "node node_redis.js"),
-    Row("ioredis.js", NPM_LIBRARIES, "node ioredis.js"),
-    Row("phpredis", debian("php-redis", "php -r 'new Redis();'"), "php -d display_errors=stderr php_redis.php"),
-    Row("predis", debian("php-predis", "ls /usr/share/php/Predis"), "php -n -d display_errors=stderr php_redis.php"),
-    Row("redis_rb", debian("ruby-redis", "ruby -e 'require \"redis\"'"), "ruby redis_rb.rb"),
-    Row("redigo", debian(*REDIGO, **GO), "go run redigo.go"),
-    Row("redis_rs", {"": lambda: {"REDIS_RS": built("REDIS_RS", *REDIS_RS)}}, "$REDIS_RS"),
+    Row("node_redis.js", NODE_REDIS, "node node_redis.js"),
+    Row("ioredis.js", IOREDIS, "node ioredis.js"),
+    Row("phpredis", "php -r 'new Redis();'", "php -d display_errors=stderr php_redis.php"),
+    Row("predis", "ls /usr/share/php/Predis", "php -n -d display_errors=stderr php_redis.php"),
+    Row("redis_rb", "ruby -e 'require \"redis\"'", "ruby redis_rb.rb"),
+    # scripts/test does not install Go, which is large.
+    Row("redigo", "go list github.com/gomodule/redigo/redis", "go run redigo.go", is_required=False),
+    Row("redis_rs", "cargo --version", "${REDIS_RS:-cargo run --quiet --profile test --example redis_rs}"),
 ]
 
 
@@ -104,15 +86,9 @@ def named(*names):
 
 
 def on(rows, fixture="app", **environment):
-    """Returns the mark of a situation that runs on these applications, in each version of their libraries.
-
-    The application gets further words of `environment`.
-    """
-    cases = []
-    for row in rows:
-        for version in row.libraries:
-            name = row.name + version
-            cases.append(pytest.param((row, version, environment), id=name, marks=pytest.mark.xdist_group(name)))
+    """Returns the mark of a situation that runs on these applications, each with further words of `environment`."""
+    group = pytest.mark.xdist_group
+    cases = [pytest.param((row, environment), id=row.name, marks=group(row.name)) for row in rows]
     return pytest.mark.parametrize(fixture, cases, indirect=True)
 
 
@@ -137,19 +113,19 @@ class Answer(http.client.HTTPResponse):
 class Application:
     """An application, and its callers, who are addresses. PROXY believes the tests' own X-Forwarded-For."""
 
-    def __init__(self, row, version, environment, redis_port=1):
+    def __init__(self, row, environment, redis_port=1):
         self.row, self.callers, self.http_port = row, itertools.count(256), free_port()
         # A folder for what it writes. It runs in that of the examples.
         self.own = tempfile.TemporaryDirectory(prefix="app-", dir=TARGET)
         self.environment = {
-            "PYTHON": sys.executable, "TESTS": HERE, "OWN": self.own.name, "PYTHONUNBUFFERED": "yes",
-            "PROXY": "127.0.0.1", "HTTP_PORT": self.http_port, "REDIS_PORT": redis_port,
+            "OWN": self.own.name, "PROXY": "127.0.0.1", "HTTP_PORT": self.http_port, "REDIS_PORT": redis_port,
             # On a busy machine, a server may take longer than the examples' own tenth of a second.
-            "TIMEOUT": 2, **row.libraries[version](), **environment,
+            "TIMEOUT": 2, **environment,
         }
+        need(f"what `{row.check}` asks for", is_found(row.check), row.is_required)
 
     def popen(self, words, **streams):
-        variables = {**os.environ, **{name: str(value) for name, value in self.environment.items()}}
+        variables = {**ENVIRONMENT, **{name: str(value) for name, value in self.environment.items()}}
         # The end by TERM is also that of nginx's workers.
         command = [*WITH_THE_TEST, "TERM", "sh", "-c", f"exec env {words}"]
         settings = {"cwd": ROOT / "docs/clients", "env": variables, "process_group": 0, "text": True}

@@ -15,11 +15,10 @@ import sys
 
 import pytest
 
-from packages import NPM, PIP, fetched
+import packages
 
-# Fetched here, before the workers of pytest-xdist start.
-folders = [fetched(*packages) for packages in (PIP, NPM)]
-sys.path.insert(0, str(folders[0]))
+# Before all others, which import redis. An empty path would be this folder.
+sys.path[:0] = filter(None, [packages.PYTHON])
 
 from applications import Application
 from servers import Address, Clock, Server, passed_on
@@ -56,8 +55,8 @@ def clock(tmp_path):
 def start(request):
     """Starts one more application: start(app.row, address.port, TIMEOUT=3600)."""
 
-    def started(row, port, version="", **environment):
-        app = Application(row, version, environment, port)
+    def started(row, port, **environment):
+        app = Application(row, environment, port)
         request.addfinalizer(app.stop)
         return app.start()
 
@@ -80,12 +79,12 @@ def running():
 
 @pytest.fixture
 def app(request, running, server):
-    row, version, environment = request.param
-    name = row.name, version, *environment.items()
+    row, environment = request.param
+    name = row.name, *environment.items()
     app = running.get(name)
     if not app:
         address = Address(server)
-        app = Application(row, version, environment, address.port)
+        app = Application(row, environment, address.port)
         app.address = address
         running[name] = app.start()
     app.address.filter = passed_on

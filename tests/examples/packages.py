@@ -1,6 +1,9 @@
-"""The libraries of the examples and the tests, in the versions that the files here name: fetched once into target/."""
+"""The libraries of the examples, the newest or Debian's, and where the programs find them.
 
-import functools
+The newest are those of requirements.txt and package.json, fetched once into target/. Debian's are those of redis-py and
+node-redis, and of all that is in Python: `LIBRARIES=debian`.
+"""
+
 import hashlib
 import os
 import shutil
@@ -22,7 +25,6 @@ NPM = ("package-lock.json",), (
 )
 
 
-@functools.cache
 def fetched(files, command):
     """Returns the folder of these packages, or None if they could not be fetched."""
     text = b"".join((HERE / file).read_bytes() for file in files) + sys.version.encode()
@@ -36,3 +38,9 @@ def fetched(files, command):
             return None
         new.rename(folder)
     return folder
+
+
+IS_DEBIAN = os.environ.get("LIBRARIES") == "debian"
+# Fetched before the workers of pytest-xdist start.
+PYTHON = "" if IS_DEBIAN else f"{fetched(*PIP)}"
+NODE = ("/usr/share/nodejs:" if IS_DEBIAN else "") + f"{fetched(*NPM)}/node_modules"

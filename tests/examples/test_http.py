@@ -134,6 +134,7 @@ def test_fastapi_limits_a_websocket_and_has_a_connection_for_each_event_loop(ser
     monkeypatch.setenv("REDIS_PORT", str(server.port))
     monkeypatch.setenv("TIMEOUT", "3600")
     monkeypatch.syspath_prepend(ROOT / "docs/clients")
+    pytest.importorskip("httpx2")
     from fastapi import WebSocket
     from starlette.testclient import TestClient, WebSocketDisconnect
 

@@ -1,6 +1,5 @@
 """The application of docs/protect.md, attacked, and every command that the page's reader types."""
 
-import asyncio
 import importlib
 import json
 import re
@@ -11,10 +10,9 @@ import pytest
 from applications import Row, python
 from packages import ROOT
 from servers import Address, fates
-from test_frameworks import ask
 
 PAGE = (ROOT / "docs/protect.md").read_text()
-LIBRARIES, CALLER = python("fastapi, uvicorn, prometheus_client"), "192.0.2.1"
+CALLER = "192.0.2.1"
 
 
 @pytest.fixture
@@ -25,18 +23,18 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.fixture(params=LIBRARIES)
-def app(request, start, new_server, clock, folder):
+@pytest.fixture
+def app(start, new_server, clock, folder):
     """The application, started by the page's own words, and its server, to which no token comes back by itself."""
     words = re.search("^cd /tmp/protect && python3 (.*)", PAGE, re.M)[1].replace("protect:app", "failing:app")
     # The application has a further route, which fails.
     failing = 'app.get("/fails", dependencies=[Depends(limited)])(lambda: 1 / 0)'
     (folder / "failing.py").write_text(f"from protect import Depends, app, limited\n{failing}")
-    row = Row("protect", LIBRARIES, f"env -C {folder} $PYTHON {words} --port $HTTP_PORT")
+    row = Row("protect", python("fastapi, uvicorn, prometheus_client"), f"env -C {folder} $PYTHON {words} --port $HTTP_PORT")
     server = new_server(environment=clock.environment)
     address = Address(server)
     # Redis decides all calls, however late.
-    app = start(row, address.port, request.param, TIMEOUT=3600)
+    app = start(row, address.port, TIMEOUT=3600)
     app.server, app.address = server, address
     return app
 
@@ -102,13 +100,16 @@ def test_whatever_answers_shows_the_headers_of_the_limit(app):
 
 
 def test_a_body_without_a_small_length_is_refused_before_it_is_read(monkeypatch, folder):
+    pytest.importorskip("httpx2")
+    from starlette.testclient import TestClient
+
     monkeypatch.syspath_prepend(folder)
     app = importlib.import_module("protect").app
     # Some parsers of HTTP, such as httptools, hand on any digits. Python converts 4,300 of them at most.
     lengths = b"36000000", b"4097", b"0" * 4402 + b"5", b"9" * 4402, b"\xb2", b"", b"-1", b"1e3"
     refused = {(b"content-length", length): 413 for length in lengths}
     for header, status in {**refused, (b"transfer-encoding", b"chunked"): 411}.items():
-        assert asyncio.run(ask(app, type="http", method="POST", path="/login", headers=[header]))[0] == status, header
+        assert TestClient(app).post("/login", headers=[header]).status_code == status, header
 
 
 def test_the_decision_of_several_limits_is_that_of_the_limited_ones(monkeypatch, folder):
