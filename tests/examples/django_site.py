@@ -9,6 +9,7 @@ settings.configure(
     ALLOWED_HOSTS=["*"],
     MIDDLEWARE=["django_rest.headers"],
     ROOT_URLCONF=__name__,
+    SECRET_KEY="of the tests",
     REST_FRAMEWORK={"DEFAULT_AUTHENTICATION_CLASSES": [], "UNAUTHENTICATED_USER": None},
 )
 django.setup()

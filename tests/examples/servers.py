@@ -199,8 +199,8 @@ class Address:
 
     def break_off(self):
         """Closes the connections that there are."""
-        while self.connections:
-            end(self.connections.pop())
+        for connection in [*self.connections]:
+            end(connection)
 
     def accept(self):
         while True:
@@ -223,6 +223,9 @@ class Address:
                     for piece in self.filter(connection, target is connection.server, data):
                         target.sendall(piece)
         end(connection)
+        # The last of its two threads closes it. A client may connect a thousand times.
+        with contextlib.suppress(ValueError):
+            self.connections.remove(connection)
 
 
 def end(connection):
