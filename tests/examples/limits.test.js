@@ -8,6 +8,9 @@ const fromExamples = require('module').createRequire(`${process.cwd()}/`);
 const { Limit } = fromExamples('./limits.js');
 const { connect } = fromExamples(process.env.CLIENT);
 
+// A connection that stays open would keep node running.
+setTimeout(() => process.exit(1), 300_000).unref();
+
 const NOBODY = { call: () => Promise.reject(new Error('gone')) };
 
 // Runs a test with a connection.
@@ -113,7 +116,7 @@ onRedis('a client keeps no listener for each connection that it makes', async (c
   const warnings = [];
   process.on('warning', (warning) => warnings.push(warning.message));
   for (let attempt = 0; attempt < 12; attempt += 1) {
-    const again = new Promise((resolve) => { connection.client.once('ready', resolve); });
+    const again = connection.ready();
     await connection.call(['CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'no']).catch(() => {});
     await again;
   }
