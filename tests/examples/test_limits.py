@@ -1,137 +1,170 @@
-"""limits.py by itself: numbers, decisions, addresses, and refused callers. test_shares.py has its share."""
+"""limits.py and limits.js by themselves, in the same cases; and each share, also of limits.lua, in exact integers."""
 
 import asyncio
 import itertools
 import json
-import math
-import os
+import random
+import re
+import runpy
+import shutil
 import subprocess
 import sys
-import tracemalloc
+import time
+from math import inf, nan
 from types import SimpleNamespace
 
 import pytest
 
-from packages import ROOT
+from applications import named, on
+from packages import HERE, ROOT
+from servers import need
 
-# Redis decides each call: an hour is longer than any machine takes.
-os.environ["TIMEOUT"] = "3600"
 CLIENTS = ROOT / "docs/clients"
 sys.path.insert(0, str(CLIENTS))
 
 import redis_asyncio
 import redis_py
-from limits import HEADERS, SECOND, Call, Limit, Share, show
+from limits import HEADERS, show
 
 DAY = 86400
-WRONG = ValueError, TypeError
-# A client whose server has gone.
-NOBODY = redis_py.connect("redis://127.0.0.1:1")
+ALLOWED = [0, 3, 2, -1, 60]
+refused = lambda wait: [1, 1, 0, wait, wait]
 
 
-@pytest.fixture
-def client(server):
-    return redis_py.connect(f"redis://127.0.0.1:{server.port}")
+def outcome_of(environment={}, quotas=[(2, 1, 60)], name="wrong", calls=(), **settings):
+    """Makes a limit in a process with this environment, and calls: the moment of each in milliseconds, the caller, the
+    quantity, and Redis's reply, which takes a second. Returns the decisions, the commands, and the callers that the
+    limit remembers; or an error."""
+    now, decisions, commands = 0, [], []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "monotonic_ns", lambda: int(now * 10**6))
+        for variable in environment.items():
+            patch.setenv(*variable)
+        try:
+            limits = SimpleNamespace(**runpy.run_path(CLIENTS / "limits.py"))
+            limit = limits.Limit(name, *quotas, **settings)
+            for now, caller, quantity, reply in calls:
+                call = limits.Call(limit, caller, quantity)
+                if not (decision := call.known()):
+                    commands.append(call.words)
+                    now += 1000
+                    decision = call.decide(reply)
+                decisions.append(decision)
+        except (TypeError, ValueError) as error:
+            return f"{type(error).__name__}: {error}"
+    return decisions, commands, [str(call) for call in limit.refused]
 
 
-def statuses(client, limit, *quantities):
-    return [redis_py.throttle(client, limit, "a", quantity)[0] for quantity in quantities]
+def python(*cases):
+    return [outcome_of(**case) for case in cases]
 
 
-def test_a_wrong_limit_is_refused_where_it_is_made_and_a_wrong_quantity_or_caller_where_it_is_called():
-    right, wrong = (9, 10, 1), [(-2, 1, 60), (9, 0, 60), (9, 10, 0), (9, -1, 60), (0.5, 1, 1), ("9", 1, 1), (9, 1)]
-    wrong += (9, 10**10, 1), (0, 1, 2**33), (True, 1, 1)
-    limits = [("hello", quotas, {}) for quotas in ([], 9 * [right], *([quota] for quota in wrong), [right, wrong[0]])]
-    limits += [(name, [right], {}) for name in ("login:account", ":", b"login", None)]
-    settings = ("fail", "open"), ("fail", "close"), ("remember", -1), ("remember", 0.5), ("remember", True)
-    limits += [("hello", [right], {name: value}) for name, value in settings]
-    for name, quotas, settings in limits:
-        with pytest.raises(WRONG):
-            Limit(name, *quotas, **settings)
-    for quantity in -1, 2**63, 1.5, math.nan, "1", True, None:
-        with pytest.raises(WRONG):
-            redis_py.throttle(None, Limit("hello", right), "a", quantity)
-    # Two objects may have one text, and one object a new text in each process.
-    for caller in None, True, 1.5, b"a", ("a",), object():
-        with pytest.raises(WRONG, match="hello: .*caller"):
-            redis_py.throttle(None, Limit("hello", right), caller)
+def node(*cases):
+    words = need("node", shutil.which("node")), HERE / "outcomes.js"
+    settings = {"cwd": CLIENTS, "input": json.dumps(cases), "text": True}
+    return json.loads(subprocess.run(words, stdout=subprocess.PIPE, check=True, **settings).stdout)
 
 
-def test_the_server_takes_every_quota_that_a_limit_takes(client):
-    for quota in (-1, 1, 2**32), (0, 2**32, 2**32), (0, SECOND, 1), (0, 1, 2**32), (2**32 - 1, 1, 1):
-        assert len(client.execute_command("CL.THROTTLE", *Limit(str(quota), quota).words("a"))) == 5
+@pytest.fixture(params=[python, node])
+def outcomes(request):
+    """Returns the outcome of each case by limits.py, or by limits.js."""
+    return request.param
 
 
-def imported(code="", **environment):
-    """Imports limits.py in a process of its own, and returns how that ended."""
-    words = [sys.executable, "-B", "-c", f"import json, limits; {code}"]
-    return subprocess.run(words, cwd=CLIENTS, env={**os.environ, **environment}, capture_output=True, text=True)
-
-
-def test_a_process_with_a_wrong_setting_does_not_start_and_names_it():
-    wrong = [("TIMEOUT", word) for word in ("nan", "inf", "-1", "0", "")]
-    wrong += [("PROCESSES", word) for word in ("-1", "0", "1.5", "")]
-    for name, word in [*wrong, ("PROXY", "proxy.example")]:
-        ended = imported(**{name: word})
-        # The last line is the error. Those above it show the source, which names the setting anyway.
-        said = ended.stderr if name == "PROXY" else ended.stderr.splitlines()[-1]
-        assert ended.returncode and name in said, (word, ended)
-
-
-def test_no_two_limits_and_callers_have_one_key_and_any_name_makes_one(client):
-    callers = "a", "a:b", ":", "", "\ud800", "?", "\ufffd", 7
-    keys = [Limit(name, (9, 1, 60)).words(caller)[0] for name in ("login", "a") for caller in callers]
-    assert len({*keys}) == len(keys)
-    assert redis_py.throttle(client, Limit("login", (2, 1, 60)), "\ud800\0 \U0001f600")[2] == "allowed"
-
-
-def test_nobody_can_choose_callers_who_share_a_place_with_another():
-    """Python's own hashes are the same in each process with PYTHONHASHSEED=0."""
-    code = "print(limits.Call(limits.Limit('login', (9, 1, 60)), 'alice', 1).key.hex())"
-    keys = {imported(code, PYTHONHASHSEED="0").stdout for _ in range(2)}
-    assert len(keys) == 2 and all(len(key) == 33 for key in keys)
-
-
-def test_the_last_address_that_a_proxy_has_added_counts():
-    """test_http.py has addresses of each kind, and headers of two proxies."""
-    addresses = {
-        ("192.0.2.1", "10.0.0.1", "203.0.113.7"): "203.0.113.7",
-        ("::ffff:192.0.2.1", "203.0.113.7:5678"): "203.0.113.7",
-        ("198.51.100.9", "203.0.113.7, 198.51.100.5, 192.0.2.1"): "203.0.113.7",
-        (None, "[2001:db8:1:2:3::4]:80"): "2001:db8:1:2::/64",
-        # The peer is not a proxy, or the proxy's word not an address.
-        ("192.0.2.2", "203.0.113.7"): "192.0.2.2",
-        ("testclient", "203.0.113.7"): "testclient",
-        **{("192.0.2.1", f"203.0.113.7, {word}"): "192.0.2.1" for word in ("unknown", "[", "1.2.3")},
+def test_a_wrong_limit_call_or_setting_is_refused_by_an_error_that_names_it(outcomes):
+    wrong = [(-2, 1, 60), (9, 0, 60), (9, 10, 0), (0.5, 1, 1), ("9", 1, 1), (True, 1, 1), (nan, 1, 1), (9, inf, 1)]
+    wrong += [(9, 10**10, 1), (0, 1, 2**33), (2**40, 1, DAY), (9, 1), (9, 1, 1, 1), (), None]
+    # Two objects may have one text, and in Python one object a new text in each process.
+    callers = [None, True, ["a"], {}, *([1.5, b"a"] if outcomes is python else ["bob\ud800", "\udfff\ud800"])]
+    named = {
+        "wrong|unpack": [{"quotas": quotas} for quotas in ([], 9 * [(9, 1, 60)], *([quota] for quota in wrong))],
+        "name|text": [{"name": name} for name in ("login:account", ":", 5, None, ["a"])],
+        "wrong: fail": [{"fail": fail} for fail in ("open", None)],
+        "wrong.*remember": [{"remember": remember} for remember in (-1, 0.5, "10", True, nan)],
+        "a quantity": [{"calls": [(0, "a", number, ALLOWED)]} for number in (-1, 2**63, 1.5, nan, "1", True, None)],
+        "wrong: a caller": [{"calls": [(0, caller, 1, ALLOWED)]} for caller in callers],
+        "TIMEOUT": [{"environment": {"TIMEOUT": word}} for word in ("nan", "inf", "-1", "")],
+        "PROCESSES": [{"environment": {"PROCESSES": word}} for word in ("-1", "0", "1.5", "")],
+        "PROXY|network": [{"environment": {"PROXY": word}} for word in ("a.example", "::1/129")],
+        "REDIS_PORT": [{"environment": {"REDIS_PORT": word}} for word in ("abc", "70000") if outcomes is node],
     }
-    code = f"print(json.dumps([limits.limited_address(peer, words) for peer, *words in {[*addresses]}]))"
-    ended = imported(code, PROXY=" 192.0.2.1, 198.51.100.0/24,,unix ,")
-    assert json.loads(ended.stdout) == [*addresses.values()], ended.stderr
+    for name, cases in named.items():
+        for case, error in zip(cases, outcomes(*cases)):
+            assert re.match(rf"(Range|Value|Type)Error: .*({name})", str(error)), case
 
 
-def test_whatever_goes_wrong_is_no_answer_and_an_interrupt_is_not_caught():
-    def failing(error):
-        def execute_command(*words):
-            raise error
-
-        return SimpleNamespace(execute_command=execute_command)
-
-    for ask in redis_py.ask, lambda client, word: asyncio.run(redis_asyncio.ask(client, word)):
-        for error in RuntimeError("Event loop is closed"), ValueError(), TypeError(), IndexError(), RecursionError():
-            assert ask(failing(error), "PING") is None
-        for error in KeyboardInterrupt, asyncio.CancelledError, SystemExit:
-            with pytest.raises(error):
-                ask(failing(error()), "PING")
+def test_the_server_takes_every_quota_and_caller_that_a_limit_takes(outcomes, server):
+    quotas = (-1, 1, 2**32), (0, 2**32, 2**32), (0, 10**9, 1), (0, 1, 2**32), (2**32 - 1, 1, 1)
+    callers = ["a", "a:b", ":", "", "?", "\ufffd", "\0 \U0001f600", 7, *(["\ud800"] if outcomes is python else [])]
+    calls = [(0, caller, 1, ALLOWED) for caller in callers]
+    in_s = [{"quotas": [quota], "calls": calls} for quota in quotas]
+    in_ms = [{**case, "name": "in ms", "remember": 1} for case in in_s]
+    for (_, commands, _), (_, others, _) in zip(outcomes(*in_s), outcomes(*in_ms)):
+        assert len({words[1] for words in commands}) == len(callers), "no two callers have one key"
+        for command, command_in_ms in zip(commands, others):
+            reply, reply_in_ms = server(*command), server(*command_in_ms)
+            assert reply[:3] == reply_in_ms[:3] and reply[4] == -(-reply_in_ms[4] // 1000)
 
 
-def test_a_quantity_that_is_never_allowed_is_413_or_403_and_one_that_a_share_never_has_503(client):
-    for asked in client, NOBODY:
-        for max_burst, quantity, expected in (2, 4, 413), (-1, 1, 403):
-            status, headers, _ = redis_py.throttle(asked, Limit("plan", (max_burst, 1, 60)), "a", quantity)
-            assert (status, "Retry-After" in headers) == (expected, False)
-    half = Limit("half", (2, 1, 60), (3, 1, 60))
-    half.share = Share([(2, 1, 60), (3, 1, 60)], 2)
-    assert statuses(NOBODY, half, 2, 1, 1) == [503, 200, 429]
+TWO = [(2, 1, 60), (3, 1, 60)]
+# The settings of a limit, and its calls as in `outcome_of`, each with its status, Retry-After and X-RateLimit-Reset.
+DECISIONS = [
+    (
+        {"remember": 10},
+        # A wait begins before the call, and Redis has rounded it up to a millisecond.
+        (100, "a", 1, refused(2), 429, 1, 1),
+        (100.9, "a", 1, None, 429, 1, None),
+        (101, "a", 1, ALLOWED, 200, None, 1),
+        # It counts for ten seconds.
+        (0, "b", 1, refused(60_001), 429, 61, 61),
+        (9_000, "b", 1, None, 429, 51, None),
+        (10_000, "b", 1, ALLOWED, 200, None, 1),
+        # Another quantity is another call.
+        (10_000, "b", 2, refused(60_001), 429, 61, 61),
+        (10_001, "b", 1, ALLOWED, 200, None, 1),
+    ),
+    # By default nothing is remembered.
+    ({}, (0, "a", 1, refused(60), 429, 60, 60), (1, "a", 1, ALLOWED, 200, None, 60)),
+    # No wait would help.
+    ({}, (0, "a", 4, [1, 3, 2, -1, 60], 413, None, 60), (0, "a", 4, None, 413, None, None)),
+    ({"quotas": [(-1, 1, 60)]}, (0, "a", 1, [1, 0, 0, -1, 0], 403, None, 0), (0, "a", 1, None, 403, None, None)),
+    # A share of one token never has two, but Redis may have them when it is back.
+    (
+        {"quotas": TWO, "environment": {"PROCESSES": "2"}},
+        (0, "a", 2, None, 503, 1, None),
+        (0, "a", 1, None, 200, None, None),
+        (0, "a", 1, None, 429, 120, None),
+    ),
+    # A reply that is not five integers, or six with several quotas, is no answer: the share allows the call.
+    ({"quotas": TWO}, (0, "a", 1, [*ALLOWED, 1], 200, None, 60), (0, "b", 1, ALLOWED, 200, None, None)),
+    *(({}, (0, "a", 1, [word, *ALLOWED[1:]], 200, None, None)) for word in ("0", False, None, 0.5, [0], 2**63)),
+    ({}, (0, "a", 1, [*ALLOWED, 1], 200, None, None)),
+]
+
+
+def test_a_decision_is_that_of_redis_or_what_is_remembered_or_the_shares(outcomes):
+    cases = [{**settings, "calls": [call[:4] for call in calls]} for settings, *calls in DECISIONS]
+    times = lambda headers: [int(headers[name]) if name in headers else None for name in ("Retry-After", HEADERS[2])]
+    for (_, *calls), (decisions, *_) in zip(DECISIONS, outcomes(*cases)):
+        assert [(status, *times(headers)) for status, headers, _ in decisions] == [call[4:] for call in calls]
+
+
+def test_10_000_refused_callers_are_remembered_by_a_secret_and_without_their_names(outcomes):
+    calls = [(0, f"{number:200}", 1, refused(DAY)) for number in range(11_000)]
+    last = [(1, caller, 1, None) for _, caller, *_ in (calls[-1], calls[0])]
+    (decisions, _, remembered), (*_, others) = outcomes(*2 * [{"calls": [*calls, *last], "remember": 60}])
+    assert [how for _, _, how in decisions[-2:]] == ["limited", "share"]
+    assert len({*remembered, *others}) == 20_000 and max(map(len, remembered)) < 100
+
+
+def test_an_interrupt_is_no_failure_of_redis():
+    def interrupted(*words):
+        raise asyncio.CancelledError
+
+    client = SimpleNamespace(execute_command=interrupted)
+    for ask in redis_py.ask, lambda *words: asyncio.run(redis_asyncio.ask(*words)):
+        with pytest.raises(asyncio.CancelledError):
+            ask(client, "PING")
 
 
 def test_all_headers_are_of_the_limit_with_fewer_remaining_or_that_refuses():
@@ -145,65 +178,67 @@ def test_all_headers_are_of_the_limit_with_fewer_remaining_or_that_refuses():
     assert shown == {"Allow": "GET", **many}
 
 
-def test_a_reply_that_is_not_five_integers_or_six_is_no_answer():
-    """test_replies.py has those of a server: here are redis-py's own types, and several quotas."""
-    one, two = Limit("one", (2, 1, 60)), Limit("two", (2, 1, 60), (9, 1, 60))
-    right, deciding = [0, 3, 2, -1, 60], [0, 3, 2, -1, 60, 1]
-    for limit, reply, other in (one, right, deciding), (two, deciding, right):
-        assert Call(limit, "a", 1).decide(reply)[2] == "allowed"
-        wrong = [[word, *reply[1:]] for word in (False, None, "0", b"0", 0.0, [0], 2**63)]
-        for number, reply in enumerate([*wrong, other, [], [*reply, 0, 0], [reply], tuple(reply), "OK", 0, None, {}]):
-            assert Call(limit, number, 1).decide(reply)[2] == "share", reply
+# Quotas, keys, calls, and the longest pause between two calls, each 125 microseconds: a float has these exactly.
+SHARES = [
+    # A token takes 125.0005 microseconds, and a share has at least one.
+    ([[0, 15_999_936, 1000]], 9, 20_000, 1),
+    ([[9, 1, 1], [7, 1, 2]], 2_000, 20_000, 80),
+    ([[8, 1, 60]], 2_000, 20_000, 250),
+    # Three quarters of these calls are first calls: 60,000 callers who use all refuse no other, and 97,500 do.
+    ([[1, 1, 86400]], 10**9, 80_000, 1),
+    ([[1, 1, 86400]], 10**9, 130_000, 1),
+]
 
 
-def test_the_memory_is_the_same_after_40_000_long_names():
-    limit, sizes = Limit("long", (2, 1, DAY), remember=60), []
-    tracemalloc.start()
-    for number in range(40_000):
-        if number in (20_000, 39_999):
-            sizes.append(tracemalloc.get_traced_memory()[0])
-        call = Call(limit, f"{number:1000}", 1)
-        call.decide_alone()
-        call.decide([1, 3, 0, 60_000, 60_000])
-    tracemalloc.stop()
-    assert len(limit.refused) == 10_000
-    # A name has a thousand bytes.
-    assert sizes[0] < 10_000 * 500 and sizes[1] - sizes[0] < 100_000
+def hold(take, largest=2):
+    """Holds what a share of two processes takes, in calls at random, against a limiter for each key."""
+    for quotas, keys, number, pause in SHARES:
+        rules = [(count, 2 * period * 10**6, max(1, (burst + 1) // 2)) for burst, count, period in quotas]
+        chance, exact, wrongly = random.Random(1), {}, 0
+        moments = itertools.accumulate(125 * chance.randint(0, pause) for _ in range(number))
+        key = lambda: f"key{chance.randrange(chance.choice([5, keys, keys, keys]))}"
+        tokens = min(largest, *(most for *_, most in rules))
+        calls = [(now, key(), chance.randint(1, tokens)) for now in moments]
+        taken = take(quotas, calls)
+        assert len(taken) == len(calls) and sum(taken) > len(calls) / 10
+        for (now, key, quantity), is_taken in zip(calls, taken):
+            before = exact.get(key, [0] * len(rules))
+            after = [max(moment, now * count) + quantity * step for moment, (count, step, _) in zip(before, rules)]
+            fits = all(moment - most * step <= now * count for moment, (count, step, most) in zip(after, rules))
+            assert fits or not is_taken, f"{quotas}: {key} gets more than its share"
+            if is_taken:
+                exact[key] = after
+            wrongly += fits and not is_taken
+        assert bool(wrongly) == (number == 130_000), f"{quotas}: {wrongly} calls of {len(calls)}"
 
 
-def test_a_refused_caller_is_refused_without_a_call_and_no_longer_than_by_the_server(client, server):
-    limit, all = Limit("remembered", (0, 10, 1), remember=60), []
-    while all.count(200) < 20:
-        look = server("CL.PLOOK", limit.words("a")[0], 0, 10, 1000)
-        all += statuses(client, limit, 1)
-        assert look[0] or all[-1] == 200, "the server would have allowed the call"
-    assert all.count(429) > server("INFO commandstats")["cmdstat_cl.pthrottle"]["calls"]
+def test_a_share_passes_nothing_beyond_its_part(outcomes):
+    def take(quotas, calls):
+        calls = [(now / 1000, key, quantity, None) for now, key, quantity in calls]
+        ((decisions, *_),) = outcomes({"quotas": quotas, "calls": calls, "environment": {"PROCESSES": "2"}})
+        return [status == 200 for status, *_ in decisions]
+
+    hold(take)
 
 
-def test_it_counts_from_before_the_call_and_is_bounded(client):
-    limit = Limit("end", (0, 1, DAY), remember=10)
-
-    def call(now, caller="a", wait=None):
-        made = Call(limit, caller, 1)
-        made.asked = now
-        return made.decide([1, 1, 0, wait, 0]) if wait else made.known() and made.known()[1]["Retry-After"]
-
-    # Redis has rounded the wait up to 2 ms.
-    call(100, wait=2)
-    assert [call(100 + later) for later in (0, SECOND // 1000 - 1, SECOND // 1000)] == ["1", "1", None]
-    call(100, wait=60_001)
-    assert [call(100 + later * SECOND) for later in (0, 9, 10)] == ["60", "51", None]
-    for number in range(10_000):
-        call(100, number, wait=2)
-    assert call(100) is None and call(100, 0) and len(limit.refused) == 10_000
+# Prints whether a share of these quotas takes each call of a file.
+LOCATION = """location /exact { content_by_lua_block {
+    local limit, taken = limits.new("exact", assert(loadstring("return " .. ngx.var.arg_quotas))()), {}
+    for line in io.lines(ngx.var.arg_file) do
+        local moment, key = line:match("(%d+) (%S+)")
+        table.insert(taken, tostring(limit:share(key, tonumber(moment)) == 0))
+    end
+    ngx.say("[", table.concat(taken, ","), "]")
+} }"""
 
 
-def test_another_quantity_is_another_call_and_by_default_nothing_is_remembered(client):
-    assert statuses(client, Limit("quantities", (2, 1, DAY), remember=60), 2, 2, 1) == [200, 429, 200]
-    without = Limit("off", (0, 1, DAY))
-    assert statuses(client, without, 1, 1) == [200, 429] and not without.refused
+@on(named("nginx"), LOCATIONS=" ".join(LOCATION.split()))
+def test_a_share_in_nginx_passes_nothing_beyond_its_part(app, tmp_path):
+    """A call of nginx is of one token, and two workers divide a limit."""
 
+    def take(quotas, calls):
+        (tmp_path / "calls").write_text("".join(f"{now} {key}\n" for now, key, _ in calls))
+        lua = json.dumps(quotas, separators=(",", ":")).translate({ord("["): "{", ord("]"): "}"})
+        return json.loads(app.get(f"/exact?file={tmp_path}/calls&quotas={lua}").body)
 
-def test_milliseconds_are_rounded_up_to_seconds(client):
-    answers = [redis_py.throttle(client, Limit("ms", (0, 2, 3), remember=60), "a")[1] for _ in range(2)]
-    assert (answers[0]["X-RateLimit-Reset"], answers[1]["Retry-After"]) == ("2", "2")
+    hold(take, largest=1)
