@@ -205,8 +205,7 @@ impl Quota {
     /// now would not be full again by the year 2262.
     #[inline(always)]
     pub fn at(self, now: Moment) -> Result<Funnel, Error> {
-        // A period of more than 64 bits is longer than any count.
-        if u64::try_from(self.period.get()).is_ok_and(|period| self.count.get() > period) {
+        if NonZero::<u128>::from(self.count) > self.period {
             return Err(Error::TooFast);
         }
         // The rate is at most a token per nanosecond, so the tolerance is at least `limit`: if it fits, the limit does.

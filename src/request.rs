@@ -76,6 +76,6 @@ fn at_least(least: i64, argument: &Argument, parameter: &Parameter) -> Result<i6
 
 #[inline(always)]
 fn one_or_more(argument: &Argument, parameter: &Parameter) -> Result<NonZero<u64>, Error> {
-    let integer = at_least(1, argument, parameter)?.cast_unsigned();
-    NonZero::new(integer).ok_or_else(|| Error::TooSmall(parameter.name(), 1))
+    let integer = integer(argument, parameter)?;
+    u64::try_from(integer).ok().and_then(NonZero::new).ok_or_else(|| Error::TooSmall(parameter.name(), 1))
 }
