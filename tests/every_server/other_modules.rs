@@ -110,6 +110,19 @@ fn a_key_that_has_expired_while_clients_are_paused_is_written_whole() {
     }
 }
 
+/// The handler of the deletion makes the key again, in the form of a limiter. To a module that then says that there is
+/// no key, Valkey 9 announces a new one, and loses its value.
+#[test]
+fn a_key_that_a_handler_has_made_while_clients_are_paused_is_written_in_its_place() {
+    let (_server, mut connection) = start(&[]);
+    run::<Value>(&mut connection, "CL.PTHROTTLE k1 0 1 1").unwrap();
+    sleep(Duration::from_millis(3));
+    run::<()>(&mut connection, "CB.CLEAR").unwrap();
+    run::<()>(&mut connection, "CB.DO del SET % 1790000000000000000").unwrap();
+    while_paused(&mut connection, &["CL.THROTTLE k1 5 1 60"]).unwrap();
+    assert_eq!(run::<i64>(&mut connection, "CB.COUNT new").unwrap(), 0, "new keys of the call");
+}
+
 /// The server sends `new` while it makes the key. A callback that deletes the key then crashes every server, and one
 /// that rewrites it crashes Redis 8; the same happens at the server's own `SET key value PX 1000`. Redis 8.2 and newer
 /// also read the key's value after the callbacks, although a new expiry has moved it: there, this callback crashes the
