@@ -10,11 +10,10 @@ const open = () => new Redis({
   replyMapping: 'resp3',
   // A call that waited here for a connection would take its tokens too late.
   enableOfflineQueue: false,
-  // A call without a reply would take twice if it were sent again when the server is back.
+  // A call without a reply would take twice if it were sent again. Another client connects, ready without an INFO.
   maxRetriesPerRequest: 0,
-  // Calls fail until there is a connection again: make it at once, and send no INFO first. Attempts count from 1.
+  retryStrategy: null,
   enableReadyCheck: false,
-  retryStrategy: (attempt) => Math.min(50 * (attempt - 1), 500),
 });
 const connect = () => new Connection(open, (client, words) => client.call(...words)).ready();
 

@@ -5,7 +5,6 @@ const { BlockList, isIPv4, isIPv6 } = require('net');
 
 const isInteger = (number, least, most = 2 ** 53 - 1) => Number.isInteger(number) && number >= least && number <= most;
 
-// Throws an error that names a wrong number, or another wrong value.
 function check(isRight, name, value) {
   if (!isRight) throw new RangeError(`${name} cannot be ${String(value)}`);
 }
@@ -21,8 +20,12 @@ const [GROUPS, KEYS] = [2048, 64];
 // A secret, without which no caller can choose a group, nor a key whose bytes are another's.
 const SALT = randomBytes(16);
 
-// A client for the whole process, with one connection. The libraries make a lost one again, but keep for many minutes
-// one that is silent, as after a firewall has forgotten it, or that leads to a replica, as after a failover.
+// node-redis keeps the connection of a client that is ended before it is there.
+const end = (client) => (async () => client.disconnect())().catch(() => {});
+
+// A client for the whole process, with one connection. Another client takes over where that is lost (node-redis 4 would
+// connect thousands of times a second to a proxy that accepts and closes), where it is silent, as after a firewall has
+// forgotten it, and where it leads to a replica, as after a failover.
 class Connection {
   // `open` returns a client that connects; `send` makes a call on it.
   constructor(open, send) {
@@ -31,20 +34,25 @@ class Connection {
   }
 
   connect() {
-    this.client = this.open();
-    // Without a listener, an error of the connection would end the process.
-    this.client.on('error', log);
+    const client = this.open();
     // A client that connects is not silent: it gives up by itself.
-    this.client.on('reconnecting', () => { this.heard = Infinity; });
-    this.client.on('connect', () => { this.heard = performance.now(); });
-    this.heard = Infinity;
+    Object.assign(this, { client, heard: Infinity });
+    const lost = () => {
+      end(client);
+      if (client === this.client) Object.assign(this, { client: null, timer: setTimeout(() => this.connect(), 50) });
+    };
+    client.on('error', log).on('error', lost).on('close', lost).on('ready', () => this.isReady?.(this));
+    client.on('connect', () => {
+      if (client === this.client) this.heard = performance.now();
+      else end(client);
+    });
   }
 
   // Resolves to the connection when it is ready, or after five seconds.
   ready() {
     return new Promise((resolve) => {
-      this.client.once('ready', () => resolve(this));
-      setTimeout(() => resolve(this), 5000).unref();
+      this.isReady = resolve;
+      setTimeout(resolve, 5000, this).unref();
     });
   }
 
@@ -52,6 +60,7 @@ class Connection {
   async call(words) {
     let timer;
     try {
+      if (!this.client) throw new Error('no connection');
       const reply = await new Promise((resolve, reject) => {
         const late = () => reject(new Error(`no reply in ${TIMEOUT} ms`));
         // node-redis has no time limit of its own. Replies that have arrived are read once more before the call fails,
@@ -76,11 +85,9 @@ class Connection {
   }
 
   close() {
-    const { client, heard } = this;
-    const end = () => Promise.resolve(client.disconnect()).catch(() => {});
-    // node-redis would keep the connection of a client that is closed while it connects.
-    if (heard === Infinity) client.once('connect', end).once('error', end);
-    else end();
+    clearTimeout(this.timer);
+    if (this.heard < Infinity && this.client) end(this.client);
+    this.client = null;
   }
 }
 

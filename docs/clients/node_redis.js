@@ -15,15 +15,9 @@ function onread(length, buffer) {
 
 function open() {
   const client = createClient({
-    socket: {
-      ...SERVER,
-      onread: { buffer: Buffer.alloc(65536), callback: onread },
-      // Connect again at once, because calls fail until then.
-      reconnectStrategy: (attempt) => Math.min(50 * attempt, 500),
-    },
-    // A call that waited here for a connection would take its tokens too late.
+    socket: { ...SERVER, onread: { buffer: Buffer.alloc(65536), callback: onread } },
+    // A call that waited here for a connection, or longer to be sent, would take its tokens too late.
     disableOfflineQueue: true,
-    // Nor does a call wait longer to be sent: five seconds in node-redis 6.
     commandOptions: { timeout: TIMEOUT },
   });
   client.connect().catch(() => {});

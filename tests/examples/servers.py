@@ -183,7 +183,7 @@ class Address:
     """
 
     def __init__(self, *servers):
-        self.filter, self.connections, self.port = passed_on, [], free_port()
+        self.filter, self.connections, self.accepted, self.port = passed_on, [], 0, free_port()
         self.lead_to(*servers)
         self.listener = listening(self.port)
         threading.Thread(target=self.accept, daemon=True).start()
@@ -205,6 +205,7 @@ class Address:
     def accept(self):
         while True:
             client, _ = self.listener.accept()
+            self.accepted += 1
             try:
                 server = socket.create_connection(("127.0.0.1", next(self.servers).port))
             except OSError:

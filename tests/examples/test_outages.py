@@ -6,6 +6,7 @@ passes never without Redis.
 
 import select
 import socket
+import time
 
 import pytest
 
@@ -52,6 +53,15 @@ def test_a_failure_passes_no_more_than_the_limit_and_the_share(app, server, addr
     # After a crash, the server has forgotten what it allowed.
     assert LIMIT <= passed <= (3 if failure == "crash" else 2) * LIMIT
     assert others + app.passed(CALLS, other) <= 2 * LIMIT
+
+
+@on(named("express", "express_ioredis"))
+def test_a_client_pauses_where_a_proxy_accepts_its_connections_and_closes_them(app, server, address):
+    server.kill()
+    before = address.accepted
+    time.sleep(1)
+    # It connects twenty times a second. node-redis 4 by itself would thousands of times.
+    assert address.accepted - before < 400
 
 
 @pytest.mark.parametrize("fails_over", [True, False], ids=["failed_over", "silent"])
