@@ -1,5 +1,6 @@
-// Makes a call by docs/recipes/module_or_script.js for each line, and prints its answer and whether the module decided.
+// Answers each request by a call of docs/recipes/module_or_script.js, with what it got and whether the module decided.
 
+const { createServer } = require('http');
 const { createClient } = require('redis');
 const { Limiter } = require('../../docs/recipes/module_or_script.js');
 
@@ -7,7 +8,7 @@ const socket = { host: '127.0.0.1', port: Number(process.env.REDIS_PORT) };
 const client = createClient({ socket, disableOfflineQueue: true }).on('error', () => {});
 const limiter = new Limiter(client);
 client.connect();
-process.stdin.on('data', async () => {
+createServer(async (request, response) => {
   const answer = await limiter.throttle(...process.argv.slice(2)).catch(() => null);
-  console.log(JSON.stringify(answer && [...answer.slice(0, 3), limiter.module]));
-});
+  response.end(JSON.stringify(answer && [...answer.slice(0, 3), limiter.module]));
+}).listen(process.env.HTTP_PORT, '127.0.0.1');
