@@ -94,7 +94,7 @@ class Server:
         self.process = subprocess.Popen(self.words, env=self.environment)
         wait_for("a server is ready", self.is_ready)
         # A test may count the connections.
-        self.client.close()
+        self.client.connection_pool.disconnect()
 
     def is_ready(self):
         assert self.process.poll() is None, "a server has ended, see its output"
