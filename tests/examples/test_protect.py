@@ -19,23 +19,16 @@ CALLER = "192.0.2.1"
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """The folder that the page's own lines make for the application, from which a test may import it."""
-    lines = PAGE.split("```sh\n")[1].split("cd /tmp/protect")[0]
+def app(start, new_server, clock, tmp_path, monkeypatch):
+    """The application, made and started by the page's own lines, and its server, to which no token comes back."""
+    lines, words = re.search(r"```sh\n(.*)cd /tmp/protect && python3 (.*?)\n```", PAGE, re.S).groups()
     subprocess.run(["bash", "-ec", lines.replace("/tmp/protect", str(tmp_path))], cwd=ROOT, check=True)
+    # A test may import it, too.
     monkeypatch.syspath_prepend(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def app(start, new_server, clock, folder):
-    """The application, started by the page's own words, and its server, to which no token comes back by itself."""
-    words = re.search("^cd /tmp/protect && python3 (.*)", PAGE, re.M)[1]
-    libraries = python("fastapi, uvicorn, prometheus_client")
     server = new_server(environment=clock.environment)
-    address = Address(server)
+    address, libraries = Address(server), python("fastapi, uvicorn, prometheus_client")
+    row = Row("protect", libraries, f"env -C {tmp_path} $PYTHON {words} --port $HTTP_PORT")
     # Redis decides all calls, however late.
-    row = Row("protect", libraries, f"env -C {folder} $PYTHON {words} --port $HTTP_PORT")
     app = start(row, address.port, TIMEOUT=3600)
     app.server, app.address = server, address
     return app
@@ -48,11 +41,6 @@ def log_in(app, name, password, times=1):
     return Counter(answer.status for answer in answers)
 
 
-def visit(app, key):
-    """Returns the statuses of 200 requests at once with this API key."""
-    return Counter(answer.status for answer in app.get("/items/7", CALLER, times=200, X_API_Key=key))
-
-
 def test_a_reader_sees_what_the_page_shows(app):
     page = PAGE.replace(":8000", f":{app.http_port}").replace("redis-cli", f"redis-cli --no-raw -p {app.server.port}")
     definitions = "".join(re.findall(r"^    \$ (?:url=|login\(\)).*\n", page, re.M))
@@ -61,19 +49,19 @@ def test_a_reader_sees_what_the_page_shows(app):
         session = definitions + "".join(re.findall(r"^    \$ .*\n(?:    .*\n)*", part, re.M))
         commands = "".join(re.findall(r"^    \$ (.*\n)", session, re.M))
         # With -v, the shell shows each command before its output.
-        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        shown = subprocess.run(["bash", "-v"], input=commands, **streams).stdout
+        shown = subprocess.check_output(["bash", "-v"], input=commands, stderr=subprocess.STDOUT, text=True)
         assert re.sub(" +$", "", shown, flags=re.M) == re.sub(r"^    (\$ )?", "", session, flags=re.M)
         app.server.kill()
         app.server.restart()
 
 
 def test_200_at_once_get_through_exactly_to_the_limits_with_the_rights_on_the_page(app, clock):
+    visit = lambda key: Counter(answer.status for answer in app.get("/items/7", CALLER, times=200, X_API_Key=key))
     rights = " ".join(re.findall(r"^    ACL SETUSER login (.*)$", PAGE, re.M)).replace("on >secret ", "")
     app.server(f"ACL SETUSER default reset on nopass {rights} +dbsize")
     assert log_in(app, "bob", "battery staple") == {200: 1}
     assert log_in(app, "alice", "guess", 200) == {401: 5, 429: 195}
-    assert visit(app, "unknown") == {200: 5, 429: 195} and visit(app, "secret-of-acme") == {200: 10, 429: 190}
+    assert visit("unknown") == {200: 5, 429: 195} and visit("secret-of-acme") == {200: 10, 429: 190}
     # An address has four limiters and a ban, an account and a customer have one. An unknown key has none.
     assert app.server("DBSIZE") == 7
     # Two attempts are back after the first ban. The third bans for a day.
@@ -83,7 +71,7 @@ def test_200_at_once_get_through_exactly_to_the_limits_with_the_rights_on_the_pa
     app.server.kill()
     assert log_in(app, "alice", "guess", 200) == {503: 200}
     # The tokens of a share come back by the real clock: a visitor's day has 30.
-    assert 5 <= visit(app, "unknown")[200] <= 30
+    assert 5 <= visit("unknown")[200] <= 30
 
 
 def test_a_right_password_is_accepted_even_if_it_is_not_given_back_and_each_count_begins_at_0(app, address):
@@ -103,7 +91,7 @@ def test_a_form_is_answered_whatever_its_letters(app):
         assert {*log_in(app, *form)} <= statuses, form
 
 
-def test_a_body_without_a_small_length_is_refused_before_it_is_read(folder):
+def test_a_body_without_a_small_length_is_refused_before_it_is_read(app):
     bounded = importlib.import_module("protect").bounded
     # Some parsers of HTTP, such as httptools, hand on any digits. Python converts 4,300 of them at most.
     lengths = "4097", "0" * 4402 + "5", "9" * 4402, "\xb2", "", "-1"
@@ -112,7 +100,7 @@ def test_a_body_without_a_small_length_is_refused_before_it_is_read(folder):
         assert asyncio.run(bounded(SimpleNamespace(headers={name: value}), None)).status_code == status, value
 
 
-def test_the_decision_of_several_limits_is_that_of_the_limited_ones(folder):
+def test_the_decision_of_several_limits_is_that_of_the_limited_ones(app):
     decide = importlib.import_module("protect").decide_together
     allowed, soon, waiting, never = [0, 5, 4, -1, 60], [1, 5, 0, 60, 300], [1, 5, 0, 180, 900], [1, 0, 0, -1, 0]
     assert decide([1, allowed, waiting, soon], 3) == (429, {"Retry-After": "180"}, "limited")
