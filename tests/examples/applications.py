@@ -42,8 +42,6 @@ class Row:
     name: str
     check: str = field(repr=False)
     words: str = field(repr=False)
-    # Whether it serves HTTP. Others read lines.
-    http: bool = True
     # The processes that it has by itself, each with its part of a share.
     processes: int = 1
     is_required: bool = REQUIRE_ALL
@@ -85,19 +83,21 @@ def named(*names):
     return [row for row in APPLICATIONS + PROGRAMS if row.name in names]
 
 
-def on(rows, fixture="app", **environment):
+@functools.cache
+def case(row, **environment):
+    return pytest.param((row, environment), id=row.name, marks=pytest.mark.xdist_group(row.name))
+
+
+def on(rows, fixture="running", **environment):
     """Returns the mark of a situation that runs on these applications, each with further words of `environment`."""
-    group = pytest.mark.xdist_group
-    cases = [pytest.param((row, environment), id=row.name, marks=group(row.name)) for row in rows]
-    return pytest.mark.parametrize(fixture, cases, indirect=True)
+    return pytest.mark.parametrize(fixture, [case(row, **environment) for row in rows], indirect=True)
 
 
 class Answer(http.client.HTTPResponse):
     """An answer: its status, its headers, whose names may be in any case, and its body."""
 
-    def __init__(self, connection, method):
-        super().__init__(connection, method=method)
-        self.begin()
+    def begin(self):
+        super().begin()
         self.body = self.read().decode()
 
     def number(self, name):
@@ -113,28 +113,29 @@ class Answer(http.client.HTTPResponse):
 class Application:
     """An application, and its callers, who are addresses. PROXY believes the tests' own X-Forwarded-For."""
 
-    def __init__(self, row, environment, redis_port=1):
+    def __init__(self, row, environment):
         self.row, self.callers, self.http_port = row, itertools.count(256), free_port()
         # A folder for what it writes. It runs in that of the examples.
         self.own = tempfile.TemporaryDirectory(prefix="app-", dir=TARGET)
         self.environment = {
-            "OWN": self.own.name, "PROXY": "127.0.0.1", "HTTP_PORT": self.http_port, "REDIS_PORT": redis_port,
+            "OWN": self.own.name, "PROXY": "127.0.0.1", "HTTP_PORT": self.http_port,
             # On a busy machine, a server may take longer than the examples' own tenth of a second.
             "TIMEOUT": 2, **environment,
         }
         need(f"what `{row.check}` asks for", is_found(row.check), row.is_required)
 
-    def popen(self, words, **streams):
-        variables = {**ENVIRONMENT, **{name: str(value) for name, value in self.environment.items()}}
+    def popen(self, words, port, **streams):
+        variables = {name: str(value) for name, value in self.environment.items()}
+        variables = {**ENVIRONMENT, **variables, "REDIS_PORT": str(port)}
         # The end by TERM is also that of nginx's workers.
         command = [*WITH_THE_TEST, "TERM", "sh", "-c", f"exec env {words}"]
         settings = {"cwd": ROOT / "docs/clients", "env": variables, "process_group": 0, "text": True}
-        return subprocess.Popen(command, stdin=subprocess.PIPE, **streams, **settings)
+        return subprocess.Popen(command, **streams, **settings)
 
     def output(self, port, words=None, **environment):
         """Runs the program to its end, and returns what it prints and its errors."""
-        self.environment.update(REDIS_PORT=port, **environment)
-        self.process = self.popen(words or self.row.words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.environment.update(environment)
+        self.process = self.popen(words or self.row.words, port, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         try:
             said = self.process.communicate()[0]
         finally:
@@ -142,16 +143,15 @@ class Application:
         assert self.process.returncode == 0, said
         return said
 
-    def start(self):
-        self.process = self.popen(self.row.words, stdout=None if self.row.http else subprocess.PIPE)
-        if self.row.http:
-            wait_for(f"{self.row.name} serves HTTP", self.serves)
+    def start(self, port):
+        self.process = self.popen(self.row.words, port)
+        wait_for(f"{self.row.name} serves HTTP", self.serves)
         return self
 
     def serves(self):
         assert self.process.poll() is None, "it has ended, see its output"
         with contextlib.suppress(OSError):
-            return self.connect()
+            return socket.create_connection(("127.0.0.1", self.http_port))
 
     def stop(self):
         # The workers of nginx survive the process that started them.
@@ -160,25 +160,22 @@ class Application:
         self.process.wait()
         self.own.cleanup()
 
-    def connect(self):
-        return socket.create_connection(("127.0.0.1", self.http_port), timeout=120)
+    def request(self, method, path, body, headers):
+        connection = http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=120)
+        connection.response_class = Answer
+        connection.request(method, path, body, headers)
+        return connection
 
-    def get(self, path="/", caller=None, method="GET", body="", times=None, **headers):
+    def get(self, path="/", caller=None, method="GET", body=None, times=None, **headers):
         """Requests a path, and returns the answer; with `times` that many at once, and a list.
 
         The caller is an address. Headers are as in `X_Api_Key="secret"`.
         """
+        headers = {"Connection": "close", **{name.replace("_", "-"): value for name, value in headers.items()}}
         if caller:
-            headers.setdefault("X_Forwarded_For", caller)
-        if body or method != "GET":
-            headers.setdefault("Content_Length", len(body.encode()))
-        lines = [f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items()]
-        request = f"{method} {path} HTTP/1.0\r\n{''.join(lines)}\r\n{body}".encode()
-        with contextlib.ExitStack() as stack:
-            connections = [stack.enter_context(self.connect()) for _ in range(times or 1)]
-            for connection in connections:
-                connection.sendall(request)
-            answers = [Answer(connection, method) for connection in connections]
+            headers["X-Forwarded-For"] = caller
+        connections = [self.request(method, path, body, headers) for _ in range(times or 1)]
+        answers = [connection.getresponse() for connection in connections]
         return answers if times else answers[0]
 
     def caller(self):

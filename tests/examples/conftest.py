@@ -5,13 +5,14 @@
         assert app.passed(4, app.caller()) == 3
         assert server("DBSIZE") == 1
 
-`app` is an Application of applications.py, in which each application is a line. It is started once for all situations
-with the same environment, and calls `server`, a new Server, by way of `address`: those, and the failures of a network,
-are in servers.py. `program` is an application that ends by itself: `@on(PROGRAMS, "program")`.
+`app` is an Application of applications.py, in which each application is a line. It is started once for situations with
+the same environment, and calls `server`, a new Server, by way of `address`: those, and the failures of a network, are
+in servers.py. `program` is an application that ends by itself: `@on(PROGRAMS, "program")`.
 """
 
 import resource
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -56,9 +57,9 @@ def start(request):
     """Starts one more application: start(app.row, address.port, TIMEOUT=3600)."""
 
     def started(row, port, **environment):
-        app = Application(row, environment, port)
+        app = Application(row, environment)
         request.addfinalizer(app.stop)
-        return app.start()
+        return app.start(port)
 
     return started
 
@@ -69,29 +70,22 @@ def program(request):
 
 
 @pytest.fixture(scope="session")
-def running():
-    """The applications that run, each with the address that it calls."""
-    applications = {}
-    yield applications
-    for app in applications.values():
-        app.stop()
+def running(request):
+    """An application that runs until another one is needed, or with another environment."""
+    app = Application(*request.param)
+    # It leads to no server at first.
+    app.address = Address(SimpleNamespace(port=1))
+    yield app.start(app.address.port)
+    app.stop()
 
 
 @pytest.fixture
-def app(request, running, server):
-    row, environment = request.param
-    name = row.name, *environment.items()
-    app = running.get(name)
-    if not app:
-        address = Address(server)
-        app = Application(row, environment, address.port)
-        app.address = address
-        running[name] = app.start()
-    app.address.filter = passed_on
-    app.address.lead_to(server)
-    app.address.break_off()
-    app.finds(server)
-    return app
+def app(running, server):
+    running.address.filter = passed_on
+    running.address.lead_to(server)
+    running.address.break_off()
+    running.finds(server)
+    return running
 
 
 @pytest.fixture
