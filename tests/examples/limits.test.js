@@ -29,14 +29,3 @@ test('a client that is replaced while it connects keeps no connection', async (c
   }
   assert.strictEqual(await clients(), 2);
 });
-
-test('a client keeps no listener for each connection that it makes', async (context) => {
-  const [connection, warnings] = [await connected(context), []];
-  process.on('warning', (warning) => warnings.push(warning.message));
-  for (let attempt = 0; attempt < 12; attempt += 1) {
-    const again = connection.ready();
-    await connection.call(['CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'no']).catch(() => {});
-    await again;
-  }
-  assert.deepStrictEqual(warnings, []);
-});

@@ -14,21 +14,21 @@ from pathlib import Path
 HERE = Path(__file__).parent.resolve()
 ROOT = HERE.parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve() / "tmp"
-# The files that name the packages, and the command that fetches them into a folder. A fetch that hangs fails.
-PIP = ("requirements.txt", "constraints.txt"), (
+# The file that names the packages, and the command that fetches them into a folder. A fetch that hangs fails.
+PIP = "requirements.txt", (
     f"timeout 900 {sys.executable} -m pip install --quiet --root-user-action ignore --no-warn-conflicts --retries 1 "
-    "--no-cache-dir --target $0 --requirement requirements.txt --constraint constraints.txt"
+    "--no-cache-dir --target $0 --requirement requirements.txt"
 )
-NPM = ("package-lock.json",), (
+NPM = "package-lock.json", (
     "cp package.json package-lock.json $0; cd $0; "
     "timeout 900 npm ci --silent --ignore-scripts --no-audit --no-fund --fetch-retries=1 --cache cache"
 )
 
 
-def fetched(files, command):
+def fetched(file, command):
     """Returns the folder of these packages, or None if they could not be fetched."""
-    text = b"".join((HERE / file).read_bytes() for file in files) + sys.version.encode()
-    folder = TARGET / f"examples-{hashlib.sha256(text).hexdigest()[:16]}"
+    text = (HERE / file).read_text() + sys.version
+    folder = TARGET / f"examples-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     if not folder.exists():
         # A fetch that breaks off leaves no folder that looks complete.
         new = TARGET / "fetched"

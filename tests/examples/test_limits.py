@@ -1,6 +1,5 @@
 """limits.py and limits.js by themselves, in the same cases; and each share, also of limits.lua, in exact integers."""
 
-import asyncio
 import itertools
 import json
 import random
@@ -22,8 +21,6 @@ from servers import need
 CLIENTS = ROOT / "docs/clients"
 sys.path.insert(0, str(CLIENTS))
 
-import redis_asyncio
-import redis_py
 from limits import HEADERS, show
 
 DAY = 86400
@@ -155,16 +152,6 @@ def test_10_000_refused_callers_are_remembered_by_a_secret_and_without_their_nam
     (decisions, _, remembered), (*_, others) = outcomes(*2 * [{"calls": [*calls, *last], "remember": 60}])
     assert [how for _, _, how in decisions[-2:]] == ["limited", "share"]
     assert len({*remembered, *others}) == 20_000 and max(map(len, remembered)) < 100
-
-
-def test_an_interrupt_is_no_failure_of_redis():
-    def interrupted(*words):
-        raise asyncio.CancelledError
-
-    client = SimpleNamespace(execute_command=interrupted)
-    for ask in redis_py.ask, lambda *words: asyncio.run(redis_asyncio.ask(*words)):
-        with pytest.raises(asyncio.CancelledError):
-            ask(client, "PING")
 
 
 def test_all_headers_are_of_the_limit_with_fewer_remaining_or_that_refuses():

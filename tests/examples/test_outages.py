@@ -4,8 +4,6 @@ Redis passes at most a caller's limit, the shares of all processes at most as ma
 passes never without Redis.
 """
 
-import select
-import socket
 import time
 
 import pytest
@@ -106,20 +104,6 @@ def test_a_call_without_an_answer_is_made_once(app, server, address, fate):
     app.finds(server)
     (key,) = server(f"KEYS *{caller}")
     assert server(f"CL.LOOK {key} 2 1 86400")[2] == LIMIT - 1
-
-
-@on(named("flask", "fastapi"))
-def test_a_call_waits_for_a_connection_and_a_reply_by_its_timeout(app, address, start):
-    """A call with a TIMEOUT of an hour has no answer when one of 10 ms has: neither where no connection is accepted,
-    nor where no reply comes."""
-    address.filter = lambda connection, to_the_server, data: []
-    # A listener whose queue is full answers no further connection.
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.create_connection(full.getsockname()):
-        for asked in full.getsockname()[1], address.port:
-            hour, short = (start(app.row, asked, TIMEOUT=timeout) for timeout in (3600, 0.01))
-            waiting = hour.request("GET", "/", None, {})
-            assert short.passed(CALLS, short.caller()) == LIMIT
-            assert not select.select([waiting.sock], [], [], 0)[0]
 
 
 NUMBERS = b":0\r\n:3\r\n:2\r\n:-1\r\n:60\r\n"
