@@ -31,7 +31,7 @@ def test_each_program_decides_as_redis_does_and_prints_what_the_page_shows(progr
 OTHERS = b"-WRONGTYPE no\r\n", b"*0\r\n", b"*4\r\n:0\r\n:3\r\n:2\r\n:-1\r\n", b"*5\r\n" + 5 * b"$-1\r\n"
 
 
-@on(PROGRAMS, "program", TIMEOUT=2, FAIL="closed")
+@on(PROGRAMS, "program", TIMEOUT=60, FAIL="closed")
 def test_a_program_is_refused_where_no_server_decides_and_says_why(program, server):
     address = Address(server)
     # A limit of 0, for which no wait would help, is an answer.
@@ -42,7 +42,7 @@ def test_a_program_is_refused_where_no_server_decides_and_says_why(program, serv
     # A listener whose queue is full answers no further connection.
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.create_connection(full.getsockname()):
         for port, why in (full.getsockname()[1], ""), (free_port(), ""), (server.port, "uthenticat"):
-            said = program.output(port)
+            said = program.output(port, TIMEOUT=2)
             assert said.count(REFUSED) == 5 and why in said, said
 
 
