@@ -8,6 +8,7 @@ import pytest
 
 from applications import APPLICATIONS, FORM, LIMIT, named, on
 from packages import ROOT
+from servers import wait_for
 
 NGINX, DJANGO = named("nginx"), named("django")
 
@@ -213,6 +214,17 @@ def test_a_request_that_is_charged_twice_shows_the_limit_with_fewer_remaining(ap
     # A page of another origin can read the refusal.
     assert answers[LIMIT].headers["Access-Control-Allow-Origin"] == "*"
     assert "Retry-After" in answers[LIMIT].headers["Access-Control-Expose-Headers"]
+
+
+SECOND = "second = limits.new('nginx_second', { { 0, 1, 1 } }, { remember = 10 });"
+CHECKED = "location /second { rewrite_by_lua_block { second:check() } proxy_pass http://application; }"
+
+
+@on(NGINX, SETTING=SECOND, LOCATIONS=CHECKED)
+def test_a_refused_caller_is_remembered_until_a_token_is_back(app):
+    caller = app.caller()
+    for status in 429, 200:
+        wait_for(f"an answer with {status}", lambda: app.get("/second", caller).status == status)
 
 
 @on(NGINX)
