@@ -1,9 +1,7 @@
-"""FastAPI, and a dependency that limits a route.
+"""FastAPI, and a dependency that limits a route. uvicorn itself would believe an X-Forwarded-For from this machine.
 
 To run this file, beside redis_asyncio.py and limits.py:
 [REDIS_PORT=6379] [TIMEOUT=0.1] [PROCESSES=1] [PROXY=192.0.2.1] uvicorn --no-proxy-headers fastapi_app:app
-
-uvicorn itself would believe an X-Forwarded-For from this machine; --no-proxy-headers leaves it to limits.py.
 """
 
 from fastapi import Depends, FastAPI, HTTPException, WebSocketException

@@ -16,10 +16,8 @@ client = connect()
 
 
 def limited(limit):
-    """Limits a view, each address by itself. Several views may have one limit, and one view several.
-
-    Each method is charged, but no preflight of a browser. A view without a limit, as for health, is not.
-    """
+    """Limits a view, each address by itself. Several views may have one limit, and one view several. Each method is
+    charged, but no preflight of a browser."""
 
     def decorate(view):
         @functools.wraps(view)

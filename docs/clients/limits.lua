@@ -19,8 +19,7 @@ local HEADERS = { "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Res
 local REMAINING, EXPOSED = HEADERS[2], table.concat(HEADERS, ", ") .. ", Retry-After"
 local SALT = io.open("/dev/urandom"):read(16)
 
-local logged = 0
-local time = ffi.new("long[2]")
+local logged, time = 0, ffi.new("long[2]")
 
 -- Returns the monotonic clock's time in whole microseconds.
 local function now()

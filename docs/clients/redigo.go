@@ -25,8 +25,7 @@ func connect(port string, timeout time.Duration) *redis.Pool {
 	}
 }
 
-// throttle makes a call, and returns the status and the headers to answer a request with. A call without an answer is
-// refused.
+// throttle returns the status and the headers to answer a request with. A call without an answer is refused.
 func throttle(pool *redis.Pool, timeout time.Duration, key string, maxBurst, count, period int64,
 	quantity uint32) (int, string) {
 	waiting, cancel := context.WithTimeout(context.Background(), timeout)

@@ -6,7 +6,7 @@ To run this file, beside limits.py: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=share]
 import asyncio
 import os
 
-import redis.asyncio
+from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 
 from limits import URL, Call, Limit, report, settings
@@ -14,8 +14,7 @@ from limits import URL, Call, Limit, report, settings
 
 def connect(url=URL):
     """Returns a client for all tasks of an event loop."""
-    pool = redis.asyncio.BlockingConnectionPool.from_url(url, **settings(url, Retry))
-    return redis.asyncio.Redis(connection_pool=pool)
+    return Redis(connection_pool=BlockingConnectionPool.from_url(url, **settings(url, Retry)))
 
 
 async def ask(client, *words):

@@ -5,7 +5,7 @@ To run this file, beside limits.py: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=share]
 
 import os
 
-import redis
+from redis import BlockingConnectionPool, Redis
 from redis.retry import Retry
 
 from limits import URL, Call, Limit, report, settings
@@ -13,8 +13,7 @@ from limits import URL, Call, Limit, report, settings
 
 def connect(url=URL):
     """Returns a client for all threads of a process."""
-    pool = redis.BlockingConnectionPool.from_url(url, **settings(url, Retry))
-    return redis.Redis(connection_pool=pool)
+    return Redis(connection_pool=BlockingConnectionPool.from_url(url, **settings(url, Retry)))
 
 
 def ask(client, *words):

@@ -1,30 +1,29 @@
-//! Rate limiting with redis-rs: `cargo add redis`.
+//! Rate limiting with redis-rs. To run this file as `src/main.rs`, after `cargo add redis`:
+//! [REDIS_PORT=6379] [TIMEOUT=0.1] cargo run
 
+use std::env::var;
 use std::time::Duration;
 
 use redis::{Client, Connection, RedisResult};
 
-/// The status and the headers to answer a request with.
-pub type Answer = (u16, Vec<(&'static str, i64)>);
-
-/// A connection for one thread.
-pub struct Limiter {
-    pub client: Client,
-    /// The longest time that a call waits for a new connection, and for the reply.
-    pub timeout: Duration,
-    pub connection: Option<Connection>,
+/// A connection for one thread. A call waits no longer than `timeout` for a new one, and for the reply.
+struct Limiter {
+    client: Client,
+    timeout: Duration,
+    connection: Option<Connection>,
 }
 
 impl Limiter {
-    /// Makes a call. A quota is max_burst, count and period. A call without an answer is refused.
-    pub fn throttle(&mut self, key: &str, quota: (i64, u64, u64), quantity: u32) -> Answer {
+    /// Returns the status and the headers to answer a request with. A quota is max_burst, count and period.
+    fn throttle(&mut self, key: &str, quota: (i64, u64, u64), quantity: u32) -> (u16, String) {
+        // A call without an answer is refused.
         self.call(key, quota, quantity).unwrap_or_else(|error| {
             eprintln!("Redis does not decide: {error}");
-            (503, vec![("Retry-After", 1)])
+            (503, "Retry-After: 1".into())
         })
     }
 
-    fn call(&mut self, key: &str, quota: (i64, u64, u64), quantity: u32) -> RedisResult<Answer> {
+    fn call(&mut self, key: &str, quota: (i64, u64, u64), quantity: u32) -> RedisResult<(u16, String)> {
         // The connection of a call that fails is dropped: it may have a late reply, or lead to a server that a failover
         // has made a replica.
         let connection = self.connection.take();
@@ -34,17 +33,27 @@ impl Limiter {
         let (limited, limit, remaining, retry_after, reset): (bool, i64, i64, i64, i64) =
             redis::cmd("CL.THROTTLE").arg(key).arg(quota).arg(quantity).query(&mut connection)?;
         self.connection = Some(connection);
-        let mut headers =
-            vec![("X-RateLimit-Limit", limit), ("X-RateLimit-Remaining", remaining), ("X-RateLimit-Reset", reset)];
-        if retry_after >= 0 {
-            headers.push(("Retry-After", retry_after));
-        }
+        let headers = [("Limit", limit), ("Remaining", remaining), ("Reset", reset)];
+        let headers = headers.map(|(name, value)| format!("X-RateLimit-{name}: {value}")).join(", ");
         Ok(match (limited, limit) {
             (false, _) => (200, headers),
-            (true, _) if retry_after >= 0 => (429, headers),
+            (true, _) if retry_after >= 0 => (429, format!("{headers}, Retry-After: {retry_after}")),
             // A wait of -1 never ends: the call asks for more than the limit, which may be 0.
             (true, 0) => (403, headers),
             (true, _) => (413, headers),
         })
     }
+}
+
+fn main() -> RedisResult<()> {
+    let port = var("REDIS_PORT").unwrap_or("6379".into());
+    let seconds = var("TIMEOUT").ok().and_then(|text| text.parse().ok()).unwrap_or(0.1);
+    let client = Client::open(format!("redis://127.0.0.1:{port}/"))?;
+    let mut limiter = Limiter { client, timeout: Duration::from_secs_f64(seconds), connection: None };
+    // The limiter allows three at once and one a minute; the last call asks for four tokens.
+    for quantity in [1, 1, 1, 1, 4] {
+        let (status, headers) = limiter.throttle("user123", (2, 1, 60), quantity);
+        println!("{status} {headers}");
+    }
+    Ok(())
 }
