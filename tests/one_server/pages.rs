@@ -84,6 +84,21 @@ fn the_readme_says_what_the_tests_fetch() {
 }
 
 /// The measured figures, rounded.
+/// The page need not name what only serves the examples, or only calls them.
+#[test]
+fn the_page_of_clients_names_the_versions_of_the_libraries_that_the_tests_run() {
+    let (page, lock) = (text_of("docs/clients.md"), text_of("Cargo.lock"));
+    let (_, rust) = lock.split_once("name = \"redis\"\n").unwrap();
+    let files = ["requirements.txt", "package.json"].map(|file| text_of(&format!("tests/examples/{file}")));
+    let lines = files.iter().flat_map(|file| file.lines()).chain(rust.lines().take(1));
+    for line in lines.filter(|line| !line.starts_with("httpx2") && !line.starts_with("uvicorn")) {
+        let is_version = |word: &&str| word.split('.').all(|part| part.parse::<u32>().is_ok());
+        for version in line.split(['=', '"']).filter(is_version) {
+            assert!(page.split([' ', ',', '|']).any(|word| word == version), "the table does not name {line}");
+        }
+    }
+}
+
 #[test]
 fn the_readme_says_what_a_call_costs_of_a_set_in_instructions_and_in_time() {
     let results: Json = serde_json::from_str(&text_of("scripts/bench-results/results.json")).unwrap();
