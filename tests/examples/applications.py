@@ -1,24 +1,21 @@
-"""The applications: each example of docs/clients as a program, and its callers.
-
-A new application, or program, is a line of `APPLICATIONS`, or `PROGRAMS`.
-"""
+"""The applications and the programs, each a line of a table: the examples of docs/clients. And their callers."""
 
 import contextlib
 import functools
 import http.client
-import itertools
+import ipaddress
 import os
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pytest
 
 from packages import HERE, NODE, PYTHON, ROOT, TARGET
-from servers import REQUIRE_ALL, WITH_THE_TEST, free_port, need, wait_for
+from servers import REQUIRE_ALL, WITH_THE_TEST, Address, free_port, need, wait_for
 
 # The tokens of a caller's limit in each example: three at once and one a day, so that none comes back meanwhile.
 LIMIT = 3
@@ -34,14 +31,13 @@ def is_found(check):
     return not subprocess.run(["sh", "-c", check], env=ENVIRONMENT, capture_output=True).returncode
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """An application or a program: its name, a command that fails where something is missing, and the words that start
     it in docs/clients."""
 
     name: str
-    check: str = field(repr=False)
-    words: str = field(repr=False)
+    check: str
+    words: str
     # The processes that it has by itself, each with its part of a share.
     processes: int = 1
     is_required: bool = REQUIRE_ALL
@@ -96,25 +92,20 @@ def on(rows, fixture="running", **environment):
 class Answer(http.client.HTTPResponse):
     """An answer: its status, its headers, whose names may be in any case, and its body."""
 
-    def begin(self):
-        super().begin()
-        self.body = self.read().decode()
-
-    def number(self, name):
-        """Returns the number in a header such as Retry-After, "Limit" for X-RateLimit-Limit, or None."""
-        values = self.headers.get_all(name, []) + self.headers.get_all(f"X-RateLimit-{name}", [])
-        assert len(values) < 2, f"{name}: {values}"
-        return int(values[0]) if values else None
-
     def numbers(self, *names):
-        return self.status, *map(self.number, names)
+        """Returns the status, and the number in each header: Retry-After, or "Limit" for X-RateLimit-Limit, or None."""
+        values = [self.headers.get_all(name, []) + self.headers.get_all(f"X-RateLimit-{name}", []) for name in names]
+        assert all(len(some) < 2 for some in values), values
+        return self.status, *(int(some[0]) if some else None for some in values)
 
 
 class Application:
     """An application, and its callers, who are addresses. PROXY believes the tests' own X-Forwarded-For."""
 
-    def __init__(self, row, environment):
-        self.row, self.callers, self.http_port = row, itertools.count(256), free_port()
+    def __init__(self, request, row, environment):
+        self.request, self.row, self.http_port = request, row, free_port()
+        # Returns the address of a caller that has made no call yet.
+        self.caller = map(str, ipaddress.ip_network("192.168.0.0/16").hosts()).__next__
         # A folder for what it writes. It runs in that of the examples.
         self.own = tempfile.TemporaryDirectory(prefix="app-", dir=TARGET)
         self.environment = {
@@ -124,27 +115,25 @@ class Application:
         }
         need(f"what `{row.check}` asks for", is_found(row.check), row.is_required)
 
-    def popen(self, words, port, **streams):
-        variables = {name: str(value) for name, value in self.environment.items()}
-        variables = {**ENVIRONMENT, **variables, "REDIS_PORT": str(port)}
+    def run(self, port, words, **streams):
+        variables = {name: str(value) for name, value in {**self.environment, "REDIS_PORT": port}.items()}
         # The end by TERM is also that of nginx's workers.
         command = [*WITH_THE_TEST, "TERM", "sh", "-c", f"exec env {words}"]
-        settings = {"cwd": ROOT / "docs/clients", "env": variables, "process_group": 0, "text": True}
-        return subprocess.Popen(command, **streams, **settings)
+        settings = {"cwd": ROOT / "docs/clients", "env": {**ENVIRONMENT, **variables}, "process_group": 0, "text": True}
+        self.process = subprocess.Popen(command, **streams, **settings)
+        self.request.addfinalizer(self.stop)
 
     def output(self, port, words=None, **environment):
         """Runs the program to its end, and returns what it prints and its errors."""
         self.environment.update(environment)
-        self.process = self.popen(words or self.row.words, port, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        try:
-            said = self.process.communicate()[0]
-        finally:
-            self.stop()
+        self.run(port, words or self.row.words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        said, _ = self.process.communicate()
         assert self.process.returncode == 0, said
         return said
 
-    def start(self, port):
-        self.process = self.popen(self.row.words, port)
+    def start(self, server):
+        self.server, self.address = server, Address(server)
+        self.run(self.address.port, self.row.words)
         wait_for(f"{self.row.name} serves HTTP", self.serves)
         return self
 
@@ -158,45 +147,28 @@ class Application:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        self.own.cleanup()
-
-    def request(self, method, path, body, headers):
-        connection = http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=120)
-        connection.response_class = Answer
-        connection.request(method, path, body, headers)
-        return connection
 
     def get(self, path="/", caller=None, method="GET", body=None, times=None, **headers):
-        """Requests a path, and returns the answer; with `times` that many at once, and a list.
-
-        The caller is an address. Headers are as in `X_Api_Key="secret"`.
-        """
+        """Returns the answer to a caller, or those to that many calls at once. A header is like X_Api_Key="secret"."""
         headers = {"Connection": "close", **{name.replace("_", "-"): value for name, value in headers.items()}}
         if caller:
             headers["X-Forwarded-For"] = caller
-        connections = [self.request(method, path, body, headers) for _ in range(times or 1)]
+        connections = [http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=120) for _ in range(times or 1)]
+        for connection in connections:
+            connection.response_class = Answer
+            connection.request(method, path, body, headers)
         answers = [connection.getresponse() for connection in connections]
         return answers if times else answers[0]
 
-    def caller(self):
-        """Returns the address of a caller that has made no call yet."""
-        number = next(self.callers)
-        return f"192.168.{number // 256}.{number % 256}"
-
     def passed(self, times, caller, closed=False):
         """Makes calls of a limit at once, one that is closed or not, and returns how many passed."""
-        form = f"username={caller}&password=guess", times
-        login = functools.partial(self.get, "/login", caller, "POST", *form, Content_Type=FORM)
-        statuses = [answer.status for answer in (login() if closed else self.get("/", caller, times=times))]
+        login = "/login", caller, "POST", f"username={caller}&password=guess", times
+        answers = self.get(*login, Content_Type=FORM) if closed else self.get("/", caller, times=times)
+        statuses = [answer.status for answer in answers]
         assert {*statuses} <= {200, 429, 503 if closed else 200}, statuses
         return statuses.count(200)
 
     def finds(self, server):
         """Waits until the server decides."""
-
-        def decides():
-            caller = self.caller()
-            self.passed(1, caller)
-            return server(f"KEYS *{caller}")
-
+        decides = lambda: self.passed(1, caller := self.caller()) and server(f"KEYS *{caller}")
         wait_for(f"{self.row.name} finds its server", decides)

@@ -6,23 +6,18 @@
         assert server("DBSIZE") == 1
 
 `app` is an Application of applications.py, in which each application is a line. It is started once for situations with
-the same environment, and calls `server`, a new Server, by way of `address`: those, and the failures of a network, are
-in servers.py. `program` is an application that ends by itself: `@on(PROGRAMS, "program")`.
+the same environment, and calls `server`, a new Server, by way of `app.address`: those, and the failures of a network,
+are in servers.py. `program` is an application that ends by itself: `@on(PROGRAMS, "program")`.
 """
 
+import functools
 import resource
-import sys
 from types import SimpleNamespace
 
+import packages  # before all that imports redis
 import pytest
-
-import packages
-
-# Before all others, which import redis. An empty path would be this folder.
-sys.path[:0] = filter(None, [packages.PYTHON])
-
 from applications import Application
-from servers import Address, Clock, Server, passed_on
+from servers import Clock, Server
 
 # A test makes many connections, and so do the programs that it calls.
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -32,13 +27,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 @pytest.fixture
 def new_server(request):
     """Makes another server: new_server("--cluster-enabled", "yes", module=False)."""
-
-    def made(*settings, **named):
-        server = Server(*settings, **named)
-        request.addfinalizer(server.kill)
-        return server
-
-    return made
+    return functools.partial(Server, request)
 
 
 @pytest.fixture
@@ -54,50 +43,32 @@ def clock(tmp_path):
 
 @pytest.fixture
 def start(request):
-    """Starts one more application: start(app.row, address.port, TIMEOUT=3600)."""
-
-    def started(row, port, **environment):
-        app = Application(row, environment)
-        request.addfinalizer(app.stop)
-        return app.start(port)
-
-    return started
+    """Starts one more application: start(app.row, server, TIMEOUT=3600)."""
+    return lambda row, server, **environment: Application(request, row, environment).start(server)
 
 
 @pytest.fixture
 def program(request):
-    return Application(*request.param)
+    return Application(request, *request.param)
 
 
 @pytest.fixture(scope="session")
 def running(request):
-    """An application that runs until another one is needed, or with another environment."""
-    app = Application(*request.param)
-    # It leads to no server at first.
-    app.address = Address(SimpleNamespace(port=1))
-    yield app.start(app.address.port)
-    app.stop()
+    """An application that runs until another one is needed, or with another environment. It has no server at first."""
+    return Application(request, *request.param).start(SimpleNamespace(port=1))
 
 
 @pytest.fixture
 def app(running, server):
-    running.address.filter = passed_on
     running.address.lead_to(server)
-    running.address.break_off()
+    running.address.fates("CL.")
     running.finds(server)
     return running
 
 
-@pytest.fixture
-def address(app):
-    return app.address
-
-
 def pytest_unconfigure(config):
-    """Ends with a line that scripts/test reads: "98 passed, 1 failed, test_some_name, 2 left out"."""
+    """Ends with a line that scripts/test reads: "98 passed, 1 failed, 2 left out"."""
     # A worker of pytest-xdist reports nothing.
     if reporter := config.pluginmanager.get_plugin("terminalreporter"):
-        passed, failed, error, skipped = (reporter.stats.get(way, []) for way in "passed failed error skipped".split())
-        names = "".join(f", {report.nodeid.split('::')[-1].split('@')[0]}" for report in failed + error)
-        out = f", {len(skipped)} left out" if skipped else ""
-        print(f"{len(passed)} passed, {len(failed + error)} failed{names}{out}")
+        count = lambda *ways: sum(len(reporter.stats.get(way, [])) for way in ways)
+        print(f"{count('passed')} passed, {count('failed', 'error')} failed, {count('skipped')} left out")

@@ -2,7 +2,6 @@
 
 import os
 
-import django
 from django.conf import settings
 
 settings.configure(
@@ -12,11 +11,10 @@ settings.configure(
     SECRET_KEY="of the tests",
     REST_FRAMEWORK={"DEFAULT_AUTHENTICATION_CLASSES": [], "UNAUTHENTICATED_USER": None},
 )
-django.setup()
 
 from django.core.wsgi import get_wsgi_application
-from django.http import Http404, HttpResponse, HttpResponseRedirect, StreamingHttpResponse
-from django.urls import path
+from django.http import HttpResponse, HttpResponseRedirect, StreamingHttpResponse
+from django.urls import path, resolve
 from rest_framework.decorators import api_view, throttle_classes
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -27,10 +25,6 @@ import django_rest
 
 def view(answer):
     return api_view(["GET"])(throttle_classes([django_rest.ApiThrottle])(lambda request: answer()))
-
-
-def missing():
-    raise Http404
 
 
 class Login(APIView):
@@ -53,7 +47,7 @@ urlpatterns = [
     path("login", Login.as_view()),
     path("both", Login.as_view(throttle_classes=[django_rest.ApiThrottle, django_rest.LoginThrottle])),
     path("fails", view(lambda: 1 / 0)),
-    path("missing", view(missing)),
+    path("missing", view(lambda: resolve("/none"))),
     path("moved", view(lambda: HttpResponseRedirect("/"))),
     path("streamed", view(lambda: StreamingHttpResponse(iter([b"a", b"b"])))),
     path("own", view(lambda: Response("Hello", headers={"X-RateLimit-Remaining": "abc", "X-RateLimit-Limit": "-1"}))),

@@ -1,6 +1,6 @@
 """The example for FastAPI with routes that answer in further ways, by one limit of three a day."""
 
-from fastapi import Depends, FastAPI, HTTPException
+from fastapi import Depends, FastAPI, HTTPException, WebSocket
 from fastapi.responses import JSONResponse, RedirectResponse, StreamingResponse
 from fastapi_app import Limit, app, limited
 
@@ -9,6 +9,11 @@ SITE, BURST = limited(Limit("site", (2, 1, 86400))), limited(Limit("burst", (9, 
 
 def refuse(status=401):
     raise HTTPException(status)
+
+
+@app.websocket("/socket")
+async def socket(websocket: WebSocket, limited=SITE):
+    await websocket.accept()
 
 
 inner = FastAPI()

@@ -10,5 +10,5 @@ const limiter = new Limiter(client);
 client.connect();
 createServer(async (request, response) => {
   const answer = await limiter.throttle(...process.argv.slice(2)).catch(() => null);
-  response.end(JSON.stringify(answer && [...answer.slice(0, 3), limiter.module]));
+  response.end(JSON.stringify(answer && [...answer.slice(0, 3), limiter.module === true]));
 }).listen(process.env.HTTP_PORT, '127.0.0.1');

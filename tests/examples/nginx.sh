@@ -9,7 +9,8 @@ sed -e "s/127.0.0.1:8080/127.0.0.1:$HTTP_PORT/" -e "s|127.0.0.1:8081|${APPLICATI
     -e "s/^worker_processes .*/&\ndaemon off; user root;/" \
     -e "s/limits = require \"limits\"/&; limits.port, limits.nginxes = $REDIS_PORT, ${PROCESSES:-1}/" \
     -e "s#hello = limits.new#limits.timeout = 1000 * $TIMEOUT; $SETTING &#" \
-    -e "/^        location \/ {/i ${LOCATIONS:-#}" \
+    -e "s/items = .*/&\nsecond = limits.new('nginx_second', { { 0, 1, 1 } }, { remember = 10 })/" \
+    -e "/^        location \/ {/i include $TESTS/nginx_site.conf;" \
     -e "s|# set_real_ip_from 192.0.2.1;|$proxies|" -e '$d' nginx.conf >"$1/nginx.conf"
 cat >>"$1/nginx.conf" <<CONF
     server {

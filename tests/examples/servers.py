@@ -5,7 +5,6 @@ import functools
 import itertools
 import os
 import shutil
-import signal
 import socket
 import struct
 import subprocess
@@ -60,20 +59,20 @@ def free_port():
 
 
 @functools.cache
-def built(variable, file, *words):
-    """Returns the path in this variable of the environment, or else makes the file in target/."""
-    if variable not in os.environ:
-        subprocess.run(["cargo", "build", "--locked", "--quiet", *words], cwd=ROOT, check=True)
-    return Path(os.environ.get(variable, TARGET.parent / file)).resolve()
+def library():
+    """Returns the module in MODULE, or else makes it."""
+    if "MODULE" not in os.environ:
+        subprocess.run("cargo build --locked --quiet --release".split(), cwd=ROOT, check=True)
+    return Path(os.environ.get("MODULE", TARGET.parent / "release/libredis_cell.so")).resolve()
 
 
 class Server:
     """A server with the module, if `module` is not False, and further settings, as on its command line.
 
-    It has a free port and a folder of its own. `SERVER` names another executable than redis-server.
+    It has a free port and a folder of its own, and ends with the test. `SERVER` names another executable.
     """
 
-    def __init__(self, *settings, module=True, environment={}):
+    def __init__(self, request, *settings, module=True, environment={}):
         self.folder = tempfile.TemporaryDirectory(prefix="server-", dir=TARGET)
         self.port, executable = free_port(), os.environ.get("SERVER", "redis-server")
         words = [*WITH_THE_TEST, "KILL", need(executable, shutil.which(executable)), "--port", self.port, "--save", ""]
@@ -83,10 +82,11 @@ class Server:
             # Its own choice, 10,000 ports further, may be a port that the system has given to a client.
             words += ["--cluster-port", free_port()]
         if module:
-            words += ["--loadmodule", built("MODULE", "release/libredis_cell.so", "--release")]
+            words += ["--loadmodule", library()]
         # A server refuses to start in a locale that the machine lacks.
         self.words, self.environment = [*map(str, words)], {**os.environ, "LC_ALL": "C", **environment}
         self.client = redis.Redis(port=self.port, decode_responses=True)
+        request.addfinalizer(self.kill)
         self.restart()
 
     def restart(self):
@@ -110,9 +110,6 @@ class Server:
         self.process.kill()
         self.process.wait()
 
-    def signal(self, name):
-        self.process.send_signal(getattr(signal, f"SIG{name}"))
-
 
 class Clock:
     """The wall clock of a server with this `environment`: it stands where the test puts it, in ns since 1970."""
@@ -130,61 +127,13 @@ class Clock:
         os.pwrite(self.file.fileno(), struct.pack("qq", now, 0), 0)
 
 
-def passed_on(connection, to_the_server, data):
-    return [data]
-
-
-def late(seconds, size=65536):
-    """Returns a filter that lets a reply wait, or drip: it waits before each piece of that many bytes."""
-
-    def filter(connection, to_the_server, data):
-        for start in range(0, len(data), size):
-            time.sleep(0 if to_the_server else seconds)
-            yield data[start : start + size]
-
-    return filter
-
-
-def saying(*replies):
-    """Returns a filter that answers the calls of the module with these bytes, in the server's place."""
-    coming = itertools.cycle(replies)
-
-    def filter(connection, to_the_server, data):
-        calls = data.count(b"CL.") if to_the_server else 0
-        connection.client.sendall(b"".join(itertools.islice(coming, calls)))
-        return [] if calls else [data]
-
-    return filter
-
-
-def fates(command, *fates):
-    """Returns a filter with the fates of the calls of this command, in their order; others pass.
-
-    "unheard": the connection is closed before the server has the call; "broken off": it is closed instead of the
-    answer; "lost": the answer and all after it on the connection are lost.
-    """
-    coming = iter(fates)
-
-    def filter(connection, to_the_server, data):
-        if to_the_server and command.encode() in data:
-            connection.fate = connection.fate or next(coming, None)
-        if connection.fate == "unheard" or connection.fate == "broken off" and not to_the_server:
-            raise ConnectionAbortedError
-        return [] if connection.fate and not to_the_server else [data]
-
-    return filter
-
-
 class Address:
-    """An address that leads to one of several servers, as a Service of Kubernetes does.
-
-    A connection stays with its first server. All its bytes go through `filter`, which returns the pieces to pass on,
-    may write to `connection.client`, may sleep, and raises an OSError to break off.
-    """
+    """An address that leads each connection to one server, as a Service of Kubernetes does, while the network fails."""
 
     def __init__(self, *servers):
-        self.filter, self.connections, self.accepted, self.port = passed_on, [], 0, free_port()
+        self.accepted, self.silenced, self.port = 0, 0, free_port()
         self.lead_to(*servers)
+        self.fates("CL.")
         self.listener = listening(self.port)
         threading.Thread(target=self.accept, daemon=True).start()
 
@@ -194,13 +143,16 @@ class Address:
 
     def silence(self):
         """Loses all further bytes of the connections that there are, and keeps the connections open."""
-        for connection in self.connections:
-            connection.fate = "silent"
+        self.silenced = self.accepted
 
-    def break_off(self):
-        """Closes the connections that there are."""
-        for connection in [*self.connections]:
-            end(connection)
+    def fates(self, command, *fates):
+        """Sets the fates of the next calls of this command, in their order; others pass.
+
+        "unheard": the connection is closed before the server has the call; "broken off": it is closed instead of the
+        answer; "lost", "late", "dripping": so are the answer and all after it on the connection; bytes are the answer,
+        in the server's place.
+        """
+        self.command, self.coming = command.encode(), iter(fates)
 
     def accept(self):
         while True:
@@ -211,8 +163,7 @@ class Address:
             except OSError:
                 client.close()
                 continue
-            connection = SimpleNamespace(client=client, server=server, fate=None)
-            self.connections.append(connection)
+            connection = SimpleNamespace(number=self.accepted, server=server, fate=None)
             for streams in (client, server), (server, client):
                 streams[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 threading.Thread(target=self.pass_on, args=(connection, *streams), daemon=True).start()
@@ -220,16 +171,22 @@ class Address:
     def pass_on(self, connection, source, target):
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
-                if connection.fate != "silent":
-                    for piece in self.filter(connection, target is connection.server, data):
-                        target.sendall(piece)
-        end(connection)
-        # The last of its two threads closes it. A client may connect a thousand times.
-        with contextlib.suppress(ValueError):
-            self.connections.remove(connection)
-
-
-def end(connection):
-    for stream in connection.client, connection.server:
-        with contextlib.suppress(OSError):
-            stream.shutdown(socket.SHUT_RDWR)
+                is_answer = source is connection.server
+                if not is_answer and self.command in data:
+                    fate = connection.fate or next(self.coming, None)
+                    if isinstance(fate, bytes):
+                        source.sendall(fate)
+                        continue
+                    connection.fate = fate
+                if connection.fate == "unheard" or connection.fate == "broken off" and is_answer:
+                    break
+                if connection.number <= self.silenced or connection.fate == "lost" and is_answer:
+                    continue
+                # The seconds before each piece, and its bytes.
+                pause, size = {"late": (3, 65536), "dripping": (0.3, 1)}.get(is_answer and connection.fate, (0, 65536))
+                for start in range(0, len(data), size):
+                    time.sleep(pause)
+                    target.sendall(data[start : start + size])
+        for stream in source, target:
+            with contextlib.suppress(OSError):
+                stream.shutdown(socket.SHUT_RDWR)

@@ -2,15 +2,16 @@
 
 import itertools
 import json
+import os
 import random
 import re
 import runpy
 import shutil
 import subprocess
 import sys
-import time
 from math import inf, nan
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 
@@ -33,10 +34,8 @@ def outcome_of(environment={}, quotas=[(2, 1, 60)], name="wrong", calls=(), **se
     quantity, and Redis's reply, which takes a second. Returns the decisions, the commands, and the callers that the
     limit remembers; or an error."""
     now, decisions, commands = 0, [], []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(time, "monotonic_ns", lambda: int(now * 10**6))
-        for variable in environment.items():
-            patch.setenv(*variable)
+    clock = mock.patch("time.monotonic_ns", lambda: int(now * 10**6))
+    with clock, mock.patch.dict(os.environ, environment):
         try:
             limits = SimpleNamespace(**runpy.run_path(CLIENTS / "limits.py"))
             limit = limits.Limit(name, *quotas, **settings)
@@ -58,8 +57,7 @@ def python(*cases):
 
 def node(*cases):
     words = need("node", shutil.which("node")), HERE / "outcomes.js"
-    settings = {"cwd": CLIENTS, "input": json.dumps(cases), "text": True}
-    return json.loads(subprocess.run(words, stdout=subprocess.PIPE, check=True, **settings).stdout)
+    return json.loads(subprocess.check_output(words, cwd=CLIENTS, input=json.dumps(cases), text=True))
 
 
 @pytest.fixture(params=[python, node])
@@ -132,10 +130,8 @@ DECISIONS = [
         (0, "a", 1, None, 200, None, None),
         (0, "a", 1, None, 429, 120, None),
     ),
-    # A reply that is not five integers, or six with several quotas, is no answer: the share allows the call.
+    # A reply to several quotas is six integers. Otherwise it is no answer, and the share allows the call.
     ({"quotas": TWO}, (0, "a", 1, [*ALLOWED, 1], 200, None, 60), (0, "b", 1, ALLOWED, 200, None, None)),
-    *(({}, (0, "a", 1, [word, *ALLOWED[1:]], 200, None, None)) for word in ("0", False, None, 0.5, [0], 2**63)),
-    ({}, (0, "a", 1, [*ALLOWED, 1], 200, None, None)),
 ]
 
 
@@ -208,24 +204,13 @@ def test_a_share_passes_nothing_beyond_its_part(outcomes):
     hold(take)
 
 
-# Prints whether a share of these quotas takes each call of a file.
-LOCATION = """location /exact { content_by_lua_block {
-    local limit, taken = limits.new("exact", assert(loadstring("return " .. ngx.var.arg_quotas))()), {}
-    for line in io.lines(ngx.var.arg_file) do
-        local moment, key = line:match("(%d+) (%S+)")
-        table.insert(taken, tostring(limit:share(key, tonumber(moment)) == 0))
-    end
-    ngx.say("[", table.concat(taken, ","), "]")
-} }"""
-
-
-@on(named("nginx"), LOCATIONS=" ".join(LOCATION.split()))
+@on(named("nginx"))
 def test_a_share_in_nginx_passes_nothing_beyond_its_part(app, tmp_path):
     """A call of nginx is of one token, and two workers divide a limit."""
 
     def take(quotas, calls):
         (tmp_path / "calls").write_text("".join(f"{now} {key}\n" for now, key, _ in calls))
         lua = json.dumps(quotas, separators=(",", ":")).translate({ord("["): "{", ord("]"): "}"})
-        return json.loads(app.get(f"/exact?file={tmp_path}/calls&quotas={lua}").body)
+        return json.loads(app.get(f"/exact?file={tmp_path}/calls&quotas={lua}").read())
 
     hold(take, largest=1)

@@ -1,40 +1,35 @@
-"""The whole examples, each through every failure of Redis.
-
-Redis passes at most a caller's limit, the shares of all processes at most as many again, and a call that is closed
-passes never without Redis.
-"""
+"""The whole examples, through every failure: Redis passes a limit at most, the shares as many, a closed call none."""
 
 import time
+from signal import SIGCONT, SIGSTOP
 
 import pytest
 
 from applications import APPLICATIONS, LIMIT, named, on
-from servers import Server, fates, late, saying, wait_for
+from servers import Server, wait_for
 
 # The calls at once in an outage: more than a pool has connections.
 CALLS = 30
 # Django REST framework has Flask's client.
 CLIENTS = named("flask", "fastapi", "express", "express_ioredis", "nginx")
-# What begins a failure, and what ends it: a line for the server, or a function.
+# What begins a failure, and what ends it: lines for the server, or a function.
 FAILURES = {
     "crash": (Server.kill, Server.restart),
-    "hang": (lambda server: server.signal("STOP"), lambda server: server.signal("CONT")),
+    "hang": (lambda server: server.process.send_signal(SIGSTOP), lambda server: server.process.send_signal(SIGCONT)),
     "no_right": ("ACL SETUSER default -cl.throttle -cl.mthrottle", "ACL SETUSER default +cl.throttle +cl.mthrottle"),
     "no_memory": ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"),
     "no_replica": ("CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0"),
     "a_replica": ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"),
-    "a_password": ("CONFIG SET requirepass secret", "ACL SETUSER default nopass"),
+    # A connection that is there would keep its login.
+    "a_password": ("CONFIG SET requirepass secret; CLIENT KILL TYPE normal", "ACL SETUSER default nopass"),
 }
 
 
 @pytest.mark.parametrize("failure", FAILURES)
 @on(APPLICATIONS)
-def test_a_failure_passes_no_more_than_the_limit_and_the_share(app, server, address, failure):
+def test_a_failure_passes_no_more_than_the_limit_and_the_share(app, server, failure):
     def happens(deed):
-        server(deed) if isinstance(deed, str) else deed(server)
-        # A connection that is there keeps its login.
-        if failure == "a_password":
-            address.break_off()
+        deed(server) if callable(deed) else [server(line) for line in deed.split("; ")]
 
     (begin, end), caller, other = FAILURES[failure], app.caller(), app.caller()
     passed = app.passed(CALLS, caller)
@@ -54,21 +49,21 @@ def test_a_failure_passes_no_more_than_the_limit_and_the_share(app, server, addr
 
 
 @on(named("express", "express_ioredis"))
-def test_a_client_pauses_where_a_proxy_accepts_its_connections_and_closes_them(app, server, address):
+def test_a_client_pauses_where_a_proxy_accepts_its_connections_and_closes_them(app, server):
     server.kill()
-    before = address.accepted
+    before = app.address.accepted
     time.sleep(1)
     # It connects twenty times a second. node-redis 4 by itself would thousands of times.
-    assert address.accepted - before < 100
+    assert app.address.accepted - before < 100
 
 
 @pytest.mark.parametrize("fails_over", [True, False], ids=["failed_over", "silent"])
 @on(CLIENTS)
-def test_an_old_connection_is_left_after_a_failover_or_in_silence(app, server, address, new_server, fails_over):
+def test_an_old_connection_is_left_after_a_failover_or_in_silence(app, server, new_server, fails_over):
     primary, caller = new_server() if fails_over else server, app.caller()
     passed = app.passed(CALLS, caller)
-    address.lead_to(primary)
-    server(f"REPLICAOF 127.0.0.1 {primary.port}") if fails_over else address.silence()
+    app.address.lead_to(primary)
+    server(f"REPLICAOF 127.0.0.1 {primary.port}") if fails_over else app.address.silence()
     passed += app.passed(CALLS, caller)
     app.finds(primary)
     passed += app.passed(CALLS, caller)
@@ -87,21 +82,21 @@ def test_the_limit_passes_of_many_calls_at_once(app):
 
 
 @on(CLIENTS)
-@pytest.mark.parametrize("slow", [late(3), late(0.3, size=1)], ids=["late", "dripping"])
-def test_a_late_answer_is_not_taken_for_another_callers(app, address, slow):
+@pytest.mark.parametrize("fate", ["late", "dripping"])
+def test_a_late_answer_is_not_taken_for_another_callers(app, fate):
     """A caller whose limit is used up calls while the answer to another is on its way."""
     limited, other = app.caller(), app.caller()
     wait_for("a limited caller", lambda: app.passed(4, limited, closed=True) == 0)
-    address.filter = slow
+    app.address.fates("CL.", fate, fate)
     app.passed(1, other, closed=True)
     assert app.passed(1, limited, closed=True) == 0
 
 
 @on(CLIENTS)
 @pytest.mark.parametrize("fate", ["lost", "broken off"])
-def test_a_call_without_an_answer_is_made_once(app, server, address, fate):
+def test_a_call_without_an_answer_is_made_once(app, server, fate):
     caller = app.caller()
-    address.filter = fates("CL.", fate)
+    app.address.fates("CL.", fate)
     app.passed(1, caller)
     app.finds(server)
     (key,) = server(f"KEYS *{caller}")
@@ -122,10 +117,9 @@ REPLIES = [
 
 # Some replies leave a client waiting for more.
 @on(CLIENTS, TIMEOUT=0.5)
-def test_a_reply_of_another_shape_is_no_answer(app, address, server):
+def test_a_reply_of_another_shape_is_no_answer(app, server):
     for reply in REPLIES:
-        address.filter = saying(reply)
+        app.address.fates("CL.", reply)
         answer = app.get("/login", app.caller(), "POST")
         assert answer.numbers("Retry-After", "Remaining") == (503, 1, None), (reply, answer)
-        address.filter = saying(b"*5\r\n" + NUMBERS)
         wait_for("another answer", lambda: app.passed(1, app.caller(), closed=True))

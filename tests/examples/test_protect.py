@@ -12,7 +12,6 @@ import pytest
 
 from applications import Row, python
 from packages import ROOT
-from servers import Address, fates
 
 PAGE = (ROOT / "docs/protect.md").read_text()
 CALLER = "192.0.2.1"
@@ -25,13 +24,10 @@ def app(start, new_server, clock, tmp_path, monkeypatch):
     subprocess.run(["bash", "-ec", lines.replace("/tmp/protect", str(tmp_path))], cwd=ROOT, check=True)
     # A test may import it, too.
     monkeypatch.syspath_prepend(tmp_path)
-    server = new_server(environment=clock.environment)
-    address, libraries = Address(server), python("fastapi, uvicorn, prometheus_client")
+    libraries = python("fastapi, uvicorn, prometheus_client")
     row = Row("protect", libraries, f"env -C {tmp_path} $PYTHON {words} --port $HTTP_PORT")
     # Redis decides all calls, however late.
-    app = start(row, address.port, TIMEOUT=3600)
-    app.server, app.address = server, address
-    return app
+    return start(row, new_server(environment=clock.environment), TIMEOUT=3600)
 
 
 def log_in(app, name, password, times=1):
@@ -74,30 +70,27 @@ def test_200_at_once_get_through_exactly_to_the_limits_with_the_rights_on_the_pa
     assert 5 <= visit("unknown")[200] <= 30
 
 
-def test_a_right_password_is_accepted_even_if_it_is_not_given_back_and_each_count_begins_at_0(app, address):
-    counts = lambda: dict(re.findall(r"^limit_calls_total\{(.*)\} (.*)$", app.get("/metrics").body, re.M))
+def test_a_right_password_is_accepted_even_if_it_is_not_given_back_and_each_count_begins_at_0(app):
+    counts = lambda: dict(re.findall(r"^limit_calls_total\{(.*)\} (.*)$", app.get("/metrics").read().decode(), re.M))
     # Prometheus sees how much a count grows only from its second value on.
     assert [*counts().values()] == ["0.0"] * 15
     # The second call of this command gives back.
-    address.filter = fates("CL.MTHROTTLE", None, "broken off")
+    app.address.fates("CL.MTHROTTLE", None, "broken off")
     assert log_in(app, "bob", "battery staple") == {200: 1}
     assert counts()['limit="login given back",result="closed"'] == "1.0"
 
 
-def test_a_form_is_answered_whatever_its_letters(app):
-    long, either = "\U0001f600" * 64, {401, 422}
-    forms = {("\ud800", "\0"): either, ("\0", "\ud800"): either, (long, 4 * long): {401}, ("bob", "x" * 257): {422}}
-    for form, statuses in forms.items():
-        assert {*log_in(app, *form)} <= statuses, form
-
-
-def test_a_body_without_a_small_length_is_refused_before_it_is_read(app):
+def test_a_body_without_a_small_length_is_not_read_and_a_form_is_answered_whatever_its_letters(app):
     bounded = importlib.import_module("protect").bounded
     # Some parsers of HTTP, such as httptools, hand on any digits. Python converts 4,300 of them at most.
     lengths = "4097", "0" * 4402 + "5", "9" * 4402, "\xb2", "", "-1"
     refused = [("transfer-encoding", "chunked", 411), *(("content-length", length, 413) for length in lengths)]
     for name, value, status in refused:
         assert asyncio.run(bounded(SimpleNamespace(headers={name: value}), None)).status_code == status, value
+    long, either = "\U0001f600" * 64, {401, 422}
+    forms = {("\ud800", "\0"): either, ("\0", "\ud800"): either, (long, 4 * long): {401}, ("bob", "x" * 257): {422}}
+    for form, statuses in forms.items():
+        assert {*log_in(app, *form)} <= statuses, form
 
 
 def test_the_decision_of_several_limits_is_that_of_the_limited_ones(app):

@@ -2,12 +2,10 @@
 
 import contextlib
 import json
-import random
 import re
 import sys
 import textwrap
 import time
-from collections import Counter
 from datetime import datetime
 from unittest.mock import MagicMock
 from zoneinfo import ZoneInfo
@@ -17,7 +15,7 @@ import redis
 
 from applications import NODE_REDIS, Row, on, python
 from packages import ROOT
-from servers import Address, fates, wait_for
+from servers import Address, wait_for
 
 DOCS = ROOT / "docs"
 PAGES = (DOCS / "recipes.md").read_text() + (DOCS / "budgets.md").read_text()
@@ -27,13 +25,10 @@ sys.path[:0] = [str(DOCS / "recipes"), str(DOCS / "budgets")]
 import ban
 import calendar_quota
 import fairness
-import fake
 import gateway
 import module_or_script
 import shadow
 import waiting
-
-MILLISECOND, SECOND = 10**6, 10**9
 
 
 @pytest.fixture
@@ -41,8 +36,8 @@ def server(new_server, clock):
     """A node of a cluster with the functions, so that a call whose keys have not one hash tag is an error."""
     server = new_server("--cluster-enabled", "yes", environment=clock.environment)
     server("CLUSTER ADDSLOTSRANGE 0 16383")
-    # A node that has just started waits for two seconds.
-    clock.set(clock.now + 3 * SECOND)
+    # A node that has just started waits for two seconds. A calendar's day ends by the clock of the program.
+    clock.set(time.time_ns())
     wait_for("the cluster is up", lambda: "cluster_state:ok" in str(server("CLUSTER INFO")))
     for library in "budgets/reservation.lua", "recipes/calendar_quota.lua":
         server("FUNCTION LOAD REPLACE", (DOCS / library).read_text())
@@ -55,11 +50,9 @@ def connect(server):
 
 
 @on([Row(program.stem, python("redis"), f"$PYTHON {program}") for program in PROGRAMS], "program")
-def test_a_program_prints_what_its_page_shows(program, server, clock):
-    # A calendar's day ends by the clock of the program.
-    clock.set(time.time_ns())
+def test_a_program_prints_what_its_page_shows(program, server):
     printed = program.output(server.port)
-    is_shown = program.row.name not in ("fake", "calendar_quota", "module_or_script")
+    is_shown = program.row.name not in ("calendar_quota", "module_or_script")
     assert printed and (textwrap.indent(printed, "    ") in PAGES) == is_shown
 
 
@@ -87,30 +80,11 @@ def test_a_day_a_week_and_a_month_end_when_the_zone_says_so():
                 assert now < end and at(now, form) == at(end - 1, form) == period != at(end, form), (zone, now)
 
 
-def test_the_fake_decides_as_the_module_does_and_refuses_what_it_refuses(server, clock):
-    chance, client, outcomes = random.Random(2026), fake.Fake(lambda: clock.now), Counter()
-    numbers = [1, 2, 3, 7, 60, 1_000, 999_983, 2**31] * 4 + [-2, -1, 0, 2**62, 2**63, None, 1.5, "x"]
-    for number in range(10_000):
-        # Ten calls of a key have one quota.
-        quota = quota if number % 10 else chance.choices(numbers, k=3)
-        call = "CL.THROTTLE", number // 10, *quota, chance.choice(numbers)
-        try:
-            limited, _, _, wait, _ = reply = server(*call)
-            assert client.execute_command(*call) == reply, call
-            clock.set(clock.now + chance.choice([0, 7_000, min(max(wait, 0), 10**5) * SECOND]))
-            outcomes[limited] += 1
-        except redis.RedisError:
-            with pytest.raises(AssertionError):
-                client.execute_command(*call)
-            outcomes["refused"] += 1
-    assert min(outcomes[outcome] for outcome in (0, 1, "refused")) > 1_000, outcomes
-
-
 def test_a_queue_gives_each_call_the_first_turn_that_burst_and_rate_leave(server, clock):
     # Two at once, three a second, and no wait longer than a second: a token takes no whole number of milliseconds.
     queue, turns = waiting.Queue(connect(server), "key", 1, 3, 1_000, 1_000), []
     for pause, tokens in (0, 1), (0, 1), (0, 1), (0, 2), (0, 1), (334, 1), (5_000, 2), (0, 2), (0, 2):
-        clock.set(clock.now + pause * MILLISECOND)
+        clock.set(clock.now + pause * 10**6)
         try:
             turns.append(queue.turn(tokens))
         except waiting.TooLong as error:
@@ -145,7 +119,7 @@ LOST, ESTIMATE = "broken off", 3_000
 def test_a_call_pays_its_use_or_its_estimate_and_frees_its_place(server, monkeypatch, used, fate, raised, paid):
     monkeypatch.setattr(gateway.time, "sleep", lambda seconds: None)
     address, model = Address(server), MagicMock(side_effect=raised, return_value=("an answer", used))
-    address.filter = fates("FCALL", *fate)
+    address.fates("FCALL", *fate)
     with pytest.raises(raised) if raised else contextlib.nullcontext():
         assert gateway.ask(connect(address), "acme", "alice", ESTIMATE, model) == "an answer"
     assert server("CL.LOOK {gate:acme}:alice:tokens 19999 20000 60")[2] == 20_000 - paid
@@ -162,8 +136,6 @@ def test_each_name_has_keys_of_its_own_on_one_node_of_a_cluster(server):
         "{plan:*}:*-*-*": lambda name: plan.throttle(*plan.of(name)),
         "{pool}:tenant:*": fairness.Pool(client).admits,
         "search:*": shadow.Limit(client, "search", (15, 30, 60), enforced=True).allows,
-        "{queue}:*": lambda name: waiting.Queue(client, f"{{queue}}:{name}", 1, 1, 1, 0).turn(),
-        "{limit}:*": lambda name: module_or_script.Limiter(client).throttle(f"{{limit}}:{name}", 1, 1, 1),
         "{gate:*}:tokens": lambda name: [gateway.ask(client, name, user, 5_000, answer) for user in names],
     }
     for keys, call in calls.items():
@@ -183,30 +155,29 @@ def test_a_limiter_goes_on_where_it_was_when_the_server_loses_the_module_and_get
     """A program in Python and one in Node.js take from one limiter in turn, through failovers behind one address."""
     having, lacking = new_server(), new_server(module=False)
     # 30 tokens, none of which comes back within the test; then a quota that never decides.
-    address, words, left = Address(having), "user123 29 1 86400 1 999 1000 86400", iter(range(29, -1, -1))
-    app = start(Row("module_or_script", NODE_REDIS, f"node $TESTS/module_or_script.js {words}"), address.port)
-    limiter = module_or_script.Limiter(connect(address))
+    words, left = "user123 29 1 86400 1 999 1000 86400", iter(range(29, -1, -1))
+    app = start(Row("module_or_script", NODE_REDIS, f"node $TESTS/module_or_script.js {words}"), having)
+    limiter = module_or_script.Limiter(connect(app.address))
 
     def in_node():
         """Returns the first three integers of the reply and whether the module decided, or None after an error."""
-        return json.loads(app.get().body)
+        return json.loads(app.get().read())
 
     def in_python():
         with contextlib.suppress(redis.RedisError):
-            return [*limiter.throttle(*words.split())[:3], limiter.module]
+            return [*limiter.throttle(*words.split())[:3], limiter.module is True]
 
     for old, new in (lacking, having), (having, lacking), (lacking, having):
         new("REPLICAOF NO ONE")
         # The limiter is full at first.
         new("SET user123", old("GET user123") or 10**18)
         old("REPLICAOF 127.0.0.1 1")
-        address.lead_to(new)
+        app.address.lead_to(new)
         # A client learns of a failover from the end of its connection, or from the error of a replica.
         if new is lacking:
             old("CLIENT KILL TYPE normal")
         for ask in [in_node, in_python] * 5:
-            *answer, is_by_module = wait_for("an answer", ask)
-            assert (answer, bool(is_by_module)) == ([0, 30, next(left)], new is having)
-    address.silence()
+            assert wait_for("an answer", ask) == [0, 30, next(left), new is having]
+    app.address.silence()
     for ask in in_node, in_python:
         assert wait_for("another connection after a silent one", ask) == [1, 30, 0, True]
