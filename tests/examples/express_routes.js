@@ -5,5 +5,5 @@
   app.all('/missing', site, (request, response, next) => next());
   app.all('/moved', site, (request, response) => response.redirect('/'));
   app.all('/streamed', site, (request, response) => response.write('a') && response.end('b'));
-  app.all('/stacked', burst, site, hello);
+  app.all('/stacked', burst, site, burst, hello);
   app.get('/health', hello);

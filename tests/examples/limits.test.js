@@ -18,6 +18,7 @@ test('a client that is replaced while it connects keeps no connection', async ()
   for (let ask = 0; ask < 2400 && await clients() !== 2; ask += 1) await sleep(50);
   const left = await clients();
   // A connection that stays open would keep node running.
+  await connection.call(['CLIENT', 'KILL', 'TYPE', 'normal']);
   for (const each of [connection, replaced]) each.close();
   assert.strictEqual(left, 2);
 });

@@ -131,10 +131,10 @@ class Address:
     """An address that leads each connection to one server, as a Service of Kubernetes does, while the network fails."""
 
     def __init__(self, *servers):
-        self.accepted, self.silenced, self.port = 0, 0, free_port()
+        self.accepted, self.silenced, self.listener = 0, 0, listening(0)
+        self.port = self.listener.getsockname()[1]
         self.lead_to(*servers)
         self.fates("CL.")
-        self.listener = listening(self.port)
         threading.Thread(target=self.accept, daemon=True).start()
 
     def lead_to(self, *servers):

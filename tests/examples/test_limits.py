@@ -206,11 +206,10 @@ def test_a_share_passes_nothing_beyond_its_part(outcomes):
 
 @on(named("nginx"))
 def test_a_share_in_nginx_passes_nothing_beyond_its_part(app, tmp_path):
-    """A call of nginx is of one token, and two workers divide a limit."""
-
     def take(quotas, calls):
         (tmp_path / "calls").write_text("".join(f"{now} {key}\n" for now, key, _ in calls))
         lua = json.dumps(quotas, separators=(",", ":")).translate({ord("["): "{", ord("]"): "}"})
         return json.loads(app.get(f"/exact?file={tmp_path}/calls&quotas={lua}").read())
 
+    # A call of nginx is of one token, and two workers divide a limit.
     hold(take, largest=1)

@@ -84,11 +84,11 @@ def test_the_limit_passes_of_many_calls_at_once(app):
 @on(CLIENTS)
 @pytest.mark.parametrize("fate", ["late", "dripping"])
 def test_a_late_answer_is_not_taken_for_another_callers(app, fate):
-    """A caller whose limit is used up calls while the answer to another is on its way."""
+    """A caller whose limit is used up calls while the answers to another are on their way, which fill the pool."""
     limited, other = app.caller(), app.caller()
     wait_for("a limited caller", lambda: app.passed(4, limited, closed=True) == 0)
-    app.address.fates("CL.", fate, fate)
-    app.passed(1, other, closed=True)
+    app.address.fates("CL.", *2 * CALLS * [fate])
+    app.passed(CALLS, other, closed=True)
     assert app.passed(1, limited, closed=True) == 0
 
 
