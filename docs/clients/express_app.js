@@ -37,8 +37,7 @@ function show(response, status, headers) {
 connect().then((connection) => {
   const app = express();
   const hello = (request, response) => response.send('Hello\n');
-  // Only these routes have a limit: a balancer's health checks have none.
-  // 10 at once and 10 a second, and 1,000 at once and 1,000 a day.
+  // Only these routes have a limit. This one: 10 at once and 10 a second, and 1,000 at once and 1,000 a day.
   const items = new Limit(connection, 'items', [[9, 10, 1], [999, 1000, 86400]], { remember: 10 });
   app.get('/items', limited(items), hello);
   app.get('/', limited(new Limit(connection, 'hello', [[2, 1, 86400]])), hello);

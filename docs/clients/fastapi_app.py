@@ -1,4 +1,4 @@
-"""FastAPI, and a dependency that limits a route. uvicorn itself would believe an X-Forwarded-For from this machine.
+"""FastAPI, and a dependency that limits a route. Without --no-proxy-headers, uvicorn believes an X-Forwarded-For.
 
 To run this file, beside redis_asyncio.py and limits.py:
 [REDIS_PORT=6379] [TIMEOUT=0.1] [PROCESSES=1] [PROXY=192.0.2.1] uvicorn --no-proxy-headers fastapi_app:app

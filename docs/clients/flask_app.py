@@ -16,8 +16,8 @@ client = connect()
 
 
 def limited(limit):
-    """Limits a view, each address by itself. Several views may have one limit, and one view several. Each method is
-    charged, but no preflight of a browser."""
+    """Limits a view, each address by itself. Several views may have one limit, and one view several. Charges each
+    method, but no preflight of a browser. A view without a limit, as for health, is free."""
 
     def decorate(view):
         @functools.wraps(view)

@@ -1,10 +1,12 @@
-//! Rate limiting with redis-rs. To run this file as `src/main.rs`, after `cargo add redis`:
-//! [REDIS_PORT=6379] [TIMEOUT=0.1] cargo run
+//! Rate limiting with redis-rs. To run this file: `cargo add redis`, `[REDIS_PORT=6379] [TIMEOUT=0.1] cargo run`.
 
 use std::env::var;
 use std::time::Duration;
 
 use redis::{Client, Connection, RedisResult};
+
+/// The status and the headers to answer a request with.
+type Answer = (u16, Vec<(&'static str, i64)>);
 
 /// A connection for one thread. A call waits no longer than `timeout` for a new one, and for the reply.
 struct Limiter {
@@ -14,30 +16,29 @@ struct Limiter {
 }
 
 impl Limiter {
-    /// Returns the status and the headers to answer a request with. A quota is max_burst, count and period.
-    fn throttle(&mut self, key: &str, quota: (i64, u64, u64), quantity: u32) -> (u16, String) {
-        // A call without an answer is refused.
+    /// Makes a call. A quota is max_burst, count and period. A call without an answer is refused.
+    fn throttle(&mut self, key: &str, quota: (i64, u64, u64), quantity: u32) -> Answer {
         self.call(key, quota, quantity).unwrap_or_else(|error| {
             eprintln!("Redis does not decide: {error}");
-            (503, "Retry-After: 1".into())
+            (503, vec![("Retry-After", 1)])
         })
     }
 
-    fn call(&mut self, key: &str, quota: (i64, u64, u64), quantity: u32) -> RedisResult<(u16, String)> {
+    fn call(&mut self, key: &str, quota: (i64, u64, u64), quantity: u32) -> RedisResult<Answer> {
         // The connection of a call that fails is dropped: it may have a late reply, or lead to a server that a failover
         // has made a replica.
         let connection = self.connection.take();
         let mut connection = connection.map_or_else(|| self.client.get_connection_with_timeout(self.timeout), Ok)?;
         connection.set_read_timeout(Some(self.timeout))?;
         connection.set_write_timeout(Some(self.timeout))?;
-        let (limited, limit, remaining, retry_after, reset): (bool, i64, i64, i64, i64) =
+        let (limited, limit, remaining, wait, reset): (bool, i64, i64, i64, i64) =
             redis::cmd("CL.THROTTLE").arg(key).arg(quota).arg(quantity).query(&mut connection)?;
         self.connection = Some(connection);
-        let headers = [("Limit", limit), ("Remaining", remaining), ("Reset", reset)];
-        let headers = headers.map(|(name, value)| format!("X-RateLimit-{name}: {value}")).join(", ");
+        let names = ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After"];
+        let headers = names.into_iter().zip([limit, remaining, reset, wait]).filter(|pair| pair.1 >= 0).collect();
         Ok(match (limited, limit) {
             (false, _) => (200, headers),
-            (true, _) if retry_after >= 0 => (429, format!("{headers}, Retry-After: {retry_after}")),
+            (true, _) if wait >= 0 => (429, headers),
             // A wait of -1 never ends: the call asks for more than the limit, which may be 0.
             (true, 0) => (403, headers),
             (true, _) => (413, headers),
@@ -53,7 +54,8 @@ fn main() -> RedisResult<()> {
     // The limiter allows three at once and one a minute; the last call asks for four tokens.
     for quantity in [1, 1, 1, 1, 4] {
         let (status, headers) = limiter.throttle("user123", (2, 1, 60), quantity);
-        println!("{status} {headers}");
+        let headers: Vec<_> = headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        println!("{status} {}", headers.join(", "));
     }
     Ok(())
 }
