@@ -20,6 +20,8 @@ class Limiter:
 
     def throttle(self, key, *words):
         """Calls CL.THROTTLE with these words. Returns its integers."""
+        # A name may have half of a surrogate pair.
+        key = key.encode(errors="surrogatepass") if isinstance(key, str) else key
         try:
             if self.module is None:
                 # In one string: redis-py expects that a "COMMAND" always has a reply.

@@ -22,7 +22,8 @@ class Queue:
         for name, (number, least) in numbers.items():
             if type(number) is not int or number < least:
                 raise ValueError(f"{name} must be a whole number from {least} on, not {number!r}")
-        self.client, self.key = client, key
+        # A name may have half of a surrogate pair.
+        self.client, self.key = client, key.encode(errors="surrogatepass") if isinstance(key, str) else key
         self.max_burst, self.count, self.period, self.longest = max_burst, count, period, longest
         # The tokens that come back within the longest wait.
         self.waiting = longest * count // period

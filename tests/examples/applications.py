@@ -1,4 +1,4 @@
-"""The applications and the programs, each a line of a table: the examples of docs/clients. And their callers."""
+"""The examples of docs/clients as applications and programs, each a line of a table, and the callers of these."""
 
 import contextlib
 import functools
@@ -94,6 +94,8 @@ class Answer(http.client.HTTPResponse):
 
     def numbers(self, *names):
         """Returns the status, and the number in each header: Retry-After, or "Limit" for X-RateLimit-Limit, or None."""
+        # A body that breaks off is an error.
+        self.read()
         values = [self.headers.get_all(name, []) + self.headers.get_all(f"X-RateLimit-{name}", []) for name in names]
         assert all(len(some) < 2 for some in values), values
         return self.status, *(int(some[0]) if some else None for some in values)
@@ -104,7 +106,7 @@ class Application:
 
     def __init__(self, request, row, environment):
         self.request, self.row, self.http_port = request, row, free_port()
-        # Returns the address of a caller that has made no call yet.
+        # A new caller, each time that it is called: the address.
         self.caller = map(str, ipaddress.ip_network("192.168.0.0/16").hosts()).__next__
         # A folder for what it writes. It runs in that of the examples.
         self.own = tempfile.TemporaryDirectory(prefix="app-", dir=TARGET)
@@ -121,7 +123,7 @@ class Application:
         command = [*WITH_THE_TEST, "TERM", "sh", "-c", f"exec env {words}"]
         settings = {"cwd": ROOT / "docs/clients", "env": {**ENVIRONMENT, **variables}, "process_group": 0, "text": True}
         self.process = subprocess.Popen(command, **streams, **settings)
-        self.request.addfinalizer(self.stop)
+        self.request.addfinalizer(functools.partial(self.stop, self.process))
 
     def output(self, port, words=None, **environment):
         """Runs the program to its end, and returns what it prints and its errors."""
@@ -142,14 +144,14 @@ class Application:
         with contextlib.suppress(OSError):
             return socket.create_connection(("127.0.0.1", self.http_port))
 
-    def stop(self):
+    def stop(self, process):
         # The workers of nginx survive the process that started them.
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
     def get(self, path="/", caller=None, method="GET", body=None, times=None, **headers):
-        """Returns the answer to a caller, or those to that many calls at once. A header is like X_Api_Key="secret"."""
+        """Returns the answer to a caller; with `times`, those to that many. A header is like X_Api_Key="secret"."""
         headers = {"Connection": "close", **{name.replace("_", "-"): value for name, value in headers.items()}}
         if caller:
             headers["X-Forwarded-For"] = caller

@@ -14,8 +14,8 @@ import functools
 import resource
 from types import SimpleNamespace
 
-import packages  # before all that imports redis
 import pytest
+
 from applications import Application
 from servers import Clock, Server
 
@@ -60,6 +60,7 @@ def running(request):
 
 @pytest.fixture
 def app(running, server):
+    running.server = server
     running.address.lead_to(server)
     running.address.fates("CL.")
     running.finds(server)

@@ -47,7 +47,7 @@ urlpatterns = [
     path("login", Login.as_view()),
     path("both", Login.as_view(throttle_classes=[django_rest.ApiThrottle, django_rest.LoginThrottle])),
     path("fails", view(lambda: 1 / 0)),
-    path("missing", view(lambda: resolve("/none"))),
+    path("missing", view(lambda: resolve("/none"))),  # raises a 404
     path("moved", view(lambda: HttpResponseRedirect("/"))),
     path("streamed", view(lambda: StreamingHttpResponse(iter([b"a", b"b"])))),
     path("own", view(lambda: Response("Hello", headers={"X-RateLimit-Remaining": "abc", "X-RateLimit-Limit": "-1"}))),

@@ -1,6 +1,5 @@
 #!/bin/sh
-# Starts nginx with docs/clients/nginx.conf, before APPLICATION or one that answers "Hello" and more.
-# Usage: nginx.sh FOLDER, in docs/clients, with the environment of an example
+# Starts nginx with docs/clients/nginx.conf in the folder $1, before APPLICATION or one that answers "Hello" and more.
 set -e
 mkdir -p "$1/tmp"
 cp limits.lua "$1"

@@ -14,21 +14,18 @@ ROOT = HERE.parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve() / "tmp"
 IS_DEBIAN = os.environ.get("LIBRARIES") == "debian"
 PIP = (
-    f"timeout 900 {sys.executable} -m pip install --quiet --root-user-action ignore --no-warn-conflicts --retries 1 "
-    "--no-cache-dir --target $0 --requirement requirements.txt"
+    f"{sys.executable} -m pip install --quiet --root-user-action ignore --no-warn-conflicts --retries 1 --no-cache-dir "
+    '--target "$0" --requirement requirements.txt'
 )
-NPM = (
-    "cp package.json package-lock.json $0; "
-    "timeout 900 npm ci --prefix $0 --silent --ignore-scripts --no-audit --no-fund --fetch-retries=1 --cache $0/cache"
-)
+NPM = 'npm ci --prefix "$0" --silent --ignore-scripts --no-audit --no-fund --fetch-retries=1 --cache "$0/cache"'
 
 
 def fetched(file, command):
     """Returns the folder into which the command has fetched what the file names."""
     folder = TARGET / f"examples-{sys.version_info.minor}-{file}"
     # The copy of the file comes last: a fetch that breaks off, or hangs, leaves none.
-    once = f"cmp -s {file} $0/fetched || {{ rm -rf $0; mkdir -p $0; {command}; cp {file} $0/fetched; }}"
-    subprocess.run(["sh", "-ec", once, folder], cwd=HERE, stdin=subprocess.DEVNULL)
+    steps = f'rm -rf "$0"; mkdir -p "$0"; cp package*.json "$0"; timeout 900 {command}; cp {file} "$0/fetched"'
+    subprocess.run(["sh", "-ec", f'cmp -s {file} "$0/fetched" || {{ {steps}; }}', folder], cwd=HERE)
     return str(folder)
 
 

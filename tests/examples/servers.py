@@ -67,10 +67,8 @@ def library():
 
 
 class Server:
-    """A server with the module, if `module` is not False, and further settings, as on its command line.
-
-    It has a free port and a folder of its own, and ends with the test. `SERVER` names another executable.
-    """
+    """A server with the module, unless that is False, and with further settings. It has a free port and a folder of
+    its own, and ends with the test. `SERVER` names another executable."""
 
     def __init__(self, request, *settings, module=True, environment={}):
         self.folder = tempfile.TemporaryDirectory(prefix="server-", dir=TARGET)
@@ -128,7 +126,7 @@ class Clock:
 
 
 class Address:
-    """An address that leads each connection to one server, as a Service of Kubernetes does, while the network fails."""
+    """An address that leads to one of several servers, like a Service of Kubernetes, over a network that can fail."""
 
     def __init__(self, *servers):
         self.accepted, self.silenced, self.listener = 0, 0, listening(0)
@@ -149,8 +147,8 @@ class Address:
         """Sets the fates of the next calls of this command, in their order; others pass.
 
         "unheard": the connection is closed before the server has the call; "broken off": it is closed instead of the
-        answer; "lost", "late", "dripping": so are the answer and all after it on the connection; bytes are the answer,
-        in the server's place.
+        answer; bytes: they are the answer, in the server's place. "lost", "late" and "dripping" are said of the answer
+        and of all after it on the connection, whose further calls take no fate.
         """
         self.command, self.coming = command.encode(), iter(fates)
 
@@ -178,12 +176,13 @@ class Address:
                         source.sendall(fate)
                         continue
                     connection.fate = fate
-                if connection.fate == "unheard" or connection.fate == "broken off" and is_answer:
+                fate = connection.fate if is_answer else None
+                if connection.fate == "unheard" or fate == "broken off":
                     break
-                if connection.number <= self.silenced or connection.fate == "lost" and is_answer:
+                if connection.number <= self.silenced or fate == "lost":
                     continue
                 # The seconds before each piece, and its bytes.
-                pause, size = {"late": (3, 65536), "dripping": (0.3, 1)}.get(is_answer and connection.fate, (0, 65536))
+                pause, size = {"late": (3, 65536), "dripping": (0.3, 1)}.get(fate, (0, 65536))
                 for start in range(0, len(data), size):
                     time.sleep(pause)
                     target.sendall(data[start : start + size])

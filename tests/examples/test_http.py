@@ -72,7 +72,6 @@ ADDRESSES = {
 }
 
 
-# By limits.py, limits.js and nginx's own module.
 @on(named("flask", "express_ioredis", "nginx"))
 def test_each_example_limits_the_same_address_or_network_behind_its_own_proxies(app, server, start):
     for proxy, headers in ADDRESSES.items():

@@ -130,7 +130,8 @@ DECISIONS = [
         (0, "a", 1, None, 200, None, None),
         (0, "a", 1, None, 429, 120, None),
     ),
-    # A reply to several quotas is six integers. Otherwise it is no answer, and the share allows the call.
+    # A reply that is not five integers, or six with several quotas, is no answer: the share allows the call.
+    *(({}, (0, "a", 1, [word, *ALLOWED[1:]], 200, None, None)) for word in ("0", False, None, 0.5, [0], 2**63)),
     ({"quotas": TWO}, (0, "a", 1, [*ALLOWED, 1], 200, None, 60), (0, "b", 1, ALLOWED, 200, None, None)),
 ]
 

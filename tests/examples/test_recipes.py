@@ -135,6 +135,8 @@ def test_each_name_has_keys_of_its_own_on_one_node_of_a_cluster(server):
         "attempts:*": ban.Door(client, "account").attempt,
         "{plan:*}:*-*-*": lambda name: plan.throttle(*plan.of(name)),
         "{pool}:tenant:*": fairness.Pool(client).admits,
+        "{queue}:*": lambda name: waiting.Queue(client, f"{{queue}}:{name}", 1, 1, 1, 0).turn(),
+        "{limit}:*": lambda name: module_or_script.Limiter(client).throttle(f"{{limit}}:{name}", 1, 1, 1),
         "search:*": shadow.Limit(client, "search", (15, 30, 60), enforced=True).allows,
         "{gate:*}:tokens": lambda name: [gateway.ask(client, name, user, 5_000, answer) for user in names],
     }
@@ -152,7 +154,6 @@ def test_each_name_has_keys_of_its_own_on_one_node_of_a_cluster(server):
 
 
 def test_a_limiter_goes_on_where_it_was_when_the_server_loses_the_module_and_gets_it_back(new_server, start):
-    """A program in Python and one in Node.js take from one limiter in turn, through failovers behind one address."""
     having, lacking = new_server(), new_server(module=False)
     # 30 tokens, none of which comes back within the test; then a quota that never decides.
     words, left = "user123 29 1 86400 1 999 1000 86400", iter(range(29, -1, -1))

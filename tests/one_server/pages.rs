@@ -83,7 +83,6 @@ fn the_readme_says_what_the_tests_fetch() {
     assert!(readme.lines().count() <= 145);
 }
 
-/// The measured figures, rounded.
 /// The page need not name what only serves the examples, or only calls them.
 #[test]
 fn the_page_of_clients_names_the_versions_of_the_libraries_that_the_tests_run() {
@@ -99,6 +98,7 @@ fn the_page_of_clients_names_the_versions_of_the_libraries_that_the_tests_run() 
     }
 }
 
+/// The measured figures, rounded.
 #[test]
 fn the_readme_says_what_a_call_costs_of_a_set_in_instructions_and_in_time() {
     let results: Json = serde_json::from_str(&text_of("scripts/bench-results/results.json")).unwrap();
