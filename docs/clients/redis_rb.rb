@@ -4,10 +4,10 @@ require "redis"
 
 # A client for each thread: threads that share one would take turns, and wait without a bound.
 def client
-  # A call waits no longer than the timeout, in seconds, for a new connection, and for the reply.
-  port, timeout = ENV.fetch("REDIS_PORT", 6379).to_i, ENV.fetch("TIMEOUT", 0.1).to_f
-  # redis-rb itself would repeat a call without a reply, and take twice.
-  Thread.current[:limits] ||= Redis.new(port: port, timeout: timeout, reconnect_attempts: 0)
+  # The timeout is in seconds. redis-rb itself would repeat a call without a reply, and take twice.
+  Thread.current[:limits] ||= Redis.new(
+    port: ENV.fetch("REDIS_PORT", 6379).to_i, timeout: ENV.fetch("TIMEOUT", 0.1).to_f, reconnect_attempts: 0
+  )
 end
 
 # Makes a call. Returns the status and the headers to answer a request with; a call without an answer is refused.

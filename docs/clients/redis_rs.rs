@@ -31,14 +31,14 @@ impl Limiter {
         let mut connection = connection.map_or_else(|| self.client.get_connection_with_timeout(self.timeout), Ok)?;
         connection.set_read_timeout(Some(self.timeout))?;
         connection.set_write_timeout(Some(self.timeout))?;
-        let (limited, limit, remaining, wait, reset): (bool, i64, i64, i64, i64) =
+        let (limited, limit, remaining, retry_after, reset): (bool, i64, i64, i64, i64) =
             redis::cmd("CL.THROTTLE").arg(key).arg(quota).arg(quantity).query(&mut connection)?;
         self.connection = Some(connection);
-        let names = ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After"];
-        let headers = names.into_iter().zip([limit, remaining, reset, wait]).filter(|pair| pair.1 >= 0).collect();
+        let headers =
+            vec![("X-RateLimit-Limit", limit), ("X-RateLimit-Remaining", remaining), ("X-RateLimit-Reset", reset)];
         Ok(match (limited, limit) {
             (false, _) => (200, headers),
-            (true, _) if wait >= 0 => (429, headers),
+            (true, _) if retry_after >= 0 => (429, [headers, vec![("Retry-After", retry_after)]].concat()),
             // A wait of -1 never ends: the call asks for more than the limit, which may be 0.
             (true, 0) => (403, headers),
             (true, _) => (413, headers),
