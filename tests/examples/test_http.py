@@ -123,13 +123,14 @@ TEST_CLIENT = Row("test_client", python("fastapi, starlette.testclient"), "$PYTH
 @on([TEST_CLIENT], "program", TIMEOUT=3600)
 def test_fastapi_limits_a_websocket_and_has_a_connection_for_each_event_loop(program, server):
     assert program.output(server.port).split() == ["2", "open", "1", "open", "0", "open", "0"]
+    assert server("CL.LOOK hello:testclient 2 1 86400")[2] == 0, "Redis has decided each call"
 
 
 # 10 a second and 1,000 a day. Each count begins at 0.
 @on(named("express_ioredis", "nginx"))
 def test_two_quotas_limit_by_the_one_that_decides_and_each_call_is_counted(app, server):
     def counts():
-        found = re.findall(r'limit="(?:nginx_)?(\w+)",result="(\w+)"\} (\d+)', app.get("/metrics").read().decode())
+        found = re.findall(r'limit="(?:nginx_)?(\w+)",result="(\w+)"\} (\d+)', app.get("/metrics").body)
         return {(name, way): int(count) for name, way, count in found}
 
     caller, names, before = app.caller(), ("Limit", "Remaining", "Quota"), counts()

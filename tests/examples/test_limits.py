@@ -132,6 +132,7 @@ DECISIONS = [
     ),
     # A reply that is not five integers, or six with several quotas, is no answer: the share allows the call.
     *(({}, (0, "a", 1, [word, *ALLOWED[1:]], 200, None, None)) for word in ("0", False, None, 0.5, [0], 2**63)),
+    ({}, (0, "a", 1, [*ALLOWED, 1], 200, None, None)),
     ({"quotas": TWO}, (0, "a", 1, [*ALLOWED, 1], 200, None, 60), (0, "b", 1, ALLOWED, 200, None, None)),
 ]
 
@@ -210,7 +211,7 @@ def test_a_share_in_nginx_passes_nothing_beyond_its_part(app, tmp_path):
     def take(quotas, calls):
         (tmp_path / "calls").write_text("".join(f"{now} {key}\n" for now, key, _ in calls))
         lua = json.dumps(quotas, separators=(",", ":")).translate({ord("["): "{", ord("]"): "}"})
-        return json.loads(app.get(f"/exact?file={tmp_path}/calls&quotas={lua}").read())
+        return json.loads(app.get(f"/exact?file={tmp_path}/calls&quotas={lua}").body)
 
     # A call of nginx is of one token, and two workers divide a limit.
     hold(take, largest=1)

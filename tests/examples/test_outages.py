@@ -12,7 +12,7 @@ from servers import Server, wait_for
 CALLS = 30
 # Django REST framework has Flask's client.
 CLIENTS = named("flask", "fastapi", "express", "express_ioredis", "nginx")
-# What begins a failure, and what ends it: lines for the server, or a function.
+# The beginning of each failure, and its end: lines for the server, or a function.
 FAILURES = {
     "crash": (Server.kill, Server.restart),
     "hang": (lambda server: server.process.send_signal(SIGSTOP), lambda server: server.process.send_signal(SIGCONT)),
@@ -69,8 +69,7 @@ def test_an_old_connection_is_left_after_a_failover_or_in_silence(app, server, n
     passed += app.passed(CALLS, caller)
     assert LIMIT <= passed <= (3 if fails_over else 2) * LIMIT
     # Each of the old connections fails once, and none twice.
-    are_decided = lambda: all(app.passed(1, app.caller(), closed=True) for _ in range(CALLS))
-    wait_for("Redis decides each call", are_decided)
+    wait_for("Redis decides each call", lambda: all(app.passed(1, app.caller(), closed=True) for _ in range(CALLS)))
 
 
 # An hour is longer than any machine takes: Redis decides each call.

@@ -71,7 +71,7 @@ def test_200_at_once_get_through_exactly_to_the_limits_with_the_rights_on_the_pa
 
 
 def test_a_right_password_is_accepted_even_if_it_is_not_given_back_and_each_count_begins_at_0(app):
-    counts = lambda: dict(re.findall(r"^limit_calls_total\{(.*)\} (.*)$", app.get("/metrics").read().decode(), re.M))
+    counts = lambda: dict(re.findall(r"^limit_calls_total\{(.*)\} (.*)$", app.get("/metrics").body, re.M))
     # Prometheus sees how much a count grows only from its second value on.
     assert [*counts().values()] == ["0.0"] * 15
     # The second call of this command gives back.

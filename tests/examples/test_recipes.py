@@ -135,9 +135,9 @@ def test_each_name_has_keys_of_its_own_on_one_node_of_a_cluster(server):
         "attempts:*": ban.Door(client, "account").attempt,
         "{plan:*}:*-*-*": lambda name: plan.throttle(*plan.of(name)),
         "{pool}:tenant:*": fairness.Pool(client).admits,
+        "search:*": shadow.Limit(client, "search", (15, 30, 60), enforced=True).allows,
         "{queue}:*": lambda name: waiting.Queue(client, f"{{queue}}:{name}", 1, 1, 1, 0).turn(),
         "{limit}:*": lambda name: module_or_script.Limiter(client).throttle(f"{{limit}}:{name}", 1, 1, 1),
-        "search:*": shadow.Limit(client, "search", (15, 30, 60), enforced=True).allows,
         "{gate:*}:tokens": lambda name: [gateway.ask(client, name, user, 5_000, answer) for user in names],
     }
     for keys, call in calls.items():
@@ -162,7 +162,7 @@ def test_a_limiter_goes_on_where_it_was_when_the_server_loses_the_module_and_get
 
     def in_node():
         """Returns the first three integers of the reply and whether the module decided, or None after an error."""
-        return json.loads(app.get().read())
+        return json.loads(app.get().body)
 
     def in_python():
         with contextlib.suppress(redis.RedisError):
