@@ -1,8 +1,6 @@
 //! Every error that a caller can see. `Display` is the reply's text, error code first.
 
-use crate::redis::{ErrorReply, Unavailable};
-
-/// The reason why a call was refused. A refused call has changed nothing, but for the case that [`Unavailable`] names.
+/// The reason why a call was refused. A refused call has changed nothing, but for the case that `Key::set` names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The server words this reply itself: it is the same as for the server's own commands.
@@ -30,8 +28,8 @@ pub enum Error {
     #[error("ERR the key holds no rate limiter state")]
     NotAState,
     /// Clients that know this code, mostly cluster clients, send the call again.
-    #[error("TRYAGAIN {0}")]
-    Unavailable(#[from] Unavailable),
+    #[error("TRYAGAIN the key cannot be read or written at this moment")]
+    Unavailable,
 }
 
 /// The part of a call that an error is about. Quotas and groups are numbered 1, 2, …
@@ -57,14 +55,5 @@ pub struct CommandError {
 impl From<Error> for CommandError {
     fn from(reason: Error) -> Self {
         Self { reason, place: Place::Call }
-    }
-}
-
-impl From<CommandError> for ErrorReply {
-    fn from(error: CommandError) -> Self {
-        match error.reason {
-            Error::WrongArity => Self::WrongArity,
-            _ => Self::Text(error.to_string()),
-        }
     }
 }

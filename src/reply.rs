@@ -1,8 +1,9 @@
-//! A decided call's answer: the integers of its reply, and its keyspace notifications.
+//! A call's answer: the integers of its reply and its keyspace notifications, or its error.
 
+use crate::error::{CommandError, Error};
 use crate::funnel::{Span, Taking, Unit};
 use crate::limiter::Verdict;
-use crate::redis::{Argument, Context};
+use crate::redis::{Argument, Context, ErrorReply};
 
 /// Replies with five integers, and with six if a limiter has several quotas: the last is the number of the quota that
 /// decides.
@@ -29,5 +30,14 @@ pub fn announce(context: &Context, key: &Argument, verdict: &Verdict) {
     }
     if verdict.limited {
         context.notify(c"cl.limited", key);
+    }
+}
+
+impl From<CommandError> for ErrorReply {
+    fn from(error: CommandError) -> Self {
+        match error.reason {
+            Error::WrongArity => Self::WrongArity,
+            _ => Self::Text(error.to_string()),
+        }
     }
 }

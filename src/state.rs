@@ -4,7 +4,7 @@ use crate::decimal::{self, MOMENT_DIGITS};
 use crate::error::Error;
 use crate::funnel::{Moment, Unit};
 use crate::limiter::{Change, MOST_QUOTAS, Tats};
-use crate::redis::{self, Argument, Context, Key, Value};
+use crate::redis::{self, Argument, Context, Key, Unavailable, Value};
 
 /// Opens a limiter's key for reading and writing, whether it exists or not.
 ///
@@ -76,4 +76,10 @@ pub fn write(key: Key, change: &Change) -> Result<(), Error> {
         Change::Delete => key.delete(),
     }
     Ok(())
+}
+
+impl From<Unavailable> for Error {
+    fn from(Unavailable: Unavailable) -> Self {
+        Self::Unavailable
+    }
 }

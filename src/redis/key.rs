@@ -31,8 +31,7 @@ pub enum Value<'a> {
 
 /// The refusal of the server to let a key be read or written now. Nothing has changed, but for one case that
 /// [`Key::set`] names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the key cannot be read or written at this moment")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unavailable;
 
 /// Hands `read` the value of the key `name`, which stays as it is.
