@@ -6,7 +6,7 @@ use crate::error::{CommandError, Error, Place};
 use crate::funnel::{Moment, Taking, Unit};
 use crate::limiter::{Change, Decision, Tats, Verdict};
 use crate::parameters;
-use crate::redis::{Access, Argument, Context, Outcome, Parameter, clock, delete_expired};
+use crate::redis::{Access, Argument, Context, Outcome, Parameter, clock, make_room};
 use crate::reply::{announce, reply};
 use crate::request::Request;
 use crate::state;
@@ -75,14 +75,12 @@ pub fn call(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Out
 
 /// Writes every limiter, or none if one cannot be written now.
 fn write_all(context: &Context, all: &[Decided]) -> Result<(), CommandError> {
-    if context.are_writes_paused() {
-        in_groups(all, |Decided { request, before, decision }| {
-            if before.is_none() && decision.change != Change::Nothing {
-                delete_expired(context, request.key).map_err(Error::from)?;
-            }
-            Ok(())
-        })?;
-    }
+    in_groups(all, |Decided { request, before, decision }| {
+        if before.is_none() && decision.change != Change::Nothing {
+            make_room(context, request.key).map_err(Error::from)?;
+        }
+        Ok(())
+    })?;
     in_groups(all, |Decided { request, decision, .. }| {
         if decision.change != Change::Nothing {
             // A server decides that keys can be written before it runs a command. A later key therefore fails only in

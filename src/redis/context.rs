@@ -53,12 +53,6 @@ impl Context {
         }
     }
 
-    /// Tells whether writes are paused, by `CLIENT PAUSE` or for a failover. Calls within a transaction may still come.
-    pub fn are_writes_paused(&self) -> bool {
-        // SAFETY: this looks at the server's state alone.
-        unsafe { api!(RedisModule_AvoidReplicaTraffic)() != 0 }
-    }
-
     /// Reads numbers from a section of `INFO`; `None` for a field that is missing or is not a number.
     pub(super) fn server_info<const N: usize>(&self, section: &CStr, fields: [&CStr; N]) -> [Option<u64>; N] {
         // SAFETY: the context is live, and so is the information until it is freed.

@@ -73,6 +73,25 @@ fn copy<T>(context: &Context, name: &Argument, read: impl FnOnce(Value) -> T) ->
     }
 }
 
+/// Makes room for a new key where none is read: deletes an expired one that the server keeps, because `CLIENT PAUSE` or
+/// a failover has paused writes and the call comes within a transaction. Tells whether it has called DEL.
+///
+/// Without this, the server crashes: it cannot hold two keys of the same name. The DEL is replicated (`!`), and so are
+/// the writes of another module's handler of the deletion.
+///
+/// Errors: a cluster node refuses the DEL if the slot has gone, or has begun to move, within the transaction.
+pub fn make_room(context: &Context, name: &Argument) -> Result<bool, Unavailable> {
+    // SAFETY: context and name are live, and the reply, if there is one, is freed.
+    unsafe {
+        let paused = api!(RedisModule_AvoidReplicaTraffic)() != 0;
+        if paused {
+            let reply = api!(RedisModule_Call)(context.0, c"DEL".as_ptr(), c"!s".as_ptr(), name.0);
+            api!(RedisModule_FreeCallReply)(NonNull::new(reply).ok_or(Unavailable)?.as_ptr());
+        }
+        Ok(paused)
+    }
+}
+
 impl<'a> Key<'a> {
     /// Opens the key `name` for reading and writing, whether it exists or not.
     ///
@@ -110,8 +129,8 @@ impl<'a> Key<'a> {
     /// Stores a value that is not empty, replicates it to the AOF and to replicas, and closes the key. The key
     /// expires at `expire_at` ms since the epoch.
     ///
-    /// Errors: see [`open`](Self::open) and [`replication::delete_expired`]. If another module's handler of the `new`
-    /// event stores a value of another type at the key that this makes, the key is deleted.
+    /// Errors: see [`open`](Self::open) and [`make_room`]. If another module's handler of the `new` event stores a value
+    /// of another type at the key that this makes, the key is deleted.
     #[inline(always)]
     pub fn set(mut self, value: &[u8], expire_at: u64) -> Result<(), Unavailable> {
         let Some(string) = self.prepare_string(value.len(), expire_at)? else {
@@ -143,7 +162,7 @@ impl<'a> Key<'a> {
         // Set the expiry first: another module's callback may have replaced the value since the key was opened, and on
         // Valkey from 8.1 and Redis from 8.2 only setting the expiry makes the handle point to the new value.
         let mut exists = self.expire(expire_at);
-        if !exists && replication::delete_expired(self.context, self.name)? {
+        if !exists && make_room(self.context, self.name)? {
             // Open the key again: another module's handler of the deletion may have made a new one.
             *self = Self::open(self.context, self.name)?;
             exists = self.expire(expire_at);

@@ -88,7 +88,6 @@ pub use command::{Access, Command, begin, end};
 pub use context::{Context, ErrorReply};
 pub use counts::Outcome;
 pub use description::Parameter;
-pub use key::{Key, Unavailable, Value, look};
+pub use key::{Key, Unavailable, Value, look, make_room};
 pub(crate) use module::module;
 pub use module::{Module, load, unload};
-pub use replication::delete_expired;

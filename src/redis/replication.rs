@@ -29,12 +29,12 @@
 //! removed them), one more call asks, and nothing else changes.
 
 use std::ffi::c_char;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use redis_module::raw;
 
-use super::{Argument, Context, OK, Unavailable, options};
+use super::{Argument, Context, OK, options};
 use crate::decimal;
 
 /// The word `PXAT` of each replicated SET: one string, made when the module is loaded.
@@ -97,25 +97,6 @@ pub fn delete(context: &Context, name: &Argument) {
     }
     // SAFETY: context and name are live.
     unsafe { api!(RedisModule_Replicate)(context.0, c"DEL".as_ptr(), c"s".as_ptr(), name.0) };
-}
-
-/// Deletes an expired key that the server keeps because writes are paused. Tells whether it has called DEL.
-///
-/// Call this for a key that reads as absent, before a new one is made in its place: a second key of the same name
-/// crashes the server. The DEL is replicated (`!`), and so are the writes of another module's handler of the deletion.
-/// Do not use an older handle of any key afterwards: that handler may have deleted or replaced the key.
-///
-/// Errors: a cluster node refuses the DEL if the slot has gone, or has begun to move, within the transaction.
-pub fn delete_expired(context: &Context, name: &Argument) -> Result<bool, Unavailable> {
-    let paused = context.are_writes_paused();
-    if paused {
-        // SAFETY: context and name are live, and the reply, if there is one, is freed.
-        unsafe {
-            let reply = api!(RedisModule_Call)(context.0, c"DEL".as_ptr(), c"!s".as_ptr(), name.0);
-            api!(RedisModule_FreeCallReply)(NonNull::new(reply).ok_or(Unavailable)?.as_ptr());
-        }
-    }
-    Ok(paused)
 }
 
 /// Counts a write that nothing listens to, for the server's save points.
