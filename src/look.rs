@@ -23,7 +23,7 @@ pub const fn parameters(unit: Unit) -> [Parameter; 6] {
 /// or 1 if limited; the limit; the tokens that remain now; the time to wait, or -1; the time until the limiter is full,
 /// with nothing taken. A call with several quotas gets the integers of the quota that decides, and its number.
 #[inline(always)]
-pub fn call(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
+pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
     let now = Moment::new_saturating(clock::now());
     let request = Request::parse(arguments, Taking::Nothing, unit, now)?;
 

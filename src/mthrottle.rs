@@ -32,7 +32,7 @@ pub const fn parameters(unit: Unit) -> [Parameter; 1] {
 ///
 /// Replies with 0 if all allow or 1 if not, followed by five integers for each limiter, in order, as `CL.THROTTLE`
 /// would reply. If the call is limited, a limiter that would have allowed it shows its tokens with nothing taken.
-pub fn call(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
+pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
     let now = Moment::new_saturating(clock::now());
     let group = parameters::limiter(unit);
     if arguments.len() < group.len() {
@@ -44,8 +44,7 @@ pub fn call(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Out
     })?;
     refuse_same_keys(&requests)?;
 
-    // Read every key before the first is written, and close each before the next is opened: opening a key may expire
-    // it, which may run another module's callback, which may delete the keys that are open.
+    // Read every key before the first is written.
     let mut all = in_groups(requests, |request| {
         let key = state::open(context, request.key)?;
         let before = state::read(&key)?;
@@ -74,7 +73,7 @@ pub fn call(context: &Context, arguments: &[Argument], unit: Unit) -> Result<Out
 }
 
 /// Writes every limiter, or none if one cannot be written now.
-fn write_all(context: &Context, all: &[Decided]) -> Result<(), CommandError> {
+fn write_all(context: &mut Context, all: &[Decided]) -> Result<(), CommandError> {
     in_groups(all, |Decided { request, before, decision }| {
         if before.is_none() && decision.change != Change::Nothing {
             make_room(context, request.key).map_err(Error::from)?;

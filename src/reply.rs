@@ -22,7 +22,7 @@ pub fn reply(context: &Context, taking: Taking, verdict: &Verdict, unit: Unit) {
     }
 }
 
-/// Sends keyspace notifications: tokens were taken, the call was limited, or both. Close every key first.
+/// Sends keyspace notifications: tokens were taken, the call was limited, or both.
 #[inline(always)]
 pub fn announce(context: &Context, key: &Argument, verdict: &Verdict) {
     if verdict.taken > 0 {

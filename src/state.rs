@@ -10,7 +10,7 @@ use crate::redis::{self, Argument, Context, Key, Unavailable, Value};
 ///
 /// Errors: `Unavailable` if the server does not let the key be written now.
 #[inline(always)]
-pub fn open<'a>(context: &'a Context, name: &'a Argument) -> Result<Key<'a>, Error> {
+pub fn open<'a>(context: &'a mut Context, name: &'a Argument) -> Result<Key<'a>, Error> {
     Ok(Key::open(context, name)?)
 }
 
@@ -26,7 +26,7 @@ pub fn read(key: &Key) -> Result<Option<Tats>, Error> {
 ///
 /// Errors: those of `read`, and `Unavailable` if the server does not let the key be read now.
 #[inline(always)]
-pub fn look(context: &Context, name: &Argument) -> Result<Option<Tats>, Error> {
+pub fn look(context: &mut Context, name: &Argument) -> Result<Option<Tats>, Error> {
     redis::look(context, name, parse)?
 }
 

@@ -28,14 +28,18 @@ pub const fn parameters(taking: Taking, unit: Unit) -> [Parameter; 6] {
 /// until the limiter is full. Times are rounded up. A call with several quotas gets the integers of the quota that
 /// decides, and its number: 1, 2, …
 #[inline(always)]
-pub fn call(context: &Context, arguments: &[Argument], taking: Taking, unit: Unit) -> Result<Outcome, CommandError> {
+pub fn call(
+    context: &mut Context,
+    arguments: &[Argument],
+    taking: Taking,
+    unit: Unit,
+) -> Result<Outcome, CommandError> {
     let now = Moment::new_saturating(clock::now());
     let request = Request::parse(arguments, taking, unit, now)?;
 
     let key = state::open(context, request.key)?;
     let tats = state::read(&key)?;
     let decision = request.limiter.decide(tats, taking, request.quantity)?;
-    // This closes the key, before a notification runs another module's callback, which may delete it.
     state::write(key, &decision.change)?;
     announce(context, request.key, &decision.verdict);
 

@@ -45,8 +45,8 @@ macro_rules! command {
         ) -> ::std::ffi::c_int {
             // SAFETY: the server keeps the context and the arguments until this function returns, and no borrow of a
             // parameter lasts longer.
-            let (context, arguments) = unsafe { $crate::redis::begin(context, &arguments, count) };
-            let result = $crate::$file::call(&context, arguments, $($how),*);
+            let (mut context, arguments) = unsafe { $crate::redis::begin(context, &arguments, count) };
+            let result = $crate::$file::call(&mut context, arguments, $($how),*);
             $crate::redis::end(&context, result, &COUNTS)
         }
         $crate::redis::Command {

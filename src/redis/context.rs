@@ -42,7 +42,7 @@ impl Context {
     }
 
     /// Sends a keyspace notification about `key` to other modules and to clients, if `notify-keyspace-events` has the
-    /// class `d`. Close every key first: the notification may run another module's callback, which may delete it.
+    /// class `d`.
     pub fn notify(&self, event: &CStr, key: &Argument) {
         // SAFETY: context and key are live, and the server copies the event's name.
         unsafe {

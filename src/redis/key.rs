@@ -8,13 +8,17 @@ use redis_module::raw;
 
 use super::{Argument, Context, OK, options, replication};
 
+#[cfg(test)]
+mod tests;
+
 const READ: c_int = 1 << 0;
 const WRITE: c_int = 1 << 1;
 const KEYTYPE_EMPTY: c_int = 0;
 const REPLY_STRING: c_int = 0;
 const REPLY_NULL: c_int = 4;
 
-/// A key, open for reading and writing. Dropping it closes it.
+/// A key, open for reading and writing. Dropping it closes it. No use of the context compiles before that: it might run
+/// another module's callback, which may delete the key.
 pub struct Key<'a> {
     handle: NonNull<raw::RedisModuleKey>,
     context: &'a Context,
@@ -42,7 +46,7 @@ pub struct Unavailable;
 ///
 /// Errors: a cluster node refuses the GET if the slot has gone within the transaction.
 #[inline(always)]
-pub fn look<T>(context: &Context, name: &Argument, read: impl FnOnce(Value) -> T) -> Result<T, Unavailable> {
+pub fn look<T>(context: &mut Context, name: &Argument, read: impl FnOnce(Value) -> T) -> Result<T, Unavailable> {
     let forkless = options::is_forkless();
     match Key::open_for(if forkless { READ | WRITE } else { READ }, context, name) {
         Some(key) => Ok(read(key.value())),
@@ -97,7 +101,7 @@ impl<'a> Key<'a> {
     ///
     /// Errors: a Valkey that saves without a fork may refuse it.
     #[inline(always)]
-    pub fn open(context: &'a Context, name: &'a Argument) -> Result<Self, Unavailable> {
+    pub fn open(context: &'a mut Context, name: &'a Argument) -> Result<Self, Unavailable> {
         Self::open_for(READ | WRITE, context, name).ok_or(Unavailable)
     }
 
@@ -164,7 +168,7 @@ impl<'a> Key<'a> {
         let mut exists = self.expire(expire_at);
         if !exists && make_room(self.context, self.name)? {
             // Open the key again: another module's handler of the deletion may have made a new one.
-            *self = Self::open(self.context, self.name)?;
+            *self = Self::open_for(READ | WRITE, self.context, self.name).ok_or(Unavailable)?;
             exists = self.expire(expire_at);
         }
         let string = if exists { self.string(length) } else { self.create_string(length, expire_at) };
