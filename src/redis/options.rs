@@ -10,7 +10,7 @@ use super::{Context, OK};
 
 /// Closing a key does not mark it as changed: a call that changes nothing must not look like a write to WATCH and
 /// client-side caches.
-const UNCHANGED_WHEN_CLOSED: c_int = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED.cast_signed();
+pub const UNCHANGED_WHEN_CLOSED: c_int = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED.cast_signed();
 /// A replica that loads asynchronously cannot harm a module that keeps no state outside the keyspace.
 const ASYNC_LOADING: c_int = raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD.cast_signed();
 
@@ -37,29 +37,19 @@ pub fn find() {
 }
 
 pub fn set(context: &Context) {
-    set_all(context, OPTIONS.load(Relaxed));
+    set_all_but(context, 0);
+}
+
+/// Sets all options but these, until they are [`set`] again.
+pub fn set_all_but(context: &Context, left_out: c_int) {
+    // SAFETY: the context is live.
+    unsafe { api!(RedisModule_SetModuleOptions)(context.0, OPTIONS.load(Relaxed) & !left_out) };
 }
 
 /// Tells whether the server may save without a fork.
 #[inline(always)]
 pub fn is_forkless() -> bool {
     OPTIONS.load(Relaxed) & FORKLESS != 0
-}
-
-/// Closes a changed key by `close`, which tells WATCH and client-side caches of the change.
-/// `RedisModule_SignalModifiedKey` would also work, but makes Redis 8.6 look the key up again: 10% of a call.
-#[inline(always)]
-pub fn close_changed(context: &Context, close: impl FnOnce()) {
-    // Until the options are set again, only the closing of the key reads them.
-    let options = OPTIONS.load(Relaxed);
-    set_all(context, options & !UNCHANGED_WHEN_CLOSED);
-    close();
-    set_all(context, options);
-}
-
-fn set_all(context: &Context, options: c_int) {
-    // SAFETY: the context is live.
-    unsafe { api!(RedisModule_SetModuleOptions)(context.0, options) };
 }
 
 /// Tells whether the server is a Valkey: only Valkey has functions whose names begin with `ValkeyModule_`.
