@@ -88,11 +88,11 @@ pub enum Taking {
     Nothing,
 }
 
-/// A quota's part of a call: where the call leaves the TAT, whether there were fewer tokens than it asks for, and the
-/// time until they are there or their debt is paid. `None` if no wait is needed, or if none helps.
+/// A quota's part of a call: where the call leaves the TAT, and the facts of the verdict that depend on how it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Taken {
+pub struct Part {
     pub tat: Moment,
+    pub taken: u64,
     pub limited: bool,
     pub retry_after: Option<Span>,
 }
@@ -122,7 +122,7 @@ impl Add<Span> for Moment {
 
     #[allow(
         clippy::arithmetic_side_effects,
-        reason = "a call leaves no TAT after the last moment: both callers check it"
+        reason = "no call leaves a TAT after the last moment: a charge checks it, and tokens that are there fit"
     )]
     fn add(self, span: Span) -> Self {
         Self(self.0 + span.0)
@@ -172,13 +172,6 @@ impl Sub for Span {
     #[allow(clippy::arithmetic_side_effects, reason = "every caller compares the spans first")]
     fn sub(self, other: Self) -> Self {
         Self(self.0 - other.0)
-    }
-}
-
-impl Taken {
-    /// Makes the part of a call that is not limited and leaves the TAT here.
-    pub fn at(tat: Moment) -> Self {
-        Self { tat, limited: false, retry_after: None }
     }
 }
 
@@ -246,25 +239,34 @@ impl Funnel {
 
     /// Takes these tokens if they are there. If they are not, the TAT stays.
     #[inline(always)]
-    pub fn try_take(&self, tat: Moment, tokens: u64) -> Taken {
+    pub fn try_take(&self, tat: Moment, tokens: u64) -> Part {
+        let refused = |retry_after| Part { tat, taken: 0, limited: true, retry_after };
         // A call for more than the limit never passes, however long the caller waits.
         if tokens > self.quota.limit {
-            return Taken { tat, limited: true, retry_after: None };
+            return refused(None);
         }
         // The tokens are within the limit, so their time is within the tolerance.
         let increment = self.quota.refill_time(tokens);
         let (until_full, latest) = (self.until_full(tat), self.tolerance - increment);
         if until_full > latest {
-            return Taken { tat, limited: true, retry_after: Some(until_full - latest) };
+            return refused(Some(until_full - latest));
         }
-        Taken::at(tat.max(self.now) + increment)
+        Part { tat: tat.max(self.now) + increment, taken: tokens, limited: false, retry_after: None }
+    }
+
+    /// Takes these tokens, which are there, for a call that asks for as many or more.
+    #[inline(always)]
+    pub fn take_up_to(&self, tat: Moment, tokens: u64, asked: u64) -> Part {
+        let tat = tat.max(self.now) + self.quota.refill_time(tokens);
+        let retry_after = if tokens < asked { self.wait_for_one_more(tat) } else { None };
+        Part { tat, taken: tokens, limited: tokens == 0 && asked > 0, retry_after }
     }
 
     /// Takes these tokens, if necessary into debt.
     ///
     /// Errors: `DebtTooLong` if the debt could only be paid beyond the year 2262.
     #[inline(always)]
-    pub fn charge(&self, tat: Moment, tokens: u64) -> Result<Taken, Error> {
+    pub fn charge(&self, tat: Moment, tokens: u64) -> Result<Part, Error> {
         let (base, increment) = (tat.max(self.now), self.quota.refill_time(tokens));
         if increment > Moment::LAST - base {
             return Err(Error::DebtTooLong);
@@ -272,18 +274,20 @@ impl Funnel {
         let tat = base + increment;
         let until_full = self.until_full(tat);
         let limited = until_full > self.tolerance;
-        Ok(Taken { tat, limited, retry_after: limited.then(|| until_full - self.tolerance) })
+        Ok(Part { tat, taken: tokens, limited, retry_after: limited.then(|| until_full - self.tolerance) })
     }
 
     /// Returns the time until one more token is there: 0 if rounding has left one, and `None` if the limit is 0.
-    pub fn wait_for_one_more(&self, until_full: Span) -> Option<Span> {
-        (self.quota.limit > 0).then(|| (until_full + self.quota.refill_time(1)).max(self.tolerance) - self.tolerance)
+    fn wait_for_one_more(&self, tat: Moment) -> Option<Span> {
+        let one_more = self.until_full(tat) + self.quota.refill_time(1);
+        (self.quota.limit > 0).then(|| one_more.max(self.tolerance) - self.tolerance)
     }
 
-    /// Returns the TAT once these tokens are given back. The quota never holds more than its limit: a TAT that has
-    /// passed stays as it is. A call and its refund leave the TAT as it was, because both are rounded alike.
-    pub fn give_back(&self, tat: Moment, tokens: u64) -> Moment {
-        (tat - self.quota.refill_time(tokens)).max(self.now.min(tat))
+    /// Gives these tokens back. The quota never holds more than its limit: a TAT that has passed stays as it is. A call
+    /// and its refund leave the TAT as it was, because both are rounded alike.
+    pub fn give_back(&self, tat: Moment, tokens: u64) -> Part {
+        let tat = (tat - self.quota.refill_time(tokens)).max(self.now.min(tat));
+        Part { tat, taken: 0, limited: false, retry_after: None }
     }
 
     /// Returns the most tokens that a next call would be allowed, if the limiter is full after `until_full`: the `r`
