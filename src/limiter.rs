@@ -13,7 +13,6 @@
 //!   and among these the one that takes longest to have one more token;
 //! * otherwise: the quota with the fewest tokens remaining.
 
-use std::cmp::Reverse;
 use std::iter;
 
 use crate::error::{CommandError, Error, Place};
@@ -96,7 +95,7 @@ impl Limiter {
     /// The limiter is copied: a reference to it would keep it out of the registers in every other call, which would cost
     /// 40 to 65 instructions.
     #[cold]
-    fn refund(self, before: Option<Tats>, tokens: u64) -> Result<Decision, CommandError> {
+    pub fn refund(self, before: Option<Tats>, tokens: u64) -> Result<Decision, CommandError> {
         let mut after = self.tats(before.clone());
         let verdict = self.decide_each(&mut after, Call { taking: None, asked: tokens, tokens })?;
         let change = match before {
@@ -179,9 +178,9 @@ impl Verdict {
         match (self.limited, other.limited) {
             // A limited call without a wait would have to wait without end.
             (true, true) => other.retry_after.is_some_and(|wait| self.retry_after.is_none_or(|longer| longer > wait)),
-            (false, false) => {
-                (Reverse(self.remaining), self.retry_after) > (Reverse(other.remaining), other.retry_after)
-            }
+            // A call that is not limited waits for more tokens at every quota, or at none.
+            (false, false) if self.remaining == other.remaining => self.retry_after > other.retry_after,
+            (false, false) => self.remaining < other.remaining,
             (limited, _) => limited,
         }
     }

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use crate::error::{CommandError, Error, Place};
 use crate::funnel::{Moment, Taking, Unit};
-use crate::limiter::{Change, Decision, Tats, Verdict};
+use crate::limiter::{Change, Decision, Tats};
 use crate::parameters;
 use crate::redis::{Access, Argument, Context, Outcome, Parameter, clock, make_room};
 use crate::reply::{announce, reply};
@@ -38,14 +38,14 @@ pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result
     if arguments.len() < group.len() {
         return Err(Error::WrongArity.into());
     }
-    let requests = in_groups(arguments.chunks(group.len()), |part| match group.get(part.len()) {
+    let requests: Vec<_> = in_groups(arguments.chunks(group.len()), |part| match group.get(part.len()) {
         None => Request::parse(part, Taking::AllOrNone, unit, now),
         Some(missing) => Err(Error::Missing(missing.name()).into()),
     })?;
     refuse_same_keys(&requests)?;
 
     // Read every key before the first is written.
-    let mut all = in_groups(requests, |request| {
+    let mut all: Vec<_> = in_groups(requests, |request| {
         let key = state::open(context, request.key)?;
         let before = state::read(&key)?;
         let decision = request.limiter.decide(before.clone(), Taking::AllOrNone, request.quantity)?;
@@ -53,9 +53,9 @@ pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result
     })?;
     let limited = all.iter().any(|one| one.decision.verdict.limited);
     if limited {
-        for Decided { request, before, decision, .. } in all.iter_mut().filter(|one| !one.decision.verdict.limited) {
-            let look = request.limiter.decide(before.take(), Taking::Nothing, 0)?;
-            decision.verdict = Verdict { limited: false, retry_after: None, ..look.verdict };
+        for Decided { request, before, decision } in all.iter_mut().filter(|one| !one.decision.verdict.limited) {
+            // To give nothing back shows the limiter untouched.
+            decision.verdict = request.limiter.clone().refund(before.take(), 0)?.verdict;
         }
     } else {
         write_all(context, &all)?;
@@ -74,7 +74,7 @@ pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result
 
 /// Writes every limiter, or none if one cannot be written now.
 fn write_all(context: &mut Context, all: &[Decided]) -> Result<(), CommandError> {
-    in_groups(all, |Decided { request, before, decision }| {
+    let () = in_groups(all, |Decided { request, before, decision }| {
         if before.is_none() && decision.change != Change::Nothing {
             make_room(context, request.key).map_err(Error::from)?;
         }
@@ -87,15 +87,14 @@ fn write_all(context: &mut Context, all: &[Decided]) -> Result<(), CommandError>
             state::write(state::open(context, request.key)?, &decision.change)?;
         }
         Ok(())
-    })?;
-    Ok(())
+    })
 }
 
 /// Calls `each` for every limiter's part of the call. An error names its group.
-fn in_groups<G, T>(
+fn in_groups<G, T, C: FromIterator<T>>(
     groups: impl IntoIterator<Item = G>,
     mut each: impl FnMut(G) -> Result<T, CommandError>,
-) -> Result<Vec<T>, CommandError> {
+) -> Result<C, CommandError> {
     groups
         .into_iter()
         .zip(1..)
