@@ -27,7 +27,7 @@ pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result
     let now = Moment::new_saturating(clock::now());
     let request = Request::parse(arguments, Taking::Nothing, unit, now)?;
 
-    let tats = state::look(context, request.key)?;
+    let tats = state::look(context, request.name)?;
     let verdict = request.limiter.decide(tats, Taking::Nothing, request.quantity)?.verdict;
 
     reply(context, Taking::Nothing, &verdict, unit);

@@ -22,7 +22,7 @@ pub const ACCESS: Access = Access::ReadWrite;
 pub const COMPLEXITY: &CStr = c"O(N log N), N being the number of limiters";
 
 pub const fn parameters(unit: Unit) -> [Parameter; 1] {
-    [Parameter::repeated(c"limiter", parameters::limiter(unit))]
+    [Parameter::repeated(c"limiter", parameters::group(unit))]
 }
 
 /// `CL.MTHROTTLE key max_burst count period quantity [key … quantity ...]`. `unit` makes it `CL.MPTHROTTLE`.
@@ -34,7 +34,7 @@ pub const fn parameters(unit: Unit) -> [Parameter; 1] {
 /// would reply. If the call is limited, a limiter that would have allowed it shows its tokens with nothing taken.
 pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
     let now = Moment::new_saturating(clock::now());
-    let group = parameters::limiter(unit);
+    let group = parameters::group(unit);
     if arguments.len() < group.len() {
         return Err(Error::WrongArity.into());
     }
@@ -46,7 +46,7 @@ pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result
 
     // Read every key before the first is written.
     let mut all: Vec<_> = in_groups(requests, |request| {
-        let key = state::open(context, request.key)?;
+        let key = state::open(context, request.name)?;
         let before = state::read(&key)?;
         let decision = request.limiter.decide(before.clone(), Taking::AllOrNone, request.quantity)?;
         Ok(Decided { before, request, decision })
@@ -61,7 +61,7 @@ pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result
         write_all(context, &all)?;
     }
     for Decided { request, decision, .. } in &all {
-        announce(context, request.key, &decision.verdict);
+        announce(context, request.name, &decision.verdict);
     }
 
     context.reply_array(all.len().saturating_add(1));
@@ -76,7 +76,7 @@ pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result
 fn write_all(context: &mut Context, all: &[Decided]) -> Result<(), CommandError> {
     let () = in_groups(all, |Decided { request, before, decision }| {
         if before.is_none() && decision.change != Change::Nothing {
-            make_room(context, request.key).map_err(Error::from)?;
+            make_room(context, request.name).map_err(Error::from)?;
         }
         Ok(())
     })?;
@@ -84,7 +84,7 @@ fn write_all(context: &mut Context, all: &[Decided]) -> Result<(), CommandError>
         if decision.change != Change::Nothing {
             // A server decides that keys can be written before it runs a command. A later key therefore fails only in
             // the case that `Key::set` names, and the limiters that are written by then stay.
-            state::write(state::open(context, request.key)?, &decision.change)?;
+            state::write(state::open(context, request.name)?, &decision.change)?;
         }
         Ok(())
     })
@@ -108,7 +108,7 @@ fn in_groups<G, T, C: FromIterator<T>>(
 /// Refuses a key that is given twice: the second limiter would not see the tokens that the first takes.
 fn refuse_same_keys(requests: &[Request]) -> Result<(), CommandError> {
     // Sort the keys, so that no number of groups makes this slow.
-    let mut keys: Vec<_> = requests.iter().map(|request| request.key.bytes()).zip(1..).collect();
+    let mut keys: Vec<_> = requests.iter().map(|request| request.name.bytes()).zip(1..).collect();
     keys.sort_unstable();
     let same = keys.windows(2).filter_map(|pair| match pair {
         [(one, first), (other, second)] if one == other => Some((*second, *first)),

@@ -21,8 +21,8 @@ pub const fn period(unit: Unit) -> &'static Parameter {
     }
 }
 
-/// Returns the parameters of one limiter in a call on several: `key max_burst count period quantity`.
-pub const fn limiter(unit: Unit) -> &'static [Parameter; 5] {
+/// Returns the parameters of a group, which is one limiter of several: `key max_burst count period quantity`.
+pub const fn group(unit: Unit) -> &'static [Parameter; 5] {
     match unit {
         Unit::Seconds => &[KEY, MAX_BURST, COUNT, SECONDS, QUANTITY],
         Unit::Milliseconds => &[KEY, MAX_BURST, COUNT, MILLISECONDS, QUANTITY],
@@ -31,7 +31,7 @@ pub const fn limiter(unit: Unit) -> &'static [Parameter; 5] {
 
 /// Returns the parameters of a call on one limiter: `key max_burst count period quantity [max_burst count period ...]`.
 pub const fn one_limiter(taking: Taking, unit: Unit) -> [Parameter; 6] {
-    let [key, quota @ .., _] = limiter(unit);
+    let [key, quota @ .., _] = group(unit);
     let [max_burst, count, period] = *quota;
     let quantity = match taking {
         Taking::AllOrNone | Taking::InAnyCase => QUANTITY,

@@ -24,12 +24,12 @@ pub fn reply(context: &Context, taking: Taking, verdict: &Verdict, unit: Unit) {
 
 /// Sends keyspace notifications: tokens were taken, the call was limited, or both.
 #[inline(always)]
-pub fn announce(context: &Context, key: &Argument, verdict: &Verdict) {
+pub fn announce(context: &Context, name: &Argument, verdict: &Verdict) {
     if verdict.taken > 0 {
-        context.notify(c"cl.throttle", key);
+        context.notify(c"cl.throttle", name);
     }
     if verdict.limited {
-        context.notify(c"cl.limited", key);
+        context.notify(c"cl.limited", name);
     }
 }
 

@@ -11,7 +11,8 @@ use crate::redis::{Argument, Parameter};
 
 /// The part of a call that is about one limiter, with its quotas at this moment.
 pub struct Request<'a> {
-    pub key: &'a Argument,
+    /// The name of the limiter's key.
+    pub name: &'a Argument,
     pub limiter: Limiter,
     /// Below 0 to give back.
     pub quantity: i64,
@@ -21,12 +22,12 @@ impl<'a> Request<'a> {
     /// Reads `key max_burst count period [quantity [max_burst count period ...]]`.
     #[inline(always)]
     pub fn parse(arguments: &'a [Argument], taking: Taking, unit: Unit, now: Moment) -> Result<Self, CommandError> {
-        let (key, first, quantity, further) = match arguments {
-            [key, max_burst, count, period, quantity, further @ ..] => {
-                (key, [max_burst, count, period], Some(quantity), further)
+        let (name, first, quantity, further) = match arguments {
+            [name, max_burst, count, period, quantity, further @ ..] => {
+                (name, [max_burst, count, period], Some(quantity), further)
             }
-            [key, max_burst, count, period] if parameters::is_quantity_optional(taking) => {
-                (key, [max_burst, count, period], None, [].as_slice())
+            [name, max_burst, count, period] if parameters::is_quantity_optional(taking) => {
+                (name, [max_burst, count, period], None, [].as_slice())
             }
             _ => return Err(Error::WrongArity.into()),
         };
@@ -48,7 +49,7 @@ impl<'a> Request<'a> {
             let quota = parse_quota([max_burst, count, period], unit).and_then(|quota| quota.at(now));
             quotas.push(quota.map_err(|reason| CommandError { reason, place: Place::Quota(number) })?);
         }
-        Ok(Self { key, limiter: Limiter { first, further: quotas }, quantity })
+        Ok(Self { name, limiter: Limiter { first, further: quotas }, quantity })
     }
 }
 

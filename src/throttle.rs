@@ -37,11 +37,11 @@ pub fn call(
     let now = Moment::new_saturating(clock::now());
     let request = Request::parse(arguments, taking, unit, now)?;
 
-    let key = state::open(context, request.key)?;
+    let key = state::open(context, request.name)?;
     let tats = state::read(&key)?;
     let decision = request.limiter.decide(tats, taking, request.quantity)?;
     state::write(key, &decision.change)?;
-    announce(context, request.key, &decision.verdict);
+    announce(context, request.name, &decision.verdict);
 
     reply(context, taking, &decision.verdict, unit);
     Ok(Outcome::of(decision.verdict.limited))

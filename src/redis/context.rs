@@ -41,14 +41,14 @@ impl Context {
         }
     }
 
-    /// Sends a keyspace notification about `key` to other modules and to clients, if `notify-keyspace-events` has the
-    /// class `d`.
-    pub fn notify(&self, event: &CStr, key: &Argument) {
-        // SAFETY: context and key are live, and the server copies the event's name.
+    /// Sends a keyspace notification about the key `name` to other modules and to clients, if `notify-keyspace-events`
+    /// has the class `d`.
+    pub fn notify(&self, event: &CStr, name: &Argument) {
+        // SAFETY: context and name are live, and the server copies the event's name.
         unsafe {
             // Read the setting first: it is usually off, and reading it costs less than a notification in vain.
             if api!(RedisModule_GetNotifyKeyspaceEvents)() & raw::REDISMODULE_NOTIFY_MODULE != 0 {
-                api!(RedisModule_NotifyKeyspaceEvent)(self.0, raw::REDISMODULE_NOTIFY_MODULE, event.as_ptr(), key.0);
+                api!(RedisModule_NotifyKeyspaceEvent)(self.0, raw::REDISMODULE_NOTIFY_MODULE, event.as_ptr(), name.0);
             }
         }
     }

@@ -171,7 +171,7 @@ impl<'a> Key<'a> {
             *self = Self::open_for(READ | WRITE, self.context, self.name).ok_or(Unavailable)?;
             exists = self.expire(expire_at);
         }
-        let string = if exists { self.string(length) } else { self.create_string(length, expire_at) };
+        let string = if exists { self.writable_bytes(length) } else { self.create_string(length, expire_at) };
         if string.is_some() {
             return Ok(string);
         }
@@ -186,10 +186,10 @@ impl<'a> Key<'a> {
     fn create_string(&self, length: usize, expire_at: u64) -> Option<NonNull<u8>> {
         self.resize(length);
         self.expire(expire_at);
-        self.string(length).or_else(|| {
+        self.writable_bytes(length).or_else(|| {
             // The handler has changed the string's length.
             self.resize(length);
-            self.string(length)
+            self.writable_bytes(length)
         })
     }
 
@@ -211,7 +211,7 @@ impl<'a> Key<'a> {
     }
 
     /// Returns the bytes of the key's string, to be written; `None` if the key holds no string of this length.
-    fn string(&self, length: usize) -> Option<NonNull<u8>> {
+    fn writable_bytes(&self, length: usize) -> Option<NonNull<u8>> {
         let mut held = 0;
         // SAFETY: the handle is open for writing.
         let bytes = unsafe { api!(RedisModule_StringDMA)(self.handle.as_ptr(), &mut held, WRITE) };

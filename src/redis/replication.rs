@@ -70,7 +70,7 @@ const NESTED: u32 = raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING | raw::REDISMODULE_
 #[inline(always)]
 pub fn set(context: &Context, name: &Argument, value: &[u8], expire_at: u64) {
     if !is_heard(context) {
-        return count(context);
+        return replicate_to_nobody(context);
     }
     let expire_at = decimal::format(expire_at);
     let expire_at = decimal::without_zeros(&expire_at);
@@ -93,14 +93,14 @@ pub fn set(context: &Context, name: &Argument, value: &[u8], expire_at: u64) {
 /// Replicates that there is no key.
 pub fn delete(context: &Context, name: &Argument) {
     if !is_heard(context) {
-        return count(context);
+        return replicate_to_nobody(context);
     }
     // SAFETY: context and name are live.
     unsafe { api!(RedisModule_Replicate)(context.0, c"DEL".as_ptr(), c"s".as_ptr(), name.0) };
 }
 
 /// Counts a write that nothing listens to, for the server's save points.
-fn count(context: &Context) {
+fn replicate_to_nobody(context: &Context) {
     // SAFETY: the context is live. The server counts the write and, since nothing listens, replicates nothing.
     unsafe { api!(RedisModule_ReplicateVerbatim)(context.0) };
 }
