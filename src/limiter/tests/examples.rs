@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 
-use super::helpers::{Decided, moment};
+use super::helpers::{Decided, charge, decide, moment, take, throttle};
 use super::model::Change;
 use crate::error::Error;
 use crate::funnel::{Funnel, Moment, Quota, Span, Taking, Unit};
@@ -25,7 +25,7 @@ impl Limiter {
 
     /// Makes a call this many nanoseconds after the start.
     fn take(&mut self, time: u64, quantity: i64) -> Decided {
-        let verdict = self.quota.at(moment(START + time)).unwrap().decide_throttle(self.tat, quantity);
+        let verdict = throttle(self.quota.at(moment(START + time)).unwrap(), self.tat, quantity);
         self.tat = match verdict.change {
             Change::Nothing => self.tat,
             Change::Store(tat) => Some(tat),
@@ -45,20 +45,6 @@ impl Limiter {
 fn quota(max_burst: u64, count: u64, period: u64) -> Quota {
     let (count, period) = (NonZero::new(count).unwrap(), NonZero::new(period).unwrap());
     Quota { limit: max_burst + 1, count, period: Unit::Seconds.in_nanos(period) }
-}
-
-impl Funnel {
-    pub(super) fn decide_throttle(&self, tat: Option<Moment>, quantity: i64) -> Decided {
-        self.decide(tat, Taking::AllOrNone, quantity).unwrap()
-    }
-
-    pub(super) fn decide_charge(&self, tat: Option<Moment>, quantity: i64) -> Decided {
-        self.decide(tat, Taking::InAnyCase, quantity).unwrap()
-    }
-
-    pub(super) fn decide_take(&self, tat: Option<Moment>, quantity: i64) -> Decided {
-        self.decide(tat, Taking::UpTo, quantity).unwrap()
-    }
 }
 
 fn funnel(now: u64, max_burst: u64, count: u64, period: u64) -> Result<Funnel, Error> {
@@ -165,20 +151,20 @@ fn rounding_does_not_grow_with_the_quantity() {
 #[test]
 fn a_tat_that_has_passed_is_a_full_limiter() {
     let funnel = funnel(START, 4, 1, 1).unwrap();
-    let fresh = funnel.decide_throttle(None, 2);
+    let fresh = throttle(funnel, None, 2);
     for tat in [0, 1, START - 1, START] {
-        assert_eq!(funnel.decide_throttle(Some(moment(tat)), 2), fresh);
+        assert_eq!(throttle(funnel, Some(moment(tat)), 2), fresh);
     }
 }
 
 #[test]
 fn a_tat_beyond_the_tolerance_limits_even_a_look() {
     let funnel = funnel(START, 4, 1, 1).unwrap();
-    let at_tolerance = funnel.decide_throttle(Some(moment(START + 5 * SECOND)), 0);
+    let at_tolerance = throttle(funnel, Some(moment(START + 5 * SECOND)), 0);
     assert_eq!((at_tolerance.limited, at_tolerance.remaining), (false, 0));
-    let beyond = funnel.decide_throttle(Some(moment(START + 5 * SECOND + 1)), 0);
+    let beyond = throttle(funnel, Some(moment(START + 5 * SECOND + 1)), 0);
     assert_eq!((beyond.limited, beyond.remaining, beyond.retry_after), (true, 0, Some(Span(1))));
-    let last = funnel.decide_throttle(Some(moment(MAX)), 5);
+    let last = throttle(funnel, Some(moment(MAX)), 5);
     assert_eq!((last.limited, last.reset_after), (true, Span(MAX - START)));
     assert_eq!(last.retry_after, Some(Span(MAX - START)));
 }
@@ -188,7 +174,7 @@ fn a_quantity_beyond_the_limit_never_passes() {
     let funnel = funnel(START, 4, 1, 1).unwrap();
     for quantity in [6, 7, i64::MAX - 1, i64::MAX] {
         for tat in [None, Some(moment(START + 3 * SECOND)), Some(moment(MAX))] {
-            let verdict = funnel.decide_throttle(tat, quantity);
+            let verdict = throttle(funnel, tat, quantity);
             assert!(verdict.limited && verdict.retry_after.is_none() && verdict.change == Change::Nothing);
         }
     }
@@ -201,7 +187,7 @@ fn an_increment_under_a_nanosecond_does_not_exist() {
     assert!(funnel(START, 0, 1_000_000_000, 1).is_ok());
     assert!(funnel(START, 0, MAX, 9_223_372_037).is_ok());
     // The token must not be free, as it would be if its time were rounded down to 0: the call stores a new TAT.
-    let verdict = funnel(START, 0, 999_999_999, 1).unwrap().decide_throttle(None, 1);
+    let verdict = throttle(funnel(START, 0, 999_999_999, 1).unwrap(), None, 1);
     assert_eq!(verdict.change, Change::Store(moment(START + 1)));
 }
 
@@ -210,11 +196,11 @@ fn the_extremes_of_every_argument_are_exact_or_an_error() {
     // max_burst
     assert_eq!(funnel(START, MAX, 1, 1), Err(Error::TooLarge));
     assert_eq!(funnel(START, MAX, 1_000_000_000, 1), Err(Error::TooLarge), "the limit itself overflows");
-    assert_eq!(funnel(0, MAX - 1, 1_000_000_000, 1).unwrap().decide_throttle(None, i64::MAX).reset_after, Span(MAX));
+    assert_eq!(throttle(funnel(0, MAX - 1, 1_000_000_000, 1).unwrap(), None, i64::MAX).reset_after, Span(MAX));
     assert_eq!(funnel(1, MAX - 1, 1_000_000_000, 1), Err(Error::TooLarge));
     // count
-    assert_eq!(funnel(START, 0, MAX, MAX).unwrap().decide_throttle(None, 1).reset_after, Span(SECOND));
-    assert_eq!(funnel(START, 0, MAX, MAX - 1).unwrap().decide_throttle(None, 1).reset_after, Span(SECOND - 1));
+    assert_eq!(throttle(funnel(START, 0, MAX, MAX).unwrap(), None, 1).reset_after, Span(SECOND));
+    assert_eq!(throttle(funnel(START, 0, MAX, MAX - 1).unwrap(), None, 1).reset_after, Span(SECOND - 1));
     // period
     assert_eq!(funnel(START, 0, 1, MAX), Err(Error::TooLarge));
     let longest = (MAX - START) / SECOND;
@@ -225,21 +211,21 @@ fn the_extremes_of_every_argument_are_exact_or_an_error() {
     assert_eq!(funnel(START, MAX - 1, 1, MAX), Err(Error::TooLarge));
     // now
     assert_eq!(funnel(MAX, 0, 1, 1), Err(Error::TooLarge));
-    assert_eq!(funnel(MAX - SECOND, 0, 1, 1).unwrap().decide_throttle(None, 1).change, Change::Store(moment(MAX)));
+    assert_eq!(throttle(funnel(MAX - SECOND, 0, 1, 1).unwrap(), None, 1).change, Change::Store(moment(MAX)));
 }
 
 #[test]
 fn a_limit_of_0_limits_every_call_that_asks_for_a_token() {
     let none = funnel_of(START, Quota { limit: 0, ..quota(0, 30, 60) }).unwrap();
     for tat in [None, Some(moment(START - 1)), Some(moment(START))] {
-        let call = none.decide_throttle(tat, 1);
+        let call = throttle(none, tat, 1);
         assert_eq!((call.limited, call.limit, call.remaining), (true, 0, 0));
         assert_eq!((call.retry_after, call.reset_after, call.change), (None, Span(0), Change::Nothing));
-        let nothing = none.decide_throttle(tat, 0);
+        let nothing = throttle(none, tat, 0);
         assert_eq!((nothing.limited, nothing.change), (false, Change::Nothing));
-        let take = none.decide_take(tat, 3);
+        let take = take(none, tat, 3);
         assert_eq!((take.limited, take.taken, take.retry_after, take.change), (true, 0, None, Change::Nothing));
-        let charge = none.decide_charge(tat, 3);
+        let charge = charge(none, tat, 3);
         assert_eq!((charge.limited, charge.taken), (true, 3));
         assert_eq!((charge.retry_after, charge.reset_after), (Some(Span(6 * SECOND)), Span(6 * SECOND)));
     }
@@ -252,7 +238,7 @@ fn a_look_tells_what_the_call_would_and_takes_nothing() {
         [(5, 1, false, None), (5, 5, false, None), (5, 6, true, None), (2, 3, true, Some(1)), (0, 0, false, None)]
     {
         let tat = (held < 5).then_some(moment(START + (5 - held) * SECOND));
-        let look = funnel.decide(tat, Taking::Nothing, quantity).unwrap();
+        let look = decide(funnel, tat, Taking::Nothing, quantity).unwrap();
         assert_eq!((look.limited, look.remaining, look.taken), (limited, held, 0), "{quantity} of {held}");
         assert_eq!(look.retry_after, wait.map(|seconds| Span(seconds * SECOND)), "{quantity} of {held}");
         assert_eq!((look.reset_after, look.change), (Span((5 - held) * SECOND), Change::Nothing));
@@ -266,7 +252,7 @@ fn a_token_that_comes_back_in_a_nanosecond_does_not_remain_yet() {
     // Three tokens come back every 259.2 ms, and 999,997 would remain at that moment.
     for (until_full, remaining) in [(259_200_001, 999_996), (259_200_000, 999_997), (259_199_999, 999_997)] {
         let tat = Some(moment(START + until_full));
-        assert_eq!(funnel.decide_throttle(tat, 0).remaining, remaining, "full in {until_full} ns");
+        assert_eq!(throttle(funnel, tat, 0).remaining, remaining, "full in {until_full} ns");
     }
 }
 
@@ -289,14 +275,14 @@ fn giving_back_undoes_as_much_of_a_call() {
 fn a_limiter_that_gets_all_back_is_full_and_gets_no_fuller() {
     let funnel = funnel(START, 15, 30, 60).unwrap();
     for quantity in [-5, -6, -1_000, i64::MIN] {
-        let verdict = funnel.decide_throttle(Some(moment(START + 10 * SECOND)), quantity);
+        let verdict = throttle(funnel, Some(moment(START + 10 * SECOND)), quantity);
         assert_eq!((verdict.limited, verdict.remaining), (false, 16));
         assert_eq!((verdict.retry_after, verdict.reset_after), (None, Span(0)));
         assert_eq!(verdict.change, Change::Delete);
         // A TAT that has passed is a full limiter, too. brandur's redis-cell stores one.
-        let leftover = funnel.decide_throttle(Some(moment(START - SECOND)), quantity);
+        let leftover = throttle(funnel, Some(moment(START - SECOND)), quantity);
         assert_eq!(leftover, verdict);
-        let fresh = funnel.decide_throttle(None, quantity);
+        let fresh = throttle(funnel, None, quantity);
         assert_eq!((fresh.remaining, fresh.change), (16, Change::Nothing));
     }
 }
@@ -304,7 +290,7 @@ fn a_limiter_that_gets_all_back_is_full_and_gets_no_fuller() {
 #[test]
 fn giving_back_shortens_even_a_tat_beyond_the_tolerance() {
     let funnel = funnel(START, 4, 1, 1).unwrap();
-    let verdict = funnel.decide_throttle(Some(moment(START + 9 * SECOND)), -2);
+    let verdict = throttle(funnel, Some(moment(START + 9 * SECOND)), -2);
     assert_eq!((verdict.limited, verdict.remaining), (false, 0));
     assert_eq!(verdict.reset_after, Span(7 * SECOND));
     assert_eq!(verdict.change, Change::Store(moment(START + 7 * SECOND)));
@@ -313,15 +299,15 @@ fn giving_back_shortens_even_a_tat_beyond_the_tolerance() {
 #[test]
 fn a_charge_beyond_what_remains_is_a_debt_that_time_pays() {
     let funnel = funnel(START, 4, 1, 1).unwrap();
-    let full = funnel.decide_charge(None, 5);
+    let full = charge(funnel, None, 5);
     assert_eq!((full.limited, full.taken, full.remaining, full.retry_after), (false, 5, 0, None));
-    let debt = funnel.decide_charge(Some(moment(START + 5 * SECOND)), 3);
+    let debt = charge(funnel, Some(moment(START + 5 * SECOND)), 3);
     assert_eq!((debt.limited, debt.taken, debt.remaining), (true, 3, 0));
     assert_eq!((debt.retry_after, debt.reset_after), (Some(Span(3 * SECOND)), Span(8 * SECOND)));
     assert_eq!(debt.change, Change::Store(moment(START + 8 * SECOND)));
     // A charge above the limit is an ordinary debt.
-    assert_eq!(funnel.decide_charge(None, 100).retry_after, Some(Span(95 * SECOND)));
-    let look = funnel.decide_charge(Some(moment(START + 8 * SECOND)), 0);
+    assert_eq!(charge(funnel, None, 100).retry_after, Some(Span(95 * SECOND)));
+    let look = charge(funnel, Some(moment(START + 8 * SECOND)), 0);
     assert_eq!((look.limited, look.taken, look.retry_after), (true, 0, Some(Span(3 * SECOND))));
     assert_eq!(look.change, Change::Nothing);
 }
@@ -330,11 +316,11 @@ fn a_charge_beyond_what_remains_is_a_debt_that_time_pays() {
 fn a_debt_ends_by_the_year_2262_or_is_an_error() {
     let funnel = funnel(START, 4, 1, 1).unwrap();
     let longest = i64::try_from((MAX - START) / SECOND).unwrap();
-    assert!(funnel.decide(None, Taking::InAnyCase, longest).is_ok());
-    assert_eq!(funnel.decide(None, Taking::InAnyCase, longest + 1), Err(Error::DebtTooLong));
-    assert_eq!(funnel.decide(None, Taking::InAnyCase, i64::MAX), Err(Error::DebtTooLong));
-    assert_eq!(funnel.decide(Some(moment(MAX)), Taking::InAnyCase, 1), Err(Error::DebtTooLong));
-    assert!(funnel.decide(Some(moment(MAX)), Taking::InAnyCase, 0).is_ok());
+    assert!(decide(funnel, None, Taking::InAnyCase, longest).is_ok());
+    assert_eq!(decide(funnel, None, Taking::InAnyCase, longest + 1), Err(Error::DebtTooLong));
+    assert_eq!(decide(funnel, None, Taking::InAnyCase, i64::MAX), Err(Error::DebtTooLong));
+    assert_eq!(decide(funnel, Some(moment(MAX)), Taking::InAnyCase, 1), Err(Error::DebtTooLong));
+    assert!(decide(funnel, Some(moment(MAX)), Taking::InAnyCase, 0).is_ok());
 }
 
 #[test]
@@ -343,12 +329,12 @@ fn a_take_gets_what_remains() {
     for (left, quantity, taken, wait) in
         [(5, 3, 3, None), (5, 5, 5, None), (5, 9, 5, Some(1)), (2, 9, 2, Some(1)), (0, 9, 0, Some(1)), (0, 0, 0, None)]
     {
-        let verdict = funnel.decide_take(Some(moment(START + (5 - left) * SECOND)), quantity);
+        let verdict = take(funnel, Some(moment(START + (5 - left) * SECOND)), quantity);
         assert_eq!((verdict.taken, verdict.remaining), (taken, left - taken));
         assert_eq!(verdict.retry_after, wait.map(|seconds| Span(seconds * SECOND)));
         assert_eq!(verdict.limited, taken == 0 && quantity > 0);
         assert_eq!(verdict.change != Change::Nothing, taken > 0);
     }
-    let in_debt = funnel.decide_take(Some(moment(START + 8 * SECOND)), 1);
+    let in_debt = take(funnel, Some(moment(START + 8 * SECOND)), 1);
     assert_eq!((in_debt.taken, in_debt.limited, in_debt.retry_after), (0, true, Some(Span(4 * SECOND))));
 }

@@ -39,19 +39,29 @@ impl Deref for Decided {
     }
 }
 
-impl Funnel {
-    /// Decides a call on a limiter that has only this quota.
-    pub fn decide(&self, tat: Option<Moment>, taking: Taking, quantity: i64) -> Result<Decided, Error> {
-        let tats = tat.map(|first| Tats { first, further: Vec::new() });
-        let limiter = Limiter { first: *self, further: Vec::new() };
-        let decision = limiter.decide(tats, taking, quantity).map_err(|error| error.reason)?;
-        let change = match decision.change {
-            limiter::Change::Nothing => Change::Nothing,
-            limiter::Change::Store(tats) => Change::Store(tats.first),
-            limiter::Change::Delete => Change::Delete,
-        };
-        Ok(Decided { verdict: decision.verdict, change })
-    }
+/// Decides a call on a limiter that has only this quota.
+pub fn decide(quota: Funnel, tat: Option<Moment>, taking: Taking, quantity: i64) -> Result<Decided, Error> {
+    let tats = tat.map(|first| Tats { first, further: Vec::new() });
+    let limiter = Limiter { first: quota, further: Vec::new() };
+    let decision = limiter.decide(tats, taking, quantity).map_err(|error| error.reason)?;
+    let change = match decision.change {
+        limiter::Change::Nothing => Change::Nothing,
+        limiter::Change::Store(tats) => Change::Store(tats.first),
+        limiter::Change::Delete => Change::Delete,
+    };
+    Ok(Decided { verdict: decision.verdict, change })
+}
+
+pub fn throttle(quota: Funnel, tat: Option<Moment>, quantity: i64) -> Decided {
+    decide(quota, tat, Taking::AllOrNone, quantity).unwrap()
+}
+
+pub fn charge(quota: Funnel, tat: Option<Moment>, quantity: i64) -> Decided {
+    decide(quota, tat, Taking::InAnyCase, quantity).unwrap()
+}
+
+pub fn take(quota: Funnel, tat: Option<Moment>, quantity: i64) -> Decided {
+    decide(quota, tat, Taking::UpTo, quantity).unwrap()
 }
 
 /// Returns the call as the model takes it.

@@ -4,7 +4,7 @@ use std::num::NonZero;
 
 use proptest::prelude::*;
 
-use super::helpers::{Decided, asked, moment, nanos, refused, told};
+use super::helpers::{Decided, asked, decide, moment, nanos, refused, throttle, told};
 use super::model::Change;
 use crate::funnel::{Moment, Quota, Span, Taking, Unit};
 
@@ -150,14 +150,14 @@ fn play(quota: Quota, start: u64, steps: &[Step]) -> Vec<Call> {
             Pause::AlmostRetryAfter => told.saturating_sub(1),
         };
         let Ok(funnel) = quota.at(moment(now)) else { break };
-        let remaining = funnel.decide_throttle(tat, 0).remaining;
+        let remaining = throttle(funnel, tat, 0).remaining;
         let quantity = match step.quantity {
             Quantity::Part(thousandths) => (i128::from(quota.limit) * i128::from(thousandths) / 1_000) as i64,
             Quantity::Few(tokens) | Quantity::Any(tokens) => tokens,
             Quantity::Remaining => remaining.cast_signed(),
             Quantity::OneMoreThanRemaining => remaining.cast_signed() + 1,
         };
-        let Ok(verdict) = funnel.decide(tat, step.taking, quantity) else { break };
+        let Ok(verdict) = decide(funnel, tat, step.taking, quantity) else { break };
         calls.push(Call { now, tat, taking: step.taking, quantity, verdict });
         tat = after(tat, &verdict);
         last = Some(verdict);
@@ -198,7 +198,7 @@ proptest! {
         let near_full = (now + refill_time(quota, quota.limit)).saturating_add_signed(offset);
         for tat in [tat, near_full] {
             for quantity in [quantity, quantity.checked_rem(quota.limit.cast_signed()).unwrap_or(2), 0, 1, -1] {
-                let verdict = funnel.decide(Some(moment(tat)), taking, quantity);
+                let verdict = decide(funnel, Some(moment(tat)), taking, quantity);
                 let stated = asked(quota, now, taking, quantity).told(Some(tat.into()));
                 let call = shown(quota, now, Some(moment(tat)), taking, quantity);
                 prop_assert_eq!(verdict.map(told), stated.map_err(refused), "{}", call);
@@ -218,7 +218,7 @@ proptest! {
         let boundary = now + (refill_time(quota, quota.limit) - refill_time(quota, tokens));
         for tat in [boundary - 1, boundary, boundary + 1] {
             for quantity in [0, 1, tokens.cast_signed() - 1, tokens.cast_signed(), tokens.cast_signed() + 1] {
-                let verdict = funnel.decide(Some(moment(tat)), taking, quantity);
+                let verdict = decide(funnel, Some(moment(tat)), taking, quantity);
                 let stated = asked(quota, now, taking, quantity).told(Some(tat.into()));
                 let call = shown(quota, now, Some(moment(tat)), taking, quantity);
                 prop_assert_eq!(verdict.map(told), stated.map_err(refused), "{}", call);
@@ -238,8 +238,8 @@ proptest! {
             let (funnel, tat) = (quota.at(moment(now)).unwrap(), after(tat, &verdict));
             prop_assert!(verdict.remaining <= verdict.limit);
             // A TAT beyond the tolerance limits even a look; no history of one quota gets there.
-            prop_assert!(!funnel.decide_throttle(tat, verdict.remaining.cast_signed()).limited);
-            prop_assert!(funnel.decide_throttle(tat, verdict.remaining.cast_signed() + 1).limited);
+            prop_assert!(!throttle(funnel, tat, verdict.remaining.cast_signed()).limited);
+            prop_assert!(throttle(funnel, tat, verdict.remaining.cast_signed() + 1).limited);
         }
     }
 
@@ -253,8 +253,8 @@ proptest! {
             prop_assert!(verdict.limited && wait > 0);
             // Time may run out in 2262.
             let Ok(funnel) = quota.at(moment(now + wait)) else { continue };
-            prop_assert!(!funnel.decide_throttle(tat, quantity).limited);
-            prop_assert!(quota.at(moment(now + wait - 1)).unwrap().decide_throttle(tat, quantity).limited);
+            prop_assert!(!throttle(funnel, tat, quantity).limited);
+            prop_assert!(throttle(quota.at(moment(now + wait - 1)).unwrap(), tat, quantity).limited);
         }
     }
 
@@ -289,7 +289,7 @@ proptest! {
         for Call { now, tat, verdict, .. } in play(quota, start, &steps) {
             let Change::Store(stored) = verdict.change else { continue };
             if verdict.taken > 0 {
-                let refund = quota.at(moment(now)).unwrap().decide_throttle(Some(stored), -verdict.taken.cast_signed());
+                let refund = throttle(quota.at(moment(now)).unwrap(), Some(stored), -verdict.taken.cast_signed());
                 prop_assert_eq!(after(Some(stored), &refund), tat.filter(|tat| nanos(*tat) > now));
             }
         }

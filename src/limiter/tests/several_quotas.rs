@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::helpers::{asked, assert_as_the_model, limiter, moment, nanos_of, tats_from};
+use super::helpers::{asked, assert_as_the_model, decide, limiter, moment, nanos_of, tats_from};
 use super::model;
 use super::one_quota::{any_quantity, any_taking, valid_quota};
 use crate::error::CommandError;
@@ -124,7 +124,7 @@ proptest! {
             let Ok(limiter) = limiter(&quotas, at) else { break };
             let together = call(&limiter, &mut tats, Taking::AllOrNone, quantity).unwrap();
             for (quota, tat) in quotas.iter().zip(&mut alone) {
-                let decided = quota.at(at).unwrap().decide(*tat, Taking::AllOrNone, quantity).unwrap();
+                let decided = decide(quota.at(at).unwrap(), *tat, Taking::AllOrNone, quantity).unwrap();
                 prop_assert!(together.limited || !decided.limited);
                 if let (false, model::Change::Store(new)) = (together.limited, decided.change) {
                     *tat = Some(new);
