@@ -43,6 +43,7 @@ impl<'a> Request<'a> {
             (Some(quantity), Taking::AllOrNone | Taking::InAnyCase) => integer(quantity, &QUANTITY)?,
             (Some(quantity), Taking::UpTo | Taking::Nothing) => at_least(0, quantity, &QUANTITY)?,
         };
+        // Only now: an argument that is wrong by itself is told before arguments that are wrong together.
         let first = first.at(now)?;
         let mut quotas = Vec::with_capacity(further.len());
         for ([max_burst, count, period], number) in further.iter().zip(2..) {
