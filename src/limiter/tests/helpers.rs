@@ -7,13 +7,24 @@ use crate::error::{CommandError, Error, Place};
 use crate::funnel::{Funnel, Moment, Quota, Span, Taking};
 use crate::limiter::{self, Decision, Limiter, Tats, Verdict};
 
-pub fn takings() -> [(Taking, Way); 4] {
-    [
-        (Taking::AllOrNone, Way::Throttle),
-        (Taking::InAnyCase, Way::Charge),
-        (Taking::UpTo, Way::Take),
-        (Taking::Nothing, Way::Look),
-    ]
+/// Lists the ways in which a call takes tokens, each with the model's. A list that lacks one does not compile.
+macro_rules! takings {
+    ($($taking:ident: $way:ident,)*) => {
+        pub const TAKINGS: &[Taking] = &[$(Taking::$taking),*];
+
+        fn way(taking: Taking) -> Way {
+            match taking {
+                $(Taking::$taking => Way::$way,)*
+            }
+        }
+    };
+}
+
+takings! {
+    AllOrNone: Throttle,
+    InAnyCase: Charge,
+    UpTo: Take,
+    Nothing: Look,
 }
 
 pub fn moment(nanos: u64) -> Moment {
@@ -66,9 +77,8 @@ pub fn take(quota: Funnel, tat: Option<Moment>, quantity: i64) -> Decided {
 
 /// Returns the call as the model takes it.
 pub fn asked(quota: Quota, now: u64, taking: Taking, quantity: i64) -> Asked {
-    let (_, way) = takings().into_iter().find(|(other, _)| *other == taking).unwrap();
     Asked {
-        way,
+        way: way(taking),
         now: now.into(),
         max_burst: i128::from(quota.limit) - 1,
         count: quota.count.get().into(),

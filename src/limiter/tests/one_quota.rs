@@ -4,7 +4,7 @@ use std::num::NonZero;
 
 use proptest::prelude::*;
 
-use super::helpers::{Decided, asked, decide, moment, nanos, refused, throttle, told};
+use super::helpers::{Decided, TAKINGS, asked, decide, moment, nanos, refused, throttle, told};
 use super::model::Change;
 use crate::funnel::{Moment, Quota, Span, Taking, Unit};
 
@@ -99,7 +99,7 @@ enum Quantity {
 }
 
 pub fn any_taking() -> impl Strategy<Value = Taking> {
-    prop_oneof![Just(Taking::AllOrNone), Just(Taking::InAnyCase), Just(Taking::UpTo), Just(Taking::Nothing)]
+    prop::sample::select(TAKINGS)
 }
 
 /// A history of calls that take all or none.

@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::ops::RangeInclusive;
 
-use super::helpers::{asked, assert_as_the_model, moment, nanos, refused, takings, tats_from};
+use super::helpers::{TAKINGS, asked, assert_as_the_model, moment, nanos, refused, tats_from};
 use crate::funnel::{Moment, Quota, Taking};
 
 const QUANTITIES: RangeInclusive<i64> = -7..=7;
@@ -23,7 +23,7 @@ fn quotas(most: u64, counts: RangeInclusive<u64>, periods: RangeInclusive<u128>)
 }
 
 fn calls() -> impl Iterator<Item = (Taking, i64)> {
-    takings().into_iter().flat_map(|(taking, _)| QUANTITIES.map(move |quantity| (taking, quantity)))
+    TAKINGS.iter().flat_map(|taking| QUANTITIES.map(|quantity| (*taking, quantity)))
 }
 
 #[test]
