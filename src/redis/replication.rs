@@ -21,7 +21,8 @@
 //! * A replica that is promoted keeps its backlog under the old replication ID. A server that loads a file in which its
 //!   backlog was saved continues that backlog. Both are events.
 //! * A client may ask to continue a stream with a replication ID and an offset that it knows only from INFO. The moment
-//!   at which it is online is an event.
+//!   at which it is online is an event, so that it is sent the effect of each later write. Before that, and before the
+//!   cron's tick, the new backlog may hold calls, which this client is sent. A replica gets a snapshot in their place.
 //! * The cron's tick, about ten times a second, notices that the server has given up its last backlog. It also covers
 //!   any case that this list lacks.
 //!
