@@ -9,6 +9,9 @@ use redis_module::raw;
 use super::context::c_string;
 use super::{Argument, Command, Context, ERR, OK, check_functions, options, replication};
 
+#[cfg(test)]
+mod tests;
+
 const API_VERSION: c_int = 1;
 
 /// The module, for the callback of `INFO`, which is not handed it.
@@ -219,18 +222,6 @@ unsafe extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, _for_crash_report:
                 let field = c_string(format!("{name}_{outcome}"));
                 api!(RedisModule_InfoAddFieldULongLong)(info, field.as_ptr(), counter.get());
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Module;
-
-    #[test]
-    fn a_version_is_a_number_with_two_digits_for_its_second_and_its_third_part() {
-        for (version, number) in [("1.2.3", 10203), ("1.0.2", 10002), ("2.10.0", 21000)] {
-            assert_eq!(Module::new(c"redis-cell", version, &[]).version_number(), number, "{version}");
         }
     }
 }
