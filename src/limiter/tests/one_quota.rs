@@ -73,7 +73,6 @@ fn refill_time(quota: Quota, tokens: u64) -> u64 {
 #[derive(Debug, Clone, Copy)]
 struct Step {
     pause: Pause,
-    taking: Taking,
     quantity: Quantity,
 }
 
@@ -104,10 +103,6 @@ pub fn any_taking() -> impl Strategy<Value = Taking> {
 
 /// A history of calls that take all or none.
 fn history() -> impl Strategy<Value = Vec<Step>> {
-    history_of(Just(Taking::AllOrNone))
-}
-
-fn history_of(taking: impl Strategy<Value = Taking>) -> impl Strategy<Value = Vec<Step>> {
     let pause = prop_oneof![
         2 => Just(Pause::No),
         1 => Just(Pause::Nanosecond),
@@ -122,7 +117,7 @@ fn history_of(taking: impl Strategy<Value = Taking>) -> impl Strategy<Value = Ve
         1 => Just(Quantity::OneMoreThanRemaining),
         1 => any_quantity().prop_map(Quantity::Any),
     ];
-    let step = (pause, taking, quantity).prop_map(|(pause, taking, quantity)| Step { pause, taking, quantity });
+    let step = (pause, quantity).prop_map(|(pause, quantity)| Step { pause, quantity });
     prop::collection::vec(step, 1..if cfg!(miri) { 5 } else { 40 })
 }
 
@@ -131,7 +126,6 @@ fn history_of(taking: impl Strategy<Value = Taking>) -> impl Strategy<Value = Ve
 struct Call {
     now: u64,
     tat: Option<Moment>,
-    taking: Taking,
     quantity: i64,
     verdict: Decided,
 }
@@ -157,8 +151,8 @@ fn play(quota: Quota, start: u64, steps: &[Step]) -> Vec<Call> {
             Quantity::Remaining => remaining.cast_signed(),
             Quantity::OneMoreThanRemaining => remaining.cast_signed() + 1,
         };
-        let Ok(verdict) = decide(funnel, tat, step.taking, quantity) else { break };
-        calls.push(Call { now, tat, taking: step.taking, quantity, verdict });
+        let verdict = throttle(funnel, tat, quantity);
+        calls.push(Call { now, tat, quantity, verdict });
         tat = after(tat, &verdict);
         last = Some(verdict);
     }
@@ -178,33 +172,6 @@ proptest! {
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
-
-    #[test]
-    fn every_answer_is_that_of_the_second_statement(
-        (quota, start) in valid_quota(), steps in history_of(any_taking()),
-    ) {
-        for Call { now, tat, taking, quantity, verdict } in play(quota, start, &steps) {
-            let stated = asked(quota, now, taking, quantity).told(tat.map(|tat| nanos(tat).into()));
-            prop_assert_eq!(Ok(told(verdict)), stated, "{}", shown(quota, now, tat, taking, quantity));
-        }
-    }
-
-    #[test]
-    fn any_stored_tat_is_answered_as_the_second_statement_does(
-        (quota, now) in valid_quota(), tat in magnitude(0), offset in -3_i64..4, quantity in any_quantity(),
-        taking in any_taking(),
-    ) {
-        let funnel = quota.at(moment(now)).unwrap();
-        let near_full = (now + refill_time(quota, quota.limit)).saturating_add_signed(offset);
-        for tat in [tat, near_full] {
-            for quantity in [quantity, quantity.checked_rem(quota.limit.cast_signed()).unwrap_or(2), 0, 1, -1] {
-                let verdict = decide(funnel, Some(moment(tat)), taking, quantity);
-                let stated = asked(quota, now, taking, quantity).told(Some(tat.into()));
-                let call = shown(quota, now, Some(moment(tat)), taking, quantity);
-                prop_assert_eq!(verdict.map(told), stated.map_err(refused), "{}", call);
-            }
-        }
-    }
 
     /// The test calls at the moment at which one more token is there, a nanosecond before it, and one after it.
     #[test]
@@ -278,19 +245,6 @@ proptest! {
                 let beyond = (tokens - stated.limit()).max(0).checked_mul(stated.period);
                 let most = (span + calls).checked_mul(stated.count);
                 prop_assert!(beyond.unwrap() <= most.unwrap(), "{} in {} ns", tokens, span);
-            }
-        }
-    }
-
-    #[test]
-    fn what_was_taken_and_given_back_leaves_the_tat_as_it_was(
-        (quota, start) in valid_quota(), steps in history_of(any_taking()),
-    ) {
-        for Call { now, tat, verdict, .. } in play(quota, start, &steps) {
-            let Change::Store(stored) = verdict.change else { continue };
-            if verdict.taken > 0 {
-                let refund = throttle(quota.at(moment(now)).unwrap(), Some(stored), -verdict.taken.cast_signed());
-                prop_assert_eq!(after(Some(stored), &refund), tat.filter(|tat| nanos(*tat) > now));
             }
         }
     }
