@@ -90,7 +90,7 @@ fn write_all(context: &mut Context, all: &[Decided]) -> Result<(), CommandError>
     })
 }
 
-/// Calls `each` for every limiter's part of the call. An error names its group.
+/// Calls `each` for every limiter's part of the call, and collects the results. An error names its group.
 fn in_groups<G, T, C: FromIterator<T>>(
     groups: impl IntoIterator<Item = G>,
     mut each: impl FnMut(G) -> Result<T, CommandError>,

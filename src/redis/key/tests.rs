@@ -1,5 +1,5 @@
-//! Wrong uses of an open key: they do not compile. These tests run the compiler, because cargo runs no doc tests of a
-//! library that only a C program loads, and because these functions are not public.
+//! Wrong uses of an open key: they do not compile. The test runs the compiler, because cargo runs no doc tests of a
+//! cdylib, and because a doc test would see only public functions.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
