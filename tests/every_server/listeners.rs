@@ -17,7 +17,7 @@ use crate::support::programs::signal;
 use crate::support::random::Random;
 use crate::support::replication::{catch_up, follow, replicate, wait_for_replica};
 use crate::support::traffic::{side_by_side, under_full_load, under_load};
-use crate::support::{PATIENCE, Server, command, compiled, info, module, run, snapshot, wait_until};
+use crate::support::{PATIENCE, Server, command, compiled, difference, info, module, run, snapshot, wait_until};
 
 const CLIENTS: usize = 3;
 const SETTINGS: [&str; 4] = ["--hz", "1", "--repl-ping-replica-period", "3600"];
@@ -80,9 +80,9 @@ fn ask_for_the_stream(primary: &Server, from: &str) -> TcpStream {
 fn assert_same(replica: &Server, primary: &Server) {
     catch_up(replica, primary);
     let (expected, actual) = (snapshot(&mut primary.connect()), snapshot(&mut replica.connect()));
-    let differs = expected.iter().find(|(key, state)| actual.get(*key) != Some(state));
-    assert_eq!(differs, None, "the replica does not hold what the primary holds");
-    assert!(!expected.is_empty() && actual.len() == expected.len(), "the replica has keys that the primary has not");
+    let differ = difference(&expected, &actual);
+    assert_eq!(differ.first_key_value(), None, "the replica does not hold what the primary holds");
+    assert!(!expected.is_empty());
     let statistics: String = run(&mut replica.connect(), "INFO commandstats").unwrap();
     let called = |line: &&str| line.starts_with("cmdstat_cl.") && !line.contains(":calls=0,");
     assert_eq!(statistics.lines().find(called), None, "the replica was sent the call itself, not its effect");

@@ -12,10 +12,10 @@ use super::visit::{Place, Text, Visit, keys, packed};
 use crate::support::aof::{self, AOF};
 use crate::support::clock::{Clock, START};
 use crate::support::commands::{Command, MILLISECOND};
-use crate::support::expected::{Answer, Found, NOT_A_STATE, WRONG_TYPE, answer, arity, expiry, state};
+use crate::support::expected::{Answer, Found, MOST_QUOTAS, NOT_A_STATE, WRONG_TYPE, answer, arity, expiry, state};
 use crate::support::model::Change;
 use crate::support::needs::{assert_key_sizes, is_redis_6_2};
-use crate::support::{Server, error_text};
+use crate::support::{Server, difference, error_text};
 
 pub struct Attacked {
     clock: Clock,
@@ -232,7 +232,8 @@ impl Seen {
         } else if self.effects != due.effects {
             both.map(|seen| format!("replicated: {:?}", typed(&seen.effects)))
         } else if self.counts != due.counts {
-            both.map(|seen| format!("{:?}", seen.counts))
+            let differ = difference(&self.counts, &due.counts);
+            return Err(format!("after the last visit INFO has, and has to have: {differ:?}"));
         } else {
             return Ok(());
         };
@@ -301,5 +302,5 @@ pub fn found(database: &Database, now: i64, key: &[u8]) -> Found {
         tat.and_then(|tat| tat.parse::<i64>().ok()).map(i128::from)
     });
     let tats: Option<Vec<i128>> = tats.collect();
-    tats.filter(|tats| (1..=8).contains(&tats.len())).ok_or(NOT_A_STATE)
+    tats.filter(|tats| (1..=MOST_QUOTAS).contains(&tats.len())).ok_or(NOT_A_STATE)
 }

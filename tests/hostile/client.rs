@@ -1,7 +1,7 @@
 //! Input of a malicious client: calls with any arguments, and any other change to a key.
 
 use crate::support::commands::{COMMANDS, Command, MILLISECOND, SECOND};
-use crate::support::expected::{NAMES, least};
+use crate::support::expected::{MOST_QUOTAS, NAMES, least};
 use crate::support::model::Way;
 use crate::support::random::Random;
 
@@ -63,7 +63,13 @@ impl Hostile {
         } else if self.random.one_in(if command.has_optional_quantity() { 3 } else { 12 }) {
             call.pop();
         } else {
-            for _ in 0..self.random.pick(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 7, 8]) {
+            let further = match self.random.below(10) {
+                0..5 => 0,
+                5..9 => 1 + self.random.below(3),
+                // The most that a call may have, and one too many.
+                _ => self.random.pick(&[MOST_QUOTAS - 1, MOST_QUOTAS]),
+            };
+            for _ in 0..further {
                 let quota = self.group(key, way, usual);
                 call.extend_from_slice(&quota[1..4]);
             }
@@ -198,7 +204,7 @@ impl Hostile {
             11 => with("INCRBYFLOAT", &[b"0.5"]),
             12 => with("APPEND", &[self.random.pick(&["0", "7", "x", ""]).as_bytes()]),
             13 => with("SETRANGE", &[&small, b"1"]),
-            // SETBIT on an empty string would end a Redis that checks its INFO keysizes (8.2 to 8.10).
+            // SETBIT on an empty string would end a Redis that checks its INFO keysizes, as 8.10.2 does.
             14 => with("SETRANGE", &[&small, b"\x80"]),
             15 => with("PFADD", &[&value]),
             16 => with("EXPIRE", &[&integer]),

@@ -49,6 +49,15 @@ pub fn snapshot(connection: &mut impl redis::ConnectionLike) -> Snapshot {
     rows.into_iter().map(|(key, text, expires_at)| (key, (text, expires_at))).collect()
 }
 
+/// Returns the keys at which two maps differ, and what each holds there.
+pub fn difference<'a, K: Ord, V: PartialEq>(
+    one: &'a BTreeMap<K, V>,
+    other: &'a BTreeMap<K, V>,
+) -> BTreeMap<&'a K, [Option<&'a V>; 2]> {
+    let both = one.keys().chain(other.keys()).map(|key| (key, [one.get(key), other.get(key)]));
+    both.filter(|(_, [one, other])| one != other).collect()
+}
+
 /// Returns one field of `INFO`.
 pub fn info(connection: &mut impl redis::ConnectionLike, field: &str) -> String {
     let info: String = run(connection, "INFO all").unwrap();

@@ -27,6 +27,10 @@ pub const TOO_LARGE: &str = "ERR max_burst, count and period: the tokens would b
 
 pub const DEBT_TOO_LONG: &str = "ERR quantity: the tokens would be back only after the year 2262";
 
+/// The error for a key that Valkey 9.2 does not open for writing while it saves the key.
+pub const TRY_AGAIN: &str = "TRYAGAIN the key cannot be read or written at this moment";
+
+pub const MOST_QUOTAS: usize = 8;
 pub const TOO_MANY_QUOTAS: &str = "ERR a limiter has at most 8 quotas";
 
 pub fn arity(name: &str) -> String {
@@ -131,12 +135,15 @@ struct Limiter {
 fn limiters(command: &Command, call: &[Vec<u8>], now: i128) -> Result<Vec<Limiter>, String> {
     let arity = || arity(command.name);
     if !command.takes_several_keys() {
+        // The words are the command, the key, a quota, the quantity, and further quotas.
+        let (further, rest) = call.get(6..).unwrap_or_default().as_chunks::<3>();
         let quotas = match call.len() {
             5 if command.has_optional_quantity() => vec![asked(&call[2..], now, command)?],
-            length if length < 6 || length % 3 != 0 => return Err(arity()),
-            length if length > 27 => return Err(TOO_MANY_QUOTAS.into()),
+            ..6 => return Err(arity()),
+            _ if !rest.is_empty() => return Err(arity()),
+            _ if further.len() >= MOST_QUOTAS => return Err(TOO_MANY_QUOTAS.into()),
             _ => {
-                let further = call[6..].chunks(3).zip(2..).map(|(quota, number)| {
+                let further = further.iter().zip(2..).map(|(quota, number)| {
                     let asked = asked(&[quota, &call[5..6]].concat(), now, command);
                     asked.map_err(|error| in_quota(number, error))
                 });
