@@ -3,7 +3,6 @@
 use redis::Value;
 
 use crate::support::clock::{Clock, SECOND, START};
-use crate::support::expected::answer;
 use crate::support::{COMMANDS, Server, error_text, run};
 
 #[test]
@@ -33,20 +32,11 @@ fn the_replies_are_those_of_the_table() {
     }
 }
 
-/// hostile::calls compares many more calls with the model, and takes longer.
 #[test]
-fn each_command_replies_as_the_model_and_has_a_row_in_the_table() {
-    let (_clock, _server, mut connection) = Clock::start(START);
+fn each_command_has_a_row_in_the_table() {
     for command in &COMMANDS {
         let row = format!("\n{} ", command.name.to_uppercase());
         assert!(include_str!("replies.txt").contains(&row), "replies.txt has no row for {}", command.name);
-        for call in command.calls("key") {
-            run::<()>(&mut connection, "FLUSHALL").unwrap();
-            let words: Vec<_> = call.split(' ').map(|word| word.as_bytes().to_vec()).collect();
-            let expected = answer(&words, START.into(), |_| Ok(Vec::new())).map(|answer| answer.reply);
-            let reply = run::<Value>(&mut connection, &call).map_err(|error| error_text(&error));
-            assert_eq!(reply, expected, "{call}: by the module, and by the model");
-        }
     }
 }
 
