@@ -1,41 +1,12 @@
-//! Servers that refuse calls for a time: they cannot save, or cannot write a key. A refused call changes nothing.
-
-use std::fs;
+//! Keys that the server does not open for writing for a time, as Valkey 9.2 may while it saves them. unwritable.c
+//! imitates such a Valkey on every server. A refused call changes nothing.
 
 use redis::{Connection, Value};
 
 use crate::support::aof::AOF;
 use crate::support::callbacks::load_with_unwritable_keys;
-use crate::support::expected::{NOT_A_STATE, WRONG_TYPE, in_group};
-use crate::support::{Server, Snapshot, assert_reply, command, error_of, info, run, snapshot, wait_until};
-
-#[test]
-fn a_failed_snapshot_refuses_calls_but_no_looks_until_a_snapshot_succeeds() {
-    let (server, mut connection) = Server::start().connected();
-    assert_reply(&mut connection, "CL.THROTTLE key 4 1 60", &[0, 5, 4, -1, 60]);
-    command("CONFIG SET save").arg("3600 1").exec(&mut connection).unwrap();
-    // A folder with the file's name makes the snapshot fail.
-    let file = server.folder.join("dump.rdb");
-    fs::create_dir(&file).unwrap();
-    run::<()>(&mut connection, "BGSAVE").unwrap();
-    wait_until("the snapshot fails", || info(&mut connection, "rdb_last_bgsave_status") == "err");
-    fs::remove_dir(&file).unwrap();
-    for call in ["CL.THROTTLE key 4 1 60", "CL.THROTTLE key 4 1 60 0", "CL.CHARGE key 4 1 60 1", "CL.TAKE key 4 1 60 1"]
-    {
-        let error = error_of(&mut connection, call);
-        assert!(error.starts_with("MISCONF "), "{call}: {error}");
-    }
-    assert_reply(&mut connection, "CL.LOOK key 4 1 60", &[0, 5, 4, -1]);
-
-    run::<()>(&mut connection, "BGSAVE").unwrap();
-    wait_until("a snapshot", || info(&mut connection, "rdb_last_bgsave_status") == "ok");
-    assert_reply(&mut connection, "CL.THROTTLE key 4 1 60", &[0, 5, 3]);
-    // Under scripts/memcheck a server ends by SIGTERM. It would stay if it had to save: its folder is gone then.
-    command("CONFIG SET save").arg("").query::<()>(&mut connection).unwrap();
-}
-
-/// The error for a key that Valkey 9.2 does not open for writing while it saves the key. Here, unwritable.c refuses it.
-const TRY_AGAIN: &str = "TRYAGAIN the key cannot be read or written at this moment";
+use crate::support::expected::{NOT_A_STATE, TRY_AGAIN, WRONG_TYPE, in_group};
+use crate::support::{Server, Snapshot, assert_reply, error_of, info, run, snapshot};
 
 /// Returns everything that a call may change: the keys, the count of changes, and the size of the append-only file.
 fn state(connection: &mut Connection) -> (Snapshot, [String; 2]) {
@@ -92,8 +63,8 @@ fn a_call_on_a_key_that_cannot_be_written_is_to_be_tried_again_and_changes_nothi
     }
 }
 
-/// A look works with one quota and with several. The module reads the key's value with GET, because this server knows
-/// `HANDLE_FORKLESS` and does not open the key for writing.
+/// A look works with one quota and with several. The module reads the key's value with GET: the server would end if the
+/// module opened the key for reading.
 #[test]
 fn a_look_at_a_key_that_cannot_be_written_is_answered() {
     let (_server, mut connection) = start_with_an_unwritable_key();

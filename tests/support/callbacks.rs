@@ -15,10 +15,10 @@ pub fn start(arguments: &[&str]) -> (Server, Connection) {
     (server, connection)
 }
 
-/// Returns the arguments by which a server loads redis-cell behind unwritable.c: keys whose names begin with
-/// `unwritable` cannot be opened for writing.
-pub fn load_with_unwritable_keys() -> [&'static str; 3] {
-    ["--loadmodule", compiled("unwritable"), module()]
+/// Returns the arguments by which a server loads redis-cell behind unwritable.c: any server is a Valkey then that saves
+/// keys without a fork, and keys whose names begin with `unwritable` cannot be opened for writing.
+pub fn load_with_unwritable_keys() -> [&'static str; 4] {
+    ["--loadmodule", compiled("unwritable"), "valkey", module()]
 }
 
 /// Commands by which a callback damages the key KEY.

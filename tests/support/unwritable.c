@@ -6,8 +6,8 @@
 // The other module is told that the server knows this option. The log says which options the server knows, this one
 // among them, and which the other module sets.
 //
-// The arguments at load are the other module's path, and then its own arguments. MODULE LIST shows only the other
-// module.
+// The arguments at load are the other module's path, and then its own arguments. If the word "valkey" comes first, the
+// other module takes any server for a Valkey. MODULE LIST shows only the other module.
 
 #include <dlfcn.h>
 #include <stddef.h>
@@ -30,6 +30,7 @@ static void (*set_options)(context *, int);
 static void (*write_log)(context *, const char *, const char *, ...);
 static const char *(*bytes_of)(key *, size_t *, int);
 static int options;
+static int is_valkey;
 static key *unwritable;
 
 static key *open_key_unless_unwritable(context *ctx, string *name, int mode) {
@@ -69,6 +70,9 @@ static int get_another_api(const char *name, void *function) {
     } else if (!strcmp(name, "RedisModule_SetModuleOptions")) {
         memcpy(&set_options, function, sizeof set_options);
         replacement = (void *)set_options_but_forkless;
+    } else if (is_valkey && !strcmp(name, "ValkeyModule_SetModuleOptions")) {
+        // Only a Valkey has a function of this name.
+        replacement = (void *)set_options_but_forkless;
     }
     if (replacement) memcpy(function, &replacement, sizeof replacement);
     return replacement ? OK : status;
@@ -79,6 +83,8 @@ int RedisModule_OnLoad(context *ctx, string **argv, int argc) {
     get_api_function **start = ctx;
     get_api = *start;
     if (!argc || get_api("RedisModule_StringPtrLen", &text_of) || get_api("RedisModule_Log", &write_log)) return ERR;
+    is_valkey = !strcmp(text_of(argv[0], NULL), "valkey");
+    argv += is_valkey, argc -= is_valkey;
     void *library = dlopen(text_of(argv[0], NULL), RTLD_NOW | RTLD_LOCAL);
     if (!library) return ERR;
     int (*load)(context *, string **, int) = (int (*)(context *, string **, int))dlsym(library, "RedisModule_OnLoad");
