@@ -10,6 +10,7 @@ use pulldown_cmark::Event;
 use serde_json::Value as Json;
 
 use crate::support::COMMANDS;
+use crate::support::expected::TRY_AGAIN;
 use crate::support::pages::{Block, ROOT, blocks, code, dangling_links, pages, parts, text_of};
 use crate::support::programs::output;
 
@@ -80,7 +81,44 @@ fn the_readme_says_what_the_tests_fetch() {
     let script = text_of("scripts/test");
     let fetched = script.split_once("the first run fetches ").unwrap().1.split_once('.').unwrap().0;
     assert!(run_it.contains(fetched), "{fetched}");
-    assert!(readme.lines().count() <= 145);
+}
+
+/// A row of scripts/servers has a name, a version with a star if the server is a usual one, an origin, and packages.
+/// README.md and docs/platforms.md name the newest servers; another page names the version on which it saw something.
+#[test]
+fn every_place_names_the_servers_that_scripts_servers_fetches() {
+    let words_of = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let says = |file: &str, words: &str| assert!(words_of(text_of(file)).contains(words), "{file} lacks {words:?}");
+    let script = text_of("scripts/servers");
+    let (_, rows) = script.split_once("\nsupported='\n").unwrap();
+    let rows = rows.lines().take_while(|row| *row != "'").map(|row| row.split_whitespace().collect());
+    let rows: Vec<Vec<_>> = rows.collect();
+    for row in &rows {
+        let name = row[0].replace("redis-", "Redis ").replace("valkey-", "Valkey ");
+        says("docs/platforms.md", &format!("| {name} | {} |", row[1].trim_end_matches('*')));
+        if row[2].starts_with("pypi:") {
+            says("scripts/servers.d/pypi", &format!("{} --hash=", row[3]));
+        }
+    }
+    let newest = |kind| rows.iter().filter_map(|row| row[0].strip_prefix(kind)).next_back().unwrap();
+    let (redis, valkey) = (newest("redis-"), newest("valkey-"));
+    says("README.md", &format!(" to {redis} and Valkey 7.2 to {valkey}"));
+    for page in
+        pages(Path::new(ROOT)).iter().filter(|page| !page.ends_with("README.md") && !page.ends_with("platforms.md"))
+    {
+        let text = words_of(fs::read_to_string(page).unwrap());
+        for name in [redis.to_string(), format!("Valkey {valkey}"), format!("7.2 to {valkey}")] {
+            let is_version =
+                |rest: &str| rest.trim_start_matches('.').starts_with(|digit: char| digit.is_ascii_digit());
+            let named = text.split(&name).skip(1).find(|rest| !is_version(rest));
+            assert_eq!(named.map(|rest| rest.chars().take(60).collect::<String>()), None, "{}: {name}", page.display());
+        }
+    }
+    let workflow = text_of(".github/workflows/ci.yml");
+    let (_, suites) = workflow.split_once("server: [redis").unwrap();
+    for suite in format!("redis{}", suites.split(']').next().unwrap()).split(", ") {
+        assert!(rows.iter().any(|row| row[0] == suite), "ci.yml: scripts/servers has no {suite}");
+    }
 }
 
 /// The page need not name what only serves the examples, or only calls them.
@@ -98,7 +136,7 @@ fn the_page_of_clients_names_the_versions_of_the_libraries_that_the_tests_run() 
     }
 }
 
-/// The measured figures, rounded.
+/// The measured figures, rounded. Another page that has the first has the same.
 #[test]
 fn the_readme_says_what_a_call_costs_of_a_set_in_instructions_and_in_time() {
     let results: Json = serde_json::from_str(&text_of("scripts/bench-results/results.json")).unwrap();
@@ -108,6 +146,37 @@ fn the_readme_says_what_a_call_costs_of_a_set_in_instructions_and_in_time() {
     let time = checks["CL.THROTTLE allowed"]["ratio"].as_f64().unwrap();
     let says = format!("takes {instructions:.2} of a SET's instructions, {time:.2} of its time");
     assert!(text_of("README.md").contains(&says), "{says}");
+    for page in pages(Path::new(ROOT)) {
+        let text = fs::read_to_string(&page).unwrap();
+        let is_same = |rest: &str| format!("0.{rest}").starts_with(&format!("{instructions:.2}"));
+        assert!(text.split(" takes 0.").skip(1).all(is_same), "{}: not {instructions:.2}", page.display());
+    }
+}
+
+/// A text of src/error.rs has braces for words. replies.txt has the page's texts as a server replies them, but for the one
+/// of refusals.rs.
+#[test]
+fn the_table_of_errors_has_every_error_as_a_server_replies_it() {
+    let (page, source) = (text_of("docs/commands.md"), text_of("src/error.rs"));
+    let table = section(&page, "## Errors").unwrap().split("\n### ").next().unwrap();
+    let rows: Vec<_> = table.lines().filter_map(|row| row.strip_prefix("| ")?.rsplit_once(" | `")).collect();
+    let replied = text_of("tests/every_server/replies.txt") + &format!("   ->   {TRY_AGAIN}\n");
+    for (_, error) in &rows {
+        let error = error.trim_end_matches("` |");
+        assert!(replied.contains(&format!("   ->   {error}\n")), "no test has a reply of {error:?}");
+    }
+    let texts = source.split("#[error(\"").skip(1).map(|text| text.split("\")]").next().unwrap());
+    let texts: Vec<_> = texts.filter(|text| text.starts_with(|letter: char| letter.is_ascii_uppercase())).collect();
+    assert!(texts.len() > 10, "{texts:?}");
+    for text in texts {
+        let (before, after) = (text.split('{').next().unwrap(), text.rsplit('}').next().unwrap());
+        // The rest of a text may be left out: `ERR quantity: …`.
+        let is_shown = |shown: String| match shown.strip_suffix('…') {
+            Some(start) => text.starts_with(start),
+            None => shown.starts_with(before) && shown.contains(after),
+        };
+        assert!(code(table).any(is_shown), "docs/commands.md lacks {text:?}");
+    }
 }
 
 /// The commands in milliseconds share the section `Milliseconds`: each has the arguments of its command in seconds.
