@@ -131,22 +131,30 @@ fn the_debian_package_is_installed_used_and_removed() {
     assert!(!library.exists());
 }
 
+/// The other folder has files that git does not track: what a run of the tests, a user and scripts/package leave there.
 #[test]
-fn a_release_made_again_in_another_folder_has_the_same_bytes() {
+fn a_release_made_again_in_a_used_folder_has_the_same_bytes() {
     needs!(EVERYWHERE);
-    // The copy is within these sources: git finds the commit, whose date is in the files.
-    let (one, two) = (release(), tempfile::tempdir_in(Path::new(ROOT).join("target")).unwrap());
-    let copy = "tar -cf \"$0/all.tar\" --exclude=./target --exclude=./.git .
-        tar -xf \"$0/all.tar\" -C \"$0\"
-        mkdir \"$0/target\"
-        ln -s \"$PWD/target/zig\" \"$0/target\"";
+    let (one, two) = (release(), new_folder());
+    let copy = "git -c safe.directory=\"$PWD\" ls-files -z | xargs -0 cp -a --parents -t \"$0\"
+        cp -a .git \"$0\"
+        mkdir -p \"$0/target\" \"$0/docs/clients/__pycache__\"
+        ln -s \"$PWD/target/zig\" \"$0/target\"
+        touch \"$0/docs/.env\" \"$0/docs/clients/__pycache__/protect.pyc\" \"$0/scripts/bench-results/new\"";
     output(Command::new("sh").args(["-ec", copy]).arg(two.path()).current_dir(ROOT));
+    // The Containerfile wants the archive beside it.
+    let docs = two.path().join("docs");
+    output(Command::new("cp").args([file(one.path(), ".tar.gz"), file(one.path(), ".deb"), docs.clone()]));
     let mut package = Command::new(two.path().join("scripts/package"));
-    output(package.arg("--folder").arg(two.path()).env_remove("CARGO_TARGET_DIR"));
+    output(package.arg("--folder").arg(&docs).env_remove("CARGO_TARGET_DIR"));
     for suffix in [".tar.gz", ".deb"] {
-        let [one, two] = [&one, &two].map(|folder| fs::read(file(folder.path(), suffix)).unwrap());
+        let [one, two] = [one.path(), &docs].map(|folder| fs::read(file(folder, suffix)).unwrap());
         assert!(one == two, "{suffix}");
     }
+
+    fs::write(two.path().join("README.md"), "another").unwrap();
+    let said = output(&mut package);
+    assert!(said.contains("not committed: ") && said.contains("README.md"), "{said}");
 }
 
 /// Returns this machine's platform.
