@@ -68,8 +68,10 @@ def app(running, server):
 
 
 def pytest_unconfigure(config):
-    """Ends with a line that scripts/test reads: "98 passed, 1 failed, 2 left out"."""
+    """Ends with a line that scripts/test reads: "98 passed, 1 failed, 2 left out, test_http.py::test_a_look"."""
     # A worker of pytest-xdist reports nothing.
     if reporter := config.pluginmanager.get_plugin("terminalreporter"):
-        count = lambda *ways: sum(len(reporter.stats.get(way, [])) for way in ways)
-        print(f"{count('passed')} passed, {count('failed', 'error')} failed, {count('skipped')} left out")
+        passed, failed, skipped = [reporter.stats.get(way, []) for way in ("passed", "failed", "skipped")]
+        failed = failed + reporter.stats.get("error", [])
+        names = "".join(f", {report.nodeid}" for report in failed)
+        print(f"{len(passed)} passed, {len(failed)} failed, {len(skipped)} left out{names}")
