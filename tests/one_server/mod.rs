@@ -7,4 +7,5 @@ mod package;
 mod pages;
 mod panics;
 mod reservation;
+mod runs;
 mod scripts;

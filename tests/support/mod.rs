@@ -32,7 +32,7 @@ pub use client::{Snapshot, assert_reply, command, difference, error_of, error_te
 pub use commands::COMMANDS;
 pub use compiling::{compiled, module};
 pub use ports::free_port;
-pub use server::{Process, Server, executable};
+pub use server::{Process, Server, ends_with_the_test, executable};
 pub use waiting::{PATIENCE, wait_for, wait_until};
 
 /// The folder into which the package and the image put the library, and which their settings name.
@@ -43,7 +43,9 @@ pub fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect(name))
 }
 
-/// Makes a folder that is gone when dropped.
+/// Makes a folder that is gone when dropped. Its name ends with this process: scripts/test removes those of runs that
+/// were killed.
 pub fn new_folder() -> TempDir {
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+    let process = format!(".{}", std::process::id());
+    tempfile::Builder::new().suffix(&process).tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }

@@ -58,8 +58,8 @@ pub const WRITES_IN_FORK: Need = Feature("a primary whose handlers may write whe
 
 pub const PYTHON_REDIS: Need = Package("python3-redis", &["/usr/bin/python3", "-c", "import redis"]);
 pub const UVICORN: Need = Package(
-    "python3-fastapi, python3-uvicorn or python3-prometheus-client",
-    &["/usr/bin/python3", "-c", "import fastapi, prometheus_client, redis, uvicorn"],
+    "python3-fastapi, python3-limits, python3-uvicorn or python3-prometheus-client",
+    &["/usr/bin/python3", "-c", "import fastapi, limits, prometheus_client, redis, uvicorn"],
 );
 pub const REDIS_CLI: Need = Package("redis-tools", &["redis-cli", "--version"]);
 
@@ -111,9 +111,10 @@ pub fn leave_out(why: &str) -> bool {
 /// sha=00000000:0 malloc=...". Valkey 7.2 does not name itself: "Server v=7.2.7 ...".
 static SERVER: LazyLock<(bool, Version)> = LazyLock::new(|| {
     let output = Command::new(executable()).arg("--version").output();
-    let output = output.unwrap_or_else(|error| panic!("{}: {error}", executable().display()));
-    let answer = String::from_utf8(output.stdout).unwrap();
-    let (kind, rest) = answer.split_once("erver v=").unwrap_or_else(|| panic!("no server's version: {answer}"));
+    let answer = output.map_or_else(|error| error.to_string(), |output| String::from_utf8(output.stdout).unwrap());
+    let (kind, rest) = answer.split_once("erver v=").unwrap_or_else(|| {
+        panic!("{:?}, which SERVER names and scripts/test installs, is no server: {answer}", executable())
+    });
     let mut numbers = rest.split(['.', ' ']).map(|number| number.parse().unwrap());
     (!kind.starts_with("Redis"), (numbers.next().unwrap(), numbers.next().unwrap()))
 });

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use redis::{Client, RedisResult, Value};
 use tempfile::TempDir;
 
-use super::{Process, executable, free_port, new_folder, run, wait_until};
+use super::{Process, ends_with_the_test, executable, free_port, new_folder, run, wait_until};
 
 pub struct Sentinel {
     pub port: u16,
@@ -24,7 +24,7 @@ impl Sentinel {
         let folder = new_folder();
         let file = folder.path().join("sentinel.conf");
         fs::write(&file, format!("port {port}\ndir {}\n{settings}\n", folder.path().display())).unwrap();
-        let mut sentinel = Command::new(executable());
+        let mut sentinel = ends_with_the_test(executable());
         sentinel.arg(&file).arg("--sentinel").env("LC_ALL", "C").stdout(Stdio::null());
         let process = Process::start(&mut sentinel);
         let client = Client::open(format!("redis://127.0.0.1:{port}/")).unwrap();

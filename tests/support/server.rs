@@ -1,7 +1,7 @@
 //! A server of the test's own, on a free port, in a folder of its own; it ends when it is dropped.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -145,7 +145,7 @@ impl Server {
         let port = self.port.to_string();
         let folder = self.folder.to_str().unwrap();
         let log = fs::File::options().append(true).create(true).open(self.folder.join("log")).unwrap();
-        let mut command = Command::new(&self.executable);
+        let mut command = ends_with_the_test(&self.executable);
         command
             .args(&self.settings)
             .args(["--port", &port, "--bind", "127.0.0.1", "--dir", folder, "--save", ""])
@@ -158,11 +158,7 @@ impl Server {
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log);
-        let process = command.spawn().unwrap_or_else(|error| match error.kind() {
-            ErrorKind::NotFound => panic!("{} is not installed; scripts/test installs it", self.executable.display()),
-            _ => panic!("{}: {error}", self.executable.display()),
-        });
-        self.process = Some(process);
+        self.process = Some(command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")));
         // The server may have to load a large file, on two cores that many servers share.
         wait_for(&format!("a server is ready or gone, see {folder}/log"), || {
             let gone = self.process.as_mut().unwrap().try_wait().unwrap().is_some();
@@ -180,6 +176,13 @@ impl Drop for Server {
             let _ = fs::remove_dir_all(&self.folder);
         }
     }
+}
+
+/// Returns a command whose process ends with the thread that starts it, also if the tests are killed.
+pub fn ends_with_the_test(executable: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]).arg(executable);
+    command
 }
 
 /// Any process, killed when dropped.
