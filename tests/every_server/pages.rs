@@ -114,9 +114,12 @@ fn the_table_of_burst_and_rate_says_what_a_caller_gets() {
     }
 }
 
+/// The server's log then has the line that the README names, and the form for a bug asks for.
 #[test]
 fn settings_load_the_module() {
     needs!(NATIVE);
+    let version = env!("CARGO_PKG_VERSION");
+    let ready = format!("redis-cell {version} is ready");
     let manifest = Yaml::load_from_str(&text_of("docs/kubernetes/limits.yaml")).unwrap();
     let kubernetes = manifest[0]["data"]["redis.conf"].as_str().unwrap().replace(MODULES, "/path/to");
     let blocks = blocks_in("conf").filter(|block| !block.text.starts_with("sentinel "));
@@ -127,9 +130,11 @@ fn settings_load_the_module() {
         let text = text.replace("dir /data", &format!("dir {}", folder.path().display()));
         fs::write(&file, with_real_path(&text)).unwrap();
         let server = Server::start_bare(&["--include", file.to_str().unwrap()]);
-        let ready = format!("redis-cell {} is ready", env!("CARGO_PKG_VERSION"));
         assert!(server.log().contains(&ready), "{place}: {}", server.log());
     }
+    let shown =
+        text_of(".github/ISSUE_TEMPLATE/bug.yml").replace("redis-cell … is", &format!("redis-cell {version} is"));
+    assert!([shown, text_of("README.md")].iter().all(|text| text.contains(&format!("`{ready}`"))), "{ready}");
 }
 
 /// The settings for Sentinel and the client are the pages'; the primary is the test's own.
@@ -149,7 +154,7 @@ fn sentinel_promotes_a_replica_that_goes_on_limiting() {
     wait_until("Sentinel knows the replica", || sentinel.answers("SENTINEL replicas limits", &replica_port));
     let call = || {
         let mut example = python("clients/sentinel.py", &replica);
-        example.env("SENTINEL_PORT", sentinel.port.to_string());
+        example.env("REDIS_URL", format!("redis://127.0.0.1:{}", sentinel.port));
         output(&mut example)
     };
     assert_eq!(call(), "[0, 3, 2, -1, 60]\n");

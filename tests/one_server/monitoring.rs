@@ -11,15 +11,15 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use redis::Value;
+use serde_json::Value as Json;
 
 use crate::support::needs::{EVERYWHERE, UVICORN, needs};
 use crate::support::pages::{ROOT, block, create_exporter, text_of};
 use crate::support::programs::output;
-use crate::support::{Process, Server, free_port, new_folder, run, wait_for, wait_until};
+use crate::support::{Process, Server, ends_with_the_test, free_port, new_folder, run, wait_for, wait_until};
 
 const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/monitoring");
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/one_server/monitoring/limits.test.yml");
-const QUERIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/one_server/monitoring/queries.py");
 
 /// Returns the folder of Prometheus, its promtool and the exporter.
 fn executables() -> PathBuf {
@@ -34,6 +34,38 @@ fn executables() -> PathBuf {
 fn each_alert_fires_in_the_hours_that_promtool_plays() {
     needs!(EVERYWHERE);
     output(Command::new(executables().join("promtool")).args(["test", "rules", CASES]));
+}
+
+/// Returns the dashboard's queries: each variable's; each panel's, for every address and for the one of an exporter or of
+/// an application.
+fn queries(addresses: [&str; 2]) -> Vec<String> {
+    let dashboard: Json = serde_json::from_str(&text_of("docs/monitoring/dashboard.json")).unwrap();
+    let list = |of: &Json| of.as_array().unwrap().clone();
+    let variables = ["instance", "application"].into_iter().zip(addresses);
+    let mut queries = Vec::new();
+    // The first variable is the source of the data.
+    for (variable, (name, address)) in list(&dashboard["templating"]["list"])[1..].iter().zip(variables.clone()) {
+        let query = variable["query"]["query"].as_str().unwrap();
+        let metric = query.strip_prefix("label_values(").unwrap().strip_suffix(", instance)").unwrap();
+        assert_eq!(variable["name"], name);
+        queries.push(format!("{metric}{{instance=\"{address}\"}}"));
+    }
+    for panel in list(&dashboard["panels"]) {
+        assert!(["title", "description"].iter().all(|text| panel[text].as_str().is_some_and(|text| !text.is_empty())));
+        for target in list(&panel["targets"]) {
+            let expression = target["expr"].as_str().unwrap();
+            let is_for = |name: &str| expression.contains(&format!("instance=~'${name}'"));
+            let (name, address) = variables.clone().find(|(name, _)| is_for(name)).expect(expression);
+            queries.extend([".+", address].map(|address| expression.replace(&format!("${name}"), address)));
+        }
+    }
+    queries
+}
+
+#[test]
+fn the_dashboard_has_titles_descriptions_and_queries() {
+    let queries = queries(["10.0.0.1:9121", "10.0.0.2:8000"]);
+    assert!(queries.len() >= 14, "{queries:#?}");
 }
 
 /// The server, the application of docs/protect.md, the exporter and Prometheus are started by the page's lines and
@@ -52,12 +84,12 @@ fn prometheus_answers_the_dashboard_from_the_counts_that_it_gathers() {
     let lines = block("sh", "uvicorn").replace("/tmp/protect", folder.path().to_str().unwrap());
     let (copy, _) = lines.rsplit_once("\ncd ").unwrap();
     output(Command::new("bash").args(["-ec", copy]).current_dir(ROOT));
-    let mut uvicorn = Command::new("/usr/bin/python3");
+    let mut uvicorn = ends_with_the_test("/usr/bin/python3");
     uvicorn.args(["-B", "-m", "uvicorn", "--no-proxy-headers", "protect:app", "--port", &application_at[10..]]);
     uvicorn
         .current_dir(folder.path())
         .env("PYTHONPATH", ".")
-        .env("REDIS_PORT", server.port.to_string())
+        .env("REDIS_URL", format!("redis://127.0.0.1:{}", server.port))
         .stdout(Stdio::null());
     let _application = Process::start(&mut uvicorn);
     // Returns whether the application allows a visit, once it answers.
@@ -71,7 +103,7 @@ fn prometheus_answers_the_dashboard_from_the_counts_that_it_gathers() {
 
     let line = block("sh", "prometheus-redis-exporter");
     let line = line.replace("6379", &server.port.to_string()).replace("127.0.0.1:9121", &exporter_at);
-    let mut exporter = Command::new("sh");
+    let mut exporter = ends_with_the_test("sh");
     let path = format!("{}:{}", executables.display(), std::env::var("PATH").unwrap());
     exporter.arg("-c").arg(format!("exec {line}")).current_dir(FILES).env("PATH", path);
     let _exporter = Process::start(&mut exporter);
@@ -82,7 +114,7 @@ fn prometheus_answers_the_dashboard_from_the_counts_that_it_gathers() {
     let settings = fs::read_to_string(Path::new(FILES).join("prometheus.yml")).unwrap().replace("15s", "1s");
     let settings = settings.replace("127.0.0.1:9121", &exporter_at).replace("127.0.0.1:8000", &application_at);
     fs::write(folder.join("prometheus.yml"), settings).unwrap();
-    let mut prometheus = Command::new(executables.join("prometheus"));
+    let mut prometheus = ends_with_the_test(executables.join("prometheus"));
     prometheus.args(["--config.file=prometheus.yml", "--storage.tsdb.path=data"]).current_dir(&folder);
     prometheus.arg(format!("--web.listen-address={prometheus_at}"));
     let _prometheus = Process::start(&mut prometheus);
@@ -117,17 +149,14 @@ fn prometheus_answers_the_dashboard_from_the_counts_that_it_gathers() {
         assert!(page.contains(&format!("`{command}`")), "{command}");
     }
 
-    // The dashboard's queries: each panel's, for every address, and for the one address that this test has started.
-    let queries = output(Command::new("python3").args([QUERIES, &exporter_at, &application_at]).current_dir(FILES));
-    assert!(queries.lines().count() >= 14, "{queries}");
-    for expression in queries.lines() {
+    for expression in queries([&exporter_at, &application_at]) {
         // The rates need calls in several of Prometheus's rounds.
-        wait_until(expression, || {
+        wait_until(&expression, || {
             throttle(&mut connection);
             let _ = (visit(), run::<Value>(&mut connection, "CL.CHARGE key 0 1 0 1"));
             sleep(Duration::from_millis(100));
             // The time of a command without recent calls is 0 / 0.
-            query(expression).lines().any(|line| line.contains("} => ") && !line.contains("NaN"))
+            query(&expression).lines().any(|line| line.contains("} => ") && !line.contains("NaN"))
         });
     }
 }

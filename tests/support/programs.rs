@@ -10,7 +10,7 @@ use super::Server;
 pub fn python(program: &str, server: &Server) -> Command {
     let mut command = Command::new("/usr/bin/python3");
     command.arg("-B").arg(path(program));
-    command.env("REDIS_PORT", server.port.to_string());
+    command.env("REDIS_URL", format!("redis://127.0.0.1:{}", server.port));
     command
 }
 

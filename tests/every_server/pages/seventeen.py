@@ -5,6 +5,6 @@ import os
 import readme
 import redis
 
-readme.client = redis.Redis(port=int(os.environ["REDIS_PORT"]))
+readme.client = redis.Redis.from_url(os.environ["REDIS_URL"])
 for _ in range(17):
     print(readme.admit("user123"))
