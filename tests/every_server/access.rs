@@ -1,6 +1,5 @@
-//! The right to call. The server refuses users without permission, calls on a replica, and calls on a cluster that is
-//! down, as it does for its own commands, and nothing changes. It knows the flags, categories and key positions of each
-//! command.
+//! The facts of each command by which a server refuses calls as it refuses its own: flags, categories, and key positions.
+//! A refused call changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +14,6 @@ fn calls() -> impl Iterator<Item = (&'static Command, String)> {
     COMMANDS.iter().flat_map(|command| command.calls("key").into_iter().map(move |call| (command, call)))
 }
 
-/// Connects as a user with exactly these permissions.
-fn user(server: &Server, permissions: &str) -> Connection {
-    let mut connection = server.connect();
-    run::<()>(&mut connection, &format!("ACL SETUSER user reset on nopass {permissions}")).unwrap();
-    run::<()>(&mut connection, "AUTH user x").unwrap();
-    connection
-}
-
 /// Returns the code of the error that the call gets; fails if the call changed anything.
 fn refusal(server: &Server, connection: &mut Connection, call: &str) -> Option<String> {
     let answer: RedisResult<Value> = run(connection, call);
@@ -32,7 +23,7 @@ fn refusal(server: &Server, connection: &mut Connection, call: &str) -> Option<S
 }
 
 #[test]
-fn these_commands_are_registered_with_their_least_arguments_flags_categories_and_tips() {
+fn these_commands_are_registered_with_their_least_arguments_keys_flags_categories_and_tips() {
     let server = Server::start();
     let known: Vec<Vec<Value>> = run(&mut server.connect(), "COMMAND").unwrap();
     let known = known.into_iter().map(|info| (redis::from_redis_value_ref::<String>(&info[0]).unwrap(), info));
@@ -43,7 +34,9 @@ fn these_commands_are_registered_with_their_least_arguments_flags_categories_and
         let (name, info) = (command.name, &known[command.name]);
         // On Redis 6.2, the module itself checks the number of arguments.
         let least = if is_redis_6_2() { -1 } else { -(command.required().count() as i64) - 1 };
-        assert_eq!(info[1], Value::Int(least), "{name}");
+        let [last_key, step] = if command.takes_several_keys() { [-1, 5] } else { [1, 1] };
+        let places = [&info[1..2], &info[3..6]].concat();
+        assert_eq!(places, [least, 1, last_key, step].map(Value::Int), "{name}");
         // The server adds the flags "module" and "movablekeys" itself.
         let flags = sorted(&info[2]).into_iter().filter(|flag| !["module", "movablekeys"].contains(&flag.as_str()));
         // A command with several limiters is not "fast": many limiters take longer than the server allows a fast
@@ -70,13 +63,17 @@ fn sorted(names: &Value) -> Vec<String> {
 fn the_server_knows_the_keys_of_a_call_and_whether_they_are_only_read() {
     needs!(KEY_PERMISSIONS);
     let server = Server::start();
+    let mut user = server.connect();
+    for line in ["ACL SETUSER user on nopass %R~a +@all", "AUTH user x"] {
+        run::<()>(&mut user, line).unwrap();
+    }
     for command in &COMMANDS {
         let expected: &[_] = match command.only_reads() {
             true => &["RO", "access"],
             false => &["RW", "access", "update"],
         };
         for mut call in command.calls("a") {
-            let code = refusal(&server, &mut user(&server, "%R~a +@all"), &call);
+            let code = refusal(&server, &mut user, &call);
             let due = (!command.only_reads()).then_some("NOPERM");
             assert_eq!(code.as_deref(), due, "{call}, of a user who may only read the key");
             let mut names = vec!["a"];
@@ -90,31 +87,6 @@ fn the_server_knows_the_keys_of_a_call_and_whether_they_are_only_read() {
             let (found, flags): (Vec<_>, Vec<_>) = keys.into_iter().unzip();
             assert!(found == names && flags.iter().all(|flags| flags == expected), "{call}: {found:?}, {flags:?}");
         }
-    }
-}
-
-#[test]
-fn a_user_without_the_command_or_the_key_is_refused() {
-    let server = Server::start();
-    for (command, call) in calls() {
-        let name = command.name;
-        let other_category = if command.only_reads() { "write" } else { "read" };
-        for permissions in [
-            format!("~* -@all +@{other_category}"),
-            format!("~* +@all -{name}"),
-            format!("~other +{name}"),
-            format!("+{name}"),
-        ] {
-            let mut connection = user(&server, &permissions);
-            let code = refusal(&server, &mut connection, &call);
-            assert_eq!(code.as_deref(), Some("NOPERM"), "{call} with {permissions}");
-        }
-    }
-    let mut connection = user(&server, "~key +cl.mthrottle");
-    let code = refusal(&server, &mut connection, "CL.MTHROTTLE key 4 1 60 1 other 4 1 60 1");
-    assert_eq!(code.as_deref(), Some("NOPERM"), "the user lacks the second of two keys");
-    for (command, call) in calls() {
-        run::<Value>(&mut user(&server, &format!("~k* +{}", command.name)), &call).unwrap();
     }
 }
 
