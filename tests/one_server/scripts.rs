@@ -137,6 +137,9 @@ fn scripts_test_names_the_examples_that_failed_and_removes_what_broken_off_runs_
     assert!(said.contains("examples: 1 passed, 1 failed, 0 left out, test_two.py::test_that_fails\n"), "{said}");
     assert!(!said.contains("the disk is full"), "{said}");
     assert!(!dead.exists() && alive.exists());
+
+    let said = failed(&project, &["scripts/test", "tests/examples/test_two.py", "-k", "fails"], &[]);
+    assert!(said.ends_with("\n0 passed, 1 failed, 0 left out, test_two.py::test_that_fails\n"), "{said}");
 }
 
 /// apt is the real one, with a repository of its own. That has one package, whose file is gone.
