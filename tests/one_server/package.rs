@@ -83,6 +83,19 @@ fn the_pages_name_the_files_of_this_version() {
     }
 }
 
+/// A page writes "…" for the version, and CI's search `.*`.
+#[test]
+fn the_places_that_quote_the_line_of_a_loaded_module_have_it_as_the_server_logs_it() {
+    let server = Server::start();
+    for file in ["README.md", ".github/ISSUE_TEMPLATE/bug.yml", ".github/workflows/ci.yml"] {
+        let text = text_of(file);
+        let (before, _) = text.split_once(" is ready").unwrap_or_else(|| panic!("{file} does not quote it"));
+        let quoted = &before[before.rfind("redis-cell").unwrap()..];
+        let line = format!(" {} is ready\n", quoted.replace('…', VERSION).replace(".*", VERSION));
+        assert!(server.log().contains(&line), "{file}: the log has no line {line:?}: {}", server.log());
+    }
+}
+
 #[test]
 fn the_debian_package_is_installed_used_and_removed() {
     needs!(EVERYWHERE);
