@@ -88,14 +88,6 @@ fn assert_same(replica: &Server, primary: &Server) {
     assert_eq!(statistics.lines().find(called), None, "the replica was sent the call itself, not its effect");
 }
 
-/// Waits until the primary has freed its backlog and no longer keeps a stream for replicas.
-fn wait_for_no_listener(primary: &Server) {
-    let mut connection = primary.connect();
-    run::<()>(&mut connection, "CONFIG SET repl-backlog-ttl 1").unwrap();
-    wait_until("no backlog", || info(&mut connection, "repl_backlog_active") == "0");
-    run::<()>(&mut connection, "CONFIG SET repl-backlog-ttl 3600").unwrap();
-}
-
 /// Clients that abort a PSYNC leave the primary a backlog, which is no replica.
 #[test]
 #[ignore = "slow: load"]
@@ -138,67 +130,6 @@ fn replicas_that_join_at_any_moment_hold_what_the_primary_holds() {
     };
     for aborted in [0, 5] {
         side_by_side(snapshots(), |settings| join(settings, aborted));
-    }
-}
-
-#[test]
-#[ignore = "slow: load"]
-fn a_replica_that_was_away_resumes_or_syncs_again() {
-    let mut random = Random::new(3);
-    // The backlog holds all writes until the replica is back.
-    let primary = server(&[&snapshots()[1][..], &["--repl-backlog-size", "100mb"]].concat());
-    let replica = server(&[]);
-    let partial = || info(&mut primary.connect(), "sync_partial_ok").parse::<u64>().unwrap();
-    replicate(&replica, &primary);
-    for _ in 0..3 {
-        let before = partial();
-        under_changes(&primary, || {
-            run::<i64>(&mut primary.connect(), "CLIENT KILL TYPE replica").unwrap();
-            wait_until("the rest of the stream", || partial() > before);
-            pause(&mut random, 300);
-        });
-        assert_same(&replica, &primary);
-    }
-    // Next, the replica is away for longer than the backlog is kept.
-    for _ in 0..2 {
-        under_changes(&primary, || {
-            run::<()>(&mut replica.connect(), "REPLICAOF NO ONE").unwrap();
-            wait_for_no_listener(&primary);
-            pause(&mut random, 300);
-            replicate(&replica, &primary);
-            pause(&mut random, 300);
-        });
-        assert_same(&replica, &primary);
-    }
-}
-
-/// A primary becomes a replica of its replica, and the other way round.
-#[test]
-#[ignore = "slow: load"]
-fn roles_may_be_swapped() {
-    let mut servers = [server(&snapshots()[0]), server(&snapshots()[1])];
-    // After these calls, the module on the later replica knows that nothing listens.
-    under_changes(&servers[1], || sleep(Duration::from_millis(100)));
-    replicate(&servers[1], &servers[0]);
-    for round in 0..2 {
-        let [primary, replica] = &servers;
-        under_changes(primary, || sleep(Duration::from_millis(100)));
-        // From here on, the statistics of the old primary count only commands that it is sent.
-        run::<()>(&mut primary.connect(), "CONFIG RESETSTAT").unwrap();
-        if round % 2 == 0 {
-            let failover = format!("FAILOVER TO 127.0.0.1 {}", replica.port);
-            run::<()>(&mut primary.connect(), &failover).unwrap();
-            wait_until("promotion", || info(&mut replica.connect(), "role") == "master");
-            // The old primary will ask for these writes, the first of the new one, when it comes back.
-            under_changes(replica, || sleep(Duration::from_millis(200)));
-        } else {
-            catch_up(replica, primary);
-            run::<()>(&mut replica.connect(), "REPLICAOF NO ONE").unwrap();
-            under_changes(replica, || sleep(Duration::from_millis(200)));
-        }
-        replicate(primary, replica);
-        assert_same(primary, replica);
-        servers.swap(0, 1);
     }
 }
 
