@@ -1,7 +1,6 @@
 //! The module as the server and its operator see it: documentation, keyspace notifications, eviction.
 
 use std::collections::HashMap;
-use std::iter;
 
 use redis::Value;
 
@@ -106,7 +105,7 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
         expected.extend(events.split_terminator(", ").map(|event| format!("cl.{event}")));
     }
     run::<()>(&mut connection, "PUBLISH __keyevent@0__:last last").unwrap();
-    let events = iter::repeat_with(|| {
+    let events = std::iter::repeat_with(|| {
         let message = subscriber.get_message().unwrap();
         message.get_channel_name().replace("__keyevent@0__:", "") + " " + &message.get_payload::<String>().unwrap()
     });
