@@ -1,6 +1,6 @@
 """The admission of an LLM gateway: calls in flight, and requests and tokens a minute, of an organisation and of a user.
 
-To run this file: redis-cli -x FUNCTION LOAD REPLACE < reservation.lua, and then [REDIS_PORT=6379] python3 gateway.py
+To run this file: redis-cli -x FUNCTION LOAD REPLACE < reservation.lua, and then [REDIS_URL=redis://…] python3 gateway.py
 """
 
 import contextlib
@@ -92,7 +92,8 @@ def ask(client, organisation, user, estimate, model):
 if __name__ == "__main__":
     # After a failover, redis-py closes a connection that leads to a replica. It repeats nothing itself.
     retries = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
-    client = redis.Redis(port=int(os.getenv("REDIS_PORT", 6379)), socket_timeout=0.3, **retries)
+    url = os.getenv("REDIS_URL", "redis://127.0.0.1:6379")
+    client = redis.Redis.from_url(url, socket_timeout=0.3, **retries)
     for estimate, used in (8_000, 2_000), (8_000, 24_000), (2_000, 2_000), (20_001, 2_000):
         try:
             print(ask(client, "acme", "alice", estimate, lambda: ("an answer", used)))

@@ -1,11 +1,11 @@
-"""Calls in a cluster, one node of which is known. To run this file: [REDIS_PORT=6379] python3 cluster.py"""
+"""Calls in a cluster, one node of which is known. To run: [REDIS_URL=redis://…] python3 cluster.py"""
 
 import os
 
 from redis.cluster import RedisCluster
 
 times = {"socket_timeout": 1, "socket_connect_timeout": 1}
-client = RedisCluster(host="127.0.0.1", port=int(os.environ.get("REDIS_PORT", 6379)), **times)
+client = RedisCluster.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"), **times)
 
 
 def ask_once(command, key, *words):

@@ -1,88 +1,89 @@
-"""Throttles for Django REST framework, beside redis_py.py and limits.py.
+"""Throttles for Django REST framework, beside redis_py.py.
 
-    class Orders(APIView):
-        throttle_classes = [ApiThrottle]
+    class Login(APIView):
+        throttle_classes = [ApiThrottle, LoginThrottle]
 
-REST framework authenticates before it throttles: limit the guessing of tokens elsewhere, in nginx for example. With
-"django_rest.headers" in MIDDLEWARE, the answer to an exception, which is Django's own, shows the headers too.
+REST framework authenticates before it throttles: limit the guessing of tokens elsewhere, in nginx for example.
 """
 
+import ipaddress
 import unicodedata
 
+from django.core.exceptions import ImproperlyConfigured
 from rest_framework.exceptions import APIException
 from rest_framework.permissions import SAFE_METHODS
+from rest_framework.settings import api_settings
 from rest_framework.throttling import BaseThrottle
 
-from limits import Limit, limited_address, show
-from redis_py import ask, connect, throttle
-
-client = connect()
-USER = Limit("api_user", (9, 10, 1), (999, 1000, 86400))
-VISITOR = Limit("api_address", (2, 1, 86400))
-ACCOUNT = Limit("login_account", (4, 20, 3600), fail="closed")
-ADDRESS = Limit("login_address", (19, 60, 3600), fail="closed")
+from redis_py import answer, ask, throttle
 
 
-def charge(request, view, limit, caller):
-    """Charges a request; one that a further limit refuses is charged to none."""
-    decision = throttle(client, limit, caller)
-    show(decision, view.headers)
-    request.charged, request._request.limits = getattr(request, "charged", []), view.headers
-    if decision[0] != 200:
-        give_back(request, every=True)
-        # REST framework would ask further throttles: an exception ends the request.
-        refusal = APIException("Try again later.")
-        refusal.status_code = decision[0]
-        raise refusal
-    request.charged.append((limit, caller))
-
-
-def headers(get_response):
-    def middleware(request):
-        response = get_response(request)
-        for name, value in getattr(request, "limits", {}).items():
-            response.setdefault(name, value)
-        return response
-
-    return middleware
+class Unanswered(APIException):
+    status_code, default_detail, wait = 503, "Try again later.", 1
 
 
 def address(request):
-    # REST framework's own get_ident trusts whatever the caller writes into X-Forwarded-For.
-    return limited_address(request.META.get("REMOTE_ADDR"), [request.META.get("HTTP_X_FORWARDED_FOR", "")])
+    """Returns the caller's IPv4 address, or the /64 of one of IPv6: a customer has all of it."""
+    if api_settings.NUM_PROXIES is None:
+        raise ImproperlyConfigured("Without NUM_PROXIES, 0 or more, a caller may write any address")
+    ip = ipaddress.ip_address(BaseThrottle().get_ident(request))
+    ip = getattr(ip, "ipv4_mapped", None) or ip
+    return str(ip if ip.version == 4 else ipaddress.ip_network((int(ip), 64), strict=False))
 
 
-class ApiThrottle(BaseThrottle):
-    """Limits a user by two quotas in one call, and a visitor by address. A browser's preflight is free."""
+class RedisThrottle(BaseThrottle):
+    """Limits what `charge` charges. If Redis does not answer, `unanswered` says whether the request passes."""
 
-    def allow_request(self, request, view):
-        user = request.user
-        limit, caller = (USER, str(user.pk)) if user and user.is_authenticated else (VISITOR, address(request))
-        if request.method != "OPTIONS" or "Access-Control-Request-Method" not in request.headers:
-            charge(request, view, limit, caller)
-        return True
-
-
-class LoginThrottle(BaseThrottle):
-    """Charges a log-in to the address, before the body is read, and to the account, or to neither.
-
-    GET, HEAD and OPTIONS try no password, and are free.
-    """
+    def unanswered(self, request):
+        return False
 
     def allow_request(self, request, view):
-        if request.method not in SAFE_METHODS:
-            charge(request, view, ADDRESS, address(request))
-            name = request.data.get("username") if isinstance(request.data, dict) else None
-            # The name has to be the one that finds the account. A serializer makes the text of a number.
-            name = str(name) if isinstance(name, (str, int, float)) else ""
-            name = unicodedata.normalize("NFKC", name).strip().casefold()[:150]
-            if name:
-                charge(request, view, ACCOUNT, name)
-        return True
+        # A browser's preflight is free. After a refusal, REST framework asks further throttles: they charge nothing.
+        is_preflight = request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
+        if is_preflight or getattr(request, "is_throttled", False):
+            return True
+        self.reply = self.charge(request)
+        if self.reply is None:
+            if self.unanswered(request) is True:
+                return True
+            view.headers["Cache-Control"] = "no-store"
+            raise Unanswered
+        status, headers = answer(self.reply)
+        view.headers.update(headers)
+        if status != 200:
+            request.is_throttled, view.headers["Cache-Control"] = True, "no-store"
+        return status == 200
+
+    def wait(self):
+        return self.reply[3] if self.reply[3] >= 0 else None
 
 
-def give_back(request, every=False):
-    """Gives the attempt back, after a right password; with `every`, also what other throttles have charged."""
-    for limit, caller in getattr(request, "charged", []):
-        if every or limit in (ACCOUNT, ADDRESS):
-            ask(client, limit.command, *limit.words(caller, -1))
+class ApiThrottle(RedisThrottle):
+    """Limits a user by two quotas in one call, and a visitor by address."""
+
+    def charge(self, request):
+        if request.user and request.user.is_authenticated:
+            return throttle(f"api_user:{request.user.pk}", 9, 10, 1, 1, 999, 1000, 86400)
+        return throttle(f"api_address:{address(request)}", 2, 1, 86400)
+
+
+class LoginThrottle(RedisThrottle):
+    """Limits attempts by account and by address. GET, HEAD and OPTIONS try no password, and are free."""
+
+    def allow_request(self, request, view):
+        return request.method in SAFE_METHODS or super().allow_request(request, view)
+
+    def charge(self, request):
+        return charge_log_in(request, 1)
+
+
+def charge_log_in(request, quantity):
+    """Charges both limits of a log-in or none; after a right password, a quantity of -1 gives the attempt back."""
+    name = request.data.get("username") if isinstance(request.data, dict) else None
+    # The name has to be the one that finds the account.
+    name = unicodedata.normalize("NFKC", str(name or "").strip()[:150]).casefold()
+    by_account = f"login_account:{name}", 4, 20, 3600, quantity
+    by_address = f"login_address:{address(request)}", 19, 60, 3600, quantity
+    reply = ask([int, [int] * 5, [int] * 5], "CL.MTHROTTLE", *by_account, *by_address)
+    # The limit that refuses for longer or, if both allow, has fewer tokens left.
+    return reply and max(reply[1:], key=lambda row: (row[0], row[3], -row[2]))

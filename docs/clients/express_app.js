@@ -1,47 +1,54 @@
-// Express, and a middleware that limits requests.
-// To run this file, beside limits.js and node_redis.js or ioredis.js:
-// [HTTP_PORT=8080] [CLIENT=./ioredis.js] [PROCESSES=1] [PROXY=192.0.2.1] node express_app.js
+// Express, and a middleware that limits requests. To run this file, beside node_redis.js:
+// [REDIS_URL=redis://127.0.0.1:6379] [TIMEOUT=0.1] node express_app.js
 
 const express = require('express');
-const { Counter, register } = require('prom-client');
-const { HEADERS, Limit, limitedAddress } = require('./limits.js');
-const { connect } = require(process.env.CLIENT ?? './node_redis.js');
+const ipaddr = require('ipaddr.js'); // Express itself depends on it.
+const { RateLimiterMemory } = require('rate-limiter-flexible');
+const { answer, throttle } = require('./node_redis.js'); // or './ioredis.js'
 
-const calls = new Counter({ name: 'limit_calls_total', help: 'By limit and result', labelNames: ['limit', 'result'] });
+// Returns an IPv4 address, or the /64 of one of IPv6: a customer has all of it.
+function network(address) {
+  const ip = ipaddr.process(address);
+  return ip.kind() === 'ipv4' ? ip.toString() : `${ipaddr.IPv6.networkAddressFromCIDR(`${ip}/64`)}/64`;
+}
 
-// The address of your own proxy, if there is one, is PROXY: a caller's address is then the one that it adds.
-const addressOf = (request) => limitedAddress(request.socket.remoteAddress, request.get('X-Forwarded-For'));
-
-// Returns a middleware. `caller` returns what the key names after the limit, by default an address.
-function limited(limit, caller = addressOf) {
-  // Each count begins at 0: Prometheus would not see a count that begins with the failures of a first outage.
-  for (const result of ['allowed', 'limited', 'share', 'closed']) calls.inc({ limit: limit.name, result }, 0);
+// Returns a middleware: each account that `caller` returns has the quota, or else each address. Without an answer from
+// Redis, a request passes if `unanswered` returns true. Both may be `async`. Of two limits of a route, its headers are
+// those of the last one that was charged.
+function limited(name, quota, { caller = () => undefined, unanswered = () => false } = {}) {
   return async (request, response, next) => {
-    // A browser asks by a preflight whether a page may make its call, and does not tell the page of a refusal.
-    if (request.method === 'OPTIONS' && request.get('Access-Control-Request-Method')) return next();
-    const [status, headers, result] = await limit.throttle(caller(request));
-    calls.inc({ limit: limit.name, result });
-    show(response, status, headers);
-    return status === 200 ? next() : response.status(status).send('Try again later\n');
+    try {
+      // A browser asks by a preflight whether a page may make its call, and does not tell the page of a refusal.
+      if (request.method === 'OPTIONS' && request.get('Access-Control-Request-Method')) return next();
+      let who = await caller(request);
+      if (who && !['string', 'number'].includes(typeof who)) throw new TypeError('a caller is a text or a number');
+      who = who ? `caller:${who}` : network(request.ip);
+      const reply = await throttle(`${name}:${who}`, ...quota);
+      const [status, headers] = reply || (await unanswered(who)) !== true ? answer(reply) : [200, {}];
+      // Another middleware may have answered meanwhile, as one for timeouts does.
+      if (response.headersSent) return undefined;
+      response.set(headers);
+      if (status === 200) return next();
+      return response.status(status).set('Cache-Control', 'no-store').send('Try again later\n');
+    } catch (error) {
+      return next(error);
+    }
   };
 }
 
-// Sends all headers of one limit, where a request has several: the one that refuses, or has fewer tokens left.
-function show(response, status, headers) {
-  const [before, now] = [response.get('X-RateLimit-Remaining'), headers['X-RateLimit-Remaining']];
-  if (status === 200 && (now === undefined || Number(before) <= now)) return;
-  for (const name of HEADERS) response.removeHeader(name);
-  response.set(headers);
-}
+const app = express();
+// Behind your own proxy, request.ip is the address that it adds to X-Forwarded-For:
+// app.set('trust proxy', '192.0.2.1');
+// While Redis does not answer, this process passes three requests a day of each caller.
+const alone = new RateLimiterMemory({ points: 3, duration: 86400 });
+const byThisProcess = (caller) => alone.consume(caller).then(() => true, () => false);
+const hello = (request, response) => response.send('Hello\n');
+app.get('/', limited('hello', [2, 1, 86400], { unanswered: byThisProcess }), hello);
+app.post('/login', limited('login', [2, 1, 86400]), hello);
+// Of each customer, 10 at once and 10 a second, and 1,000 at once and 1,000 a day.
+const customers = new Map([['secret-of-acme', 'acme']]);
+const caller = (request) => customers.get(request.get('X-API-Key'));
+app.get('/items', limited('items', [9, 10, 1, 1, 999, 1000, 86400], { caller }), hello);
 
-connect().then((connection) => {
-  const app = express();
-  const hello = (request, response) => response.send('Hello\n');
-  // Only these routes have a limit. This one: 10 at once and 10 a second, and 1,000 at once and 1,000 a day.
-  const items = new Limit(connection, 'items', [[9, 10, 1], [999, 1000, 86400]], { remember: 10 });
-  app.get('/items', limited(items), hello);
-  app.get('/', limited(new Limit(connection, 'hello', [[2, 1, 86400]])), hello);
-  app.post('/login', limited(new Limit(connection, 'login', [[2, 1, 86400]], { fail: 'closed' })), hello);
-  app.get('/metrics', async (request, response) => response.type('text').send(await register.metrics()));
-  app.listen(process.env.HTTP_PORT ?? 8080, '127.0.0.1');
-});
+if (require.main === module) app.listen(8080, '127.0.0.1');
+module.exports = { app, limited };

@@ -1,63 +1,90 @@
-"""FastAPI, and a dependency that limits a route. Without --no-proxy-headers, uvicorn believes an X-Forwarded-For.
+"""FastAPI, and a dependency that limits a route.
 
-To run this file, beside redis_asyncio.py and limits.py:
-[REDIS_PORT=6379] [TIMEOUT=0.1] [PROCESSES=1] [PROXY=192.0.2.1] uvicorn --no-proxy-headers fastapi_app:app
+To run this file, beside redis_asyncio.py:
+[REDIS_URL=redis://127.0.0.1:6379] [TIMEOUT=0.1] uvicorn --no-proxy-headers fastapi_app:app
+Behind your own proxy, --forwarded-allow-ips=192.0.2.1 takes the address that it adds to X-Forwarded-For.
 """
 
-from fastapi import Depends, FastAPI, HTTPException, WebSocketException
+import contextlib
+import ipaddress
+
+from fastapi import Depends, FastAPI, HTTPException
 from fastapi.requests import HTTPConnection
+from limits import parse, storage, strategies
 from starlette.datastructures import MutableHeaders
 
-from limits import Limit, limited_address, show
-from redis_asyncio import connect, throttle
+from redis_asyncio import answer, connect, throttle
 
-client = connect()
+shared = {}
 
 
-class App(FastAPI):
-    """An application in which whatever answers a request shows the headers, also an error."""
+@contextlib.asynccontextmanager
+async def lifespan(app):
+    # The connections belong to one event loop: in your tests, each `with TestClient(app)` has its own.
+    shared["redis"] = connect()
+    yield
+    await shared["redis"].connection_pool.disconnect()
+
+
+class LimitedAPI(FastAPI):
+    """Whatever answers a request, of this application or one mounted in it, shows the headers of its limit."""
 
     async def __call__(self, scope, receive, send):
-        shown = scope["limits"] = {}
+        headers = scope.setdefault("limit_headers", {})
 
         async def send_shown(message):
             if message["type"] == "http.response.start":
                 message = {"headers": [], **message}
-                MutableHeaders(scope=message).update(shown)
+                MutableHeaders(scope=message).update(headers)
             await send(message)
 
         await super().__call__(scope, receive, send_shown)
 
 
-# The connections belong to one event loop: in your tests, each `with TestClient(app)` has its own.
-app = App(on_shutdown=[client.connection_pool.disconnect])
+def network(address):
+    """Returns an IPv4 address, or the /64 of one of IPv6: a customer has all of it."""
+    ip = ipaddress.ip_address(address)
+    ip = getattr(ip, "ipv4_mapped", None) or ip
+    return str(ip if ip.version == 4 else ipaddress.ip_network((int(ip), 64), strict=False))
 
 
-def limited(limit):
-    """Limits each address by itself. Several routes may have one limit, and one route several.
+def limited(name, *quota, caller=lambda request: None, unanswered=lambda caller: False):
+    """Limits a route: each account that `caller` returns has the quota, or else each address.
 
-    A browser's preflight is not charged, nor a body that is no JSON: FastAPI refuses it first. A WebSocket is charged
-    when it connects, and refused by status 403; before FastAPI 0.97, only a parameter can be its dependency.
+    Without an answer from Redis, a request passes if `unanswered` returns True. Of two limits of a route, its headers
+    are those of the last one that was charged. Free are a browser's preflight, and a body that is no JSON, which
+    FastAPI refuses first. A WebSocket is charged when it opens.
     """
 
-    async def by_address(request: HTTPConnection):
+    async def charge(request: HTTPConnection):
         if request.scope.get("method") == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
             return
-        address = limited_address(request.client and request.client.host, request.headers.getlist("X-Forwarded-For"))
-        decision = await throttle(client, limit, address)
-        show(decision, request.scope.setdefault("limits", {}))
-        if decision[0] != 200:
-            refusal = HTTPException(decision[0], "Try again later", decision[1])
-            raise WebSocketException(1008) if request.scope["type"] == "websocket" else refusal
+        who = caller(request)
+        if who and type(who) not in (str, int):
+            raise TypeError(f"a caller is a text or a number, not {who!r}")
+        who = f"caller:{who}" if who else network(request.client.host)
+        status, headers = answer(reply := await throttle(shared["redis"], f"{name}:{who}", *quota))
+        if reply is None and unanswered(who) is True:
+            status, headers = 200, {}
+        request.scope.setdefault("limit_headers", {}).update(headers)
+        if status != 200:
+            raise HTTPException(status, "Try again later", {**headers, "Cache-Control": "no-store"})
 
-    return Depends(by_address)
+    return Depends(charge)
 
 
-@app.get("/", dependencies=[limited(Limit("hello", (2, 1, 86400)))])
+app = LimitedAPI()
+# Since FastAPI 0.93, `LimitedAPI(lifespan=lifespan)` is the same.
+app.router.lifespan_context = lifespan
+# While Redis does not answer, this process passes three requests a day of each caller.
+alone, quota = strategies.MovingWindowRateLimiter(storage.MemoryStorage()), parse("3/day")
+
+
+@app.get("/", dependencies=[limited("hello", 2, 1, 86400, unanswered=lambda caller: alone.hit(quota, "hello", caller))])
 async def hello():
     return "Hello"
 
 
-@app.post("/login", dependencies=[limited(Limit("login", (2, 1, 86400), fail="closed"))])
+@app.post("/login", dependencies=[limited("login", 2, 1, 86400)])
 async def login():
     return "Welcome"

@@ -1,36 +1,53 @@
 """Flask, and a decorator that limits a view.
 
-To run this file, beside redis_py.py and limits.py:
-[REDIS_PORT=6379] [TIMEOUT=0.1] [PROCESSES=1] [PROXY=192.0.2.1] flask --app flask_app run
+To run this file, beside redis_py.py: [REDIS_URL=redis://127.0.0.1:6379] [TIMEOUT=0.1] flask --app flask_app run
 """
 
 import functools
+import ipaddress
 
-from flask import Flask, after_this_request, current_app, request
+from flask import Flask, abort, after_this_request, current_app, request
+from limits import parse, storage, strategies
 
-from limits import Limit, limited_address, show
-from redis_py import connect, throttle
+from redis_py import answer, throttle
 
 app = Flask(__name__)
-client = connect()
+# Behind one proxy of your own, request.remote_addr is the address that this proxy adds to X-Forwarded-For with
+# app.wsgi_app = werkzeug.middleware.proxy_fix.ProxyFix(app.wsgi_app, x_for=1)
 
 
-def limited(limit):
-    """Limits a view, each address by itself. Several views may have one limit, and one view several. Charges each
-    method, but no preflight of a browser. A view without a limit, as for health, is free."""
+def network(address):
+    """Returns an IPv4 address, or the /64 of one of IPv6: a customer has all of it."""
+    ip = ipaddress.ip_address(address)
+    ip = getattr(ip, "ipv4_mapped", None) or ip
+    return str(ip if ip.version == 4 else ipaddress.ip_network((int(ip), 64), strict=False))
+
+
+def limited(name, *quota, caller=lambda request: None, unanswered=lambda caller: False):
+    """Limits a view, below its route: each account that `caller` returns has the quota, or else each address.
+
+    Without an answer from Redis, a request passes if `unanswered` returns True. Of two limits of a view, its headers
+    are those of the last one that was charged. A browser's preflight is free.
+    """
 
     def decorate(view):
         @functools.wraps(view)
         def limited_view(*arguments, **named):
             if request.method != "OPTIONS" or "Access-Control-Request-Method" not in request.headers:
-                address = limited_address(request.remote_addr, request.headers.getlist("X-Forwarded-For"))
-                decision = throttle(client, limit, address)
-                show(decision, shown := request.environ.setdefault("limits", {}))
+                # Functions and views may be an `async def`.
+                who = current_app.ensure_sync(caller)(request)
+                if who and type(who) not in (str, int):
+                    raise TypeError(f"a caller is a text or a number, not {who!r}")
+                who = f"caller:{who}" if who else network(request.remote_addr)
+                status, headers = answer(reply := throttle(f"{name}:{who}", *quota))
+                if reply is None and current_app.ensure_sync(unanswered)(who) is True:
+                    status, headers = 200, {}
+                if status != 200:
+                    headers["Cache-Control"] = "no-store"
                 # Whatever answers the request shows the headers, also an error.
-                after_this_request(lambda response: response.headers.update(shown) or response)
-                if decision[0] != 200:
-                    return "Try again later\n", decision[0]
-            # A view may be an `async def`.
+                after_this_request(lambda response: response.headers.update(headers) or response)
+                if status != 200:
+                    abort(status, "Try again later")
             return current_app.ensure_sync(view)(*arguments, **named)
 
         return limited_view
@@ -38,13 +55,17 @@ def limited(limit):
     return decorate
 
 
+# While Redis does not answer, this process passes three requests a day of each caller.
+alone, quota = strategies.MovingWindowRateLimiter(storage.MemoryStorage()), parse("3/day")
+
+
 @app.get("/")
-@limited(Limit("hello", (2, 1, 86400)))
+@limited("hello", 2, 1, 86400, unanswered=lambda caller: alone.hit(quota, "hello", caller))
 def hello():
     return "Hello\n"
 
 
 @app.post("/login")
-@limited(Limit("login", (2, 1, 86400), fail="closed"))
+@limited("login", 2, 1, 86400)
 def login():
     return "Welcome\n"

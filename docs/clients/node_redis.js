@@ -1,31 +1,79 @@
-// Rate limiting with node-redis. To run this file, beside limits.js:
-// [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=share] node node_redis.js
+// Rate limiting with node-redis 5 or newer. To run this file: [REDIS_URL=redis://…] [TIMEOUT=0.1] node node_redis.js
 
-const { createClient } = require('redis');
-const { Connection, SERVER, TIMEOUT, demonstrate } = require('./limits.js');
+const { ErrorReply, createClient } = require('redis');
 
-// node-redis 4 throws at a reply that no server gives, such as *-7, which would end the process.
-function onread(length, buffer) {
+// The longest time, in ms, that a client waits for a new connection, and a call for the reply.
+const TIMEOUT = 1000 * (process.env.TIMEOUT ?? 0.1);
+// The client for the whole process, with one connection, and when it was opened.
+let client;
+let opened;
+let logged = -1000;
+
+// Opens another connection in the place of the last one.
+function open() {
+  client?.destroy();
+  opened = performance.now();
+  client = createClient({
+    url: process.env.REDIS_URL ?? 'redis://127.0.0.1:6379',
+    socket: { connectTimeout: TIMEOUT, reconnectStrategy: false },
+    // A call that waited for a connection would take its tokens too late.
+    disableOfflineQueue: true,
+  });
+  client.on('error', log);
+  return client.connect().catch(log);
+}
+
+// Makes one call, and never again. Resolves to five integers, or six if there are further quotas, or undefined: Redis
+// did not decide, whatever went wrong. The words are max_burst, count, period and so on.
+async function throttle(key, ...words) {
+  let timer;
   try {
-    this.emit('data', Buffer.from(buffer.subarray(0, length)));
+    const late = new Promise((_, reject) => {
+      // What has arrived is read before.
+      timer = setTimeout(() => setImmediate(reject, new Error('no reply in time')), TIMEOUT);
+    });
+    const reply = await Promise.race([client.sendCommand(['CL.THROTTLE', key, ...words].map(String)), late]);
+    const isRight = Array.isArray(reply) && reply.every(Number.isSafeInteger);
+    if (!isRight || reply.length !== (words.length > 4 ? 6 : 5)) throw new Error('the reply has another shape');
+    return reply;
   } catch (error) {
-    this.destroy(error);
+    log(error);
+    // A connection whose call failed is left. An error of the server is an answer, but that of a replica.
+    const isReply = error instanceof ErrorReply && !error.message.startsWith('READONLY');
+    if (!isReply && performance.now() > opened + TIMEOUT) open();
+    return undefined;
+  } finally {
+    clearTimeout(timer);
   }
 }
 
-function open() {
-  const client = createClient({
-    socket: { ...SERVER, onread: { buffer: Buffer.alloc(65536), callback: onread } },
-    // A call that waited here for a connection, or longer to be sent, would take its tokens too late.
-    disableOfflineQueue: true,
-    commandOptions: { timeout: TIMEOUT },
-  });
-  client.connect().catch(() => {});
-  return client;
+function log(error) {
+  if (performance.now() < logged + 1000) return; // A line a second is enough.
+  logged = performance.now();
+  console.error(`Redis did not decide: ${error.message}`);
 }
 
-// node-redis only sends strings.
-const connect = () => new Connection(open, (client, words) => client.sendCommand(words.map(String))).ready();
+const ready = open();
 
-if (require.main === module) connect().then(demonstrate);
-module.exports = { connect };
+// Returns the status and the headers to answer a request with.
+function answer(reply) {
+  if (!reply) return [503, { 'Retry-After': 1 }];
+  const [limited, limit, remaining, retryAfter, resetAfter] = reply;
+  const headers = { 'X-RateLimit-Limit': limit, 'X-RateLimit-Remaining': remaining, 'X-RateLimit-Reset': resetAfter };
+  if (!limited) return [200, headers];
+  // A wait of -1 never ends: the call asks for more than the limit, which may be 0.
+  return retryAfter < 0 ? [limit ? 413 : 403, headers] : [429, { ...headers, 'Retry-After': retryAfter }];
+}
+
+// The limiter allows three at once and one a minute; the last call asks for four tokens.
+async function demonstrate() {
+  await ready;
+  for (const quantity of [1, 1, 1, 1, 4]) {
+    const [status, headers] = answer(await throttle('user123', 2, 1, 60, quantity));
+    console.log(status, Object.entries(headers).map(([name, value]) => `${name}: ${value}`).join(', '));
+  }
+  client.destroy();
+}
+
+if (require.main === module) demonstrate();
+module.exports = { answer, close: () => client.destroy(), throttle };

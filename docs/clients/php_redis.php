@@ -1,17 +1,17 @@
 <?php
 // Rate limiting with phpredis, or without that extension with Predis.
-// To run this file: [REDIS_PORT=6379] [TIMEOUT=0.1] php php_redis.php
+// To run this file: [REDIS_URL=redis://127.0.0.1:6379] [TIMEOUT=0.1] php php_redis.php
 
 /** Returns the only connection of this process, which has made no call yet or got the reply to the last one. */
 function connect(): Redis|Predis\Client
 {
-    $port = (int) (getenv('REDIS_PORT') ?: 6379);
+    ['host' => $host, 'port' => $port] = parse_url(getenv('REDIS_URL') ?: 'redis://127.0.0.1:6379');
     // The longest time that a call waits for a new connection, and for the reply, in seconds.
     $timeout = (float) (getenv('TIMEOUT') ?: 0.1);
     if (extension_loaded('redis')) {
         $client = new Redis();
         // pconnect makes a connection that outlives the request: the pool of PHP-FPM.
-        $client->connect('127.0.0.1', $port, $timeout, null, 0, $timeout);
+        $client->connect($host, $port, $timeout, null, 0, $timeout);
         // A call without a reply would take twice if it were made again.
         $client->setOption(Redis::OPT_MAX_RETRIES, 0);
         return $client;
@@ -19,7 +19,8 @@ function connect(): Redis|Predis\Client
     // Composer's autoloader is another file: require 'vendor/autoload.php';
     require_once 'Predis/Autoloader.php';
     Predis\Autoloader::register();
-    return new Predis\Client(['port' => $port, 'timeout' => $timeout, 'read_write_timeout' => $timeout]);
+    $times = ['timeout' => $timeout, 'read_write_timeout' => $timeout];
+    return new Predis\Client(['host' => $host, 'port' => $port] + $times);
 }
 
 /** Makes a call. Returns the status and the headers to answer a request with; a call without an answer is refused. */

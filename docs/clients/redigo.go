@@ -1,5 +1,5 @@
 // Rate limiting with redigo. To run this file in a new folder:
-// go mod init demo && go get github.com/gomodule/redigo/redis && [REDIS_PORT=6379] [TIMEOUT=0.1] go run redigo.go
+// go mod init demo && go get github.com/gomodule/redigo/redis && [REDIS_URL=redis://…] [TIMEOUT=0.1] go run redigo.go
 // Debian's packages alone are enough: GO111MODULE=off GOPATH=/usr/share/gocode go run redigo.go
 package main
 
@@ -16,10 +16,10 @@ import (
 // connect returns a pool of at most 20 connections for all goroutines. A call waits no longer than timeout for each
 // step: a place in the pool, a connection, the reply. It has a connection of its own: one that was used before may lead
 // to a server that a failover has made a replica.
-func connect(port string, timeout time.Duration) *redis.Pool {
+func connect(url string, timeout time.Duration) *redis.Pool {
 	return &redis.Pool{MaxActive: 20, Wait: true,
 		Dial: func() (redis.Conn, error) {
-			return redis.Dial("tcp", "127.0.0.1:"+port, redis.DialConnectTimeout(timeout),
+			return redis.DialURL(url, redis.DialConnectTimeout(timeout),
 				redis.DialReadTimeout(timeout), redis.DialWriteTimeout(timeout))
 		},
 	}
@@ -60,15 +60,15 @@ func throttle(pool *redis.Pool, timeout time.Duration, key string, maxBurst, cou
 }
 
 func main() {
-	port := os.Getenv("REDIS_PORT")
-	if port == "" {
-		port = "6379"
+	url := os.Getenv("REDIS_URL")
+	if url == "" {
+		url = "redis://127.0.0.1:6379"
 	}
 	timeout, err := time.ParseDuration(os.Getenv("TIMEOUT") + "s")
 	if err != nil {
 		timeout = 100 * time.Millisecond
 	}
-	pool := connect(port, timeout)
+	pool := connect(url, timeout)
 	// The limiter allows three at once and one a minute; the last call asks for four tokens.
 	for _, quantity := range []uint32{1, 1, 1, 1, 4} {
 		fmt.Println(throttle(pool, timeout, "user123", 2, 1, 60, quantity))

@@ -1,43 +1,67 @@
-"""Rate limiting with redis-py and asyncio.
-
-To run this file, beside limits.py: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=share] python3 redis_asyncio.py
-"""
+"""Rate limiting with redis-py and asyncio. To run: [REDIS_URL=redis://…] [TIMEOUT=0.1] python3 redis_asyncio.py"""
 
 import asyncio
+import logging
 import os
 
+from redis import ReadOnlyError
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 
-from limits import URL, Call, Limit, report, settings
+# The longest time, in seconds, that a call waits for a free connection, for a new one, and for the reply.
+TIMEOUT = float(os.environ.get("TIMEOUT", 0.1))
+TIMES = {"timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT, "socket_timeout": TIMEOUT}
+URL = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379")
 
 
 def connect(url=URL):
-    """Returns a client for all tasks of an event loop."""
-    return Redis(connection_pool=BlockingConnectionPool.from_url(url, **settings(url, Retry)))
+    """Returns a client for all tasks of the event loop that runs, and fails where none does yet."""
+    asyncio.get_running_loop()
+    # A repeated call would take twice. The listed error closes the connection: after a failover, it leads to a replica.
+    once = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [ReadOnlyError]}
+    return Redis(connection_pool=BlockingConnectionPool.from_url(url, max_connections=20, **TIMES, **once))
 
 
-async def ask(client, *words):
-    """Returns Redis's reply, or None. Whatever goes wrong is one case: Redis did not decide."""
+async def ask(client, shape, *words):
+    """Makes one call. Returns a reply of this shape, or None: Redis did not decide, whatever went wrong."""
     try:
-        return await client.execute_command(*words)
+        reply = await client.execute_command(*words)
+        if shape_of(reply) != shape:
+            raise TypeError(f"the reply is {reply!r:.99}")
+        return reply
     except Exception as error:
-        report(error)
+        logging.getLogger("throttle").error("Redis did not decide: %s: %s", type(error).__name__, error)
         return None
 
 
-async def throttle(client, limit, caller, quantity=1):
-    """Returns the status and the headers to answer a request with, and how the call ended."""
-    call = Call(limit, caller, quantity)
-    return call.known() or call.decide(await ask(client, *call.words))
+def shape_of(reply):
+    return [shape_of(part) for part in reply] if isinstance(reply, list) else type(reply)
+
+
+async def throttle(client, key, *words):
+    """Calls CL.THROTTLE with max_burst, count, period and so on. Returns its five or six integers, or None."""
+    return await ask(client, [int] * (6 if len(words) > 4 else 5), "CL.THROTTLE", key, *words)
+
+
+def answer(reply):
+    """Returns the status and the headers to answer a request with."""
+    if reply is None:
+        return 503, {"Retry-After": "1"}
+    limited, limit, remaining, retry_after, reset_after = reply[:5]
+    numbers = {"Limit": limit, "Remaining": remaining, "Reset": reset_after}
+    headers = {f"X-RateLimit-{name}": str(number) for name, number in numbers.items()}
+    if retry_after >= 0:
+        return 429, {**headers, "Retry-After": str(retry_after)}
+    # A limited call without a wait asks for more than the limit, which may be 0.
+    return (413 if limit else 403) if limited else 200, headers
 
 
 async def main():
     client = connect()
-    # Three at once and one a minute; the last call asks for four.
-    limit = Limit("example", (2, 1, 60), fail=os.environ.get("FAIL", "share"))
+    # The limiter allows three at once and one a minute; the last call asks for four.
     for quantity in 1, 1, 1, 1, 4:
-        status, headers, _ = await throttle(client, limit, "user123", quantity)
+        status, headers = answer(await throttle(client, "user123", 2, 1, 60, quantity))
         print(status, ", ".join(f"{name}: {value}" for name, value in headers.items()))
 
 

@@ -1,40 +1,56 @@
-"""Rate limiting with redis-py.
+"""Rate limiting with redis-py. To run this file: [REDIS_URL=redis://…] [TIMEOUT=0.1] python3 redis_py.py"""
 
-To run this file, beside limits.py: [REDIS_PORT=6379] [TIMEOUT=0.1] [FAIL=share] python3 redis_py.py
-"""
-
+import logging
 import os
 
-from redis import BlockingConnectionPool, Redis
-from redis.retry import Retry
+import redis
 
-from limits import URL, Call, Limit, report, settings
+# The longest time, in seconds, that a call waits for a free connection, for a new one, and for the reply.
+TIMEOUT = float(os.environ.get("TIMEOUT", 0.1))
+TIMES = {"timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT, "socket_timeout": TIMEOUT}
+# A repeated call would take twice. The listed error closes the connection, which leads to a replica after a failover.
+ONCE = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
+URL = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379")
+# One client for all threads of a process.
+client = redis.Redis(connection_pool=redis.BlockingConnectionPool.from_url(URL, max_connections=20, **TIMES, **ONCE))
 
 
-def connect(url=URL):
-    """Returns a client for all threads of a process."""
-    return Redis(connection_pool=BlockingConnectionPool.from_url(url, **settings(url, Retry)))
-
-
-def ask(client, *words):
-    """Returns Redis's reply, or None. Whatever goes wrong is one case: Redis did not decide."""
+def ask(shape, *words):
+    """Makes one call. Returns a reply of this shape, or None: Redis did not decide, whatever went wrong."""
     try:
-        return client.execute_command(*words)
+        reply = client.execute_command(*words)
+        if shape_of(reply) != shape:
+            raise TypeError(f"the reply is {reply!r:.99}")
+        return reply
     except Exception as error:
-        report(error)
+        logging.getLogger("throttle").error("Redis did not decide: %s: %s", type(error).__name__, error)
         return None
 
 
-def throttle(client, limit, caller, quantity=1):
-    """Returns the status and the headers to answer a request with, and how the call ended."""
-    call = Call(limit, caller, quantity)
-    return call.known() or call.decide(ask(client, *call.words))
+def shape_of(reply):
+    return [shape_of(part) for part in reply] if isinstance(reply, list) else type(reply)
+
+
+def throttle(key, *words):
+    """Calls CL.THROTTLE with max_burst, count, period and so on. Returns its five or six integers, or None."""
+    return ask([int] * (6 if len(words) > 4 else 5), "CL.THROTTLE", key, *words)
+
+
+def answer(reply):
+    """Returns the status and the headers to answer a request with."""
+    if reply is None:
+        return 503, {"Retry-After": "1"}
+    limited, limit, remaining, retry_after, reset_after = reply[:5]
+    numbers = {"Limit": limit, "Remaining": remaining, "Reset": reset_after}
+    headers = {f"X-RateLimit-{name}": str(number) for name, number in numbers.items()}
+    if retry_after >= 0:
+        return 429, {**headers, "Retry-After": str(retry_after)}
+    # A limited call without a wait asks for more than the limit, which may be 0.
+    return (413 if limit else 403) if limited else 200, headers
 
 
 if __name__ == "__main__":
-    client = connect()
-    # Three at once and one a minute; the last call asks for four.
-    limit = Limit("example", (2, 1, 60), fail=os.environ.get("FAIL", "share"))
+    # The limiter allows three at once and one a minute; the last call asks for four.
     for quantity in 1, 1, 1, 1, 4:
-        status, headers, _ = throttle(client, limit, "user123", quantity)
+        status, headers = answer(throttle("user123", 2, 1, 60, quantity))
         print(status, ", ".join(f"{name}: {value}" for name, value in headers.items()))

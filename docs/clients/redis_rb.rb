@@ -1,4 +1,4 @@
-# Rate limiting with redis-rb. To run this file: [REDIS_PORT=6379] [TIMEOUT=0.1] ruby redis_rb.rb
+# Rate limiting with redis-rb. To run this file: [REDIS_URL=redis://127.0.0.1:6379] [TIMEOUT=0.1] ruby redis_rb.rb
 
 require "redis"
 
@@ -6,7 +6,8 @@ require "redis"
 def client
   # The timeout is in seconds. redis-rb itself would repeat a call without a reply, and take twice.
   Thread.current[:limits] ||= Redis.new(
-    port: ENV.fetch("REDIS_PORT", 6379).to_i, timeout: ENV.fetch("TIMEOUT", 0.1).to_f, reconnect_attempts: 0
+    url: ENV.fetch("REDIS_URL", "redis://127.0.0.1:6379"),
+    timeout: ENV.fetch("TIMEOUT", 0.1).to_f, reconnect_attempts: 0
   )
 end
 

@@ -1,4 +1,4 @@
-//! Rate limiting with redis-rs. To run this file: `cargo add redis`, `[REDIS_PORT=6379] [TIMEOUT=0.1] cargo run`.
+//! Rate limiting with redis-rs. To run this file: `cargo add redis`, `[REDIS_URL=redis://…] [TIMEOUT=0.1] cargo run`.
 
 use std::env::var;
 use std::time::Duration;
@@ -47,9 +47,9 @@ impl Limiter {
 }
 
 fn main() -> RedisResult<()> {
-    let port = var("REDIS_PORT").unwrap_or("6379".into());
+    let url = var("REDIS_URL").unwrap_or("redis://127.0.0.1:6379".into());
     let seconds = var("TIMEOUT").ok().and_then(|text| text.parse().ok()).unwrap_or(0.1);
-    let client = Client::open(format!("redis://127.0.0.1:{port}/"))?;
+    let client = Client::open(url)?;
     let mut limiter = Limiter { client, timeout: Duration::from_secs_f64(seconds), connection: None };
     // The limiter allows three at once and one a minute; the last call asks for four tokens.
     for quantity in [1, 1, 1, 1, 4] {

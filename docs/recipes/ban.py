@@ -1,6 +1,6 @@
 """A ban after too many attempts. Five wrong passwords ban a caller for five minutes, then for thirty, then for an hour.
 
-To run this file: [REDIS_PORT=6379] python3 ban.py
+To run this file: [REDIS_URL=redis://127.0.0.1:6379] python3 ban.py
 """
 
 import os
@@ -64,7 +64,7 @@ if __name__ == "__main__":
     # failover behind one address, it leads to a replica.
     once = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
     times = {"socket_timeout": 1, "socket_connect_timeout": 1}
-    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), **times, **once)
+    client = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"), **times, **once)
     door = Door(client, "account")
     for password in ["correct horse", "123456", "qwerty", "secret", "dragon", "monkey", "correct horse"]:
         try:

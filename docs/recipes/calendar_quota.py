@@ -1,7 +1,7 @@
 """Quotas by the calendar: when the day, the week and the month of a time zone end, and calls of calendar_quota.lua.
 
 To run this file: redis-cli -x FUNCTION LOAD REPLACE < calendar_quota.lua, and then
-[REDIS_PORT=6379] python3 calendar_quota.py
+[REDIS_URL=redis://127.0.0.1:6379] python3 calendar_quota.py
 """
 
 import os
@@ -57,7 +57,7 @@ if __name__ == "__main__":
     # failover behind one address, it leads to a replica.
     once = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
     times = {"socket_timeout": 1, "socket_connect_timeout": 1}
-    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), **times, **once)
+    client = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"), **times, **once)
     plan = Plan(client, berlin)
     call = plan.of("user123")
     for quantity in 8, 8, -8, 1001:

@@ -1,6 +1,6 @@
 """Fairness and priority: tenants share a pool, each up to its own limit; background work gets up to half of the pool.
 
-To run this file: [REDIS_PORT=6379] python3 fairness.py
+To run this file: [REDIS_URL=redis://127.0.0.1:6379] python3 fairness.py
 """
 
 import os
@@ -36,7 +36,7 @@ if __name__ == "__main__":
     # failover behind one address, it leads to a replica.
     once = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
     times = {"socket_timeout": 1, "socket_connect_timeout": 1}
-    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), **times, **once)
+    client = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"), **times, **once)
     pool = Pool(client)
     for tenant, background in ("greedy", False), ("modest", True), ("modest", False), ("third", False):
         refusals = [pool.admits(tenant, background) for _ in range(100)]

@@ -1,5 +1,5 @@
 // CL.THROTTLE by the module where the server has it, and by gcra.lua where it has not.
-// To run this file: [REDIS_PORT=6379] node module_or_script.js
+// To run this file: [REDIS_URL=redis://127.0.0.1:6379] node module_or_script.js
 
 const { createHash } = require('crypto');
 const { readFileSync } = require('fs');
@@ -59,9 +59,9 @@ class Limiter {
 }
 
 async function main() {
-  const socket = { host: '127.0.0.1', port: Number(process.env.REDIS_PORT ?? 6379), connectTimeout: TIMEOUT };
+  const url = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
   // A call that waited here for a connection would take its tokens too late.
-  const client = createClient({ socket, disableOfflineQueue: true });
+  const client = createClient({ url, socket: { connectTimeout: TIMEOUT }, disableOfflineQueue: true });
   // Without a listener, an error of the connection would end the process.
   client.on('error', (error) => console.error(`redis: ${error.message}`));
   const limiter = new Limiter(client);

@@ -1,6 +1,6 @@
 """CL.THROTTLE by the module where the server has it, and by gcra.lua where it has not.
 
-To run this file: [REDIS_PORT=6379] python3 module_or_script.py
+To run this file: [REDIS_URL=redis://127.0.0.1:6379] python3 module_or_script.py
 """
 
 import os
@@ -43,7 +43,7 @@ if __name__ == "__main__":
     # failover behind one address, it leads to a replica.
     once = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
     times = {"socket_timeout": 1, "socket_connect_timeout": 1}
-    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), **times, **once)
+    client = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"), **times, **once)
     limiter = Limiter(client)
     # The limiter allows 10 at once and 10 a second, and 1,000 at once and 1,000 a day.
     answer = limiter.throttle("user123", 9, 10, 1, 1, 999, 1000, 86400)

@@ -1,6 +1,6 @@
 """Shadow mode: a limit that counts what it would refuse, and refuses nothing until it is enforced.
 
-To run this file: [REDIS_PORT=6379] python3 shadow.py
+To run this file: [REDIS_URL=redis://127.0.0.1:6379] python3 shadow.py
 """
 
 import collections
@@ -45,7 +45,7 @@ if __name__ == "__main__":
     # failover behind one address, it leads to a replica.
     once = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
     times = {"socket_timeout": 0.1, "socket_connect_timeout": 0.1}
-    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), **times, **once)
+    client = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"), **times, **once)
     for enforced in False, True:
         limit = Limit(client, "search", (15, 30, 60), enforced)
         passed = sum(limit.allows("alice") for _ in range(20))

@@ -1,6 +1,6 @@
 """A queue: a call that comes too early is told how long to wait, and keeps its turn.
 
-To run this file: [REDIS_PORT=6379] python3 waiting.py
+To run this file: [REDIS_URL=redis://127.0.0.1:6379] python3 waiting.py
 """
 
 import os
@@ -52,7 +52,7 @@ if __name__ == "__main__":
     # failover behind one address, it leads to a replica.
     once = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
     times = {"socket_timeout": 1, "socket_connect_timeout": 1}
-    client = redis.Redis(port=int(os.environ.get("REDIS_PORT", 6379)), **times, **once)
+    client = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"), **times, **once)
     # The queue allows one every 100 ms, and two at once. No call waits longer than 300 ms.
     queue = Queue(client, "printer", 1, 1, 100, 300)
     for name in "abcdef":
