@@ -92,7 +92,7 @@ def ask(client, organisation, user, estimate, model):
 if __name__ == "__main__":
     # After a failover, redis-py closes a connection that leads to a replica. It repeats nothing itself.
     retries = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
-    url = os.getenv("REDIS_URL", "redis://127.0.0.1:6379")
+    url = os.getenv("REDIS_URL") or "redis://127.0.0.1:6379"
     client = redis.Redis.from_url(url, socket_timeout=0.3, **retries)
     for estimate, used in (8_000, 2_000), (8_000, 24_000), (2_000, 2_000), (20_001, 2_000):
         try:

@@ -5,7 +5,7 @@ import os
 from redis.cluster import RedisCluster
 
 times = {"socket_timeout": 1, "socket_connect_timeout": 1}
-client = RedisCluster.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"), **times)
+client = RedisCluster.from_url(os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379", **times)
 
 
 def ask_once(command, key, *words):

@@ -1,5 +1,5 @@
 // Express, and a middleware that limits requests. To run this file, beside node_redis.js:
-// [REDIS_URL=redis://127.0.0.1:6379] [TIMEOUT=0.1] node express_app.js
+// [REDIS_URL=redis://127.0.0.1:6379] [REDIS_TIMEOUT=0.1] node express_app.js
 
 const express = require('express');
 const ipaddr = require('ipaddr.js'); // Express itself depends on it.

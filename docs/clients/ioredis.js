@@ -1,12 +1,12 @@
-// Rate limiting with ioredis. To run this file: [REDIS_URL=redis://…] [TIMEOUT=0.1] node ioredis.js
+// Rate limiting with ioredis. To run this file: [REDIS_URL=redis://…] [REDIS_TIMEOUT=0.1] node ioredis.js
 
 const { Redis } = require('ioredis');
 
 // The longest time, in ms, that a client waits for a new connection, and a call for the reply.
-const TIMEOUT = 1000 * (process.env.TIMEOUT ?? 0.1);
+const TIMEOUT = 1000 * (process.env.REDIS_TIMEOUT || 0.1);
 let logged = -1000;
 // One client, with one connection, for the whole process.
-const client = new Redis(process.env.REDIS_URL ?? 'redis://127.0.0.1:6379', {
+const client = new Redis(process.env.REDIS_URL || 'redis://127.0.0.1:6379', {
   connectTimeout: TIMEOUT,
   commandTimeout: TIMEOUT,
   // A call that waited for a connection would take its tokens too late; one that is sent again would take twice.

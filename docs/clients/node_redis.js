@@ -1,9 +1,10 @@
-// Rate limiting with node-redis 5 or newer. To run this file: [REDIS_URL=redis://…] [TIMEOUT=0.1] node node_redis.js
+// Rate limiting with node-redis 5 or newer. To run this file:
+// [REDIS_URL=redis://127.0.0.1:6379] [REDIS_TIMEOUT=0.1] node node_redis.js
 
 const { ErrorReply, createClient } = require('redis');
 
 // The longest time, in ms, that a client waits for a new connection, and a call for the reply.
-const TIMEOUT = 1000 * (process.env.TIMEOUT ?? 0.1);
+const TIMEOUT = 1000 * (process.env.REDIS_TIMEOUT || 0.1);
 // The client for the whole process, with one connection, and when it was opened.
 let client;
 let opened;
@@ -14,7 +15,7 @@ function open() {
   client?.destroy();
   opened = performance.now();
   client = createClient({
-    url: process.env.REDIS_URL ?? 'redis://127.0.0.1:6379',
+    url: process.env.REDIS_URL || 'redis://127.0.0.1:6379',
     socket: { connectTimeout: TIMEOUT, reconnectStrategy: false },
     // A call that waited for a connection would take its tokens too late.
     disableOfflineQueue: true,

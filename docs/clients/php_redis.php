@@ -1,26 +1,36 @@
 <?php
 // Rate limiting with phpredis, or without that extension with Predis.
-// To run this file: [REDIS_URL=redis://127.0.0.1:6379] [TIMEOUT=0.1] php php_redis.php
+// To run this file: [REDIS_URL=redis://127.0.0.1:6379] [REDIS_TIMEOUT=0.1] php php_redis.php
 
 /** Returns the only connection of this process, which has made no call yet or got the reply to the last one. */
 function connect(): Redis|Predis\Client
 {
-    ['host' => $host, 'port' => $port] = parse_url(getenv('REDIS_URL') ?: 'redis://127.0.0.1:6379');
+    $url = parse_url(getenv('REDIS_URL') ?: 'redis://127.0.0.1:6379') + ['port' => 6379, 'user' => ''];
     // The longest time that a call waits for a new connection, and for the reply, in seconds.
-    $timeout = (float) (getenv('TIMEOUT') ?: 0.1);
+    $timeout = (float) (getenv('REDIS_TIMEOUT') ?: 0.1);
+    $secure = $url['scheme'] === 'rediss';
     if (extension_loaded('redis')) {
         $client = new Redis();
         // pconnect makes a connection that outlives the request: the pool of PHP-FPM.
-        $client->connect($host, $port, $timeout, null, 0, $timeout);
+        $client->connect(($secure ? 'tls://' : '') . $url['host'], $url['port'], $timeout, null, 0, $timeout);
         // A call without a reply would take twice if it were made again.
         $client->setOption(Redis::OPT_MAX_RETRIES, 0);
-        return $client;
+    } else {
+        // Composer's autoloader is another file: require 'vendor/autoload.php';
+        require_once 'Predis/Autoloader.php';
+        Predis\Autoloader::register();
+        $to = ['scheme' => $secure ? 'tls' : 'tcp', 'host' => $url['host'], 'port' => $url['port']];
+        $client = new Predis\Client($to + ['timeout' => $timeout, 'read_write_timeout' => $timeout]);
     }
-    // Composer's autoloader is another file: require 'vendor/autoload.php';
-    require_once 'Predis/Autoloader.php';
-    Predis\Autoloader::register();
-    $times = ['timeout' => $timeout, 'read_write_timeout' => $timeout];
-    return new Predis\Client(['host' => $host, 'port' => $port] + $times);
+    if (isset($url['pass'])) {
+        call($client, ['AUTH', rawurldecode($url['user']) ?: 'default', rawurldecode($url['pass'])]);
+    }
+    return $client;
+}
+
+function call(Redis|Predis\Client $client, array $words): mixed
+{
+    return $client instanceof Redis ? $client->rawCommand(...$words) : $client->executeRaw($words);
 }
 
 /** Makes a call. Returns the status and the headers to answer a request with; a call without an answer is refused. */
@@ -28,10 +38,9 @@ function throttle(string $key, int $maxBurst, int $count, int $period, int $quan
 {
     $quantity >= 0 || throw new ValueError("a quantity cannot be $quantity: it would give tokens back");
     static $client;
-    $call = ['CL.THROTTLE', $key, $maxBurst, $count, $period, $quantity];
     try {
         $client ??= connect();
-        $reply = $client instanceof Redis ? $client->rawCommand(...$call) : $client->executeRaw($call);
+        $reply = call($client, ['CL.THROTTLE', $key, $maxBurst, $count, $period, $quantity]);
         // Whatever else a server or a proxy says is no answer.
         if (!is_array($reply) || count($reply) !== 5 || array_filter($reply, 'is_int') !== $reply) {
             throw new Exception(json_encode($reply ?: $client->getLastError()));

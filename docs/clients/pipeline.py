@@ -1,6 +1,6 @@
 """A thousand calls, sent together and answered together.
 
-To run this file, beside redis_py.py: [REDIS_URL=redis://127.0.0.1:6379] TIMEOUT=1 python3 pipeline.py
+To run this file, beside redis_py.py: [REDIS_URL=redis://127.0.0.1:6379] REDIS_TIMEOUT=1 python3 pipeline.py
 """
 
 from redis_py import client, shape_of

@@ -1,5 +1,6 @@
 // Rate limiting with redigo. To run this file in a new folder:
-// go mod init demo && go get github.com/gomodule/redigo/redis && [REDIS_URL=redis://…] [TIMEOUT=0.1] go run redigo.go
+// go mod init demo && go get github.com/gomodule/redigo/redis
+// [REDIS_URL=redis://127.0.0.1:6379] [REDIS_TIMEOUT=0.1] go run redigo.go
 // Debian's packages alone are enough: GO111MODULE=off GOPATH=/usr/share/gocode go run redigo.go
 package main
 
@@ -64,7 +65,7 @@ func main() {
 	if url == "" {
 		url = "redis://127.0.0.1:6379"
 	}
-	timeout, err := time.ParseDuration(os.Getenv("TIMEOUT") + "s")
+	timeout, err := time.ParseDuration(os.Getenv("REDIS_TIMEOUT") + "s")
 	if err != nil {
 		timeout = 100 * time.Millisecond
 	}

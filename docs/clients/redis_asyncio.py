@@ -1,4 +1,4 @@
-"""Rate limiting with redis-py and asyncio. To run: [REDIS_URL=redis://…] [TIMEOUT=0.1] python3 redis_asyncio.py"""
+"""Rate limiting with redis-py and asyncio. To run: [REDIS_URL=redis://…] [REDIS_TIMEOUT=…] python3 redis_asyncio.py"""
 
 import asyncio
 import logging
@@ -10,9 +10,9 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 # The longest time, in seconds, that a call waits for a free connection, for a new one, and for the reply.
-TIMEOUT = float(os.environ.get("TIMEOUT", 0.1))
+TIMEOUT = float(os.environ.get("REDIS_TIMEOUT") or 0.1)
 TIMES = {"timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT, "socket_timeout": TIMEOUT}
-URL = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379")
+URL = os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379"
 
 
 def connect(url=URL):

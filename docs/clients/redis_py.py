@@ -1,4 +1,4 @@
-"""Rate limiting with redis-py. To run this file: [REDIS_URL=redis://…] [TIMEOUT=0.1] python3 redis_py.py"""
+"""Rate limiting with redis-py. To run this file: [REDIS_URL=redis://…] [REDIS_TIMEOUT=0.1] python3 redis_py.py"""
 
 import logging
 import os
@@ -6,11 +6,11 @@ import os
 import redis
 
 # The longest time, in seconds, that a call waits for a free connection, for a new one, and for the reply.
-TIMEOUT = float(os.environ.get("TIMEOUT", 0.1))
+TIMEOUT = float(os.environ.get("REDIS_TIMEOUT") or 0.1)
 TIMES = {"timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT, "socket_timeout": TIMEOUT}
 # A repeated call would take twice. The listed error closes the connection, which leads to a replica after a failover.
 ONCE = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
-URL = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379")
+URL = os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379"
 # One client for all threads of a process.
 client = redis.Redis(connection_pool=redis.BlockingConnectionPool.from_url(URL, max_connections=20, **TIMES, **ONCE))
 

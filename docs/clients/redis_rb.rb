@@ -1,4 +1,4 @@
-# Rate limiting with redis-rb. To run this file: [REDIS_URL=redis://127.0.0.1:6379] [TIMEOUT=0.1] ruby redis_rb.rb
+# Rate limiting with redis-rb. To run this file: [REDIS_URL=redis://…] [REDIS_TIMEOUT=0.1] ruby redis_rb.rb
 
 require "redis"
 
@@ -6,8 +6,8 @@ require "redis"
 def client
   # The timeout is in seconds. redis-rb itself would repeat a call without a reply, and take twice.
   Thread.current[:limits] ||= Redis.new(
-    url: ENV.fetch("REDIS_URL", "redis://127.0.0.1:6379"),
-    timeout: ENV.fetch("TIMEOUT", 0.1).to_f, reconnect_attempts: 0
+    url: ENV["REDIS_URL"].to_s[/.+/] || "redis://127.0.0.1:6379",
+    timeout: (ENV["REDIS_TIMEOUT"].to_s[/.+/] || 0.1).to_f, reconnect_attempts: 0
   )
 end
 

@@ -1,4 +1,5 @@
-//! Rate limiting with redis-rs. To run this file: `cargo add redis`, `[REDIS_URL=redis://…] [TIMEOUT=0.1] cargo run`.
+//! Rate limiting with redis-rs. To run this file, after `cargo add redis`:
+//! `[REDIS_URL=redis://127.0.0.1:6379] [REDIS_TIMEOUT=0.1] cargo run`
 
 use std::env::var;
 use std::time::Duration;
@@ -47,8 +48,8 @@ impl Limiter {
 }
 
 fn main() -> RedisResult<()> {
-    let url = var("REDIS_URL").unwrap_or("redis://127.0.0.1:6379".into());
-    let seconds = var("TIMEOUT").ok().and_then(|text| text.parse().ok()).unwrap_or(0.1);
+    let url = var("REDIS_URL").ok().filter(|url| !url.is_empty()).unwrap_or("redis://127.0.0.1:6379".into());
+    let seconds = var("REDIS_TIMEOUT").ok().and_then(|text| text.parse().ok()).unwrap_or(0.1);
     let client = Client::open(url)?;
     let mut limiter = Limiter { client, timeout: Duration::from_secs_f64(seconds), connection: None };
     // The limiter allows three at once and one a minute; the last call asks for four tokens.

@@ -1,7 +1,7 @@
 """A log-in form and an API, protected. docs/protect.md explains it step by step.
 
 To run this file, beside fastapi_app.py, redis_asyncio.py and ban.lua:
-[REDIS_URL=redis://127.0.0.1:6379] [TIMEOUT=0.1] uvicorn --no-proxy-headers protect:app
+[REDIS_URL=redis://127.0.0.1:6379] [REDIS_TIMEOUT=0.1] uvicorn --no-proxy-headers protect:app
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Tests of an application's limits, on a server of their own.
 
-To run this file, beside redis_py.py of docs/clients: RUN=/path/to/redis-cell/scripts/run python3 own_tests.py
+To run this file, beside redis_py.py: RUN=/path/to/redis-cell/scripts/run python3 own_tests.py
 """
 
 import os
