@@ -1,13 +1,16 @@
-// Express, and a middleware that limits requests. To run this file, beside node_redis.js:
+// Express, and a middleware that limits requests.
+// To run this file, beside node_redis.js and after `npm install express ipaddr.js rate-limiter-flexible redis`:
 // [REDIS_URL=redis://127.0.0.1:6379] [REDIS_TIMEOUT=0.1] node express_app.js
 
+const { isIP } = require('net');
 const express = require('express');
-const ipaddr = require('ipaddr.js'); // Express itself depends on it.
+const ipaddr = require('ipaddr.js');
 const { RateLimiterMemory } = require('rate-limiter-flexible');
 const { answer, throttle } = require('./node_redis.js'); // or './ioredis.js'
 
 // Returns an IPv4 address, or the /64 of one of IPv6: a customer has all of it.
 function network(address) {
+  if (!isIP(address)) throw new TypeError(`${address} is no address`);
   const ip = ipaddr.process(address);
   return ip.kind() === 'ipv4' ? ip.toString() : `${ipaddr.IPv6.networkAddressFromCIDR(`${ip}/64`)}/64`;
 }

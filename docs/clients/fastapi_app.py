@@ -1,6 +1,6 @@
 """FastAPI, and a dependency that limits a route.
 
-To run this file, beside redis_asyncio.py:
+To run this file, beside redis_asyncio.py and after `pip install fastapi limits redis uvicorn`:
 [REDIS_URL=redis://127.0.0.1:6379] [REDIS_TIMEOUT=0.1] uvicorn --no-proxy-headers fastapi_app:app
 Behind your own proxy, --forwarded-allow-ips=192.0.2.1 takes the address that it adds to X-Forwarded-For.
 """

@@ -1,6 +1,7 @@
 """Flask, and a decorator that limits a view.
 
-To run this file, beside redis_py.py: [REDIS_URL=redis://127.0.0.1:6379] [REDIS_TIMEOUT=0.1] flask --app flask_app run
+To run this file, beside redis_py.py and after `pip install flask limits redis`:
+[REDIS_URL=redis://127.0.0.1:6379] [REDIS_TIMEOUT=0.1] flask --app flask_app run
 """
 
 import functools

@@ -24,13 +24,14 @@ const client = new Redis(process.env.REDIS_URL || 'redis://127.0.0.1:6379', {
 const ready = new Promise((resolve) => client.once('ready', resolve).once('error', resolve));
 client.on('error', log);
 
-// Makes one call. Resolves to five integers, or six if there are further quotas, or undefined: Redis did not decide,
-// whatever went wrong. The words are max_burst, count, period and so on.
-async function throttle(key, ...words) {
+// Calls CL.THROTTLE once. Resolves to its five integers, or six if there are further quotas, or undefined: Redis did
+// not decide, whatever went wrong.
+async function throttle(key, maxBurst, count, period, quantity = 1, ...furtherQuotas) {
+  const words = [key, maxBurst, count, period, quantity, ...furtherQuotas];
   try {
-    const reply = await client.call('CL.THROTTLE', key, ...words);
+    const reply = await client.call('CL.THROTTLE', ...words);
     const isRight = Array.isArray(reply) && reply.every(Number.isSafeInteger);
-    if (!isRight || reply.length !== (words.length > 4 ? 6 : 5)) throw new Error('the reply has another shape');
+    if (!isRight || reply.length !== (words.length > 5 ? 6 : 5)) throw new Error('the reply has another shape');
     return reply;
   } catch (error) {
     log(error);

@@ -24,18 +24,19 @@ function open() {
   return client.connect().catch(log);
 }
 
-// Makes one call, and never again. Resolves to five integers, or six if there are further quotas, or undefined: Redis
-// did not decide, whatever went wrong. The words are max_burst, count, period and so on.
-async function throttle(key, ...words) {
+// Calls CL.THROTTLE once. Resolves to its five integers, or six if there are further quotas, or undefined: Redis did
+// not decide, whatever went wrong.
+async function throttle(key, maxBurst, count, period, quantity = 1, ...furtherQuotas) {
+  const words = [key, maxBurst, count, period, quantity, ...furtherQuotas];
   let timer;
   try {
     const late = new Promise((_, reject) => {
       // What has arrived is read before.
       timer = setTimeout(() => setImmediate(reject, new Error('no reply in time')), TIMEOUT);
     });
-    const reply = await Promise.race([client.sendCommand(['CL.THROTTLE', key, ...words].map(String)), late]);
+    const reply = await Promise.race([client.sendCommand(['CL.THROTTLE', ...words].map(String)), late]);
     const isRight = Array.isArray(reply) && reply.every(Number.isSafeInteger);
-    if (!isRight || reply.length !== (words.length > 4 ? 6 : 5)) throw new Error('the reply has another shape');
+    if (!isRight || reply.length !== (words.length > 5 ? 6 : 5)) throw new Error('the reply has another shape');
     return reply;
   } catch (error) {
     log(error);

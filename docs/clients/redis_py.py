@@ -31,9 +31,10 @@ def shape_of(reply):
     return [shape_of(part) for part in reply] if isinstance(reply, list) else type(reply)
 
 
-def throttle(key, *words):
-    """Calls CL.THROTTLE with max_burst, count, period and so on. Returns its five or six integers, or None."""
-    return ask([int] * (6 if len(words) > 4 else 5), "CL.THROTTLE", key, *words)
+def throttle(key, max_burst, count, period, quantity=1, *further_quotas):
+    """Calls CL.THROTTLE. Returns its five integers, or six if there are further quotas, or None."""
+    shape = [int] * (6 if further_quotas else 5)
+    return ask(shape, "CL.THROTTLE", key, max_burst, count, period, quantity, *further_quotas)
 
 
 def answer(reply):

@@ -7,15 +7,15 @@ local redis = require "nginx.redis"     -- Debian's, lua-nginx-redis; OpenResty'
 local HOST, PORT, TIMEOUT = "127.0.0.1", 6379, 100
 local logged = 0
 
--- Makes one call. Returns five integers, or six if there are further quotas, or nil: Redis did not decide. The words
--- are max_burst, count, period and so on.
-local function throttle(key, words)
-    local client, length = redis:new(), #words > 4 and 6 or 5
+-- Calls CL.THROTTLE once. A quota is max_burst, count, period, perhaps a quantity, and further quotas. Returns five
+-- integers, or six if there are further quotas, or nil: Redis did not decide.
+local function throttle(key, quota)
+    local client, length = redis:new(), #quota > 4 and 6 or 5
     client:set_timeout(TIMEOUT)
     local answered, reply = pcall(function()
         -- A worker has 20 connections, and 1,000 calls may wait for one.
         assert(client:connect(HOST, PORT, { pool = "throttle", pool_size = 20, backlog = 1000 }))
-        local reply = assert(client["CL.THROTTLE"](client, key, unpack(words)))
+        local reply = assert(client["CL.THROTTLE"](client, key, unpack(quota)))
         assert(type(reply) == "table" and #reply == length, "the reply has another shape")
         for i = 1, length do assert(type(reply[i]) == "number", "the reply has another shape") end
         return reply
@@ -45,12 +45,12 @@ end
 
 -- Charges the caller, who is $who or, if that is empty, an address, and refuses what is limited. With `may_pass`, a
 -- request without an answer from Redis passes to the limit_req of $unanswered; otherwise it is refused.
-local function check(name, words, may_pass)
+local function check(name, quota, may_pass)
     -- A browser asks by a preflight whether a page may make its call, and does not tell the page of a refusal.
     if ngx.req.get_method() == "OPTIONS" and ngx.var.http_access_control_request_method then return end
     local who = ngx.var.who or ""
     local key = name .. (who == "" and ":" .. network() or ":caller:" .. who)
-    local reply = throttle(key, words)
+    local reply = throttle(key, quota)
     if not reply then
         if not may_pass then return refuse(503, 1) end
         ngx.var.unanswered = key
