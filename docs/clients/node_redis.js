@@ -5,7 +5,7 @@ const { ErrorReply, createClient } = require('redis');
 
 // The longest time, in ms, that a client waits for a new connection, and a call for the reply.
 const TIMEOUT = 1000 * (process.env.REDIS_TIMEOUT || 0.1);
-// The client for the whole process, with one connection, and when it was opened.
+// The client for the whole process, with one connection, and the moment at which that was there, or had failed.
 let client;
 let opened;
 let logged = -1000;
@@ -13,7 +13,7 @@ let logged = -1000;
 // Opens another connection in the place of the last one.
 function open() {
   client?.destroy();
-  opened = performance.now();
+  opened = Infinity;
   client = createClient({
     url: process.env.REDIS_URL || 'redis://127.0.0.1:6379',
     socket: { connectTimeout: TIMEOUT, reconnectStrategy: false },
@@ -21,7 +21,7 @@ function open() {
     disableOfflineQueue: true,
   });
   client.on('error', log);
-  return client.connect().catch(log);
+  return client.connect().catch(log).finally(() => { opened = performance.now(); });
 }
 
 // Calls CL.THROTTLE once. Resolves to its five integers, or six if there are further quotas, or undefined: Redis did
@@ -42,7 +42,7 @@ async function throttle(key, maxBurst, count, period, quantity = 1, ...furtherQu
     log(error);
     // A connection whose call failed is left. An error of the server is an answer, but that of a replica.
     const isReply = error instanceof ErrorReply && !error.message.startsWith('READONLY');
-    if (!isReply && performance.now() > opened + TIMEOUT) open();
+    if (!isReply && performance.now() > opened + 50) open();
     return undefined;
   } finally {
     clearTimeout(timer);
