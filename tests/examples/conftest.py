@@ -1,6 +1,6 @@
 """The fixtures of the tests of the examples. A situation is a test with the applications that it runs on:
 
-    @on(named("flask", "nginx"), TIMEOUT=3600)
+    @on(named("flask", "nginx"), NUM_PROXIES=1)
     def test_a_caller_is_charged(app, server):
         assert app.passed(4, app.caller()) == 3
         assert server("DBSIZE") == 1
@@ -43,7 +43,7 @@ def clock(tmp_path):
 
 @pytest.fixture
 def start(request):
-    """Starts one more application: start(app.row, server, TIMEOUT=3600)."""
+    """Starts one more application: start(app.row, server, NUM_PROXIES=1)."""
     return lambda row, server, **environment: Application(request, row, environment).start(server)
 
 

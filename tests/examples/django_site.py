@@ -1,56 +1,101 @@
-"""A site with the throttles of the example for Django REST framework, and views that answer in further ways."""
+"""A site with the throttles of the example for Django REST framework, behind NUM_PROXIES proxies."""
 
 import os
+from types import SimpleNamespace
 
 from django.conf import settings
 
+proxies = os.environ.get("NUM_PROXIES", "1")
 settings.configure(
     ALLOWED_HOSTS=["*"],
-    MIDDLEWARE=["django_rest.headers"],
+    INSTALLED_APPS=["rest_framework"],
+    TEMPLATES=[{"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True}],
     ROOT_URLCONF=__name__,
     SECRET_KEY="of the tests",
-    REST_FRAMEWORK={"DEFAULT_AUTHENTICATION_CLASSES": [], "UNAUTHENTICATED_USER": None},
+    REST_FRAMEWORK={
+        "DEFAULT_AUTHENTICATION_CLASSES": [], "UNAUTHENTICATED_USER": None, "NUM_PROXIES": int(proxies) if proxies else None,
+        "EXCEPTION_HANDLER": f"{__name__}.handle",
+    },
 )
 
 from django.core.wsgi import get_wsgi_application
 from django.http import HttpResponse, HttpResponseRedirect, StreamingHttpResponse
 from django.urls import path, resolve
-from rest_framework.decorators import api_view, throttle_classes
+from limits import parse, storage, strategies
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.exceptions import Throttled
 from rest_framework.response import Response
-from rest_framework.views import APIView
+from rest_framework.views import APIView, exception_handler
 from werkzeug.serving import run_simple
 
 import django_rest
 
+alone, quota = strategies.MovingWindowRateLimiter(storage.MemoryStorage()), parse("3/day")
 
-def view(answer):
-    return api_view(["GET"])(throttle_classes([django_rest.ApiThrottle])(lambda request: answer()))
+
+class Key(BaseAuthentication):
+    def authenticate(self, request):
+        return (SimpleNamespace(pk=7, is_authenticated=True), None) if "X-Api-Key" in request.headers else None
+
+
+class Bounded(django_rest.ApiThrottle):
+    def unanswered(self, request):
+        return alone.hit(quota, django_rest.address(request))
+
+
+class Passes(django_rest.ApiThrottle):
+    def unanswered(self, request):
+        return True
+
+
+class Forgotten(django_rest.ApiThrottle):
+    async def unanswered(self, request):
+        return True
+
+
+def handle(error, context):
+    response = exception_handler(error, context)
+    if response is not None and hasattr(error, "wait"):
+        response["X-Wait"] = str(error.wait)
+    return response
+
+
+class View(APIView):
+    authentication_classes, throttle_classes, answer = [Key], [Bounded], None
+
+    def get(self, request):
+        return self.answer()
+
+
+class Own(View):
+    def throttled(self, request, wait):
+        raise Throttled(wait, "Not now")
 
 
 class Login(APIView):
     throttle_classes = [django_rest.LoginThrottle]
 
     def get(self, request):
-        django_rest.give_back(request)
         return Response("Hello")
 
     def post(self, request):
         if isinstance(request.data, dict) and request.data.get("password") == "correct horse":
-            django_rest.give_back(request)
+            django_rest.charge_log_in(request, -1)
         return Response("Welcome")
 
 
-# Three attempts at once and one a day: no token comes back while a test runs.
-django_rest.ACCOUNT = django_rest.Limit("login_account", (2, 1, 86400), fail="closed")
+hello = lambda: Response("Hello")
 urlpatterns = [
-    path("", view(lambda: Response("Hello"))),
+    path("", View.as_view(answer=hello)),
     path("login", Login.as_view()),
-    path("both", Login.as_view(throttle_classes=[django_rest.ApiThrottle, django_rest.LoginThrottle])),
-    path("fails", view(lambda: 1 / 0)),
-    path("missing", view(lambda: resolve("/none"))),  # raises a 404
-    path("moved", view(lambda: HttpResponseRedirect("/"))),
-    path("streamed", view(lambda: StreamingHttpResponse(iter([b"a", b"b"])))),
-    path("own", view(lambda: Response("Hello", headers={"X-RateLimit-Remaining": "abc", "X-RateLimit-Limit": "-1"}))),
+    path("both", Login.as_view(throttle_classes=[Bounded, django_rest.LoginThrottle])),
+    path("missing", View.as_view(answer=lambda: resolve("/none"))),  # raises a 404
+    path("moved", View.as_view(answer=lambda: HttpResponseRedirect("/"))),
+    path("streamed", View.as_view(answer=lambda: StreamingHttpResponse(iter([b"a", b"b"])))),
+    path("own", View.as_view(answer=lambda: Response("", headers={"X-RateLimit-Remaining": "abc", "X-RateLimit-Limit": "-1"}))),
+    path("throttled", Own.as_view(answer=hello)),
+    path("passes", View.as_view(answer=hello, throttle_classes=[Passes])),
+    path("forgotten", View.as_view(answer=hello, throttle_classes=[Forgotten])),
     path("health", lambda request: HttpResponse("Hello")),
 ]
 run_simple("127.0.0.1", int(os.environ["HTTP_PORT"]), get_wsgi_application(), threaded=True)

@@ -7,7 +7,7 @@ from starlette.testclient import TestClient, WebSocketDisconnect
 
 for _ in range(4):
     # Each has an event loop of its own.
-    with TestClient(app) as client:
+    with TestClient(app, client=("127.0.0.1", 1)) as client:
         print(client.get("/").headers["X-RateLimit-Remaining"])
         with suppress(WebSocketDisconnect), client.websocket_connect("/socket"):
             print("open")

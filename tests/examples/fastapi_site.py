@@ -2,13 +2,18 @@
 
 from fastapi import Depends, FastAPI, HTTPException, WebSocket
 from fastapi.responses import JSONResponse, RedirectResponse, StreamingResponse
-from fastapi_app import Limit, app, limited
+from fastapi_app import LimitedAPI, app, limited
 
-SITE, BURST = limited(Limit("site", (2, 1, 86400))), limited(Limit("burst", (9, 10, 1)))
+SITE, BURST = limited("site", 2, 1, 86400), limited("burst", 9, 10, 1)
+CALLERS = {"acme": "acme", "7": 7, "": "", "an object": {"id": 7}, "a list": ["acme"]}
 
 
 def refuse(status=401):
     raise HTTPException(status)
+
+
+async def passes(caller):
+    return True
 
 
 @app.websocket("/socket")
@@ -16,18 +21,23 @@ async def socket(websocket: WebSocket, limited=SITE):
     await websocket.accept()
 
 
-inner = FastAPI()
+inner, limited_inner = FastAPI(), LimitedAPI()
 app.mount("/inner", inner)
-for site, path, view, *further in (
-    (app, "/fails", lambda: 1 / 0),
-    (app, "/missing", lambda: refuse(404)),
-    (app, "/moved", lambda: RedirectResponse("/", 302)),
-    (app, "/streamed", lambda: StreamingResponse(iter(["a", "b"]))),
+app.mount("/limited_inner", limited_inner)
+for site, path, view, *limits in (
+    (app, "/fails", lambda: 1 / 0, SITE),
+    (app, "/missing", lambda: refuse(404), SITE),
+    (app, "/moved", lambda: RedirectResponse("/", 302), SITE),
+    (app, "/streamed", lambda: StreamingResponse(iter(["a", "b"])), SITE),
     # As of a service behind it.
-    (app, "/own", lambda: JSONResponse("", headers={"X-RateLimit-Remaining": "abc", "X-RateLimit-Limit": "-1"})),
-    (app, "/stacked", lambda: "Hello", BURST),
-    (app, "/later", lambda: "Hello", Depends(lambda: refuse())),
-    (inner, "/fails", lambda: 1 / 0),
+    (app, "/own", lambda: JSONResponse("", headers={"X-RateLimit-Remaining": "abc", "X-RateLimit-Limit": "-1"}), SITE),
+    (app, "/stacked", lambda: "Hello", BURST, SITE),
+    (app, "/later", lambda: "Hello", SITE, Depends(lambda: refuse())),
+    (inner, "/fails", lambda: 1 / 0, SITE),
+    (limited_inner, "/fails", lambda: 1 / 0, SITE),
+    (app, "/caller", lambda: "Hello", limited("site", 2, 1, 86400, caller=lambda request: CALLERS.get(request.headers["X-Api-Key"]))),
+    (app, "/passes", lambda: "Hello", limited("site", 2, 1, 86400, unanswered=lambda caller: True)),
+    (app, "/forgotten", lambda: "Hello", limited("site", 2, 1, 86400, unanswered=passes)),
+    (app, "/health", lambda: "Hello"),
 ):
-    site.add_api_route(path, view, methods=["GET", "OPTIONS"], dependencies=[SITE, *further])
-app.add_api_route("/health", lambda: "Hello")
+    site.add_api_route(path, view, methods=["GET", "OPTIONS"], dependencies=limits)

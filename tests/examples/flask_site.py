@@ -1,24 +1,42 @@
-"""The example for Flask with views that answer in further ways, by one limit of three a day."""
+"""The example for Flask behind one proxy, with views that answer in further ways, by one limit of three a day."""
 
 import flask
-from flask_app import Limit, app, limited
+from flask_app import app, limited
+from werkzeug.middleware.proxy_fix import ProxyFix
 
-SITE, BURST = limited(Limit("site", (2, 1, 86400))), limited(Limit("burst", (9, 10, 1)))
+app.wsgi_app = ProxyFix(app.wsgi_app, x_for=1)
+SITE, BURST = limited("site", 2, 1, 86400), limited("burst", 9, 10, 1)
+CALLERS = {"acme": "acme", "7": 7, "": "", "an object": {"id": 7}, "a list": ["acme"]}
 
 
-async def asynchronous():
+async def answers():
     flask.abort(404)
 
 
+async def caller(request):
+    return CALLERS.get(request.headers["X-Api-Key"])
+
+
+async def passes(caller):
+    return True
+
+
 for path, view in {
-    "/fails": lambda: 1 / 0,
-    "/missing": lambda: flask.abort(404),
-    "/moved": lambda: flask.redirect("/"),
-    "/streamed": lambda: iter(["a", "b"]),
+    "/fails": SITE(lambda: 1 / 0),
+    "/missing": SITE(lambda: flask.abort(404)),
+    "/moved": SITE(lambda: flask.redirect("/")),
+    "/streamed": SITE(lambda: iter(["a", "b"])),
     # As of a service behind it.
-    "/own": lambda: ("Hello", {"X-RateLimit-Remaining": "abc", "X-RateLimit-Limit": "-1"}),
-    "/stacked": BURST(lambda: "Hello"),
-    "/async": asynchronous,
+    "/own": SITE(lambda: ("Hello", {"X-RateLimit-Remaining": "abc", "X-RateLimit-Limit": "-1"})),
+    "/async": SITE(answers),
+    "/stacked": BURST(SITE(lambda: "Hello")),
+    "/caller": limited("site", 2, 1, 86400, caller=caller)(lambda: "Hello"),
+    "/passes": limited("site", 2, 1, 86400, unanswered=passes)(lambda: "Hello"),
+    "/forgotten": limited("site", 2, 1, 86400, unanswered=lambda caller: passes(caller))(lambda: "Hello"),
+    "/health": lambda: "Hello",
 }.items():
-    app.add_url_rule(path, path, SITE(view), methods=["GET", "OPTIONS"])
-app.add_url_rule("/health", "/health", lambda: "Hello")
+    app.add_url_rule(path, path, view, methods=["GET", "OPTIONS"])
+blueprint = flask.Blueprint("all", "all", url_prefix="/blueprint")
+blueprint.before_request(SITE(lambda: None))
+blueprint.add_url_rule("/fails", "fails", lambda: 1 / 0)
+app.register_blueprint(blueprint)

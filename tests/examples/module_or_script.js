@@ -4,8 +4,7 @@ const { createServer } = require('http');
 const { createClient } = require('redis');
 const { Limiter } = require('../../docs/recipes/module_or_script.js');
 
-const socket = { host: '127.0.0.1', port: Number(process.env.REDIS_PORT) };
-const client = createClient({ socket, disableOfflineQueue: true }).on('error', () => {});
+const client = createClient({ url: process.env.REDIS_URL, disableOfflineQueue: true }).on('error', () => {});
 const limiter = new Limiter(client);
 client.connect();
 createServer(async (request, response) => {

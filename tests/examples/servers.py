@@ -4,6 +4,7 @@ import contextlib
 import functools
 import itertools
 import os
+import select
 import shutil
 import socket
 import struct
@@ -12,7 +13,6 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import redis
@@ -73,7 +73,8 @@ class Server:
     def __init__(self, request, *settings, module=True, environment={}):
         self.folder = tempfile.TemporaryDirectory(prefix="server-", dir=TARGET)
         self.port, executable = free_port(), os.environ.get("SERVER", "redis-server")
-        words = [*WITH_THE_TEST, "KILL", need(executable, shutil.which(executable)), "--port", self.port, "--save", ""]
+        need(executable, shutil.which(executable), REQUIRE_ALL or "SERVER" in os.environ)
+        words = [*WITH_THE_TEST, "KILL", executable, "--port", self.port, "--save", ""]
         # A primary makes the first replica's snapshot at once; it does not wait for a second replica.
         words += ["--bind", "127.0.0.1", "--dir", self.folder.name, "--repl-diskless-sync-delay", 0, *settings]
         if "--cluster-enabled" in settings:
@@ -156,36 +157,34 @@ class Address:
         while True:
             client, _ = self.listener.accept()
             self.accepted += 1
-            try:
-                server = socket.create_connection(("127.0.0.1", next(self.servers).port))
-            except OSError:
-                client.close()
-                continue
-            connection = SimpleNamespace(number=self.accepted, server=server, fate=None)
-            for streams in (client, server), (server, client):
-                streams[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                threading.Thread(target=self.pass_on, args=(connection, *streams), daemon=True).start()
+            words = client, next(self.servers).port, self.accepted
+            threading.Thread(target=self.carry, args=words, daemon=True).start()
 
-    def pass_on(self, connection, source, target):
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                is_answer = source is connection.server
-                if not is_answer and self.command in data:
-                    fate = connection.fate or next(self.coming, None)
+    def carry(self, client, port, number):
+        """Carries what the two ends of a connection send, in one thread, until an end or a fate closes it."""
+        fate, poll = None, select.poll()
+        with client, contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)) as server:
+            for end in client, server:
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                poll.register(end, select.POLLIN)
+            while True:
+                for ready, _ in poll.poll():
+                    is_call = ready == client.fileno()
+                    data = (client if is_call else server).recv(65536)
+                    if is_call and self.command in data:
+                        fate = fate or next(self.coming, None)
+                    if not data or fate == "unheard" or (fate == "broken off" and not is_call):
+                        return
                     if isinstance(fate, bytes):
-                        source.sendall(fate)
+                        client.sendall(fate)
+                        fate = None
+                    elif number <= self.silenced or (fate == "lost" and not is_call):
                         continue
-                    connection.fate = fate
-                fate = connection.fate if is_answer else None
-                if connection.fate == "unheard" or fate == "broken off":
-                    break
-                if connection.number <= self.silenced or fate == "lost":
-                    continue
-                # The seconds before each piece, and its bytes.
-                pause, size = {"late": (3, 65536), "dripping": (0.3, 1)}.get(fate, (0, 65536))
-                for start in range(0, len(data), size):
-                    time.sleep(pause)
-                    target.sendall(data[start : start + size])
-        for stream in source, target:
-            with contextlib.suppress(OSError):
-                stream.shutdown(socket.SHUT_RDWR)
+                    elif is_call:
+                        server.sendall(data)
+                    else:
+                        # The seconds before each piece, and its bytes.
+                        pause, size = {"late": (1.5, 65536), "dripping": (0.3, 1)}.get(fate, (0, 65536))
+                        for start in range(0, len(data), size):
+                            time.sleep(pause)
+                            client.sendall(data[start : start + size])

@@ -8,7 +8,7 @@ import pytest
 
 from applications import PROGRAMS, Row, named, on, python
 from packages import IS_DEBIAN, ROOT
-from servers import Address, free_port, wait_for
+from servers import REQUIRE_ALL, Address, free_port, wait_for
 
 PAGE = (ROOT / "docs/clients.md").read_text()
 REFUSED = "503 Retry-After: 1\n"
@@ -17,10 +17,10 @@ SMALLEST = named("phpredis", "predis", "redis_rb", "redigo", "redis_rs")
 
 
 def python_program(file):
-    return on([Row(file, python("redis"), f"$PYTHON {file}")], "program")
+    return on([Row(file, python("redis"), f"$PYTHON {file}", file)], "program")
 
 
-@on(PROGRAMS, "program", TIMEOUT=3600)
+@on(PROGRAMS, "program")
 def test_each_program_decides_as_redis_does_and_prints_what_the_page_shows(program, server):
     assert f"Each prints:\n\n{textwrap.indent(program.output(server.port), '    ')}\n" in PAGE
 
@@ -29,7 +29,7 @@ def test_each_program_decides_as_redis_does_and_prints_what_the_page_shows(progr
 OTHERS = b"-WRONGTYPE no\r\n", b"*0\r\n", b"*4\r\n:0\r\n:3\r\n:2\r\n:-1\r\n", b"*5\r\n" + 5 * b"$-1\r\n"
 
 
-@on(PROGRAMS, "program", TIMEOUT=60, FAIL="closed")
+@on(PROGRAMS, "program", REDIS_TIMEOUT=60)
 def test_a_program_is_refused_where_no_server_decides_and_says_why(program, server):
     address = Address(server)
     # A limit of 0, for which no wait would help, is an answer.
@@ -40,11 +40,11 @@ def test_a_program_is_refused_where_no_server_decides_and_says_why(program, serv
     # A listener whose queue is full answers no further connection.
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.create_connection(full.getsockname()):
         for port, why in (full.getsockname()[1], ""), (free_port(), ""), (server.port, "uthenticat"):
-            said = program.output(port, TIMEOUT=2)
+            said = program.output(port, REDIS_TIMEOUT=2)
             assert said.count(REFUSED) == 5 and why in said, said
 
 
-@on(SMALLEST, "program", TIMEOUT=2)
+@on(SMALLEST, "program", REDIS_TIMEOUT=2)
 def test_each_smallest_call_is_made_once_and_leaves_its_connection_after_an_error(program, new_server):
     """The first connection leads to a replica for ever, as an old one does after a failover. On the primary, the third
     call loses its answer, the fourth its connection, and the last finds one token: the second and third took two."""
@@ -55,7 +55,7 @@ def test_each_smallest_call_is_made_once_and_leaves_its_connection_after_an_erro
     assert shown == [("503", ""), ("200", "2"), ("503", ""), ("503", ""), ("413", "1")]
 
 
-@on(named("phpredis", "predis", "redis_rb"), "program", TIMEOUT=60)
+@on(named("phpredis", "predis", "redis_rb"), "program", REDIS_TIMEOUT=60)
 def test_a_program_gives_no_tokens_back_by_a_quantity_below_zero_and_names_it(program, server):
     *words, file = program.row.words.split()
     with pytest.raises(AssertionError, match="quantity cannot be -3"):
@@ -74,7 +74,7 @@ def test_a_call_through_a_stuck_sentinel_asks_it_once_and_fails(program, server)
     address = Address(server)
     address.fates("", "lost")
     with pytest.raises(AssertionError, match="TimeoutError|No master found"):
-        program.output(1, SENTINEL_PORT=address.port)
+        program.output(address.port)
     assert address.accepted == 1
 
 
@@ -98,7 +98,11 @@ def test_an_applications_tests_have_a_server_of_their_own(program):
     assert "Ran 2 tests" in program.output(0, RUN=ROOT / "scripts/run")
 
 
-@on(named("node_redis.js", "ioredis.js"), "program")
-def test_limits_js_passes_its_tests(program, server):
-    # An hour is longer than any machine takes: Redis decides each call.
-    program.output(server.port, f"CLIENT={program.row.name} node --test $TESTS/limits.test.js", TIMEOUT=3600)
+# What users move here from beside each Python example: the two import PyPI's `limits`.
+BESIDE = Row("beside", python("flask_limiter, slowapi"), "$PYTHON -c 'import flask_limiter, slowapi, flask_app, fastapi_app'",
+             "flask_app.py fastapi_app.py", is_required=REQUIRE_ALL and not IS_DEBIAN)
+
+
+@on([BESIDE], "program")
+def test_the_copies_hide_no_library(program, server):
+    assert program.output(server.port) == ""

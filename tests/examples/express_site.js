@@ -1,0 +1,24 @@
+// The example for Express behind a proxy, with routes that answer in further ways, by one limit of three a day.
+
+// The example is in the folder of the test, not of this file.
+const { app, limited } = require(`${process.cwd()}/express_app.js`);
+
+if (process.env.PROXY) app.set('trust proxy', process.env.PROXY);
+const quota = [2, 1, 86400];
+const [site, burst] = [limited('site', quota), limited('burst', [9, 10, 1])];
+const callers = { acme: 'acme', 7: 7, '': '', 'an object': { id: 7 }, 'a list': ['acme'] };
+const caller = async (request) => callers[request.get('X-Api-Key')];
+const passes = async () => true;
+const hello = (request, response) => response.send('Hello\n');
+app.all('/fails', site, () => { throw new Error('fails'); });
+app.all('/missing', site, (request, response, next) => next());
+app.all('/moved', site, (request, response) => response.redirect('/'));
+app.all('/streamed', site, (request, response) => response.write('a') && response.end('b'));
+app.all('/stacked', burst, site, hello);
+// A middleware, as one for timeouts, answers before Redis does.
+app.all('/answered', (request, response, next) => { next(); response.send('Hello\n'); }, site, hello);
+app.all('/caller', limited('site', quota, { caller }), hello);
+app.all('/passes', limited('site', quota, { unanswered: passes }), hello);
+app.all('/forgotten', limited('site', quota, { unanswered: () => [passes()] }), hello);
+app.get('/health', hello);
+app.listen(process.env.HTTP_PORT, '127.0.0.1');
