@@ -6,7 +6,7 @@ const { isIP } = require('net');
 const express = require('express');
 const ipaddr = require('ipaddr.js');
 const { RateLimiterMemory } = require('rate-limiter-flexible');
-const { answer, throttle } = require('./node_redis.js'); // or './ioredis.js'
+const { answer, ready, throttle } = require('./node_redis.js'); // or './ioredis.js'
 
 // Returns an IPv4 address, or the /64 of one of IPv6: a customer has all of it.
 function network(address) {
@@ -20,12 +20,13 @@ function network(address) {
 // those of the last one that was charged.
 function limited(name, quota, { caller = () => undefined, unanswered = () => false } = {}) {
   return async (request, response, next) => {
+    const { ip } = request; // A caller who has left meanwhile has none.
     try {
       // A browser asks by a preflight whether a page may make its call, and does not tell the page of a refusal.
       if (request.method === 'OPTIONS' && request.get('Access-Control-Request-Method')) return next();
       let who = await caller(request);
       if (who && !['string', 'number'].includes(typeof who)) throw new TypeError('a caller is a text or a number');
-      who = who ? `caller:${who}` : network(request.ip);
+      who = who ? `caller:${who}` : network(ip);
       const reply = await throttle(`${name}:${who}`, ...quota);
       const [status, headers] = reply || (await unanswered(who)) !== true ? answer(reply) : [200, {}];
       // Another middleware may have answered meanwhile, as one for timeouts does.
@@ -53,5 +54,5 @@ const customers = new Map([['secret-of-acme', 'acme']]);
 const caller = (request) => customers.get(request.get('X-API-Key'));
 app.get('/items', limited('items', [9, 10, 1, 1, 999, 1000, 86400], { caller }), hello);
 
-if (require.main === module) app.listen(8080, '127.0.0.1');
+if (require.main === module) ready.then(() => app.listen(8080, '127.0.0.1'));
 module.exports = { app, limited };

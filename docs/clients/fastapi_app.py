@@ -74,10 +74,10 @@ def limited(name, *quota, caller=lambda request: None, unanswered=lambda caller:
 
 
 app = LimitedAPI()
-# Since FastAPI 0.93, `LimitedAPI(lifespan=lifespan)` is the same.
-app.router.lifespan_context = lifespan
+app.router.lifespan_context = lifespan  # Since FastAPI 0.93 also by LimitedAPI(lifespan=lifespan).
 # While Redis does not answer, this process passes three requests a day of each caller.
-alone, quota = strategies.MovingWindowRateLimiter(storage.MemoryStorage()), parse("3/day")
+memory, quota = storage.MemoryStorage(), parse("3/day")
+alone = strategies.MovingWindowRateLimiter(memory)
 
 
 @app.get("/", dependencies=[limited("hello", 2, 1, 86400, unanswered=lambda caller: alone.hit(quota, "hello", caller))])

@@ -57,7 +57,8 @@ def limited(name, *quota, caller=lambda request: None, unanswered=lambda caller:
 
 
 # While Redis does not answer, this process passes three requests a day of each caller.
-alone, quota = strategies.MovingWindowRateLimiter(storage.MemoryStorage()), parse("3/day")
+memory, quota = storage.MemoryStorage(), parse("3/day")
+alone = strategies.MovingWindowRateLimiter(memory)
 
 
 @app.get("/")

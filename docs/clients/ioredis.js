@@ -34,7 +34,7 @@ async function throttle(key, maxBurst, count, period, quantity = 1, ...furtherQu
     if (!isRight || reply.length !== (words.length > 5 ? 6 : 5)) throw new Error('the reply has another shape');
     return reply;
   } catch (error) {
-    log(error);
+    if (client.status === 'ready') log(error); // Otherwise, the client says why.
     return undefined;
   }
 }
@@ -66,4 +66,4 @@ async function demonstrate() {
 }
 
 if (require.main === module) demonstrate();
-module.exports = { answer, close: () => client.disconnect(), throttle };
+module.exports = { answer, close: () => client.disconnect(), ready, throttle };

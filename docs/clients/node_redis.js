@@ -1,5 +1,4 @@
-// Rate limiting with node-redis 5 or newer. To run this file:
-// [REDIS_URL=redis://127.0.0.1:6379] [REDIS_TIMEOUT=0.1] node node_redis.js
+// Rate limiting with node-redis. To run this file: [REDIS_URL=redis://…] [REDIS_TIMEOUT=0.1] node node_redis.js
 
 const { ErrorReply, createClient } = require('redis');
 
@@ -12,7 +11,7 @@ let logged = -1000;
 
 // Opens another connection in the place of the last one.
 function open() {
-  client?.destroy();
+  if (client?.isOpen) client.disconnect();
   opened = Infinity;
   client = createClient({
     url: process.env.REDIS_URL || 'redis://127.0.0.1:6379',
@@ -39,7 +38,7 @@ async function throttle(key, maxBurst, count, period, quantity = 1, ...furtherQu
     if (!isRight || reply.length !== (words.length > 5 ? 6 : 5)) throw new Error('the reply has another shape');
     return reply;
   } catch (error) {
-    log(error);
+    if (client.isReady) log(error); // Otherwise, the client says why.
     // A connection whose call failed is left. An error of the server is an answer, but that of a replica.
     const isReply = error instanceof ErrorReply && !error.message.startsWith('READONLY');
     if (!isReply && performance.now() > opened + 50) open();
@@ -74,8 +73,8 @@ async function demonstrate() {
     const [status, headers] = answer(await throttle('user123', 2, 1, 60, quantity));
     console.log(status, Object.entries(headers).map(([name, value]) => `${name}: ${value}`).join(', '));
   }
-  client.destroy();
+  client.disconnect();
 }
 
 if (require.main === module) demonstrate();
-module.exports = { answer, close: () => client.destroy(), throttle };
+module.exports = { answer, close: () => client.disconnect(), ready, throttle };

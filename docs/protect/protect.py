@@ -22,7 +22,8 @@ CUSTOMERS = {"secret-of-acme": "acme"}
 ACCOUNT, ADDRESS, ATTEMPTS = (4, 20, 3600), (19, 60, 3600), (49, 50, 86400)
 CUSTOMER, VISITOR = (9, 10, 1, 1, 999, 1000, 86400), (4, 5, 60, 1, 29, 30, 86400)
 # While Redis does not answer, a log-in is refused, and this process passes five requests a minute of each caller.
-ALONE, OWN = parse("5/minute"), strategies.MovingWindowRateLimiter(storage.MemoryStorage())
+MEMORY, ALONE = storage.MemoryStorage(), parse("5/minute")
+OWN = strategies.MovingWindowRateLimiter(MEMORY)
 # The seconds after which a ban is forgiven; those of the first ban, and those of each further one.
 BANS = (86400, 3600, 86400)
 BAN = Path(__file__).with_name("ban.lua").read_text()
