@@ -20,20 +20,25 @@ function open() {
     disableOfflineQueue: true,
   });
   client.on('error', log);
-  return client.connect().catch(log).finally(() => { opened = performance.now(); });
+  // TCP, TLS, the password and the database's number take a wait each.
+  return inTime(4 * TIMEOUT, client.connect()).catch(log).finally(() => { opened = performance.now(); });
+}
+
+function inTime(timeout, promise) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    // What has arrived is read before.
+    timer = setTimeout(() => setImmediate(reject, new Error('no reply in time')), timeout);
+  });
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
 // Calls CL.THROTTLE once. Resolves to its five integers, or six if there are further quotas, or undefined: Redis did
 // not decide, whatever went wrong.
 async function throttle(key, maxBurst, count, period, quantity = 1, ...furtherQuotas) {
   const words = [key, maxBurst, count, period, quantity, ...furtherQuotas];
-  let timer;
   try {
-    const late = new Promise((_, reject) => {
-      // What has arrived is read before.
-      timer = setTimeout(() => setImmediate(reject, new Error('no reply in time')), TIMEOUT);
-    });
-    const reply = await Promise.race([client.sendCommand(['CL.THROTTLE', ...words].map(String)), late]);
+    const reply = await inTime(TIMEOUT, client.sendCommand(['CL.THROTTLE', ...words].map(String)));
     const isRight = Array.isArray(reply) && reply.every(Number.isSafeInteger);
     if (!isRight || reply.length !== (words.length > 5 ? 6 : 5)) throw new Error('the reply has another shape');
     return reply;
@@ -43,8 +48,6 @@ async function throttle(key, maxBurst, count, period, quantity = 1, ...furtherQu
     const isReply = error instanceof ErrorReply && !error.message.startsWith('READONLY');
     if (!isReply && performance.now() > opened + 50) open();
     return undefined;
-  } finally {
-    clearTimeout(timer);
   }
 }
 
