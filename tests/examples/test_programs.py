@@ -25,8 +25,8 @@ def test_each_program_decides_as_redis_does_and_prints_what_the_page_shows(progr
     assert f"Each prints:\n\n{textwrap.indent(program.output(server.port), '    ')}\n" in PAGE
 
 
-# A program that took what is missing in a reply for 0 would pass each call.
-OTHERS = b"-WRONGTYPE no\r\n", b"*0\r\n", b"*4\r\n:0\r\n:3\r\n:2\r\n:-1\r\n", b"*5\r\n" + 5 * b"$-1\r\n"
+# A program that took a text, or what is missing, for 0 would pass each call.
+OTHERS = b"-WRONGTYPE no\r\n", b"*0\r\n", b"*4\r\n:0\r\n:3\r\n:2\r\n:-1\r\n", b"*5\r\n" + 5 * b"$1\r\n0\r\n"
 
 
 @on(PROGRAMS, "program", REDIS_TIMEOUT=60)
