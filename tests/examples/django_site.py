@@ -30,7 +30,8 @@ from werkzeug.serving import run_simple
 
 import django_rest
 
-alone, quota = strategies.MovingWindowRateLimiter(storage.MemoryStorage()), parse("3/day")
+memory = storage.MemoryStorage()
+alone, quota = strategies.MovingWindowRateLimiter(memory), parse("3/day")
 
 
 class Key(BaseAuthentication):

@@ -4,12 +4,13 @@ from ipaddress import ip_network
 
 from applications import APPLICATIONS, FORM, LIMIT, NGINX_EDITS, Row, named, on, python
 from packages import IS_DEBIAN
+from servers import REQUIRE_ALL
 
 FLASK, FASTAPI, DJANGO, EXPRESS, EXPRESS_4, NGINX = APPLICATIONS
 GUNICORN = "$PYTHON -m gunicorn --worker-class uvicorn.workers.UvicornWorker --bind 127.0.0.1:$HTTP_PORT"
 UNICORN = FASTAPI._replace(
     name="fastapi_gunicorn", check=python("fastapi, gunicorn, limits, uvicorn"),
-    words=f"{GUNICORN} --forwarded-allow-ips 127.0.0.1 fastapi_site:app", is_required=FASTAPI.is_required and not IS_DEBIAN,
+    words=f"{GUNICORN} --forwarded-allow-ips 127.0.0.1 fastapi_site:app", is_required=REQUIRE_ALL and not IS_DEBIAN,
 )
 
 # The paths of each site that answer in further ways, and their statuses. A stacked one has two limits.
@@ -165,7 +166,10 @@ def test_django_a_log_in_is_charged_by_its_name_and_a_body_that_is_none_is_refus
         assert statuses == [200, 200, 200, 429], names
 
 
-TEST_CLIENT = Row("test_client", python("fastapi, starlette.testclient, limits"), "$PYTHON $TESTS/fastapi_client.py", "fastapi_app.py")
+TEST_CLIENT = Row(
+    "test_client", python("limits; from starlette.testclient import TestClient; TestClient(None, client=None)"),
+    "$PYTHON $TESTS/fastapi_client.py", "fastapi_app.py", is_required=REQUIRE_ALL and not IS_DEBIAN,
+)
 
 
 @on([TEST_CLIENT], "program")

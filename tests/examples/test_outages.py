@@ -5,6 +5,7 @@ from signal import SIGCONT, SIGSTOP
 import pytest
 
 from applications import APPLICATIONS, FORM, LIMIT, named, on
+from packages import IS_DEBIAN
 from servers import Server, wait_for
 
 # The calls at once in an outage: more than a pool has connections.
@@ -108,7 +109,9 @@ REPLIES = [
 
 # Some replies leave a client waiting for more.
 @on(CLIENTS, REDIS_TIMEOUT=0.5)
-def test_a_reply_of_another_shape_is_no_answer(app, server):
+def test_a_reply_of_another_shape_is_no_answer(app):
+    if IS_DEBIAN and app.row.name == "express":
+        pytest.skip("node-redis 4.5.1 ends the process at a reply of -7 elements")
     for reply in REPLIES:
         app.address.fates("CL.", *[reply] * 3)
         answer = app.get("/login", app.caller(), "POST", "username=bob", Content_Type=FORM)
