@@ -12,7 +12,8 @@ function connect(): Redis|Predis\Client
     if (extension_loaded('redis')) {
         $client = new Redis();
         // pconnect makes a connection that outlives the request: the pool of PHP-FPM.
-        $client->connect(($secure ? 'tls://' : '') . $url['host'], $url['port'], $timeout, null, 0, $timeout);
+        $host = ($secure ? 'tls://' : '') . trim($url['host'], '[]');
+        $client->connect($host, $url['port'], $timeout, null, 0, $timeout);
         // A call without a reply would take twice if it were made again.
         $client->setOption(Redis::OPT_MAX_RETRIES, 0);
     } else {
@@ -23,7 +24,8 @@ function connect(): Redis|Predis\Client
         $client = new Predis\Client($to + ['timeout' => $timeout, 'read_write_timeout' => $timeout]);
     }
     if (isset($url['pass'])) {
-        call($client, ['AUTH', rawurldecode($url['user']) ?: 'default', rawurldecode($url['pass'])]);
+        $reply = call($client, ['AUTH', rawurldecode($url['user']) ?: 'default', rawurldecode($url['pass'])]);
+        in_array($reply, [true, 'OK'], true) || throw new Exception($reply ?: $client->getLastError());
     }
     return $client;
 }
@@ -46,7 +48,7 @@ function throttle(string $key, int $maxBurst, int $count, int $period, int $quan
             throw new Exception(json_encode($reply ?: $client->getLastError()));
         }
     } catch (Throwable $error) {
-        error_log("Redis does not decide: {$error->getMessage()}");
+        error_log("Redis did not decide: {$error->getMessage()}");
         // The connection may have a late reply, or lead to a server that a failover has made a replica.
         $client instanceof Redis ? $client->close() : $client?->disconnect();
         $client = null;

@@ -43,7 +43,7 @@ func throttle(pool *redis.Pool, timeout time.Duration, key string, maxBurst, cou
 	}
 	// Whatever else a server or a proxy says is no answer.
 	if err != nil || len(values) != 5 || len(reply) != 5 {
-		log.Print("Redis does not decide: ", values, err)
+		log.Print("Redis did not decide: ", values, err)
 		return 503, "Retry-After: 1"
 	}
 	limited, limit, retryAfter := reply[0] != 0, reply[1], reply[3]

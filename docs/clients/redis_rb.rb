@@ -20,7 +20,7 @@ def throttle(key, max_burst, count, period, quantity = 1)
     # Whatever else a server or a proxy says is no answer.
     raise "no reply of CL.THROTTLE" unless reply.is_a?(Array) && reply.size == 5 && reply.all?(Integer)
   rescue StandardError => error
-    warn "Redis does not decide: #{error.message}"
+    warn "Redis did not decide: #{error.message}"
     # The connection may have a late reply, or lead to a server that a failover has made a replica.
     client.close
     return [503, { "Retry-After" => 1 }]

@@ -4,7 +4,8 @@
 use std::env::var;
 use std::time::Duration;
 
-use redis::{Client, Connection, RedisResult};
+use redis::Value::{self, Int};
+use redis::{Client, Connection, ErrorKind, RedisResult};
 
 /// The status and the headers to answer a request with.
 type Answer = (u16, Vec<(&'static str, i64)>);
@@ -20,7 +21,7 @@ impl Limiter {
     /// Makes a call. A quota is max_burst, count and period. A call without an answer is refused.
     fn throttle(&mut self, key: &str, quota: (i64, u64, u64), quantity: u32) -> Answer {
         self.call(key, quota, quantity).unwrap_or_else(|error| {
-            eprintln!("Redis does not decide: {error}");
+            eprintln!("Redis did not decide: {error}");
             (503, vec![("Retry-After", 1)])
         })
     }
@@ -32,17 +33,20 @@ impl Limiter {
         let mut connection = connection.map_or_else(|| self.client.get_connection_with_timeout(self.timeout), Ok)?;
         connection.set_read_timeout(Some(self.timeout))?;
         connection.set_write_timeout(Some(self.timeout))?;
-        let (limited, limit, remaining, retry_after, reset): (bool, i64, i64, i64, i64) =
-            redis::cmd("CL.THROTTLE").arg(key).arg(quota).arg(quantity).query(&mut connection)?;
+        let reply: Vec<Value> = redis::cmd("CL.THROTTLE").arg(key).arg(quota).arg(quantity).query(&mut connection)?;
+        // redis-rs itself would take texts for integers.
+        let [Int(limited), Int(limit), Int(remaining), Int(retry_after), Int(reset)] = reply[..] else {
+            return Err((ErrorKind::UnexpectedReturnType, "the reply has another shape").into());
+        };
         self.connection = Some(connection);
         let headers =
             vec![("X-RateLimit-Limit", limit), ("X-RateLimit-Remaining", remaining), ("X-RateLimit-Reset", reset)];
         Ok(match (limited, limit) {
-            (false, _) => (200, headers),
-            (true, _) if retry_after >= 0 => (429, [headers, vec![("Retry-After", retry_after)]].concat()),
+            (0, _) => (200, headers),
+            _ if retry_after >= 0 => (429, [headers, vec![("Retry-After", retry_after)]].concat()),
             // A wait of -1 never ends: the call asks for more than the limit, which may be 0.
-            (true, 0) => (403, headers),
-            (true, _) => (413, headers),
+            (_, 0) => (403, headers),
+            _ => (413, headers),
         })
     }
 }
