@@ -75,7 +75,6 @@ NGINX_EDITS = (
     ("nginx.conf", "        location / {", "        include $TESTS/nginx_site.conf;\n        location / {"),
     ("throttle.lua", "6379, 100", "$REDIS_AT, 1000 * $REDIS_TIMEOUT"),
 )
-BEHIND_A_PROXY = ("nginx.conf", "# set_real_ip_from 192.0.2.1;", "set_real_ip_from 127.0.0.1;")
 EXPRESS_4 = (
     ("express_app.js", "require('express')", "require('express4')"),
     ("express_app.js", "require('./node_redis.js')", "require('./ioredis.js')"),
@@ -90,8 +89,8 @@ APPLICATIONS = [
         (("django_rest.py", "4, 20, 3600", "2, 1, 86400"),)),
     Row("express", NODE_REDIS, "PROXY=127.0.0.1 node $TESTS/express_site.js", "express_app.js"),
     Row("express_4", IOREDIS, "PROXY=127.0.0.1 node $TESTS/express_site.js", "express_app.js ioredis.js", EXPRESS_4),
-    Row("nginx", NGINX, "sh -c \"mkdir -p tmp && exec nginx -p $OWN -c nginx.conf -g 'daemon off; user root;'\"", "nginx.conf",
-        (*NGINX_EDITS, BEHIND_A_PROXY)),
+    Row("nginx", NGINX, "nginx -p $OWN -c nginx.conf -g 'daemon off; user root;'", "nginx.conf",
+        (*NGINX_EDITS, ("nginx.conf", "# set_real_ip_from 192.0.2.1;", "set_real_ip_from 127.0.0.1;"))),
 ]
 # Programs that make five calls, print the answers and end.
 PROGRAMS = [
@@ -104,7 +103,8 @@ PROGRAMS = [
     Row("redis_rb", "ruby -e 'require \"redis\"'", "ruby redis_rb.rb", "redis_rb.rb"),
     # scripts/test does not install Go, which is large.
     Row("redigo", "go list github.com/gomodule/redigo/redis", "go run redigo.go", "redigo.go", is_required=False),
-    Row("redis_rs", "cargo --version", "${REDIS_RS:-cargo run --quiet --profile test --manifest-path $TESTS/../../Cargo.toml --example redis_rs}"),
+    Row("redis_rs", "cargo --version",
+        "${REDIS_RS:-cargo run --quiet --profile test --manifest-path $TESTS/../../Cargo.toml --example redis_rs}"),
 ]
 
 
@@ -150,7 +150,7 @@ class Application:
         environment = {**ENVIRONMENT, **{name: str(value) for name, value in own.items()}}
         self.row.copy(self.own.name, environment)
         # The end by TERM is also that of nginx's workers.
-        command = [*WITH_THE_TEST, "TERM", "sh", "-c", f"exec env {words}"]
+        command = [*WITH_THE_TEST, "TERM", "sh", "-c", f"mkdir -p tmp && exec env {words}"]
         settings = {"cwd": self.own.name, "env": environment, "process_group": 0, "text": True}
         self.process = subprocess.Popen(command, **streams, **settings)
         self.request.addfinalizer(functools.partial(self.stop, self.process))
@@ -180,8 +180,9 @@ class Application:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
-    def get(self, path="/", caller=None, method="GET", body=None, times=None, **headers):
-        """Returns the answer to a caller; with `times`, those to that many. A header is like X_Api_Key="secret"."""
+    def get(self, path="/", caller=None, method="GET", body=None, times=None, sent=lambda: None, **headers):
+        """Returns the answer to a caller; with `times`, those to that many. A header is like X_Api_Key="secret". It calls
+        `sent` when all have asked."""
         headers = {"Connection": "close", **{name.replace("_", "-"): value for name, value in headers.items()}}
         if caller:
             headers["X-Forwarded-For"] = caller
@@ -189,15 +190,17 @@ class Application:
         for connection in connections:
             connection.response_class = Answer
             connection.request(method, path, body, headers)
+        sent()
         answers = [connection.getresponse() for connection in connections]
         for answer in answers:
             answer.body = answer.read().decode()
         return answers if times else answers[0]
 
-    def passed(self, times, caller, closed=False):
+    def passed(self, times, caller, closed=False, **further):
         """Makes calls of a limit at once, one that is closed or not, and returns how many passed."""
         login = "/login", caller, "POST", f"username={caller}&password=guess", times
-        answers = self.get(*login, Content_Type=FORM) if closed else self.get("/", caller, times=times)
+        words = login if closed else ("/", caller, "GET", None, times)
+        answers = self.get(*words, Content_Type=FORM, **further)
         statuses = [answer.status for answer in answers]
         assert {*statuses} <= {200, 429, 503}, statuses
         return statuses.count(200)

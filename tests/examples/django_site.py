@@ -13,8 +13,8 @@ settings.configure(
     ROOT_URLCONF=__name__,
     SECRET_KEY="of the tests",
     REST_FRAMEWORK={
-        "DEFAULT_AUTHENTICATION_CLASSES": [], "UNAUTHENTICATED_USER": None, "NUM_PROXIES": int(proxies) if proxies else None,
-        "EXCEPTION_HANDLER": f"{__name__}.handle",
+        "DEFAULT_AUTHENTICATION_CLASSES": [], "UNAUTHENTICATED_USER": None,
+        "EXCEPTION_HANDLER": f"{__name__}.handle", "NUM_PROXIES": int(proxies) if proxies else None,
     },
 )
 
@@ -93,7 +93,6 @@ urlpatterns = [
     path("missing", View.as_view(answer=lambda: resolve("/none"))),  # raises a 404
     path("moved", View.as_view(answer=lambda: HttpResponseRedirect("/"))),
     path("streamed", View.as_view(answer=lambda: StreamingHttpResponse(iter([b"a", b"b"])))),
-    path("own", View.as_view(answer=lambda: Response("", headers={"X-RateLimit-Remaining": "abc", "X-RateLimit-Limit": "-1"}))),
     path("throttled", Own.as_view(answer=hello)),
     path("passes", View.as_view(answer=hello, throttle_classes=[Passes])),
     path("forgotten", View.as_view(answer=hello, throttle_classes=[Forgotten])),

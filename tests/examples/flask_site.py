@@ -26,8 +26,6 @@ for path, view in {
     "/missing": SITE(lambda: flask.abort(404)),
     "/moved": SITE(lambda: flask.redirect("/")),
     "/streamed": SITE(lambda: iter(["a", "b"])),
-    # As of a service behind it.
-    "/own": SITE(lambda: ("Hello", {"X-RateLimit-Remaining": "abc", "X-RateLimit-Limit": "-1"})),
     "/async": SITE(answers),
     "/stacked": BURST(SITE(lambda: "Hello")),
     "/caller": limited("site", 2, 1, 86400, caller=caller)(lambda: "Hello"),

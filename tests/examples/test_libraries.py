@@ -1,0 +1,106 @@
+"""Libraries that clients.md names without a program of their own, by the calls that the page shows."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from applications import IOREDIS, NODE_REDIS, Row, on, python
+from packages import IS_DEBIAN, ROOT
+from servers import Address, wait_for
+
+PAGE = (ROOT / "docs/clients.md").read_text()
+HIREDIS = f"""
+#include <hiredis/hiredis.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int main(void) {{
+    struct timeval timeout = {{2, 0}};
+    char key[] = "user\\0x";
+    size_t length = sizeof key - 1;
+    redisContext *context = redisConnectWithTimeout("127.0.0.1", atoi(getenv("REDIS_AT")), timeout);
+    redisSetTimeout(context, timeout);
+    redisReply *reply = {re.search(r"redisCommand[^`]*", PAGE)[0]};
+    for (size_t i = 0; reply && i < reply->elements; i++) printf("%lld ", reply->element[i]->integer);
+    puts(reply ? "" : "no answer");
+}}
+"""
+CALL = "CL.THROTTLE user\0x 15 30 60"
+VALKEY = f"""
+import os, valkey
+try:
+    client = valkey.Valkey(port=int(os.environ["REDIS_AT"]), socket_timeout=2)
+    print(*client.execute_command(*{CALL.split(" ")}))
+except valkey.TimeoutError:
+    print("no answer")
+"""
+GLIDE = f"""
+import asyncio, os, glide
+async def main():
+    nodes = [glide.NodeAddress("127.0.0.1", int(os.environ["REDIS_AT"]))]
+    client = await glide.GlideClient.create(glide.GlideClientConfiguration(nodes, request_timeout=2000))
+    try:
+        print(*await client.custom_command({CALL.split(" ")}))
+    except glide.TimeoutError:
+        print("no answer")
+asyncio.run(main())
+"""
+# Without a cluster, and with the settings of ioredis.js.
+IOVALKEY = f"""
+const Redis = require('iovalkey');
+const client = new Redis({{ port: process.env.REDIS_AT, commandTimeout: 2000, maxRetriesPerRequest: 0 }});
+client.call(...{CALL.split(" ")})
+  .then((reply) => console.log(...reply), () => console.log('no answer')).finally(process.exit);
+"""
+LIBRARIES = [
+    Row("hiredis", "ls /usr/include/hiredis", "sh -c 'cc -x c program -lhiredis -o hiredis && ./hiredis'"),
+    Row("valkey", python("valkey"), "$PYTHON program", is_required=not IS_DEBIAN),
+    Row("glide", python("glide"), "$PYTHON program", is_required=not IS_DEBIAN),
+    Row("iovalkey", "node -e 'require(\"iovalkey\")'", "node program", is_required=not IS_DEBIAN),
+]
+PROGRAMS = {"hiredis": HIREDIS, "valkey": VALKEY, "glide": GLIDE, "iovalkey": IOVALKEY}
+
+
+@on(LIBRARIES, "program")
+def test_a_library_calls_once_even_if_the_answer_is_lost(program, server):
+    Path(program.own.name, "program").write_text(PROGRAMS[program.row.name])
+    address = Address(server)
+    assert program.output(address.port).split() == ["0", "16", "15", "-1", "2"]
+    server("DEL", "user\0x")
+    address.fates("CL.", "lost")
+    assert program.output(address.port).split() == ["no", "answer"]
+    assert server("CL.PLOOK", "user\0x", "15", "1", "86400000")[2] == 15
+
+
+CLUSTER = """
+const [port, key, failed] = [process.env.REDIS_AT, (number) => `user:${number}`, (error) => { throw error; }];
+(async () => {
+  const { Cluster } = require('ioredis'), { createCluster } = require('redis');
+  const cluster = process.env.LIBRARY === 'ioredis' ? new Cluster([{ host: '127.0.0.1', port }], { OPTIONS })
+    : createCluster({ rootNodes: [{ url: `redis://127.0.0.1:${port}` }] }).on('error', failed);
+  if (process.env.LIBRARY !== 'ioredis') await cluster.connect();
+  const replies = await Promise.all([...Array(60).keys()].map((number) => throttle(cluster, key(number))));
+  console.log(replies.filter(([limited, , remaining]) => limited === 0 && remaining === 2).length);
+  process.exit();
+})();
+"""
+
+
+@on([Row("ioredis", IOREDIS, "LIBRARY=ioredis node program"), Row("node-redis", NODE_REDIS, "node program")], "program")
+@pytest.mark.parametrize("options", ["", "enableAutoPipelining: true"])
+def test_a_call_in_a_cluster_goes_to_its_node_at_once(program, new_server, options):
+    nodes = [new_server("--cluster-enabled", "yes") for _ in range(3)]
+    for number, node in enumerate(nodes):
+        node(f"CLUSTER ADDSLOTSRANGE {number * 5500} {min(number * 5500 + 5499, 16383)}")
+        node(f"CLUSTER MEET 127.0.0.1 {nodes[0].port} {nodes[0].words[nodes[0].words.index('--cluster-port') + 1]}")
+    for node in nodes:
+        wait_for("the cluster is up", lambda: "'cluster_known_nodes': '3'" in str(node("CLUSTER INFO"))
+                 and "'cluster_state': 'ok'" in str(node("CLUSTER INFO")))
+        node("CONFIG RESETSTAT")
+    call = re.search(rf"^    (cluster\..*)  // {program.row.name}$", PAGE, re.M)[1]
+    text = f"const throttle = (cluster, key) => {call};" + CLUSTER.replace("OPTIONS", options)
+    Path(program.own.name, "program").write_text(text)
+    assert program.output(nodes[0].port) == "60\n"
+    assert all(node("DBSIZE") for node in nodes)
+    assert not any("MOVED" in str(node("INFO errorstats")) for node in nodes)
