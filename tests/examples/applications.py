@@ -71,7 +71,12 @@ NGINX = "ls /usr/lib/nginx/modules/ngx_http_lua_module.so /usr/share/lua/5.1/ngi
 NGINX_EDITS = (
     ("nginx.conf", "127.0.0.1:8080", "127.0.0.1:$HTTP_PORT"),
     ("nginx.conf", "127.0.0.1:8081", "unix:application"),
-    ("nginx.conf", "    upstream", "    include $TESTS/nginx_application.conf;\n    upstream"),
+    ("nginx.conf", "    upstream", "    " + """server {
+        listen unix:application;
+        location / { return 200 Hello; } location /fails { return 500; } location /missing { return 404; }
+        location /moved { return 302 /; }
+    }
+    upstream"""),
     ("nginx.conf", "        location / {", "        include $TESTS/nginx_site.conf;\n        location / {"),
     ("throttle.lua", "6379, 100", "$REDIS_AT, 1000 * $REDIS_TIMEOUT"),
 )

@@ -1,6 +1,5 @@
 // The example for Express behind a proxy, with routes that answer in further ways, by one limit of three a day.
 
-// The example is in the folder of the test, not of this file.
 const { app, limited } = require(`${process.cwd()}/express_app.js`);
 
 if (process.env.PROXY) app.set('trust proxy', process.env.PROXY);
