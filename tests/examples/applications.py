@@ -16,11 +16,13 @@ from typing import NamedTuple
 
 import pytest
 
-from packages import HERE, NODE, PYTHON, ROOT, TARGET
+from packages import HERE, IS_DEBIAN, NODE, PYTHON, ROOT, TARGET
 from servers import REQUIRE_ALL, WITH_THE_TEST, Address, free_port, need, wait_for
 
 # The tokens of a caller's limit in each example: three at once and one a day, so that none comes back meanwhile.
 LIMIT = 3
+# Whether scripts/test has fetched what Debian lacks.
+PYPI_IS_REQUIRED = REQUIRE_ALL and not IS_DEBIAN
 FORM = "application/x-www-form-urlencoded"
 ENVIRONMENT = {
     **os.environ, "PYTHON": sys.executable, "PYTHONPATH": f"{PYTHON}:.:{HERE}", "PYTHONUNBUFFERED": "yes",
@@ -71,13 +73,12 @@ NGINX = "ls /usr/lib/nginx/modules/ngx_http_lua_module.so /usr/share/lua/5.1/ngi
 NGINX_EDITS = (
     ("nginx.conf", "127.0.0.1:8080", "127.0.0.1:$HTTP_PORT"),
     ("nginx.conf", "127.0.0.1:8081", "unix:application"),
+    ("nginx.conf", "        location / {", "        include $TESTS/nginx_site.conf;\n        location / {"),
     ("nginx.conf", "    upstream", "    " + """server {
         listen unix:application;
         location / { return 200 Hello; } location /fails { return 500; } location /missing { return 404; }
-        location /moved { return 302 /; }
     }
     upstream"""),
-    ("nginx.conf", "        location / {", "        include $TESTS/nginx_site.conf;\n        location / {"),
     ("throttle.lua", "6379, 100", "$REDIS_AT, 1000 * $REDIS_TIMEOUT"),
 )
 EXPRESS_4 = (
@@ -186,8 +187,8 @@ class Application:
         process.wait()
 
     def get(self, path="/", caller=None, method="GET", body=None, times=None, sent=lambda: None, **headers):
-        """Returns the answer to a caller; with `times`, those to that many. A header is like X_Api_Key="secret". It calls
-        `sent` when all have asked."""
+        """Returns the answer to a caller; with `times`, those to that many, and `sent` is called when all have asked. A
+        header is like X_Api_Key="secret"."""
         headers = {"Connection": "close", **{name.replace("_", "-"): value for name, value in headers.items()}}
         if caller:
             headers["X-Forwarded-For"] = caller

@@ -19,7 +19,7 @@ settings.configure(
 )
 
 from django.core.wsgi import get_wsgi_application
-from django.http import HttpResponse, HttpResponseRedirect, StreamingHttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from django.urls import path, resolve
 from limits import parse, storage, strategies
 from rest_framework.authentication import BaseAuthentication
@@ -91,7 +91,6 @@ urlpatterns = [
     path("login", Login.as_view()),
     path("both", Login.as_view(throttle_classes=[Bounded, django_rest.LoginThrottle])),
     path("missing", View.as_view(answer=lambda: resolve("/none"))),  # raises a 404
-    path("moved", View.as_view(answer=lambda: HttpResponseRedirect("/"))),
     path("streamed", View.as_view(answer=lambda: StreamingHttpResponse(iter([b"a", b"b"])))),
     path("throttled", Own.as_view(answer=hello)),
     path("passes", View.as_view(answer=hello, throttle_classes=[Passes])),

@@ -11,7 +11,6 @@ const passes = async () => true;
 const hello = (request, response) => response.send('Hello\n');
 app.all('/fails', site, () => { throw new Error('fails'); });
 app.all('/missing', site, (request, response, next) => next());
-app.all('/moved', site, (request, response) => response.redirect('/'));
 app.all('/streamed', site, (request, response) => response.write('a') && response.end('b'));
 app.all('/stacked', burst, site, hello);
 // A middleware, as one for timeouts, answers before Redis does.

@@ -24,7 +24,6 @@ async def passes(caller):
 for path, view in {
     "/fails": SITE(lambda: 1 / 0),
     "/missing": SITE(lambda: flask.abort(404)),
-    "/moved": SITE(lambda: flask.redirect("/")),
     "/streamed": SITE(lambda: iter(["a", "b"])),
     "/async": SITE(answers),
     "/stacked": BURST(SITE(lambda: "Hello")),

@@ -6,9 +6,9 @@ import textwrap
 
 import pytest
 
-from applications import PROGRAMS, Row, named, on, python
+from applications import PROGRAMS, PYPI_IS_REQUIRED, Row, named, on, python
 from packages import IS_DEBIAN, ROOT
-from servers import REQUIRE_ALL, Address, free_port, wait_for
+from servers import Address, free_port, wait_for
 
 PAGE = (ROOT / "docs/clients.md").read_text()
 REFUSED = "503 Retry-After: 1\n"
@@ -100,7 +100,7 @@ def test_an_applications_tests_have_a_server_of_their_own(program):
 
 # What users move here from beside each Python example: the two import PyPI's `limits`.
 MOVED = Row("moved", python("flask_limiter, slowapi"), python("flask_limiter, slowapi, flask_app, fastapi_app"),
-            "flask_app.py fastapi_app.py", is_required=REQUIRE_ALL and not IS_DEBIAN)
+            "flask_app.py fastapi_app.py", is_required=PYPI_IS_REQUIRED)
 
 
 @on([MOVED], "program")

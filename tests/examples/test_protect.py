@@ -7,9 +7,8 @@ from collections import Counter
 
 import pytest
 
-from applications import Row, python
+from applications import PYPI_IS_REQUIRED, Row, python
 from packages import IS_DEBIAN, ROOT
-from servers import REQUIRE_ALL
 
 PAGE = (ROOT / "docs/protect.md").read_text()
 # A caller who makes up addresses.
@@ -81,7 +80,7 @@ def test_a_large_body_is_refused_before_it_is_there_also_in_chunks_and_by_http_2
     chunked = app.get("/login", CALLER, "POST", b"1001\r\n" + 4097 * b"x", Transfer_Encoding="chunked")
     assert [stated.status, chunked.status] == [413, 413]
     words = f"env -C {tmp_path} $PYTHON -m hypercorn --bind 127.0.0.1:$HTTP_PORT protect:app"
-    row = Row("protect_http2", python("hypercorn"), words, is_required=REQUIRE_ALL and not IS_DEBIAN)
+    row = Row("protect_http2", python("hypercorn"), words, is_required=PYPI_IS_REQUIRED)
     url = f"http://127.0.0.1:{start(row, app.server).http_port}/login"
     shown = "%{http_version} %{http_code} %{size_upload}"
     command = ["curl", "-so", "/dev/null", "-w", shown, "--http2-prior-knowledge", "-T", "-", "-X", "POST", url]
