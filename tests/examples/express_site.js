@@ -13,8 +13,13 @@ app.all('/fails', site, () => { throw new Error('fails'); });
 app.all('/missing', site, (request, response, next) => next());
 app.all('/streamed', site, (request, response) => response.write('a') && response.end('b'));
 app.all('/stacked', burst, site, hello);
-// A middleware, as one for timeouts, answers before Redis does.
-app.all('/answered', (request, response, next) => { next(); response.send('Hello\n'); }, site, hello);
+// A middleware, as one for timeouts, begins to answer before Redis does.
+const early = (request, response, next) => {
+  next();
+  response.write('a');
+  setTimeout(() => response.end('b'), 300);
+};
+app.all('/answered', early, site, hello);
 app.all('/caller', limited('site', quota, { caller }), hello);
 app.all('/passes', limited('site', quota, { unanswered: passes }), hello);
 app.all('/forgotten', limited('site', quota, { unanswered: () => [passes()] }), hello);
