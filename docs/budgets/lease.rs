@@ -1,5 +1,8 @@
 //! A lease on a hot key. A client takes tokens from the server in batches, and spends them without further calls.
+//!
+//! To run this file, after `cargo add redis`: `[REDIS_URL=redis://127.0.0.1:6379] [REDIS_TIMEOUT=0.1] cargo run`
 
+use std::env::var;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -95,11 +98,13 @@ impl Drop for Lease {
 }
 
 pub fn main() -> RedisResult<()> {
-    let client = Client::open("redis://127.0.0.1:6379/")?;
+    let url = var("REDIS_URL").ok().filter(|url| !url.is_empty()).unwrap_or("redis://127.0.0.1:6379".into());
+    let seconds = var("REDIS_TIMEOUT").ok().and_then(|text| text.parse().ok()).unwrap_or(0.1);
+    let (client, timeout) = (Client::open(url)?, Duration::from_secs_f64(seconds));
     let connect = move || {
-        let connection = client.get_connection_with_timeout(Duration::from_millis(100))?;
-        connection.set_read_timeout(Some(Duration::from_millis(100)))?;
-        connection.set_write_timeout(Some(Duration::from_millis(100)))?;
+        let connection = client.get_connection_with_timeout(timeout)?;
+        connection.set_read_timeout(Some(timeout))?;
+        connection.set_write_timeout(Some(timeout))?;
         Ok(connection)
     };
     // The limiter allows a million a second, and 10,000 at once; a lease holds up to 1,000 tokens for 100 ms.

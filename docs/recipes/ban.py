@@ -1,6 +1,6 @@
 """A ban after too many attempts. Five wrong passwords ban a caller for five minutes, then for thirty, then for an hour.
 
-To run this file: [REDIS_URL=redis://127.0.0.1:6379] python3 ban.py
+To run this file: [REDIS_URL=redis://…] [REDIS_TIMEOUT=1] python3 ban.py
 """
 
 import os
@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 
 class KeptOut(Exception):
@@ -62,9 +60,10 @@ def log_in(door, name, password):
 if __name__ == "__main__":
     # A repeated call would take twice, so there are no retries. The listed error closes the connection: after a
     # failover behind one address, it leads to a replica.
-    once = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
-    times = {"socket_timeout": 1, "socket_connect_timeout": 1}
-    client = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"), **times, **once)
+    once = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
+    timeout = float(os.environ.get("REDIS_TIMEOUT") or 1)
+    times = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
+    client = redis.Redis.from_url(os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379", **times, **once)
     door = Door(client, "account")
     for password in ["correct horse", "123456", "qwerty", "secret", "dragon", "monkey", "correct horse"]:
         try:

@@ -3,7 +3,7 @@
 -- Quotas by the calendar, like 100 until midnight and 1,000 until the end of the month, and a limiter. All take, or
 -- none.
 --     FCALL calendar_throttle 3 {alice}:2026-11-22 {alice}:2026-11 {alice}:rate 1 100 1795388400 1000 1796079600 9 10 1
---     FCALL_RO calendar_look with the same words takes nothing.
+--     FCALL calendar_charge with the same words takes in any case; FCALL_RO calendar_look takes nothing.
 -- Keys: any number of counters, and then the limiter, if there is one. Arguments: the quantity (a negative one gives
 -- back); the quota of each counter and the end of its period, in seconds since 1970; the limiter's max_burst, count and
 -- period. The reply is like CL.MTHROTTLE's. A counter is a number that expires at the end of its period.
@@ -43,7 +43,9 @@ local function read(number, key, quota, ends, now)
     return {key = key, quota = quota, used = tonumber(digits), ends = math.max(ends, expires)}
 end
 
-local function decide(keys, args, takes)
+-- Takes all or none as CL.THROTTLE does, takes in any case as CL.CHARGE, or takes nothing as CL.LOOK.
+local function decide(keys, args, command)
+    local takes, charges = command ~= 'CL.LOOK', command == 'CL.CHARGE'
     local limiter = #args == 2 * #keys + 2 and keys[#keys]
     if #keys == 0 or not limiter and #args ~= 2 * #keys + 1 then
         fail('wrong number of arguments')
@@ -70,21 +72,25 @@ local function decide(keys, args, takes)
             -- Without these rights, the limiter would take and the counters would not.
             error({err = 'NOPERM this function needs the permissions to call SET and DEL'})
         end
+        if charges and counter.used + quantity > MOST then
+            fail('the counter would have more than 15 digits', number)
+        end
         counter.limited = quantity >= 0 and counter.used + quantity > quota
         limited = limited or counter.limited
         counters[number] = counter
     end
     local answer
     if limiter then
-        local command = takes and not limited and 'CL.THROTTLE' or 'CL.LOOK'
-        answer = redis.call(command, limiter, args[#args - 2], args[#args - 1], args[#args], text(quantity))
+        local call = (charges or not limited) and command or 'CL.LOOK'
+        answer = redis.call(call, limiter, args[#args - 2], args[#args - 1], args[#args], text(quantity))
         limited = limited or answer[1] == 1
     end
+    takes = charges or takes and not limited
 
     local reply = {limited and 1 or 0}
     for number, counter in ipairs(counters) do
         local used, left = counter.used, math.ceil(counter.ends - now)
-        if takes and not limited then
+        if takes then
             used = math.max(used + quantity, 0)
         end
         if used == 0 and counter.used > 0 then
@@ -92,7 +98,7 @@ local function decide(keys, args, takes)
         elseif used ~= counter.used then
             redis.call('SET', counter.key, text(used), 'EXAT', text(counter.ends))
         end
-        local never = not counter.limited or quantity > counter.quota
+        local never = not counter.limited or quantity > counter.quota and not charges
         reply[number + 1] = {
             counter.limited and 1 or 0, counter.quota, math.max(counter.quota - used, 0),
             never and -1 or left, used > 0 and left or 0,
@@ -102,9 +108,10 @@ local function decide(keys, args, takes)
     return reply
 end
 
-redis.register_function('calendar_throttle', function(keys, args) return decide(keys, args, true) end)
+redis.register_function('calendar_throttle', function(keys, args) return decide(keys, args, 'CL.THROTTLE') end)
+redis.register_function('calendar_charge', function(keys, args) return decide(keys, args, 'CL.CHARGE') end)
 redis.register_function{
     function_name = 'calendar_look',
-    callback = function(keys, args) return decide(keys, args, false) end,
+    callback = function(keys, args) return decide(keys, args, 'CL.LOOK') end,
     flags = {'no-writes'},
 }

@@ -1,7 +1,7 @@
 """Quotas by the calendar: when the day, the week and the month of a time zone end, and calls of calendar_quota.lua.
 
 To run this file: redis-cli -x FUNCTION LOAD REPLACE < calendar_quota.lua, and then
-[REDIS_URL=redis://127.0.0.1:6379] python3 calendar_quota.py
+[REDIS_URL=redis://…] [REDIS_TIMEOUT=1] python3 calendar_quota.py
 """
 
 import os
@@ -9,8 +9,6 @@ from datetime import date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 
 def periods(zone, now=None):
@@ -55,9 +53,10 @@ if __name__ == "__main__":
         print(day, "has", seconds // 3600, "hours")
     # A repeated call would take twice, so there are no retries. The listed error closes the connection: after a
     # failover behind one address, it leads to a replica.
-    once = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
-    times = {"socket_timeout": 1, "socket_connect_timeout": 1}
-    client = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"), **times, **once)
+    once = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
+    timeout = float(os.environ.get("REDIS_TIMEOUT") or 1)
+    times = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
+    client = redis.Redis.from_url(os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379", **times, **once)
     plan = Plan(client, berlin)
     call = plan.of("user123")
     for quantity in 8, 8, -8, 1001:

@@ -1,13 +1,11 @@
 """Fairness and priority: tenants share a pool, each up to its own limit; background work gets up to half of the pool.
 
-To run this file: [REDIS_URL=redis://127.0.0.1:6379] python3 fairness.py
+To run this file: [REDIS_URL=redis://…] [REDIS_TIMEOUT=1] python3 fairness.py
 """
 
 import os
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 
 class Pool:
@@ -34,9 +32,10 @@ class Pool:
 if __name__ == "__main__":
     # A repeated call would take twice, so there are no retries. The listed error closes the connection: after a
     # failover behind one address, it leads to a replica.
-    once = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
-    times = {"socket_timeout": 1, "socket_connect_timeout": 1}
-    client = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"), **times, **once)
+    once = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
+    timeout = float(os.environ.get("REDIS_TIMEOUT") or 1)
+    times = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
+    client = redis.Redis.from_url(os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379", **times, **once)
     pool = Pool(client)
     for tenant, background in ("greedy", False), ("modest", True), ("modest", False), ("third", False):
         refusals = [pool.admits(tenant, background) for _ in range(100)]

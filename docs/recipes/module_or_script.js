@@ -1,5 +1,5 @@
 // CL.THROTTLE by the module where the server has it, and by gcra.lua where it has not.
-// To run this file: [REDIS_URL=redis://127.0.0.1:6379] node module_or_script.js
+// To run this file: [REDIS_URL=redis://…] [REDIS_TIMEOUT=1] node module_or_script.js
 
 const { createHash } = require('crypto');
 const { readFileSync } = require('fs');
@@ -8,7 +8,7 @@ const { createClient } = require('redis');
 const SCRIPT = readFileSync(`${__dirname}/gcra.lua`, 'utf8');
 const NAME = createHash('sha1').update(SCRIPT).digest('hex');
 // The longest time that a call waits for a new connection, and for each reply, in ms.
-const TIMEOUT = 1000;
+const TIMEOUT = 1000 * (process.env.REDIS_TIMEOUT || 1);
 
 class Limiter {
   constructor(client) {
@@ -59,7 +59,7 @@ class Limiter {
 }
 
 async function main() {
-  const url = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
+  const url = process.env.REDIS_URL || 'redis://127.0.0.1:6379';
   // A call that waited here for a connection would take its tokens too late.
   const client = createClient({ url, socket: { connectTimeout: TIMEOUT }, disableOfflineQueue: true });
   // Without a listener, an error of the connection would end the process.

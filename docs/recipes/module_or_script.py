@@ -1,14 +1,12 @@
 """CL.THROTTLE by the module where the server has it, and by gcra.lua where it has not.
 
-To run this file: [REDIS_URL=redis://127.0.0.1:6379] python3 module_or_script.py
+To run this file: [REDIS_URL=redis://…] [REDIS_TIMEOUT=1] python3 module_or_script.py
 """
 
 import os
 from pathlib import Path
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 
 class Limiter:
@@ -41,9 +39,10 @@ class Limiter:
 if __name__ == "__main__":
     # A repeated call would take twice, so there are no retries. The listed error closes the connection: after a
     # failover behind one address, it leads to a replica.
-    once = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
-    times = {"socket_timeout": 1, "socket_connect_timeout": 1}
-    client = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"), **times, **once)
+    once = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
+    timeout = float(os.environ.get("REDIS_TIMEOUT") or 1)
+    times = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
+    client = redis.Redis.from_url(os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379", **times, **once)
     limiter = Limiter(client)
     # The limiter allows 10 at once and 10 a second, and 1,000 at once and 1,000 a day.
     answer = limiter.throttle("user123", 9, 10, 1, 1, 999, 1000, 86400)

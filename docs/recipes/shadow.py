@@ -1,6 +1,6 @@
 """Shadow mode: a limit that counts what it would refuse, and refuses nothing until it is enforced.
 
-To run this file: [REDIS_URL=redis://127.0.0.1:6379] python3 shadow.py
+To run this file: [REDIS_URL=redis://…] [REDIS_TIMEOUT=0.1] python3 shadow.py
 """
 
 import collections
@@ -8,8 +8,6 @@ import os
 import sys
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 
 class Limit:
@@ -43,9 +41,10 @@ class Limit:
 if __name__ == "__main__":
     # A repeated call would take twice, so there are no retries. The listed error closes the connection: after a
     # failover behind one address, it leads to a replica.
-    once = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
-    times = {"socket_timeout": 0.1, "socket_connect_timeout": 0.1}
-    client = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"), **times, **once)
+    once = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
+    timeout = float(os.environ.get("REDIS_TIMEOUT") or 0.1)
+    times = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
+    client = redis.Redis.from_url(os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379", **times, **once)
     for enforced in False, True:
         limit = Limit(client, "search", (15, 30, 60), enforced)
         passed = sum(limit.allows("alice") for _ in range(20))

@@ -1,14 +1,12 @@
 """A queue: a call that comes too early is told how long to wait, and keeps its turn.
 
-To run this file: [REDIS_URL=redis://127.0.0.1:6379] python3 waiting.py
+To run this file: [REDIS_URL=redis://…] [REDIS_TIMEOUT=1] python3 waiting.py
 """
 
 import os
 import time
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 
 class TooLong(Exception):
@@ -50,9 +48,10 @@ class Queue:
 if __name__ == "__main__":
     # A repeated call would take twice, so there are no retries. The listed error closes the connection: after a
     # failover behind one address, it leads to a replica.
-    once = {"retry": Retry(NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
-    times = {"socket_timeout": 1, "socket_connect_timeout": 1}
-    client = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"), **times, **once)
+    once = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
+    timeout = float(os.environ.get("REDIS_TIMEOUT") or 1)
+    times = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
+    client = redis.Redis.from_url(os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379", **times, **once)
     # The queue allows one every 100 ms, and two at once. No call waits longer than 300 ms.
     queue = Queue(client, "printer", 1, 1, 100, 300)
     for name in "abcdef":

@@ -6,7 +6,7 @@ use crate::support::clock::{Clock, MILLISECOND, SECOND};
 use crate::support::needs::{FUNCTIONS, needs};
 use crate::support::random::Random;
 use crate::support::recipes::{Row, START, load_function, read, user};
-use crate::support::{Server, error_text, run, snapshot, throttle};
+use crate::support::{Server, error_text, run, snapshot};
 
 /// Starts a server with the functions.
 fn start() -> (Clock, Server, Connection) {
@@ -15,7 +15,7 @@ fn start() -> (Clock, Server, Connection) {
     (clock, server, connection)
 }
 
-/// Calls calendar_throttle or calendar_look.
+/// Calls calendar_throttle, calendar_charge or calendar_look.
 fn calendar(connection: &mut Connection, line: &str) -> RedisResult<(i64, Vec<Row>)> {
     let call = if line.starts_with("look") { "FCALL_RO" } else { "FCALL" };
     let mut reply: Vec<Value> = run(connection, &format!("{call} calendar_{line}"))?;
@@ -26,7 +26,7 @@ fn calendar(connection: &mut Connection, line: &str) -> RedisResult<(i64, Vec<Ro
 /// The calls are on two counters, whose periods end at any moment, and a limiter, whose twin is called directly.
 #[test]
 #[ignore = "slow: thousands of calls"]
-fn calendar_quotas_and_a_limiter_are_taken_all_or_none_until_their_periods_end() {
+fn calendar_quotas_and_a_limiter_are_taken_all_or_none_or_charged_until_their_periods_end() {
     needs!(FUNCTIONS);
     let (clock, server, mut connection) = start();
     let mut app = user(&server, "docs/recipes.md", "## Calendar quotas");
@@ -54,18 +54,24 @@ fn calendar_quotas_and_a_limiter_are_taken_all_or_none_until_their_periods_end()
         let look: Row = run(&mut connection, &format!("CL.LOOK {{a}}:twin 2 1 2 {}", quantity.max(0))).unwrap();
         let refused = [0, 1].map(|place| quantity >= 0 && used[place] + quantity > quotas[place]);
         let limited = refused[0] || refused[1] || (quantity >= 0 && look[0] == 1);
-        let (name, takes) = if random.one_in(4) && quantity >= 0 { ("look", false) } else { ("throttle", !limited) };
+        let name = match random.below(12) {
+            0 => "charge",
+            1..4 if quantity >= 0 => "look",
+            _ => "throttle",
+        };
+        let takes = name == "charge" || name == "throttle" && !limited;
         let mut expected = Vec::new();
         for place in 0..2 {
             if takes {
                 used[place] = (used[place] + quantity).max(0);
             }
             let (quota, rest) = (quotas[place], (ends[place] * SECOND - now + SECOND - 1) / SECOND);
-            let retry_after = if refused[place] && quantity <= quota { rest } else { -1 };
+            let retry_after = if refused[place] && (quantity <= quota || name == "charge") { rest } else { -1 };
             let reset_after = if used[place] > 0 { rest } else { 0 };
-            expected.push([refused[place].into(), quota, quota - used[place], retry_after, reset_after]);
+            expected.push([refused[place].into(), quota, (quota - used[place]).max(0), retry_after, reset_after]);
         }
-        expected.push(if takes { throttle(&mut connection, &format!("{{a}}:twin 2 1 2 {quantity}")) } else { look });
+        let twin = format!("CL.{name} {{a}}:twin 2 1 2 {quantity}");
+        expected.push(if takes { run(&mut connection, &twin).unwrap() } else { look });
         let [day, month] = ends;
         let line = format!("{name} 3 {{a}}:day {{a}}:month {{a}}:rate {quantity} 7 {day} 20 {month} 2 1 2");
         let place = format!("call {number} at {now}: {line}");
@@ -113,15 +119,21 @@ fn a_calendar_quota_that_gets_an_error_takes_nothing() {
         (format!("throttle 1 list 1 10 {end}"), "WRONGTYPE "),
         (format!("throttle 2 day rate 1 10 {end} 4 0 60"), "ERR count must be 1 or more"),
         (format!("throttle 2 day text 1 10 {end} 4 1 60"), "ERR the key holds no rate limiter state"),
+        (format!("charge 2 day rate 99999999999 10 {end} 4 1 60"), "ERR quantity: the tokens would be back only after"),
+        (
+            format!("charge 2 other day 999999999999999 10 {end} 10 {end}"),
+            "ERR the counter would have more than 15 digits (key 2)",
+        ),
     ] {
         let error = error_text(&calendar(&mut connection, &line).expect_err(&line));
         assert!(error.starts_with(expected), "{line}: {error}");
         assert_eq!(snapshot(&mut connection), before, "{line}");
     }
     let mut app = user(&server, "docs/recipes.md", "## Calendar quotas");
-    for right in ["get", "set", "del", "expiretime", "time", "cl.throttle"] {
+    for right in ["get", "set", "del", "expiretime", "time", "cl.throttle", "cl.charge"] {
         run::<()>(&mut connection, &format!("ACL SETUSER app -{right}")).unwrap();
-        calendar(&mut app, &format!("throttle {call}")).expect_err(right);
+        let way = if right == "cl.charge" { "charge" } else { "throttle" };
+        calendar(&mut app, &format!("{way} {call}")).expect_err(right);
         assert_eq!(snapshot(&mut connection), before, "without the right to {right}");
         run::<()>(&mut connection, &format!("ACL SETUSER app +{right}")).unwrap();
     }
@@ -147,7 +159,7 @@ fn a_calendar_period_ends_no_sooner_than_was_said_once() {
     assert_eq!(call(-4, 10, 60), [0, 10, 4, -1, 3_539]);
     // A smaller quota applies at once, and a quantity above the quota is never allowed.
     assert_eq!(call(0, 5, 3_600), [1, 5, 0, 3_539, 3_539]);
-    assert_eq!(call(6, 5, 3_600), [1, 5, 0, -1, 3_539]);
+    assert_eq!(call(999_999_999_999_999, 5, 3_600), [1, 5, 0, -1, 3_539]);
     // A refund that comes after the end changes nothing.
     clock.set(START + 3_601 * SECOND);
     assert_eq!(call(-4, 10, 3_600), [0, 10, 10, -1, 0]);

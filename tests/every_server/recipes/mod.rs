@@ -1,13 +1,21 @@
 //! The recipes of docs/recipes, docs/budgets and docs/moving, each in a file of its name, do what their page says.
 
+use redis::Value;
+
 use crate::support::Server;
-use crate::support::recipes::refuses;
+use crate::support::clock::{Clock, SECOND};
+use crate::support::needs::{FUNCTIONS, needs};
+use crate::support::pages::text_of;
+use crate::support::recipes::{load_function, load_reservations, read, refuses, user};
+use crate::support::run;
 
 mod ban;
 mod calendar_quota;
 mod change_plan;
 mod gcra;
+mod minimum;
 mod moving;
+mod pause;
 mod policies;
 mod reservation;
 
@@ -34,4 +42,37 @@ fn a_script_that_is_called_with_too_few_or_too_many_words_says_so() {
             refuses(&mut connection, file, &format!("{right} 5"), "ERR wrong number of arguments");
         }
     }
+}
+
+/// Returns a reply as the pages write it: a comma stands between the replies of several limiters.
+fn written(reply: &Value) -> String {
+    let Value::Array(parts) = reply else { return format!("{:?}", redis::from_redis_value_ref::<i64>(reply).unwrap()) };
+    let is_nested = parts.iter().any(|part| matches!(part, Value::Array(_)));
+    parts.iter().map(written).collect::<Vec<_>>().join(if is_nested { ", " } else { " " })
+}
+
+/// A user with the rights of the section makes the calls that stand together. The clock stands at the noon of the page.
+#[test]
+fn the_calls_of_functions_on_the_pages_get_the_replies_that_follow_them() {
+    needs!(FUNCTIONS);
+    let (_clock, server, mut connection) = Clock::start(1_795_345_200 * SECOND);
+    load_reservations(&server);
+    load_function(&mut connection, &read("calendar_quota.lua")).unwrap();
+    let mut calls = 0;
+    for (page, heading, rights) in [
+        ("docs/recipes.md", "## Calls in flight", ("docs/budgets.md", "## A reservation")),
+        ("docs/recipes.md", "## Calendar quotas", ("docs/recipes.md", "## Calendar quotas")),
+        ("docs/budgets.md", "## A reservation", ("docs/budgets.md", "## A reservation")),
+    ] {
+        run::<()>(&mut connection, "FLUSHALL").unwrap();
+        let mut app = user(&server, rights.0, rights.1);
+        let page = text_of(page).replace("\n      ->", "   ->");
+        let (_, section) = page.split_once(heading).unwrap();
+        let section = section.split("\n## ").next().unwrap();
+        for (call, reply) in section.lines().filter_map(|line| line.strip_prefix("    ")?.split_once("   ->   ")) {
+            assert_eq!(written(&run(&mut app, call).unwrap()), reply, "{call}");
+            calls += 1;
+        }
+    }
+    assert!(calls >= 10, "{calls}");
 }

@@ -1,13 +1,15 @@
 //! docs/budgets/reservation.lua: a call is reserved once and settled once, and an error changes nothing.
 
 use std::fmt::Debug;
+use std::thread;
 
 use redis::{Connection, Value};
 
 use crate::support::clock::{Clock, MILLISECOND};
 use crate::support::needs::{FUNCTIONS, needs};
+use crate::support::pages::{code, text_of};
 use crate::support::recipes::{START, ask, load_reservations, user};
-use crate::support::{Server, error_of, error_text, run, snapshot, throttle};
+use crate::support::{PATIENCE, Server, error_of, error_text, info, run, snapshot, throttle, wait_until};
 
 fn start() -> (Clock, Server, Connection) {
     let (clock, server, _) = Clock::start(START);
@@ -72,6 +74,28 @@ fn a_call_is_reserved_once_and_settled_once() {
         assert_eq!(throttle(&mut connection, "{a}:tokens 19999 20000 60 0")[2], tokens, "{line}");
     }
     assert_eq!(ask(&mut app, "FCALL_RO reservations 1 {a}:calls").unwrap(), [1], "call 9");
+}
+
+/// The commands of the page wake it.
+#[test]
+fn a_call_in_flight_that_settles_lets_a_waiting_one_in_before_its_lease_ends() {
+    needs!(FUNCTIONS);
+    let (_clock, server, mut connection) = start();
+    let page = text_of("docs/recipes.md");
+    let (_, section) = page.split_once("## Calls in flight").unwrap();
+    let [wait, wake, trim] =
+        ["BLPOP", "LPUSH", "LTRIM"].map(|name| code(section).find(|code| code.starts_with(name)).unwrap());
+    let mut reserve = |id: &str| ask(&mut connection, &format!("FCALL reserve 2 {id} calls 30000 1")).unwrap();
+    assert_eq!(["one", "two"].map(&mut reserve), [vec![0], vec![0, 30]]);
+    let (mut one, mut two) = (server.connect(), server.connect());
+    two.set_read_timeout(Some(PATIENCE)).unwrap();
+    let waits = thread::spawn(move || run::<Value>(&mut two, &wait).unwrap());
+    wait_until("a client waits", || info(&mut one, "blocked_clients") == "1");
+    for line in ["FCALL settle 2 one calls", &wake, &trim] {
+        run::<Value>(&mut one, line).unwrap();
+    }
+    assert_ne!(waits.join().unwrap(), Value::Nil);
+    assert_eq!(reserve("two"), [0]);
 }
 
 #[test]

@@ -1,0 +1,44 @@
+"""A guaranteed minimum: each tenant's calls pass up to its minimum, whatever the others do. The rest is lent to all.
+
+To run this file: [REDIS_URL=redis://…] [REDIS_TIMEOUT=1] python3 minimum.py
+"""
+
+import os
+from pathlib import Path
+
+import redis
+
+
+class Pool:
+    # max_burst, count, period: all tenants together get a hundred at once and a hundred a minute.
+    WHOLE = (99, 100, 60)
+    # The minimums have the period of the pool. The sum of their counts is at most the pool's.
+    MINIMUMS = {"acme": (9, 40, 60), "beta": (9, 40, 60)}
+    # A tenant without a minimum has a limit of 0: the pool decides each of its calls.
+    NONE = (-1, 1, 60)
+
+    def __init__(self, client):
+        self.client = client
+        self.script = client.register_script(Path(__file__).with_name("minimum.lua").read_text())
+
+    def throttle(self, tenant, quantity=1):
+        """Takes tokens of the tenant's minimum, or else lends some. Returns the five integers of CL.THROTTLE."""
+        max_burst, count, period = self.WHOLE
+        # The burst of each minimum is not lent: its tenant may come at any moment.
+        lent = max_burst - sum(minimum[0] + 1 for minimum in self.MINIMUMS.values())
+        # The hash tag in braces keeps the keys on one node of a cluster. A name may have half of a surrogate pair.
+        keys = [f"{{pool}}:minimum:{tenant}".encode(errors="surrogatepass"), "{pool}:lent"]
+        return self.script(keys, [*self.MINIMUMS.get(tenant, self.NONE), lent, count, period, quantity])
+
+
+if __name__ == "__main__":
+    # A repeated call would take twice, so there are no retries. The listed error closes the connection: after a
+    # failover behind one address, it leads to a replica.
+    once = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
+    timeout = float(os.environ.get("REDIS_TIMEOUT") or 1)
+    times = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
+    client = redis.Redis.from_url(os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379", **times, **once)
+    pool = Pool(client)
+    for tenant in "greedy", "acme", "beta":
+        limited = [pool.throttle(tenant)[0] for _ in range(100)]
+        print(tenant, "has", limited.count(0), "of 100")
