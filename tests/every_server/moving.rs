@@ -11,8 +11,8 @@ use redis::{Connection, RedisResult, Value};
 
 use crate::support::aof::{AOF, wait_for_the_file};
 use crate::support::clock::{Clock, SECOND, START};
-use crate::support::needs::{FAST, INCREX, REDIS_CLI, needs};
-use crate::support::pages::{ROOT, blocks, code, shows, text_of};
+use crate::support::needs::{FAST, INCREX, REDIS_CLI, has_acl_categories, needs};
+use crate::support::pages::{ROOT, block, blocks, code, shows, text_of};
 use crate::support::programs::output;
 use crate::support::sentinel::Sentinel;
 use crate::support::traffic::under_load;
@@ -246,4 +246,37 @@ fn a_rewrite_before_the_move_keeps_the_moments_that_an_aof_of_calls_would_begin_
     load(module());
     server.restart();
     assert_eq!(run::<String>(&mut server.connect(), "GET key").unwrap(), before);
+}
+
+/// The users are in the server's settings. redis-cell's stand-in lacks the commands that are new here.
+#[test]
+fn a_saved_user_with_a_new_command_keeps_redis_cells_server_from_starting() {
+    let granted = |words: &str| block("console", words).lines().next().unwrap().split_once("> ").unwrap().1.to_string();
+    let folder = new_folder();
+    let settings = folder.path().join("redis.conf");
+    fs::write(&settings, format!("loadmodule {}\n", module())).unwrap();
+    let (_server, mut connection) = Server::start_from(&settings, &[]).connected();
+    for (line, starts) in [
+        (granted("+cl.throttle +cl.look"), false),
+        ("ACL SETUSER limiter -cl.look".to_string(), !has_acl_categories()),
+        (granted("-@all +ping +cl.throttle"), true),
+    ] {
+        run::<()>(&mut connection, &line).unwrap();
+        run::<()>(&mut connection, "CONFIG REWRITE").unwrap();
+        // The rewritten file has this server's port as well.
+        let saved = fs::read_to_string(&settings).unwrap();
+        let users = saved.lines().filter(|line| line.starts_with("user ")).collect::<Vec<_>>().join("\n");
+        let back = folder.path().join("back.conf");
+        fs::write(&back, format!("loadmodule {}\n{users}\n", compiled("redis_cell"))).unwrap();
+        if starts {
+            Server::start_from(&back, &[]);
+            continue;
+        }
+        let log = Server::refused(&["--include", back.to_str().unwrap()]);
+        let text = "Unknown command or category name in ACL";
+        assert!(log.contains(text), "{line}: {log}");
+        for page in ["moving", "operating"] {
+            assert!(text_of(&format!("docs/{page}.md")).contains(&format!("`{text}`")), "{page}");
+        }
+    }
 }

@@ -1,12 +1,16 @@
 //! The module as the server and its operator see it: documentation, keyspace notifications, eviction.
 
 use std::collections::HashMap;
+use std::process::Command;
 
 use redis::Value;
 
 use crate::support::commands::MILLISECOND;
-use crate::support::needs::{COMMAND_DOCS, needs};
-use crate::support::{COMMANDS, PATIENCE, Server, command, info, run};
+use crate::support::needs::{COMMAND_DOCS, FUNCTIONS, REDIS_CLI, needs};
+use crate::support::pages::block;
+use crate::support::programs::output;
+use crate::support::recipes::{load_function, read};
+use crate::support::{COMMANDS, PATIENCE, Server, command, info, run, wait_until};
 
 /// Reads a reply of names and values, on either protocol.
 fn map(value: &Value) -> HashMap<String, Value> {
@@ -134,4 +138,40 @@ fn empty_limiters_stay_at_maxmemory() {
         let kept: usize = redis::cmd("EXISTS").arg(empty).query(&mut connection).unwrap();
         assert_eq!(kept, 200, "{policy}: limiters that stay");
     }
+}
+
+#[test]
+fn the_pages_lines_print_the_limited_keys_of_a_tenant_and_reset_all() {
+    needs!(REDIS_CLI);
+    let (server, mut connection) = Server::start().connected();
+    for call in ["api:acme:a b 9 10 60 10", "api:acme:c 9 10 60 9", "api:acme:d 9 10 60 10", "api:other:e 9 10 60 10"] {
+        let (key, quota) = call.split_at(call.find(" 9 ").unwrap());
+        let quota: Vec<_> = quota.split_whitespace().collect();
+        redis::cmd("CL.THROTTLE").arg(key).arg(quota).exec(&mut connection).unwrap();
+    }
+    let lines = block("sh", "--scan").replace("redis-cli ", &format!("redis-cli -p {} ", server.port));
+    let printed = output(Command::new("bash").args(["-c", &lines]));
+    let mut printed: Vec<_> = printed.lines().collect();
+    assert_eq!(printed.pop(), Some("3"), "the keys that are reset");
+    printed.sort_unstable();
+    assert_eq!(printed, ["api:acme:a b", "api:acme:d"]);
+    assert_eq!(run::<Vec<String>>(&mut connection, "KEYS *").unwrap(), ["api:other:e"]);
+}
+
+#[test]
+#[ignore = "slow: a node joins a cluster"]
+fn a_new_node_has_the_functions_only_if_redis_cli_adds_it() {
+    needs!(FUNCTIONS);
+    needs!(REDIS_CLI);
+    let [old, added, met] = [(); 3].map(|()| Server::start_with(&["--cluster-enabled", "yes"]));
+    run::<()>(&mut old.connect(), "CLUSTER ADDSLOTSRANGE 0 16383").unwrap();
+    load_function(&mut old.connect(), &read("calendar_quota.lua")).unwrap();
+    let [to, from] = [&added, &old].map(|server| format!("127.0.0.1:{}", server.port));
+    output(Command::new("redis-cli").args(["--cluster", "add-node", &to, &from]));
+    run::<()>(&mut met.connect(), &format!("CLUSTER MEET 127.0.0.1 {}", old.port)).unwrap();
+    wait_until("the third node knows the others", || {
+        run::<String>(&mut met.connect(), "CLUSTER INFO").unwrap().contains("cluster_known_nodes:3")
+    });
+    let functions = |server: &Server| run::<Vec<Value>>(&mut server.connect(), "FUNCTION LIST").unwrap().len();
+    assert_eq!([functions(&added), functions(&met)], [1, 0]);
 }

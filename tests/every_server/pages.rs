@@ -181,13 +181,14 @@ fn the_readmes_lines_of_python_admit_16_requests_and_refuse_the_next() {
 }
 
 /// The blocks of commands that another file runs, by page and by words in them.
-const RUN_ELSEWHERE: [(&str, &str); 7] = [
+const RUN_ELSEWHERE: [(&str, &str); 8] = [
     ("README.md", "sha256sum"),                          // package.rs
     ("README.md", "sudo sed"),                           // loading.rs, and package.rs the first line
     ("docs/monitoring.md", "prometheus-redis-exporter"), // monitoring.rs
     ("docs/monitoring.md", "CL.LOOK health"),            // monitoring.rs
     ("docs/monitoring.md", "psubscribe"),                // monitoring.rs
     ("docs/moving.md", ""),                              // moving.rs: all of them, in their order
+    ("docs/operating.md", "--scan"),                     // operating.rs
     ("docs/protect.md", "uvicorn"),                      // test_protect.py
 ];
 
@@ -201,8 +202,13 @@ fn shell_commands_on_the_pages_are_those_that_the_tests_run() {
         for line in text.lines() {
             let command = line.split('#').next().unwrap().trim();
             match command.split_whitespace().collect::<Vec<_>>().as_slice() {
-                // scripts.rs runs the first; the second runs this test.
-                ["scripts/run" | "scripts/test"] => assert!(Path::new(ROOT).join(command).exists()),
+                // scripts.rs runs the first, package.rs the last; the second runs this test.
+                ["scripts/run" | "scripts/test" | "scripts/package"] => assert!(Path::new(ROOT).join(command).exists()),
+                // The job `container` runs it with each image.
+                ["docker", ..] => {
+                    let workflow = text_of(".github/workflows/ci.yml").replace("${{ matrix.server }}", "redis:8");
+                    assert!(workflow.contains(&format!("run: {command}\n")), "{place}: CI does not run {command}");
+                }
                 ["redis-server", arguments @ ..] => {
                     // The shell takes the quotes away.
                     let arguments = with_real_path(&arguments.join(" ")).replace('\'', "");
