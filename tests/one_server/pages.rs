@@ -209,3 +209,15 @@ fn each_guarantee_names_tests_that_exist() {
         assert!(!names.is_empty() && known, "not all of these are tests: {names:?}");
     }
 }
+
+/// The most is what the results have, rounded; the least stands on their page with its date.
+#[test]
+fn the_readme_says_how_many_calls_a_second_a_core_answers() {
+    let results: Json = serde_json::from_str(&text_of("scripts/bench-results/results.json")).unwrap();
+    let nanoseconds = results["checks"]["CL.THROTTLE allowed"]["cpu"].as_f64().unwrap();
+    let readme = text_of("README.md");
+    let most = format!(" to {:.0}00,000 calls a second](scripts/bench-results/README.md#speed)", 1e4 / nanoseconds);
+    let (before, _) = readme.split_once(&most).unwrap_or_else(|| panic!("README.md lacks {most:?}"));
+    let least = before.rsplit('[').next().unwrap();
+    assert!(text_of("scripts/bench-results/README.md").contains(&format!(": {least} to ")), "{least}");
+}
