@@ -3,10 +3,12 @@
 import contextlib
 import json
 import re
+import runpy
 import sys
 import textwrap
 import time
 from datetime import datetime
+from importlib import import_module as recipe
 from unittest.mock import MagicMock
 from zoneinfo import ZoneInfo
 
@@ -20,15 +22,8 @@ from servers import Address, wait_for
 DOCS = ROOT / "docs"
 PAGES = (DOCS / "recipes.md").read_text() + (DOCS / "budgets.md").read_text()
 PROGRAMS = sorted([*DOCS.glob("recipes/*.py"), *DOCS.glob("budgets/*.py")])
+# A test imports its recipe: one that fails to load fails its own tests alone.
 sys.path[:0] = [str(DOCS / "recipes"), str(DOCS / "budgets")]
-
-import ban
-import calendar_quota
-import fairness
-import gateway
-import module_or_script
-import shadow
-import waiting
 
 
 @pytest.fixture
@@ -56,8 +51,20 @@ def test_a_program_prints_what_its_page_shows(program, server):
     assert printed and (textwrap.indent(printed, "    ") in PAGES) == is_shown
 
 
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
+def test_an_empty_setting_of_a_program_is_as_none(program, monkeypatch):
+    monkeypatch.setenv("REDIS_URL", "")
+    monkeypatch.setenv("REDIS_TIMEOUT", "")
+    # A server may be at this address.
+    monkeypatch.setattr(redis.Redis, "from_url", connect := MagicMock(side_effect=ConnectionError))
+    with pytest.raises(ConnectionError):
+        runpy.run_path(str(program), run_name="__main__")
+    assert connect.call_args.args == ("redis://127.0.0.1:6379",) and connect.call_args.kwargs["socket_timeout"] > 0
+
+
 def test_a_guess_is_charged_before_it_is_checked_and_a_line_of_the_page_lifts_the_ban(server):
-    door, guess = ban.Door(connect(server), "account"), MagicMock()
+    ban, guess = recipe("ban"), MagicMock()
+    door = ban.Door(connect(server), "account")
     guess.__eq__.return_value = False
     for _ in range(20):
         with contextlib.suppress(ban.KeptOut):
@@ -71,18 +78,20 @@ def test_a_guess_is_charged_before_it_is_checked_and_a_line_of_the_page_lifts_th
 
 
 def test_a_day_a_week_and_a_month_end_when_the_zone_says_so():
+    periods = recipe("calendar_quota").periods
     first, last = (int(datetime(year, 1, 1, 5, 17).timestamp()) for year in (2011, 2013))
     # In 2011, midnight comes twice in Havana and is skipped in Beirut, and a whole day is in Apia.
     for zone in map(ZoneInfo, ("Europe/Berlin", "America/Havana", "Asia/Beirut", "Pacific/Apia", "UTC")):
         at = lambda moment, form: datetime.fromtimestamp(moment, zone).strftime(form)
         for now in range(first, last, 5 * 3600):
-            for form, (period, end) in zip(("%Y-%m-%d", "%G-W%V", "%Y-%m"), calendar_quota.periods(zone, now)):
+            for form, (period, end) in zip(("%Y-%m-%d", "%G-W%V", "%Y-%m"), periods(zone, now)):
                 assert now < end and at(now, form) == at(end - 1, form) == period != at(end, form), (zone, now)
 
 
 def test_a_queue_gives_each_call_the_first_turn_that_burst_and_rate_leave(server, clock):
     # Two at once, three a second, and no wait longer than a second: a token takes no whole number of milliseconds.
-    queue, turns = waiting.Queue(connect(server), "key", 1, 3, 1_000, 1_000), []
+    waiting, turns = recipe("waiting"), []
+    queue = waiting.Queue(connect(server), "key", 1, 3, 1_000, 1_000)
     for pause, tokens in (0, 1), (0, 1), (0, 1), (0, 2), (0, 1), (334, 1), (5_000, 2), (0, 2), (0, 2):
         clock.set(clock.now + pause * 10**6)
         try:
@@ -94,7 +103,8 @@ def test_a_queue_gives_each_call_the_first_turn_that_burst_and_rate_leave(server
 
 def test_a_shadow_counts_an_error_and_an_enforced_limit_raises_it(server):
     server.kill()
-    shadowed, enforced = (shadow.Limit(connect(server), "search", (15, 30, 60), enforced) for enforced in (False, True))
+    words = connect(server), "search", (15, 30, 60)
+    shadowed, enforced = (recipe("shadow").Limit(*words, enforced) for enforced in (False, True))
     assert shadowed.allows("alice") and shadowed.counts == {"error": 1}
     with pytest.raises(redis.ConnectionError):
         enforced.allows("alice")
@@ -117,6 +127,7 @@ LOST, ESTIMATE = "broken off", 3_000
     *((wrong, [], None, ESTIMATE) for wrong in (None, True, -1, 1.5, 10**15)),
 ])
 def test_a_call_pays_its_use_or_its_estimate_and_frees_its_place(server, monkeypatch, used, fate, raised, paid):
+    gateway = recipe("gateway")
     monkeypatch.setattr(gateway.time, "sleep", lambda seconds: None)
     address, model = Address(server), MagicMock(side_effect=raised, return_value=("an answer", used))
     address.fates("FCALL", *fate)
@@ -126,39 +137,70 @@ def test_a_call_pays_its_use_or_its_estimate_and_frees_its_place(server, monkeyp
     assert server("FCALL_RO reservations 1 {gate:acme}:calls") == 0
 
 
-def test_each_name_has_keys_of_its_own_on_one_node_of_a_cluster(server):
-    # A user may choose any name. A hash tag that is empty is none, and a call on such keys gets CROSSSLOT.
-    names = "", "}", "{", "{}", "a}b", "a:b", "a\nb", "acme}:bob", "acme", "bob}", "\ud800", "\udfff", "?", "\ufffd"
-    client, answer = connect(server), lambda: ("an answer", 5_000)
-    plan = calendar_quota.Plan(client, ZoneInfo("UTC"))
-    calls = {
-        "attempts:*": ban.Door(client, "account").attempt,
-        "{plan:*}:*-*-*": lambda name: plan.throttle(*plan.of(name)),
-        "{pool}:tenant:*": fairness.Pool(client).admits,
-        "search:*": shadow.Limit(client, "search", (15, 30, 60), enforced=True).allows,
-        "{queue}:*": lambda name: waiting.Queue(client, f"{{queue}}:{name}", 1, 1, 1, 0).turn(),
-        "{limit}:*": lambda name: module_or_script.Limiter(client).throttle(f"{{limit}}:{name}", 1, 1, 1),
-        "{gate:*}:tokens": lambda name: [gateway.ask(client, name, user, 5_000, answer) for user in names],
-    }
-    for keys, call in calls.items():
-        for name in names:
-            call(name)
-        assert len(client.keys(keys)) == len(names), keys
-    assert len(client.keys("{gate:*}:*:tokens")) == len(names) ** 2
-    # The keys would be another limit's, or another door's.
-    for limit in "search:alice", "shadow":
+def of_calendar(client):
+    plan = recipe("calendar_quota").Plan(client, ZoneInfo("UTC"))
+    return lambda name: plan.throttle(*plan.of(name))
+
+
+def of_minimum(client):
+    pool = recipe("minimum").Pool(client)
+    # A limiter whose limit is 0 has no key.
+    pool.NONE = 0, 1, 60
+    return pool.throttle
+
+
+def of_waiting(client):
+    queue = recipe("waiting").Queue
+    return lambda name: queue(client, f"{{queue}}:{name}", 1, 1, 1, 0).turn()
+
+
+def of_module_or_script(client):
+    limiter = recipe("module_or_script").Limiter(client)
+    return lambda name: limiter.throttle(f"{{limit}}:{name}", 1, 1, 1)
+
+
+def of_gateway(client):
+    ask, answer = recipe("gateway").ask, lambda: ("an answer", 5_000)
+    return lambda name: [ask(client, name, user, 5_000, answer) for user in NAMES]
+
+
+# A user may choose any name. A hash tag that is empty is none, and a call on such keys gets CROSSSLOT.
+NAMES = "", "}", "{", "{}", "a}b", "a:b", "a\nb", "acme}:bob", "acme", "bob}", "\ud800", "\udfff", "?", "\ufffd"
+
+
+@pytest.mark.parametrize("keys, limiter, number", [
+    ("attempts:*", lambda client: recipe("ban").Door(client, "account").attempt, 1),
+    ("{plan:*}:*-*-*", of_calendar, 1),
+    ("{pool}:tenant:*", lambda client: recipe("fairness").Pool(client).admits, 1),
+    ("{pool}:minimum:*", of_minimum, 1),
+    ("search:*", lambda client: recipe("shadow").Limit(client, "search", (15, 30, 60), enforced=True).allows, 1),
+    ("{queue}:*", of_waiting, 1),
+    ("{limit}:*", of_module_or_script, 1),
+    ("{gate:*}:*:tokens", of_gateway, len(NAMES)),
+])
+def test_each_name_has_keys_of_its_own_on_one_node_of_a_cluster(server, keys, limiter, number):
+    client = connect(server)
+    call = limiter(client)
+    for name in NAMES:
+        call(name)
+    assert len(client.keys(keys)) == number * len(NAMES)
+
+
+def test_the_keys_of_a_limit_and_of_a_door_are_no_others():
+    for name in "search:alice", "shadow":
         with pytest.raises(ValueError):
-            shadow.Limit(client, limit, (15, 30, 60), enforced=True)
+            recipe("shadow").Limit(None, name, (15, 30, 60), enforced=True)
     with pytest.raises(ValueError):
-        ban.Door(client, "account:alice")
+        recipe("ban").Door(None, "account:alice")
 
 
 def test_a_limiter_goes_on_where_it_was_when_the_server_loses_the_module_and_gets_it_back(new_server, start):
     having, lacking = new_server(), new_server(module=False)
     # 30 tokens, none of which comes back within the test; then a quota that never decides.
     words, left = "user123 29 1 86400 1 999 1000 86400", iter(range(29, -1, -1))
-    app = start(Row("module_or_script", NODE_REDIS, f"node $TESTS/module_or_script.js {words}"), having)
-    limiter = module_or_script.Limiter(connect(app.address))
+    row = Row("module_or_script", NODE_REDIS, f"node $TESTS/module_or_script.js {words}")
+    app = start(row, having, REDIS_TIMEOUT=1)
+    limiter = recipe("module_or_script").Limiter(connect(app.address))
 
     def in_node():
         """Returns the first three integers of the reply and whether the module decided, or None after an error."""
