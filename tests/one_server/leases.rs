@@ -1,16 +1,17 @@
 //! The lease of docs/budgets: one call for many decisions, which together still keep the limit.
 
-#[allow(dead_code, reason = "main is for those who copy the file")]
 #[path = "../../docs/budgets/lease.rs"]
 mod lease;
 
+use std::env::{current_exe, var};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lease::Lease;
 use redis::Connection;
 
 use crate::support::clock::{Clock, MILLISECOND, START};
-use crate::support::programs::signal;
+use crate::support::programs::{output, signal};
 use crate::support::random::Random;
 use crate::support::{Server, info, run};
 
@@ -78,6 +79,22 @@ impl World {
         let stats = info(&mut self.connection, "cmdstat_cl.ptake");
         stats.split(['=', ',']).nth(1).unwrap().parse().unwrap()
     }
+}
+
+/// The test starts itself once more, to run the program with its settings.
+#[test]
+fn the_program_spends_its_tokens_at_the_server_of_its_setting() {
+    if var("RUNS_THE_PROGRAM").is_ok() {
+        return lease::main().unwrap();
+    }
+    let server = Server::start();
+    let mut program = Command::new(current_exe().unwrap());
+    let name = "one_server::leases::the_program_spends_its_tokens_at_the_server_of_its_setting";
+    program.args([name, "--exact"]).env("RUNS_THE_PROGRAM", "").env("REDIS_TIMEOUT", "60");
+    output(program.env("REDIS_URL", format!("redis://127.0.0.1:{}", server.port)));
+    let stats = info(&mut server.connect(), "cmdstat_cl.ptake");
+    let calls = stats.split(['=', ',']).nth(1).map(|calls| calls.parse().unwrap());
+    assert!(calls >= Some(20), "{calls:?} batches of 1,000");
 }
 
 /// A batch computed for many clients may be rounded down to zero.
