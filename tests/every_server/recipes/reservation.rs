@@ -54,10 +54,7 @@ fn a_call_is_reserved_once_and_settled_once() {
         (3, "renew 2 {a}:8 {a}:calls 2000".to_string(), vec![0], 1_070),
         (3, format!("reserve {}", words("9 70")), vec![0], 1_000),
         (3, format!("settle {} 1 21500", keys("8")), vec![1], 0),
-        // Without limiters, and without places.
-        (3, "reserve 2 a calls 1000 1".to_string(), vec![0], 0),
-        (3, "reserve 2 b calls 1000 1".to_string(), vec![0, 1], 0),
-        (3, "settle 2 a calls".to_string(), vec![1], 0),
+        // Without places.
         (3, "reserve 2 c limiter 1000 9 10 60 10".to_string(), vec![0], 0),
         (3, "reserve 2 d limiter 1000 9 10 60 1".to_string(), vec![1, 6], 0),
         (3, "reserve 3 d other limiter 1000 9 10 60 11 9 10 60 1".to_string(), vec![1, -1], 0),
@@ -110,10 +107,9 @@ fn a_call_with_bad_input_changes_nothing() {
     let [numbers, soon] = ["600", "1"].map(|period| format!("90000 9 10 {period} 5 9 1 86400 5"));
     let calls = [(two, &numbers), (broken, &numbers), (cut, &soon), (gone, &soon)];
     let calls = calls.map(|(keys, numbers)| format!("{keys} {numbers}"));
-    for call in [words("dead 500"), words("done 500")].iter().chain(&calls) {
+    for call in [words("dead 500")].iter().chain(&calls) {
         assert_eq!(ask(&mut connection, &format!("FCALL reserve {call}")).unwrap(), [0], "{call}");
     }
-    ask(&mut connection, &format!("FCALL settle {} 1 500", keys("done"))).unwrap();
     run::<()>(&mut connection, "SET {a}:broken x").unwrap();
     clock.set(START + 30_000 * MILLISECOND);
     let before = everything(&mut connection);
@@ -136,9 +132,6 @@ fn a_call_with_bad_input_changes_nothing() {
     ];
     let reserve = reserve.map(|(from, to, error)| (format!("reserve {}", words("new 5").replacen(from, to, 1)), error));
     let others = [
-        (format!("reserve {}", words("done 500")), "this call is settled"),
-        (format!("reserve {}", words("dead 500")), "the lease of this call has ended"),
-        (format!("reserve {}", words("dead 501")), "this call has reserved with other words"),
         (format!("reserve {}", words("dead 500").replace("quests", "")), "this call has reserved with other words"),
         (format!("settle {} 1 5", keys("dead").replace("quests", "")), "this call has reserved with other words"),
         ("settle 3 {a}:dead {a}:requests {a}:tokens 1 5".to_string(), "this call has reserved with other words"),
