@@ -84,12 +84,14 @@ fn a_call_in_flight_that_settles_lets_a_waiting_one_in_before_its_lease_ends() {
         ["BLPOP", "LPUSH", "LTRIM"].map(|name| code(section).find(|code| code.starts_with(name)).unwrap());
     let mut reserve = |id: &str| ask(&mut connection, &format!("FCALL reserve 2 {id} calls 30000 1")).unwrap();
     assert_eq!(["one", "two"].map(&mut reserve), [vec![0], vec![0, 30]]);
-    let (mut one, mut two) = (server.connect(), server.connect());
-    two.set_read_timeout(Some(PATIENCE)).unwrap();
-    let waits = thread::spawn(move || run::<Value>(&mut two, &wait).unwrap());
+    let app = || user(&server, "docs/recipes.md", "## Calls in flight");
+    let (mut one, mut waits, mut wakes) = (server.connect(), app(), app());
+    waits.set_read_timeout(Some(PATIENCE)).unwrap();
+    let waits = thread::spawn(move || run::<Value>(&mut waits, &wait).unwrap());
     wait_until("a client waits", || info(&mut one, "blocked_clients") == "1");
-    for line in ["FCALL settle 2 one calls", &wake, &trim] {
-        run::<Value>(&mut one, line).unwrap();
+    run::<i64>(&mut one, "FCALL settle 2 one calls").unwrap();
+    for line in [wake, trim] {
+        run::<Value>(&mut wakes, &line).unwrap();
     }
     assert_ne!(waits.join().unwrap(), Value::Nil);
     assert_eq!(reserve("two"), [0]);
