@@ -1,4 +1,4 @@
-//! Rate limiting with redis-rs. To run this file, after `cargo add redis`:
+//! Rate limiting with redis-rs. To run this file, after `cargo add redis`, with TLS `--features tls-native-tls`:
 //! `[REDIS_URL=redis://127.0.0.1:6379] [REDIS_TIMEOUT=0.1] cargo run`
 
 use std::env::var;

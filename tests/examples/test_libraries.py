@@ -1,11 +1,12 @@
 """Libraries that clients.md names without a program of their own, by the calls that the page shows."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from applications import IOREDIS, NODE_REDIS, Row, on, python
+from applications import IOREDIS, NGINX_EDITS, NODE_REDIS, Row, named, on, python
 from packages import IS_DEBIAN, ROOT
 from servers import Address, wait_for
 
@@ -104,3 +105,23 @@ def test_a_call_in_a_cluster_goes_to_its_node_at_once(program, new_server, optio
     assert program.output(nodes[0].port) == "60\n"
     assert all(node("DBSIZE") for node in nodes)
     assert not any("MOVED" in str(node("INFO errorstats")) for node in nodes)
+
+
+def test_nginx_tells_a_limited_client_of_grpc_that_a_resource_is_exhausted(start, server):
+    section = re.search(r"^\* For gRPC, .*?^$", PAGE, re.M | re.S)[0]
+    error_page, *answer = re.findall(r"`([^`]*;)`", section)
+    limited = f"""
+        location /grpc {{
+            rewrite_by_lua_block {{ check("grpc", {{ 0, 1, 86400 }}) }}
+            {error_page}
+            grpc_pass grpc://127.0.0.1:1;
+        }}
+        location @limited {{ {" ".join(answer)} }}
+        location = /health"""
+    edits = *NGINX_EDITS, ("nginx.conf", "backlog=1024;", "http2;"), ("nginx.conf", "\n        location = /health", limited)
+    app = start(named("nginx")[0]._replace(edits=edits), server)
+    url = f"http://127.0.0.1:{app.http_port}/grpc"
+    call = "curl", "-s", "--http2-prior-knowledge", "-i", "-X", "POST", "-H", "Content-Type: application/grpc", url
+    first, second = (subprocess.run(call, stdout=subprocess.PIPE, text=True).stdout for _ in range(2))
+    assert "grpc-status" not in first
+    assert "grpc-status: 8\n" in second and "content-type: application/grpc\n" in second
