@@ -1,6 +1,7 @@
 """Libraries that clients.md names without a program of their own, by the calls that the page shows."""
 
 import re
+import signal
 import subprocess
 from pathlib import Path
 
@@ -125,3 +126,15 @@ def test_nginx_tells_a_limited_client_of_grpc_that_a_resource_is_exhausted(start
     first, second = (subprocess.run(call, stdout=subprocess.PIPE, text=True).stdout for _ in range(2))
     assert "grpc-status" not in first
     assert "grpc-status: 8\n" in second and "content-type: application/grpc\n" in second
+
+
+@on(named("flask", "fastapi", "express", "express_4", "nginx"), REDIS_TIMEOUT=1)
+def test_a_connection_that_a_frozen_server_never_greets_is_left(app, server, new_server):
+    accepted = app.address.accepted
+    server.process.send_signal(signal.SIGSTOP)
+    # The system accepts a connection for the frozen server, which answers nothing on it.
+    frozen = lambda: app.passed(1, app.caller(), closed=True) == 0 and app.address.accepted > accepted
+    wait_for("another connection is opened", frozen)
+    other = new_server()
+    app.address.lead_to(other)
+    app.finds(other)
