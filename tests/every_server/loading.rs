@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use redis::{Connection, RedisResult, Value};
 
-use crate::support::callbacks::load_with_unwritable_keys;
+use crate::support::compiling::load_with_unwritable_keys;
 use crate::support::needs::{EVERYWHERE, FAST, NATIVE, UNLOAD_AT_SHUTDOWN, is_valkey, needs};
 use crate::support::pages::{block, text_of};
 use crate::support::programs::output;

@@ -4,7 +4,7 @@
 use redis::{Connection, Value};
 
 use crate::support::aof::AOF;
-use crate::support::callbacks::load_with_unwritable_keys;
+use crate::support::compiling::load_with_unwritable_keys;
 use crate::support::expected::{NOT_A_STATE, TRY_AGAIN, WRONG_TYPE, in_group};
 use crate::support::{Server, Snapshot, assert_reply, error_of, info, run, snapshot};
 

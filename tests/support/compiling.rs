@@ -36,6 +36,12 @@ pub fn compiled(name: &'static str) -> &'static str {
     LIBRARIES.lock().unwrap().entry(name).or_insert_with(|| compile(name).leak())
 }
 
+/// Returns the arguments by which a server loads redis-cell behind unwritable.c: any server is a Valkey then that saves
+/// keys without a fork, and keys whose names begin with `unwritable` cannot be opened for writing.
+pub fn load_with_unwritable_keys() -> [&'static str; 4] {
+    ["--loadmodule", compiled("unwritable"), "valkey", module()]
+}
+
 fn compile(name: &str) -> String {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/support/{name}.c"));
     let compiler = std::env::var("MODULE_CC").unwrap_or("cc".to_string());

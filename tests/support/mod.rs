@@ -5,7 +5,6 @@
 //! same platform, whichever that is.
 
 pub mod aof;
-pub mod callbacks;
 pub mod client;
 pub mod clock;
 pub mod cluster;
