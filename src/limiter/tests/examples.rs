@@ -2,10 +2,10 @@
 
 use std::num::NonZero;
 
-use super::helpers::{Decided, charge, decide, moment, take, throttle};
+use super::helpers::{Decided, moment, throttle};
 use super::model::Change;
 use crate::error::Error;
-use crate::funnel::{Funnel, Moment, Quota, Span, Taking, Unit};
+use crate::funnel::{Funnel, Moment, Quota, Span, Unit};
 
 const START: u64 = 1_800_000_000_000_000_000;
 const SECOND: u64 = 1_000_000_000;
@@ -48,11 +48,7 @@ fn quota(max_burst: u64, count: u64, period: u64) -> Quota {
 }
 
 fn funnel(now: u64, max_burst: u64, count: u64, period: u64) -> Result<Funnel, Error> {
-    funnel_of(now, quota(max_burst, count, period))
-}
-
-fn funnel_of(now: u64, quota: Quota) -> Result<Funnel, Error> {
-    quota.at(moment(now))
+    quota(max_burst, count, period).at(moment(now))
 }
 
 #[test]
@@ -214,37 +210,6 @@ fn the_extremes_of_every_argument_are_exact_or_an_error() {
     assert_eq!(throttle(funnel(MAX - SECOND, 0, 1, 1).unwrap(), None, 1).change, Change::Store(moment(MAX)));
 }
 
-#[test]
-fn a_limit_of_0_limits_every_call_that_asks_for_a_token() {
-    let none = funnel_of(START, Quota { limit: 0, ..quota(0, 30, 60) }).unwrap();
-    for tat in [None, Some(moment(START - 1)), Some(moment(START))] {
-        let call = throttle(none, tat, 1);
-        assert_eq!((call.limited, call.limit, call.remaining), (true, 0, 0));
-        assert_eq!((call.retry_after, call.reset_after, call.change), (None, Span(0), Change::Nothing));
-        let nothing = throttle(none, tat, 0);
-        assert_eq!((nothing.limited, nothing.change), (false, Change::Nothing));
-        let take = take(none, tat, 3);
-        assert_eq!((take.limited, take.taken, take.retry_after, take.change), (true, 0, None, Change::Nothing));
-        let charge = charge(none, tat, 3);
-        assert_eq!((charge.limited, charge.taken), (true, 3));
-        assert_eq!((charge.retry_after, charge.reset_after), (Some(Span(6 * SECOND)), Span(6 * SECOND)));
-    }
-}
-
-#[test]
-fn a_look_tells_what_the_call_would_and_takes_nothing() {
-    let funnel = funnel(START, 4, 1, 1).unwrap();
-    for (held, quantity, limited, wait) in
-        [(5, 1, false, None), (5, 5, false, None), (5, 6, true, None), (2, 3, true, Some(1)), (0, 0, false, None)]
-    {
-        let tat = (held < 5).then_some(moment(START + (5 - held) * SECOND));
-        let look = decide(funnel, tat, Taking::Nothing, quantity).unwrap();
-        assert_eq!((look.limited, look.remaining, look.taken), (limited, held, 0), "{quantity} of {held}");
-        assert_eq!(look.retry_after, wait.map(|seconds| Span(seconds * SECOND)), "{quantity} of {held}");
-        assert_eq!((look.reset_after, look.change), (Span((5 - held) * SECOND), Change::Nothing));
-    }
-}
-
 /// A million a day is multiplied in 128 bits.
 #[test]
 fn a_token_that_comes_back_in_a_nanosecond_does_not_remain_yet() {
@@ -261,80 +226,4 @@ fn spans_round_up_exactly() {
     for (nanos, seconds) in [(0, 0), (1, 1), (SECOND, 1), (2 * SECOND, 2), (2 * SECOND + 1, 3), (MAX, 9_223_372_037)] {
         assert_eq!(Span(nanos).round_up(Unit::Seconds), seconds);
     }
-}
-
-#[test]
-fn giving_back_undoes_as_much_of_a_call() {
-    let mut limiter = Limiter::new(15, 30, 60);
-    assert_eq!(limiter.answer(0, 5), (true, 11, None, 10 * SECOND));
-    assert_eq!(limiter.answer(0, -3), (true, 14, None, 4 * SECOND));
-    assert_eq!(limiter.tat, Some(moment(START + 4 * SECOND)));
-}
-
-#[test]
-fn a_limiter_that_gets_all_back_is_full_and_gets_no_fuller() {
-    let funnel = funnel(START, 15, 30, 60).unwrap();
-    for quantity in [-5, -6, -1_000, i64::MIN] {
-        let verdict = throttle(funnel, Some(moment(START + 10 * SECOND)), quantity);
-        assert_eq!((verdict.limited, verdict.remaining), (false, 16));
-        assert_eq!((verdict.retry_after, verdict.reset_after), (None, Span(0)));
-        assert_eq!(verdict.change, Change::Delete);
-        // A TAT that has passed is a full limiter, too. brandur's redis-cell stores one.
-        let leftover = throttle(funnel, Some(moment(START - SECOND)), quantity);
-        assert_eq!(leftover, verdict);
-        let fresh = throttle(funnel, None, quantity);
-        assert_eq!((fresh.remaining, fresh.change), (16, Change::Nothing));
-    }
-}
-
-#[test]
-fn giving_back_shortens_even_a_tat_beyond_the_tolerance() {
-    let funnel = funnel(START, 4, 1, 1).unwrap();
-    let verdict = throttle(funnel, Some(moment(START + 9 * SECOND)), -2);
-    assert_eq!((verdict.limited, verdict.remaining), (false, 0));
-    assert_eq!(verdict.reset_after, Span(7 * SECOND));
-    assert_eq!(verdict.change, Change::Store(moment(START + 7 * SECOND)));
-}
-
-#[test]
-fn a_charge_beyond_what_remains_is_a_debt_that_time_pays() {
-    let funnel = funnel(START, 4, 1, 1).unwrap();
-    let full = charge(funnel, None, 5);
-    assert_eq!((full.limited, full.taken, full.remaining, full.retry_after), (false, 5, 0, None));
-    let debt = charge(funnel, Some(moment(START + 5 * SECOND)), 3);
-    assert_eq!((debt.limited, debt.taken, debt.remaining), (true, 3, 0));
-    assert_eq!((debt.retry_after, debt.reset_after), (Some(Span(3 * SECOND)), Span(8 * SECOND)));
-    assert_eq!(debt.change, Change::Store(moment(START + 8 * SECOND)));
-    // A charge above the limit is an ordinary debt.
-    assert_eq!(charge(funnel, None, 100).retry_after, Some(Span(95 * SECOND)));
-    let look = charge(funnel, Some(moment(START + 8 * SECOND)), 0);
-    assert_eq!((look.limited, look.taken, look.retry_after), (true, 0, Some(Span(3 * SECOND))));
-    assert_eq!(look.change, Change::Nothing);
-}
-
-#[test]
-fn a_debt_ends_by_the_year_2262_or_is_an_error() {
-    let funnel = funnel(START, 4, 1, 1).unwrap();
-    let longest = i64::try_from((MAX - START) / SECOND).unwrap();
-    assert!(decide(funnel, None, Taking::InAnyCase, longest).is_ok());
-    assert_eq!(decide(funnel, None, Taking::InAnyCase, longest + 1), Err(Error::DebtTooLong));
-    assert_eq!(decide(funnel, None, Taking::InAnyCase, i64::MAX), Err(Error::DebtTooLong));
-    assert_eq!(decide(funnel, Some(moment(MAX)), Taking::InAnyCase, 1), Err(Error::DebtTooLong));
-    assert!(decide(funnel, Some(moment(MAX)), Taking::InAnyCase, 0).is_ok());
-}
-
-#[test]
-fn a_take_gets_what_remains() {
-    let funnel = funnel(START, 4, 1, 1).unwrap();
-    for (left, quantity, taken, wait) in
-        [(5, 3, 3, None), (5, 5, 5, None), (5, 9, 5, Some(1)), (2, 9, 2, Some(1)), (0, 9, 0, Some(1)), (0, 0, 0, None)]
-    {
-        let verdict = take(funnel, Some(moment(START + (5 - left) * SECOND)), quantity);
-        assert_eq!((verdict.taken, verdict.remaining), (taken, left - taken));
-        assert_eq!(verdict.retry_after, wait.map(|seconds| Span(seconds * SECOND)));
-        assert_eq!(verdict.limited, taken == 0 && quantity > 0);
-        assert_eq!(verdict.change != Change::Nothing, taken > 0);
-    }
-    let in_debt = take(funnel, Some(moment(START + 8 * SECOND)), 1);
-    assert_eq!((in_debt.taken, in_debt.limited, in_debt.retry_after), (0, true, Some(Span(4 * SECOND))));
 }

@@ -67,14 +67,6 @@ pub fn throttle(quota: Funnel, tat: Option<Moment>, quantity: i64) -> Decided {
     decide(quota, tat, Taking::AllOrNone, quantity).unwrap()
 }
 
-pub fn charge(quota: Funnel, tat: Option<Moment>, quantity: i64) -> Decided {
-    decide(quota, tat, Taking::InAnyCase, quantity).unwrap()
-}
-
-pub fn take(quota: Funnel, tat: Option<Moment>, quantity: i64) -> Decided {
-    decide(quota, tat, Taking::UpTo, quantity).unwrap()
-}
-
 /// Returns the call as the model takes it.
 pub fn asked(quota: Quota, now: u64, taking: Taking, quantity: i64) -> Asked {
     Asked {
