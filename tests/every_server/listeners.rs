@@ -133,45 +133,14 @@ fn replicas_that_join_at_any_moment_hold_what_the_primary_holds() {
     }
 }
 
-/// The promoted replica continues its primary's stream before its cron has ticked, and the primary's other replicas
-/// follow it.
-#[test]
-fn a_replica_that_is_promoted_at_once_is_listened_to() {
-    let primary = server(&["--hz", "100"]);
-    let sibling = server(&[]);
-    for _ in 0..3 {
-        replicate(&sibling, &primary);
-        let promoted = server(&[]);
-        let mut connection = promoted.connect();
-        change(&mut connection, 0, 0);
-        follow(&promoted, &primary);
-        wait_until("synchronisation", || info(&mut connection, "master_link_status") == "up");
-        catch_up(&sibling, &primary);
-        promote(&promoted, &sibling);
-    }
-}
-
-/// Promotes a replica, changes keys on it, and lets its sibling continue from there.
-fn promote(promoted: &Server, sibling: &Server) {
-    let mut connection = promoted.connect();
-    run::<()>(&mut connection, "REPLICAOF NO ONE").unwrap();
-    for turn in 0..100 {
-        change(&mut connection, 1, turn);
-    }
-    follow(sibling, promoted);
-    wait_until("the rest of the stream", || info(&mut connection, "sync_partial_ok") == "1");
-    assert_same(sibling, promoted);
-}
-
 /// The replica restarts from its file and continues its primary's stream. Its backlog begins at that moment, and no
 /// event of a loaded snapshot tells the module. The replica is writable, so that a client can call it before.
 #[test]
-#[ignore = "slow: load"]
 fn a_restarted_replica_that_is_promoted_is_listened_to() {
     let primary = server(&["--hz", "100"]);
     let sibling = server(&[]);
-    let follow = ["--replicaof", "127.0.0.1", &primary.port.to_string(), "--replica-read-only", "no"];
-    let mut promoted = server(&follow);
+    let settings = ["--replicaof", "127.0.0.1", &primary.port.to_string(), "--replica-read-only", "no"];
+    let mut promoted = server(&settings);
     replicate(&sibling, &primary);
     replicate(&promoted, &primary);
     change(&mut primary.connect(), 0, 0);
@@ -189,7 +158,13 @@ fn a_restarted_replica_that_is_promoted_is_listened_to() {
     run::<Value>(&mut connection, "CL.PTHROTTLE {key}gone 0 1 1").unwrap();
     signal(primary.pid(), "CONT");
     wait_until("the stream", || info(&mut connection, "master_link_status") == "up");
-    promote(&promoted, &sibling);
+    run::<()>(&mut connection, "REPLICAOF NO ONE").unwrap();
+    for turn in 0..100 {
+        change(&mut connection, 1, turn);
+    }
+    follow(&sibling, &promoted);
+    wait_until("the rest of the stream", || info(&mut connection, "sync_partial_ok") == "1");
+    assert_same(&sibling, &promoted);
     assert_eq!(info(&mut connection, "master_replid2"), id, "it did not go on with its primary's stream");
 }
 
@@ -321,9 +296,9 @@ fn a_file_that_is_turned_on_and_off_holds_what_the_server_holds() {
                 wait_for_the_file(&mut connection);
                 pause(&mut random, 200);
                 let _ = run::<Value>(&mut connection, "BGREWRITEAOF");
+                wait_for_the_file(&mut connection);
                 pause(&mut random, 100);
             });
-            wait_for_the_file(&mut connection);
             let when = format!("in a transaction: {in_transaction}, round {round}");
             let before = snapshot(&mut connection);
             run::<()>(&mut connection, "DEBUG LOADAOF").unwrap();
