@@ -23,10 +23,12 @@ const client = new Redis(process.env.REDIS_URL || 'redis://127.0.0.1:6379', {
 // Resolves when the first connection is there, or has failed.
 const ready = new Promise((resolve) => client.once('ready', resolve).once('error', resolve));
 client.on('error', log);
+const close = () => client.disconnect();
 
 // Calls CL.THROTTLE once. Resolves to its five integers, or six if there are further quotas, or undefined: Redis did
 // not decide, whatever went wrong.
 async function throttle(key, maxBurst, count, period, quantity = 1, ...furtherQuotas) {
+  if (typeof key !== 'string') throw new TypeError('a key is a text');
   const words = [key, maxBurst, count, period, quantity, ...furtherQuotas];
   try {
     const reply = await client.call('CL.THROTTLE', ...words);
@@ -62,8 +64,8 @@ async function demonstrate() {
     const [status, headers] = answer(await throttle('user123', 2, 1, 60, quantity));
     console.log(status, Object.entries(headers).map(([name, value]) => `${name}: ${value}`).join(', '));
   }
-  client.disconnect();
+  close();
 }
 
 if (require.main === module) demonstrate();
-module.exports = { answer, close: () => client.disconnect(), ready, throttle };
+module.exports = { answer, close, ready, throttle };

@@ -4,24 +4,31 @@ const { ErrorReply, createClient } = require('redis');
 
 // The longest time, in ms, that a client waits for a new connection, and a call for the reply.
 const TIMEOUT = 1000 * (process.env.REDIS_TIMEOUT || 0.1);
-// The client for the whole process, with one connection, and the moment at which that was there, or had failed.
+// The client for the whole process, with one connection; its opening, and the moment at which that was over.
 let client;
-let opened;
+let opening;
+let opened = -Infinity;
 let logged = -1000;
 
-// Opens another connection in the place of the last one.
-function open() {
-  if (client?.isOpen) client.disconnect();
+function leave() {
   opened = Infinity;
+  if (client?.isOpen) client.disconnect();
+}
+
+// Opens another connection in the place of the last one, unless that is being opened, or has just been.
+function open() {
+  if (performance.now() < opened + 50) return;
+  leave();
   client = createClient({
     url: process.env.REDIS_URL || 'redis://127.0.0.1:6379',
     socket: { connectTimeout: TIMEOUT, reconnectStrategy: false },
     // A call that waited for a connection would take its tokens too late.
     disableOfflineQueue: true,
   });
-  client.on('error', log);
+  // A connection may end while nothing calls, as one that a server or a firewall finds idle.
+  client.on('error', (error) => { log(error); setTimeout(open, 100); });
   // TCP, TLS, the password and the database's number take a wait each.
-  return inTime(4 * TIMEOUT, client.connect()).catch(log).finally(() => { opened = performance.now(); });
+  opening = inTime(4 * TIMEOUT, client.connect()).catch(log).finally(() => { opened = performance.now(); });
 }
 
 function inTime(timeout, promise) {
@@ -36,6 +43,7 @@ function inTime(timeout, promise) {
 // Calls CL.THROTTLE once. Resolves to its five integers, or six if there are further quotas, or undefined: Redis did
 // not decide, whatever went wrong.
 async function throttle(key, maxBurst, count, period, quantity = 1, ...furtherQuotas) {
+  if (typeof key !== 'string') throw new TypeError('a key is a text');
   const words = [key, maxBurst, count, period, quantity, ...furtherQuotas];
   try {
     const reply = await inTime(TIMEOUT, client.sendCommand(['CL.THROTTLE', ...words].map(String)));
@@ -46,7 +54,7 @@ async function throttle(key, maxBurst, count, period, quantity = 1, ...furtherQu
     if (client.isReady) log(error); // Otherwise, the client says why.
     // A connection whose call failed is left. An error of the server is an answer, but that of a replica.
     const isReply = error instanceof ErrorReply && !error.message.startsWith('READONLY');
-    if (!isReply && performance.now() > opened + 50) open();
+    if (!isReply) open();
     return undefined;
   }
 }
@@ -57,7 +65,9 @@ function log(error) {
   console.error(`Redis did not decide: ${error.message}`);
 }
 
-const ready = open();
+open();
+const ready = opening;
+const close = () => opening.then(leave);
 
 // Returns the status and the headers to answer a request with.
 function answer(reply) {
@@ -76,8 +86,8 @@ async function demonstrate() {
     const [status, headers] = answer(await throttle('user123', 2, 1, 60, quantity));
     console.log(status, Object.entries(headers).map(([name, value]) => `${name}: ${value}`).join(', '));
   }
-  client.disconnect();
+  close();
 }
 
 if (require.main === module) demonstrate();
-module.exports = { answer, close: () => client.disconnect(), ready, throttle };
+module.exports = { answer, close, ready, throttle };

@@ -138,3 +138,35 @@ def test_a_connection_that_a_frozen_server_never_greets_is_left(app, server, new
     other = new_server()
     app.address.lead_to(other)
     app.finds(other)
+
+
+# A project of ES modules has the copy under the name that the page says.
+ES_MODULE = """
+import { answer, close, ready, throttle } from './copy.cjs';
+await ready;
+for (const key of [undefined, null, 7, { id: 7 }]) await throttle(key, 2, 1, 60).catch(({ name }) => console.log(name));
+console.log(answer(await throttle('user', 2, 1, 60))[0]);
+close();
+"""
+
+
+@on(named("node_redis", "ioredis"), "program", REDIS_TIMEOUT=5)
+def test_a_module_of_node_js_takes_texts_as_keys_and_lets_its_process_end(program, server):
+    file = program.row.words.removeprefix("node ")
+    Path(program.own.name, "program.mjs").write_text(ES_MODULE)
+    run = lambda port, words: program.output(port, f"timeout 120 {words}")
+    assert run(server.port, f"sh -c 'cp {file} copy.cjs && node program.mjs'") == "TypeError\n" * 4 + "200\n"
+    assert server("KEYS *") == ["user"]
+    # While the connection is being made; with no server; with one that answers nothing.
+    close = f"node -e 'require(\"./{file}\").close()'"
+    assert run(server.port, close) == ""
+    run(1, close)
+    server.process.send_signal(signal.SIGSTOP)
+    run(server.port, close)
+
+
+@on(named("express", "express_4"))
+def test_a_client_of_node_js_replaces_an_idle_connection_before_the_next_call(app, server):
+    accepted = app.address.accepted
+    server("CLIENT KILL TYPE normal")
+    wait_for("another connection is opened", lambda: app.address.accepted > accepted)
