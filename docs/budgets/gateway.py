@@ -1,6 +1,7 @@
 """The admission of an LLM gateway: calls in flight, and requests and tokens a minute, of an organisation and of a user.
 
-To run this file: redis-cli -x FUNCTION LOAD REPLACE < reservation.lua, and then [REDIS_URL=redis://…] python3 gateway.py
+To run this file: redis-cli -x FUNCTION LOAD REPLACE < reservation.lua, and then
+[REDIS_URL=redis://127.0.0.1:6379] [REDIS_TIMEOUT=0.3] python3 gateway.py
 """
 
 import contextlib
@@ -93,7 +94,8 @@ if __name__ == "__main__":
     # After a failover, redis-py closes a connection that leads to a replica. It repeats nothing itself.
     retries = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
     url = os.getenv("REDIS_URL") or "redis://127.0.0.1:6379"
-    client = redis.Redis.from_url(url, socket_timeout=0.3, **retries)
+    timeout = float(os.getenv("REDIS_TIMEOUT") or 0.3)
+    client = redis.Redis.from_url(url, socket_connect_timeout=timeout, socket_timeout=timeout, **retries)
     for estimate, used in (8_000, 2_000), (8_000, 24_000), (2_000, 2_000), (20_001, 2_000):
         try:
             print(ask(client, "acme", "alice", estimate, lambda: ("an answer", used)))
