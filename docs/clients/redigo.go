@@ -16,7 +16,8 @@ import (
 
 // connect returns a pool of at most 20 connections for all goroutines. A call waits no longer than timeout for each
 // step: a place in the pool, a connection, the reply. It has a connection of its own: one that was used before may lead
-// to a server that a failover has made a replica.
+// to a server that a failover has made a replica. A closed one keeps a port of this machine for a minute. For more than
+// 400 calls a second, set MaxIdle: 20 and MaxConnLifetime: time.Second: a replica is then left after a second.
 func connect(url string, timeout time.Duration) *redis.Pool {
 	return &redis.Pool{MaxActive: 20, Wait: true,
 		Dial: func() (redis.Conn, error) {

@@ -2,7 +2,8 @@
 
 require "redis"
 
-# A client for each thread: threads that share one would take turns, and wait without a bound.
+# A client for each thread: threads that share one would take turns, and wait without a bound. For a fiber for each
+# request, as Falcon has, take a pool of the gem connection_pool. After a fork, call client.close in the child.
 def client
   # The timeout is in seconds. redis-rb itself would repeat a call without a reply, and take twice.
   Thread.current[:limits] ||= Redis.new(
