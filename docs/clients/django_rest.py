@@ -19,7 +19,7 @@ from redis_py import answer, ask, throttle
 
 
 class Unanswered(APIException):
-    status_code, default_detail, wait = 503, "Try again later.", 1
+    status_code, default_detail = 503, "Try again later."
 
 
 def address(request):
@@ -43,15 +43,14 @@ class RedisThrottle(BaseThrottle):
         if is_preflight or getattr(request, "is_throttled", False):
             return True
         self.reply = self.charge(request)
-        if self.reply is None:
-            if self.unanswered(request) is True:
-                return True
-            view.headers["Cache-Control"] = "no-store"
-            raise Unanswered
+        if self.reply is None and self.unanswered(request) is True:
+            return True
         status, headers = answer(self.reply)
         view.headers.update(headers)
         if status != 200:
             request.is_throttled, view.headers["Cache-Control"] = True, "no-store"
+        if self.reply is None:
+            raise Unanswered
         return status == 200
 
     def wait(self):
@@ -62,7 +61,7 @@ class ApiThrottle(RedisThrottle):
     """Limits a user by two quotas in one call, and a visitor by address."""
 
     def charge(self, request):
-        if request.user and request.user.is_authenticated:
+        if request.user and request.user.is_authenticated and request.user.pk is not None:
             return throttle(f"api_user:{request.user.pk}", 9, 10, 1, 1, 999, 1000, 86400)
         return throttle(f"api_address:{address(request)}", 2, 1, 86400)
 
@@ -81,7 +80,7 @@ def charge_log_in(request, quantity):
     """Charges both limits of a log-in or none; after a right password, a quantity of -1 gives the attempt back."""
     name = request.data.get("username") if isinstance(request.data, dict) else None
     # The name has to be the one that finds the account.
-    name = unicodedata.normalize("NFKC", str(name or "").strip()[:150]).casefold()
+    name = unicodedata.normalize("NFKC", str("" if name is None else name).strip()[:150]).casefold()
     by_account = f"login_account:{name}", 4, 20, 3600, quantity
     by_address = f"login_address:{address(request)}", 19, 60, 3600, quantity
     reply = ask([int, [int] * 5, [int] * 5], "CL.MTHROTTLE", *by_account, *by_address)

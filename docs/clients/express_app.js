@@ -35,7 +35,7 @@ function limited(name, quota, { caller = () => undefined, unanswered = () => fal
       if (status === 200) return next();
       return response.status(status).set('Cache-Control', 'no-store').send('Try again later\n');
     } catch (error) {
-      return next(error);
+      return next(error || new Error('a function of this limit was rejected')); // next() alone would pass.
     }
   };
 }

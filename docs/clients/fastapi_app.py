@@ -52,8 +52,7 @@ def limited(name, *quota, caller=lambda request: None, unanswered=lambda caller:
     """Limits a route: each account that `caller` returns has the quota, or else each address.
 
     Without an answer from Redis, a request passes if `unanswered` returns True. Of two limits of a route, its headers
-    are those of the last one that was charged. Free are a browser's preflight, and a body that is no JSON, which
-    FastAPI refuses first. A WebSocket is charged when it opens.
+    are those of the last one that was charged. Free are a browser's preflight, and a body that FastAPI refuses first.
     """
 
     async def charge(request: HTTPConnection):
@@ -63,12 +62,14 @@ def limited(name, *quota, caller=lambda request: None, unanswered=lambda caller:
         if who and type(who) not in (str, int):
             raise TypeError(f"a caller is a text or a number, not {who!r}")
         who = f"caller:{who}" if who else network(request.client.host)
-        status, headers = answer(reply := await throttle(shared["redis"], f"{name}:{who}", *quota))
+        status, headers = answer(reply := await throttle(shared["redis"], f"{name}:{who}".encode(), *quota))
         if reply is None and unanswered(who) is True:
             status, headers = 200, {}
+        if status != 200:
+            headers["Cache-Control"] = "no-store"
         request.scope.setdefault("limit_headers", {}).update(headers)
         if status != 200:
-            raise HTTPException(status, "Try again later", {**headers, "Cache-Control": "no-store"})
+            raise HTTPException(status, "Try again later", headers)
 
     return Depends(charge)
 

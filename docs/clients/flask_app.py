@@ -40,7 +40,7 @@ def limited(name, *quota, caller=lambda request: None, unanswered=lambda caller:
                 if who and type(who) not in (str, int):
                     raise TypeError(f"a caller is a text or a number, not {who!r}")
                 who = f"caller:{who}" if who else network(request.remote_addr)
-                status, headers = answer(reply := throttle(f"{name}:{who}", *quota))
+                status, headers = answer(reply := throttle(f"{name}:{who}".encode(), *quota))
                 if reply is None and current_app.ensure_sync(unanswered)(who) is True:
                     status, headers = 200, {}
                 if status != 200:

@@ -34,7 +34,8 @@ end
 -- Returns the caller's IPv4 address, or the first 64 bits of one of IPv6: a customer has all that begin with them.
 local function network()
     local bytes, address = ngx.var.binary_remote_addr, ngx.var.remote_addr
-    if #bytes < 16 or address:find("^::ffff:") then return address end
+    if #bytes == 4 or address:find("^::ffff:") then return address end
+    assert(#bytes == 16, "a Unix socket is no address")
     return (bytes:sub(1, 8):gsub("..", function(pair) return ("%02x%02x:"):format(pair:byte(1, 2)) end)) .. ":/64"
 end
 

@@ -74,7 +74,8 @@ NGINX_EDITS = (
     ("nginx.conf", "127.0.0.1:8080", "127.0.0.1:$HTTP_PORT"),
     ("nginx.conf", "127.0.0.1:8081", "unix:application"),
     ("nginx.conf", "        location / {", "        include $TESTS/nginx_site.conf;\n        location / {"),
-    ("nginx.conf", "    upstream", "    " + """server {
+    ("nginx.conf", "    upstream", "    " + """limit_req_zone $remote_addr zone=own:1m rate=1000r/s;
+    server {
         listen unix:application;
         location / { return 200 Hello; } location /fails { return 500; } location /missing { return 404; }
     }

@@ -36,7 +36,8 @@ alone, quota = strategies.MovingWindowRateLimiter(memory), parse("3/day")
 
 class Key(BaseAuthentication):
     def authenticate(self, request):
-        return (SimpleNamespace(pk=7, is_authenticated=True), None) if "X-Api-Key" in request.headers else None
+        key = request.headers.get("X-Api-Key")
+        return key and (SimpleNamespace(pk=None if key == "unsaved" else 7, is_authenticated=True), None)
 
 
 class Bounded(django_rest.ApiThrottle):
@@ -56,8 +57,11 @@ class Forgotten(django_rest.ApiThrottle):
 
 def handle(error, context):
     response = exception_handler(error, context)
-    if response is not None and hasattr(error, "wait"):
+    if isinstance(error, Throttled):
         response["X-Wait"] = str(error.wait)
+    # A handler of the site's own may forget it.
+    if response is not None:
+        response.headers.pop("Retry-After", None)
     return response
 
 

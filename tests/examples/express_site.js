@@ -5,7 +5,9 @@ const { app, limited } = require(`${process.cwd()}/express_app.js`);
 if (process.env.PROXY) app.set('trust proxy', process.env.PROXY);
 const quota = [2, 1, 86400];
 const [site, burst] = [limited('site', quota), limited('burst', [9, 10, 1])];
-const callers = { acme: 'acme', 7: 7, '': '', 'an object': { id: 7 }, 'a list': ['acme'] };
+const callers = {
+  acme: 'acme', 7: 7, '': '', 'an object': { id: 7 }, 'a list': ['acme'], get 'a rejection'() { throw undefined; },
+};
 const caller = async (request) => callers[request.get('X-Api-Key')];
 const passes = async () => true;
 const hello = (request, response) => response.send('Hello\n');

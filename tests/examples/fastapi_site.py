@@ -1,11 +1,11 @@
 """The example for FastAPI with routes that answer in further ways, by one limit of three a day."""
 
 from fastapi import Depends, FastAPI, HTTPException, WebSocket
-from fastapi.responses import StreamingResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from fastapi_app import LimitedAPI, app, limited
 
 SITE, BURST = limited("site", 2, 1, 86400), limited("burst", 9, 10, 1)
-CALLERS = {"acme": "acme", "7": 7, "": "", "an object": {"id": 7}, "a list": ["acme"]}
+CALLERS = {"acme": "acme", "7": 7, "": "", "an object": {"id": 7}, "a list": ["acme"], "half a letter": "\ud800"}
 
 
 def refuse(status=401):
@@ -18,6 +18,11 @@ def caller(request):
 
 async def passes(caller):
     return True
+
+
+@app.exception_handler(HTTPException)
+async def own(request, error):
+    return JSONResponse({"error": error.detail}, error.status_code)
 
 
 @app.websocket("/socket")

@@ -6,7 +6,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 
 app.wsgi_app = ProxyFix(app.wsgi_app, x_for=1)
 SITE, BURST = limited("site", 2, 1, 86400), limited("burst", 9, 10, 1)
-CALLERS = {"acme": "acme", "7": 7, "": "", "an object": {"id": 7}, "a list": ["acme"]}
+CALLERS = {"acme": "acme", "7": 7, "": "", "an object": {"id": 7}, "a list": ["acme"], "half a letter": "\ud800"}
 
 
 async def answers():

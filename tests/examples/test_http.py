@@ -1,5 +1,6 @@
 """The examples as their frameworks' users know them: headers, methods, addresses, callers, log-ins, locations."""
 
+import subprocess
 from ipaddress import ip_network
 
 from applications import APPLICATIONS, FORM, LIMIT, NGINX_EDITS, PYPI_IS_REQUIRED, Row, on, python
@@ -85,13 +86,18 @@ def test_an_address_that_a_caller_makes_up_is_not_believed(app, server):
     assert charged(app, server, X_Forwarded_For="192.0.2.7") == [ip_network("127.0.0.1")]
 
 
+# Python cannot send half a pair of UTF-16, and Express goes on after `throw undefined`.
+WRONG = {"flask": "half a letter", "fastapi": "half a letter", "express": "a rejection", "express_4": "a rejection"}
+
+
 @on([FLASK, FASTAPI, EXPRESS, EXPRESS_4, NGINX])
 def test_a_caller_without_a_name_is_an_address_and_an_object_is_an_error(app, server):
     caller = app.caller()
     for name, limited in {"acme": "caller:acme", "7": "caller:7", "": ip_network(caller)}.items():
         assert charged(app, server, "/caller", X_Forwarded_For=caller, X_Api_Key=name) == [limited]
+    statuses = {"stranger": 200, "an object": 500, "a list": 500, WRONG.get(app.row.name): 500}
     # In nginx, a caller is a text.
-    for name, status in {"stranger": 200, "an object": 500, "a list": 500}.items() if app.row is not NGINX else ():
+    for name, status in statuses.items() if app.row is not NGINX else ():
         expected = [ip_network(caller)] if status == 200 else []
         assert charged(app, server, "/caller", status, X_Forwarded_For=caller, X_Api_Key=name) == expected
 
@@ -120,6 +126,14 @@ def test_two_quotas_limit_by_the_one_that_decides(app, server):
 @on([DJANGO])
 def test_django_an_unset_number_of_proxies_is_an_error(app, server, start):
     assert start(app.row, server, NUM_PROXIES="").get("/").status == 500
+
+
+@on([DJANGO])
+def test_django_a_user_without_a_number_is_an_address(app, server):
+    for key, limited in {"saved": "api_user:7", "unsaved": "api_address:192.0.2.7"}.items():
+        server("FLUSHALL")
+        assert app.get("/", "192.0.2.7", X_Api_Key=key).status == 200
+        assert server("KEYS *") == [limited]
 
 
 @on([DJANGO])
@@ -160,7 +174,7 @@ def test_django_a_log_in_is_charged_by_its_name_and_a_body_that_is_none_is_refus
     assert not {post(*body) for body in bodies} & {200, 429, 503}
     assert not server("KEYS login*192.0.2.1")
     # A serializer makes texts of numbers. A form without a name is one without an account.
-    for names in ("49151234", '" 49151234"'), ("null", '""', '" "'), ('"\\uff41lice"', '"ALICE"'):
+    for names in ("49151234", '" 49151234"'), ("0", '"0"'), ("null", '""', '" "'), ('"\\uff41lice"', '"ALICE"'):
         statuses = [post('{"username": %s}' % name) for name in (*names, *names, *names)[:LIMIT + 1]]
         assert statuses == [200, 200, 200, 429], names
 
@@ -192,6 +206,16 @@ def test_nginx_charges_each_location_that_answers(app, server):
         assert app.get(f"/site/{how}", caller).status == 200, how
         taken[how] = sum(LIMIT - server(f"CL.LOOK {key} 2 1 86400")[2] for key in server(f"KEYS *{caller}"))
     assert taken == LOCATIONS
+
+
+@on([NGINX])
+def test_nginx_limits_a_log_in_in_any_case_and_nobody_by_a_unix_socket(app, server):
+    server("FLUSHALL")
+    assert app.get("/LogIn/", "192.0.2.7", "POST").status == 200
+    assert server("KEYS *") == ["nginx_login:192.0.2.7"]
+    command = ["curl", "-so", "/dev/null", "-w", "%{http_code}", "--unix-socket", f"{app.own.name}/front", "http://x/"]
+    assert subprocess.check_output(command, text=True) == "500"
+    assert server("DBSIZE") == 1
 
 
 @on([NGINX])

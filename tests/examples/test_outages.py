@@ -53,6 +53,15 @@ def test_without_an_answer_only_true_passes_and_a_refusal_says_when_to_ask_again
         assert answer.headers["Cache-Control"] == "no-store"
 
 
+@on(named("nginx"))
+def test_nginx_a_location_with_a_limit_of_its_own_is_bounded_by_the_examples_lines(app, server):
+    server.kill()
+    answers = app.get("/own", app.caller(), times=CALLS)
+    refused = [answer for answer in answers if answer.status == 429]
+    assert len(refused) == CALLS - LIMIT and all(answer.status in (200, 429) for answer in answers)
+    assert {(answer.headers["Retry-After"], answer.headers["Cache-Control"]) for answer in refused} == {("60", "no-store")}
+
+
 @pytest.mark.parametrize("fails_over", [True, False], ids=["failed_over", "silent"])
 @on(CLIENTS, REDIS_TIMEOUT=1)
 def test_an_old_connection_is_left_after_a_failover_or_in_silence(app, server, new_server, fails_over):
