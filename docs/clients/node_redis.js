@@ -26,7 +26,7 @@ function open() {
     disableOfflineQueue: true,
   });
   // A connection may end while nothing calls, as one that a server or a firewall finds idle.
-  client.on('error', (error) => { log(error); setTimeout(open, 100); });
+  client.on('error', (error) => { log(error); setTimeout(() => { if (!client.isReady) open(); }, 100); });
   // TCP, TLS, the password and the database's number take a wait each.
   opening = inTime(4 * TIMEOUT, client.connect()).catch(log).finally(() => { opened = performance.now(); });
 }
