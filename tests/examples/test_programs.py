@@ -62,13 +62,6 @@ def test_a_program_gives_no_tokens_back_by_a_quantity_below_zero_and_names_it(pr
         program.output(server.port, f"sed 's/1, 1, 4]/-3, 1]/' {file} | {' '.join(words)}")
 
 
-@python_program("pipeline.py")
-def test_a_pipeline_makes_each_call_once_and_an_error_is_no_allowed_call(program, server):
-    server("RPUSH user:7 x")
-    assert program.output(server.port).endswith("allowed: 999 of 1000\n")
-    assert server("CL.LOOK user:8 2 1 60")[2] == 2
-
-
 @python_program("sentinel.py")
 def test_a_call_through_a_stuck_sentinel_asks_it_once_and_fails(program, server):
     address = Address(server)
