@@ -52,7 +52,7 @@ def limited(name, *quota, caller=lambda request: None, unanswered=lambda caller:
     """Limits a route: each account that `caller` returns has the quota, or else each address.
 
     Without an answer from Redis, a request passes if `unanswered` returns True. Of two limits of a route, its headers
-    are those of the last one that was charged. Free are a browser's preflight, and a body that FastAPI refuses first.
+    are those of the last one that was charged. Free are a browser's preflight, and a body that is no JSON.
     """
 
     async def charge(request: HTTPConnection):
