@@ -65,10 +65,9 @@ def limited(name, *quota, caller=lambda request: None, unanswered=lambda caller:
         status, headers = answer(reply := await throttle(shared["redis"], f"{name}:{who}".encode(), *quota))
         if reply is None and unanswered(who) is True:
             status, headers = 200, {}
-        if status != 200:
-            headers["Cache-Control"] = "no-store"
         request.scope.setdefault("limit_headers", {}).update(headers)
         if status != 200:
+            request.scope["limit_headers"]["Cache-Control"] = "no-store"
             raise HTTPException(status, "Try again later", headers)
 
     return Depends(charge)
