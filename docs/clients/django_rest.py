@@ -1,15 +1,14 @@
-"""Throttles for Django REST framework, beside redis_py.py.
+"""Throttles for Django REST framework, beside redis_py.py and after `pip install djangorestframework limits redis`.
 
     class Login(APIView):
         throttle_classes = [ApiThrottle, LoginThrottle]
-
-REST framework authenticates before it throttles: limit the guessing of tokens elsewhere, in nginx for example.
 """
 
 import ipaddress
 import unicodedata
 
 from django.core.exceptions import ImproperlyConfigured
+from limits import parse, storage, strategies
 from rest_framework.exceptions import APIException
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.settings import api_settings
@@ -57,8 +56,16 @@ class RedisThrottle(BaseThrottle):
         return self.reply[3] if self.reply[3] >= 0 else None
 
 
+# While Redis does not answer, this process passes three requests a day of each address.
+memory, quota = storage.MemoryStorage(), parse("3/day")
+alone = strategies.MovingWindowRateLimiter(memory)
+
+
 class ApiThrottle(RedisThrottle):
     """Limits a user by two quotas in one call, and a visitor by address."""
+
+    def unanswered(self, request):
+        return alone.hit(quota, address(request))
 
     def charge(self, request):
         if request.user and request.user.is_authenticated and request.user.pk is not None:

@@ -8,7 +8,7 @@ const TIMEOUT = 1000 * (process.env.REDIS_TIMEOUT || 0.1);
 let client;
 let opening;
 let opened = -Infinity;
-let logged = -1000;
+let logged = -Infinity;
 
 function leave() {
   opened = Infinity;
@@ -53,8 +53,7 @@ async function throttle(key, maxBurst, count, period, quantity = 1, ...furtherQu
   } catch (error) {
     if (client.isReady) log(error); // Otherwise, the client says why.
     // A connection whose call failed is left. An error of the server is an answer, but that of a replica.
-    const isReply = error instanceof ErrorReply && !error.message.startsWith('READONLY');
-    if (!isReply) open();
+    if (!(error instanceof ErrorReply) || error.message.startsWith('READONLY')) open();
     return undefined;
   }
 }

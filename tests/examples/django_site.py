@@ -21,7 +21,6 @@ settings.configure(
 from django.core.wsgi import get_wsgi_application
 from django.http import HttpResponse, StreamingHttpResponse
 from django.urls import path, resolve
-from limits import parse, storage, strategies
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import Throttled
 from rest_framework.response import Response
@@ -30,19 +29,11 @@ from werkzeug.serving import run_simple
 
 import django_rest
 
-memory = storage.MemoryStorage()
-alone, quota = strategies.MovingWindowRateLimiter(memory), parse("3/day")
-
 
 class Key(BaseAuthentication):
     def authenticate(self, request):
         key = request.headers.get("X-Api-Key")
         return key and (SimpleNamespace(pk=None if key == "unsaved" else 7, is_authenticated=True), None)
-
-
-class Bounded(django_rest.ApiThrottle):
-    def unanswered(self, request):
-        return alone.hit(quota, django_rest.address(request))
 
 
 class Passes(django_rest.ApiThrottle):
@@ -66,7 +57,7 @@ def handle(error, context):
 
 
 class View(APIView):
-    authentication_classes, throttle_classes, answer = [Key], [Bounded], None
+    authentication_classes, throttle_classes, answer = [Key], [django_rest.ApiThrottle], None
 
     def get(self, request):
         return self.answer()
@@ -93,7 +84,7 @@ hello = lambda: Response("Hello")
 urlpatterns = [
     path("", View.as_view(answer=hello)),
     path("login", Login.as_view()),
-    path("both", Login.as_view(throttle_classes=[Bounded, django_rest.LoginThrottle])),
+    path("both", Login.as_view(throttle_classes=[django_rest.ApiThrottle, django_rest.LoginThrottle])),
     path("missing", View.as_view(answer=lambda: resolve("/none"))),  # raises a 404
     path("streamed", View.as_view(answer=lambda: StreamingHttpResponse(iter([b"a", b"b"])))),
     path("throttled", Own.as_view(answer=hello)),
