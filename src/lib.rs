@@ -3,8 +3,8 @@
 //! This is the table of contents: the module's name and its commands. One call reads from top to bottom in
 //! `throttle.rs`, in `look.rs` if it takes nothing, or in `mthrottle.rs` for several limiters at once. They share
 //! `request.rs`, a call's arguments, whose names are in `parameters.rs`, and `reply.rs`, its integers or its error.
-//! `limiter.rs` decides a call by all quotas of a limiter, and `funnel.rs` has the rule for one of them. `state.rs` reads
-//! and writes the state, and `error.rs` has the errors. `redis/` stands between these files and the server.
+//! `limiter.rs` decides a call by all quotas of a limiter, and `funnel.rs` has the rule for one of them. `state.rs`
+//! reads and writes the state, and `error.rs` has the errors. `redis/` stands between these files and the server.
 //!
 //! Functions that are marked `inline(always)` have a caller for each command. The compiler alone would inline few of
 //! them, and a call would cost a tenth more.

@@ -92,8 +92,8 @@ impl Limiter {
 
     /// Decides a call that gives tokens back.
     ///
-    /// The limiter is copied: a reference to it would keep it out of the registers in every other call, which would cost
-    /// 40 to 65 instructions.
+    /// The limiter is copied: a reference to it would keep it out of the registers in every other call, which would
+    /// cost 40 to 65 instructions.
     #[cold]
     pub fn refund(self, before: Option<Tats>, tokens: u64) -> Result<Decision, CommandError> {
         let mut after = self.tats(before.clone());

@@ -74,22 +74,17 @@ class ApiThrottle(RedisThrottle):
 
 
 class LoginThrottle(RedisThrottle):
-    """Limits attempts by account and by address. GET, HEAD and OPTIONS try no password, and are free."""
+    """Limits attempts by account and address, not by GET, HEAD and OPTIONS. `charge(request, -1)` gives one back."""
 
     def allow_request(self, request, view):
         return request.method in SAFE_METHODS or super().allow_request(request, view)
 
-    def charge(self, request):
-        return charge_log_in(request, 1)
-
-
-def charge_log_in(request, quantity):
-    """Charges both limits of a log-in or none; after a right password, a quantity of -1 gives the attempt back."""
-    name = request.data.get("username") if isinstance(request.data, dict) else None
-    # The name has to be the one that finds the account.
-    name = unicodedata.normalize("NFKC", str("" if name is None else name).strip()[:150]).casefold()
-    by_account = f"login_account:{name}", 4, 20, 3600, quantity
-    by_address = f"login_address:{address(request)}", 19, 60, 3600, quantity
-    reply = ask([int, [int] * 5, [int] * 5], "CL.MTHROTTLE", *by_account, *by_address)
-    # The limit that refuses for longer or, if both allow, has fewer tokens left.
-    return reply and max(reply[1:], key=lambda row: (row[0], row[3], -row[2]))
+    def charge(self, request, quantity=1):
+        name = request.data.get("username") if isinstance(request.data, dict) else None
+        # The name has to be the one that finds the account.
+        name = unicodedata.normalize("NFKC", str("" if name is None else name).strip()[:150]).casefold()
+        by_account = f"login_account:{name}", 4, 20, 3600, quantity
+        by_address = f"login_address:{address(request)}", 19, 60, 3600, quantity
+        reply = ask([int, [int] * 5, [int] * 5], "CL.MTHROTTLE", *by_account, *by_address)
+        # The limit that refuses for longer or, if both allow, has fewer tokens left.
+        return reply and max(reply[1:], key=lambda row: (row[0], row[3], -row[2]))

@@ -2,7 +2,7 @@
 
 const { ErrorReply, createClient } = require('redis');
 
-// The longest time, in ms, that a client waits for a new connection, and a call for the reply.
+// The longest time, in ms, for a reply, and for each step to a connection: TCP, TLS, the password, the database.
 const TIMEOUT = 1000 * (process.env.REDIS_TIMEOUT || 0.1);
 // The client for the whole process, with one connection; its opening, and the moment at which that was over.
 let client;
@@ -27,7 +27,6 @@ function open() {
   });
   // A connection may end while nothing calls, as one that a server or a firewall finds idle.
   client.on('error', (error) => { log(error); setTimeout(() => { if (!client.isReady) open(); }, 100); });
-  // TCP, TLS, the password and the database's number take a wait each.
   opening = inTime(4 * TIMEOUT, client.connect()).catch(log).finally(() => { opened = performance.now(); });
 }
 
@@ -54,7 +53,6 @@ async function throttle(key, maxBurst, count, period, quantity = 1, ...furtherQu
     if (client.isReady) log(error); // Otherwise, the client says why.
     // A connection whose call failed is left. An error of the server is an answer, but that of a replica.
     if (!(error instanceof ErrorReply) || error.message.startsWith('READONLY')) open();
-    return undefined;
   }
 }
 

@@ -133,8 +133,8 @@ impl<'a> Key<'a> {
     /// Stores a value that is not empty, replicates it to the AOF and to replicas, and closes the key. The key
     /// expires at `expire_at` ms since the epoch.
     ///
-    /// Errors: see [`open`](Self::open) and [`make_room`]. If another module's handler of the `new` event stores a value
-    /// of another type at the key that this makes, the key is deleted.
+    /// Errors: see [`open`](Self::open) and [`make_room`]. If another module's handler of the `new` event stores a
+    /// value of another type at the key that this makes, the key is deleted.
     #[inline(always)]
     pub fn set(mut self, value: &[u8], expire_at: u64) -> Result<(), Unavailable> {
         let Some(string) = self.prepare_string(value.len(), expire_at)? else {

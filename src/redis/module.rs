@@ -182,9 +182,9 @@ fn has_command(context: &Context, name: &CStr) -> bool {
 /// Returns two numbers that together identify the running command: the server's time, which is the same for all
 /// commands of an EXEC, and the number of ended commands. `None` if the server lacks either.
 ///
-/// CONFIG RESETSTAT sets the second number back. An EXEC can therefore unload the module that it has loaded, if it calls
-/// CONFIG RESETSTAT before each. No client can have called the module by then. Scripts and other modules can, which
-/// crashed no server that we tried.
+/// CONFIG RESETSTAT sets the second number back. An EXEC can therefore unload the module that it has loaded, if it
+/// calls CONFIG RESETSTAT before each. No client can have called the module by then. Scripts and other modules can,
+/// which crashed no server that we tried.
 fn command_id(context: &Context) -> Option<[u64; 2]> {
     let [time] = context.server_info(c"server", [c"server_time_usec"]);
     let [commands] = context.server_info(c"stats", [c"total_commands_processed"]);
