@@ -59,7 +59,7 @@ async function throttle(key, maxBurst, count, period, quantity = 1, ...furtherQu
 function log(error) {
   if (performance.now() < logged + 1000) return; // A line a second is enough.
   logged = performance.now();
-  console.error(`Redis did not decide: ${error.message}`);
+  console.error(`Redis did not decide: ${error.message || error.code}`);
 }
 
 open();

@@ -61,8 +61,8 @@ local function check(name, quota, may_pass)
     ngx.header["X-RateLimit-Limit"], ngx.header["X-RateLimit-Remaining"] = limit, remaining
     ngx.header["X-RateLimit-Reset"] = reset_after
     if limited == 0 then return end
-    -- A wait of -1 never ends: the limit is 0.
-    if retry_after < 0 then return refuse(403) end
+    -- A wait of -1 never ends: the call asks for more than the limit, which may be 0.
+    if retry_after < 0 then return refuse(limit == 0 and 403 or 413) end
     return refuse(429, retry_after)
 end
 

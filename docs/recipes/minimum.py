@@ -12,7 +12,7 @@ import redis
 class Pool:
     # max_burst, count, period: all tenants together get a hundred at once and a hundred a minute.
     WHOLE = (99, 100, 60)
-    # The minimums have the period of the pool. The sum of their counts is at most the pool's.
+    # The minimums have the period of the pool. The sums of their bursts and of their counts are at most the pool's.
     MINIMUMS = {"acme": (9, 40, 60), "beta": (9, 40, 60)}
     # A tenant without a minimum has a limit of 0: the pool decides each of its calls.
     NONE = (-1, 1, 60)

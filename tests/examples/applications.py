@@ -147,7 +147,7 @@ class Application:
         self.request, self.row, self.http_port = request, row, free_port()
         # A new caller, each time that it is called: the address.
         self.caller = map(str, ipaddress.ip_network("192.168.0.0/16").hosts()).__next__
-        self.own = tempfile.TemporaryDirectory(prefix="app-", dir=TARGET)
+        self.own = tempfile.TemporaryDirectory(f".{os.getpid()}", "app-", TARGET)
         # An hour is longer than any machine takes: Redis decides each call that it gets.
         self.environment = {"OWN": self.own.name, "HTTP_PORT": self.http_port, "REDIS_TIMEOUT": 3600, **environment}
         need(f"what `{row.check}` asks for", is_found(row.check), row.is_required)

@@ -71,7 +71,7 @@ class Server:
     its own, and ends with the test. `SERVER` names another executable."""
 
     def __init__(self, request, *settings, module=True, environment={}):
-        self.folder = tempfile.TemporaryDirectory(prefix="server-", dir=TARGET)
+        self.folder = tempfile.TemporaryDirectory(f".{os.getpid()}", "server-", TARGET)
         self.port, executable = free_port(), os.environ.get("SERVER", "redis-server")
         need(executable, shutil.which(executable), REQUIRE_ALL or "SERVER" in os.environ)
         words = [*WITH_THE_TEST, "KILL", executable, "--port", self.port, "--save", ""]

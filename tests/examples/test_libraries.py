@@ -186,7 +186,7 @@ def test_a_connection_that_ended_while_idle_costs_no_call(app, server):
         # 4.5.1 connects by itself as well.
         app.finds(server)
         time.sleep(0.5)
-        assert app.address.accepted == accepted + 2 or IS_DEBIAN
+        assert app.address.accepted == accepted + 2 or IS_DEBIAN and app.row.name == "express"
     else:
         wait_for("the end of all connections", lambda: not carried())
         assert app.passed(1, app.caller(), closed=True) == 1

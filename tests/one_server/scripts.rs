@@ -129,14 +129,16 @@ fn failed(project: &TempDir, words: &[&str], environment: &[(&str, &Path)]) -> S
 fn scripts_test_names_the_examples_that_failed_and_removes_what_broken_off_runs_have_left() {
     needs!(SCRIPTS_TEST);
     let project = small_project();
-    let [dead, alive] = [u32::MAX, std::process::id()].map(|id| project.path().join(format!("target/tmp/.tmpA.{id}")));
-    for folder in [&dead, &alive] {
+    let names = [".tmpA", "app-A", "server-A"];
+    let [dead, alive] = [u32::MAX, std::process::id()]
+        .map(|process| names.map(|name| project.path().join(format!("target/tmp/{name}.{process}"))));
+    for folder in dead.iter().chain(&alive) {
         fs::create_dir_all(folder).unwrap();
     }
     let said = failed(&project, &["scripts/test"], &[]);
     assert!(said.contains("examples: 1 passed, 1 failed, 0 left out, test_two.py::test_that_fails\n"), "{said}");
     assert!(!said.contains("the disk is full"), "{said}");
-    assert!(!dead.exists() && alive.exists());
+    assert!(!dead.iter().any(|folder| folder.exists()) && alive.iter().all(|folder| folder.exists()));
 
     let said = failed(&project, &["scripts/test", "tests/examples/test_two.py", "-k", "fails"], &[]);
     assert!(said.ends_with("\n0 passed, 1 failed, 0 left out, test_two.py::test_that_fails\n"), "{said}");
