@@ -49,7 +49,7 @@ const byThisProcess = (caller) => alone.consume(caller).then(() => true, () => f
 const hello = (request, response) => response.send('Hello\n');
 app.get('/', limited('hello', [2, 1, 86400], { unanswered: byThisProcess }), hello);
 app.post('/login', limited('login', [2, 1, 86400]), hello);
-// Of each customer, 10 at once and 10 a second, and 1,000 at once and 1,000 a day.
+// Each customer has 10 at once and 10 a second, and 1,000 at once and 1,000 a day.
 const customers = new Map([['secret-of-acme', 'acme']]);
 const caller = (request) => customers.get(request.get('X-API-Key'));
 app.get('/items', limited('items', [9, 10, 1, 1, 999, 1000, 86400], { caller }), hello);

@@ -33,7 +33,7 @@ function open() {
 function inTime(timeout, promise) {
   let timer;
   const late = new Promise((_, reject) => {
-    // What has arrived is read before.
+    // A reply that has arrived is read before.
     timer = setTimeout(() => setImmediate(reject, new Error('no reply in time')), timeout);
   });
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));

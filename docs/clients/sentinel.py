@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from redis.sentinel import Sentinel
 
 url = urlsplit(os.environ.get("REDIS_URL") or "redis://127.0.0.1:26379")
-# Of the URL, host and port count. Here stand username, password and ssl, and for the primary also db.
+# The URL gives host and port. Username, password and ssl stand here, and db for the primary.
 once = {"socket_timeout": 1, "socket_connect_timeout": 1, "retry": None}
 sentinel = Sentinel([(url.hostname, url.port)], sentinel_kwargs=once)
 client = sentinel.master_for("limits", **once)

@@ -143,7 +143,7 @@ def test_django_shows_a_refusal_by_its_own_means(app):
         answers = [app.get(path, caller, Accept=accept) for _ in range(LIMIT + 1)]
         *_, wait = answers[-1].numbers("Retry-After")
         assert answers[-1].status == 429 and text in answers[-1].body
-        # What an exception handler reads.
+        # An exception handler reads it as `exc.wait`.
         assert float(answers[-1].headers["X-Wait"]) == wait > 0
 
 

@@ -167,7 +167,7 @@ def test_a_module_of_node_js_takes_texts_as_keys_and_lets_its_process_end(progra
     run(server.port, close)
 
 
-# What the page says of asyncio; Debian's redis-py knows no such setting.
+# The page has this setting for asyncio; Debian's redis-py does not know it.
 ASYNCIO = named("fastapi")[0]
 ASYNCIO = ASYNCIO._replace(words=("" if IS_DEBIAN else "REDIS_URL=$REDIS_URL?protocol=2 ") + ASYNCIO.words)
 

@@ -93,7 +93,7 @@ def test_an_applications_tests_have_a_server_of_their_own(program):
     assert "Ran 2 tests" in program.output(0, RUN=ROOT / "scripts/run")
 
 
-# What users move here from beside each Python example: the two import PyPI's `limits`.
+# Users move here from these two libraries, which import PyPI's `limits`.
 MOVED = Row("moved", python("flask_limiter, slowapi"), python("flask_limiter, slowapi, flask_app, fastapi_app"),
             "flask_app.py fastapi_app.py", is_required=PYPI_IS_REQUIRED)
 

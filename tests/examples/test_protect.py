@@ -75,7 +75,7 @@ def test_a_right_password_is_accepted_even_if_it_is_not_given_back_and_each_coun
 
 
 def test_a_large_body_is_refused_before_it_is_there_also_in_chunks_and_by_http_2(app, start, tmp_path):
-    # No body follows the first head, and no last chunk the second.
+    # The first head is without its body, the second without the last chunk.
     stated = app.get("/login", CALLER, "POST", None, Content_Length="36000000")
     chunked = app.get("/login", CALLER, "POST", b"1001\r\n" + 4097 * b"x", Transfer_Encoding="chunked")
     assert [stated.status, chunked.status] == [413, 413]

@@ -44,7 +44,7 @@ fn a_tenant_alone_gets_the_pool_and_among_others_its_minimum_of_the_pools_burst_
             turn += 1;
             lowest = lowest.min(passed - turn);
         }
-        // Nothing of the pool is left, whoever is there. At first, the tokens that are lent at once are there, too.
+        // The tenants together use the whole pool. At first, the tokens that are lent at once are there, too.
         assert_eq!(passed - before, if before == 0 { 35 + 49 } else { 50 }, "{tenants:?}");
     }
     assert_eq!(most, WHOLE);
@@ -61,7 +61,7 @@ fn a_limited_call_has_the_shorter_wait_of_the_minimum_and_the_pool() {
     assert_eq!(call(&mut app, a, 4), [1, 5, 0, 1, 1]);
     clock.set(START + 200 * MILLISECOND);
     assert_eq!(call(&mut app, a, 4)[0], 0);
-    // No wait brings more tokens than are lent, nor more than the minimum has.
+    // A limiter that would never allow the call has no wait: the other's counts.
     assert_eq!(eval::<Row>(&mut app, "minimum.lua", "2 a pool 4 20 1 3 100 1 5").unwrap(), [1, 5, 0, 1, 1]);
     assert_eq!(call(&mut app, a, 6), [1, 35, 0, 10, 11]);
     assert_eq!(call(&mut app, none, 1), [1, 35, 0, 10, 11]);
