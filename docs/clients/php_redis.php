@@ -1,38 +1,22 @@
 <?php
-// Rate limiting with phpredis, or without that extension with Predis.
-// To run this file: [REDIS_URL=redis://127.0.0.1:6379] [REDIS_TIMEOUT=0.1] php php_redis.php
+// Rate limiting with phpredis. To run this file: [REDIS_URL=redis://127.0.0.1:6379] [REDIS_TIMEOUT=0.1] php php_redis.php
 
 /** Returns the only connection of this process, which has made no call yet or got the reply to the last one. */
-function connect(): Redis|Predis\Client
+function connect(): Redis
 {
     $url = parse_url(getenv('REDIS_URL') ?: 'redis://127.0.0.1:6379') + ['port' => 6379, 'user' => ''];
     // The longest time that a call waits for a new connection, and for the reply, in seconds.
     $timeout = (float) (getenv('REDIS_TIMEOUT') ?: 0.1);
-    $secure = $url['scheme'] === 'rediss';
-    if (extension_loaded('redis')) {
-        $client = new Redis();
-        // pconnect makes a connection that outlives the request: the pool of PHP-FPM.
-        $host = ($secure ? 'tls://' : '') . trim($url['host'], '[]');
-        $client->connect($host, $url['port'], $timeout, null, 0, $timeout);
-        // A call without a reply would take twice if it were made again.
-        $client->setOption(Redis::OPT_MAX_RETRIES, 0);
-    } else {
-        // Composer's autoloader is another file: require 'vendor/autoload.php';
-        require_once 'Predis/Autoloader.php';
-        Predis\Autoloader::register();
-        $to = ['scheme' => $secure ? 'tls' : 'tcp', 'host' => $url['host'], 'port' => $url['port']];
-        $client = new Predis\Client($to + ['timeout' => $timeout, 'read_write_timeout' => $timeout]);
-    }
+    $client = new Redis();
+    // pconnect makes a connection that outlives the request: the pool of PHP-FPM.
+    $host = ($url['scheme'] === 'rediss' ? 'tls://' : '') . trim($url['host'], '[]');
+    $client->connect($host, $url['port'], $timeout, null, 0, $timeout);
+    // A call without a reply would take twice if it were made again.
+    $client->setOption(Redis::OPT_MAX_RETRIES, 0);
     if (isset($url['pass'])) {
-        $reply = call($client, ['AUTH', rawurldecode($url['user']) ?: 'default', rawurldecode($url['pass'])]);
-        in_array($reply, [true, 'OK'], true) || throw new Exception($reply ?: $client->getLastError());
+        $client->auth([rawurldecode($url['user']) ?: 'default', rawurldecode($url['pass'])]);
     }
     return $client;
-}
-
-function call(Redis|Predis\Client $client, array $words): mixed
-{
-    return $client instanceof Redis ? $client->rawCommand(...$words) : $client->executeRaw($words);
 }
 
 /** Makes a call. Returns the status and the headers to answer a request with; a call without an answer is refused. */
@@ -42,7 +26,7 @@ function throttle(string $key, int $maxBurst, int $count, int $period, int $quan
     static $client;
     try {
         $client ??= connect();
-        $reply = call($client, ['CL.THROTTLE', $key, $maxBurst, $count, $period, $quantity]);
+        $reply = $client->rawCommand('CL.THROTTLE', $key, $maxBurst, $count, $period, $quantity);
         // Whatever else a server or a proxy says is no answer.
         if (!is_array($reply) || count($reply) !== 5 || array_filter($reply, 'is_int') !== $reply) {
             throw new Exception(json_encode($reply ?: $client->getLastError()));
@@ -50,7 +34,7 @@ function throttle(string $key, int $maxBurst, int $count, int $period, int $quan
     } catch (Throwable $error) {
         error_log("Redis did not decide: {$error->getMessage()}");
         // The connection may have a late reply, or lead to a server that a failover has made a replica.
-        $client instanceof Redis ? $client->close() : $client?->disconnect();
+        $client?->close();
         $client = null;
         return [503, ['Retry-After' => 1]];
     }

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-import time
 
 from redis import ReadOnlyError
 from redis.asyncio import BlockingConnectionPool, Redis
@@ -14,9 +13,6 @@ from redis.backoff import NoBackoff
 TIMEOUT = float(os.environ.get("REDIS_TIMEOUT") or 0.1)
 TIMES = {"timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT, "socket_timeout": TIMEOUT}
 URL = os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379"
-
-# The moment of the log's next line: one a second is enough in an outage.
-next_line = 0
 
 
 def connect(url=URL):
@@ -29,16 +25,13 @@ def connect(url=URL):
 
 async def ask(client, shape, *words):
     """Makes one call. Returns a reply of this shape, or None: Redis did not decide, whatever went wrong."""
-    global next_line
     try:
         reply = await client.execute_command(*words)
         if shape_of(reply) != shape:
             raise TypeError(f"the reply is {reply!r:.99}")
         return reply
     except Exception as error:
-        if time.monotonic() >= next_line:
-            next_line = time.monotonic() + 1
-            logging.getLogger("throttle").error("Redis did not decide: %s: %s", type(error).__name__, error)
+        logging.getLogger("throttle").error("Redis did not decide: %s: %s", type(error).__name__, error)
         return None
 
 

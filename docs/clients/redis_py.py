@@ -2,7 +2,6 @@
 
 import logging
 import os
-import time
 
 import redis
 
@@ -12,24 +11,19 @@ TIMES = {"timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT, "socket_timeout"
 # A repeated call would take twice. The listed error closes the connection, which leads to a replica after a failover.
 ONCE = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
 URL = os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379"
-# The moment of the log's next line: one a second is enough in an outage.
-next_line = 0
 # One client for all threads of a process.
 client = redis.Redis(connection_pool=redis.BlockingConnectionPool.from_url(URL, max_connections=20, **TIMES, **ONCE))
 
 
 def ask(shape, *words):
     """Makes one call. Returns a reply of this shape, or None: Redis did not decide, whatever went wrong."""
-    global next_line
     try:
         reply = client.execute_command(*words)
         if shape_of(reply) != shape:
             raise TypeError(f"the reply is {reply!r:.99}")
         return reply
     except Exception as error:
-        if time.monotonic() >= next_line:
-            next_line = time.monotonic() + 1
-            logging.getLogger("throttle").error("Redis did not decide: %s: %s", type(error).__name__, error)
+        logging.getLogger("throttle").error("Redis did not decide: %s: %s", type(error).__name__, error)
         return None
 
 
