@@ -6,6 +6,5 @@ mod monitoring;
 mod package;
 mod pages;
 mod panics;
-mod reservation;
 mod runs;
 mod scripts;

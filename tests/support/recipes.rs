@@ -40,21 +40,6 @@ pub fn load_function(connection: &mut Connection, library: &str) -> RedisResult<
     redis::cmd("FUNCTION").arg("LOAD").arg("REPLACE").arg(library).query(connection)
 }
 
-/// Loads docs/budgets/reservation.lua.
-pub fn load_reservations(server: &Server) -> Connection {
-    let mut connection = server.connect();
-    load_function(&mut connection, &read("../budgets/reservation.lua")).unwrap();
-    connection
-}
-
-/// Returns the integers of a reply: one, or a list.
-pub fn ask(connection: &mut Connection, line: &str) -> RedisResult<Vec<i64>> {
-    match run(connection, line)? {
-        Value::Int(integer) => Ok(vec![integer]),
-        list => Ok(redis::from_redis_value(list)?),
-    }
-}
-
 /// Connects as a user who may call what a section of a page names, and nothing else.
 pub fn user(server: &Server, page: &str, heading: &str) -> Connection {
     let page = text_of(page);

@@ -6,7 +6,7 @@ use crate::support::Server;
 use crate::support::clock::{Clock, SECOND};
 use crate::support::needs::{FUNCTIONS, needs};
 use crate::support::pages::text_of;
-use crate::support::recipes::{load_function, load_reservations, read, refuses, user};
+use crate::support::recipes::{load_function, read, refuses, user};
 use crate::support::run;
 
 mod ban;
@@ -57,7 +57,7 @@ fn written(reply: &Value) -> String {
 fn the_calls_of_functions_on_the_pages_get_the_replies_that_follow_them() {
     needs!(FUNCTIONS);
     let (_clock, server, mut connection) = Clock::start(1_795_345_200 * SECOND);
-    load_reservations(&server);
+    load_function(&mut connection, &read("../budgets/reservation.lua")).unwrap();
     load_function(&mut connection, &read("calendar_quota.lua")).unwrap();
     let mut calls = 0;
     for (page, heading, rights) in [
