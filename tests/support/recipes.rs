@@ -4,10 +4,8 @@ use std::fs;
 
 use redis::{Connection, FromRedisValue, RedisResult, Value};
 
-use super::clock::SECOND;
 use super::pages::{code, text_of};
 use super::programs::path;
-use super::random::Random;
 use super::{Server, error_text, run, snapshot};
 
 /// A moment on a whole microsecond: scripts read the time in microseconds.
@@ -51,41 +49,4 @@ pub fn user(server: &Server, page: &str, heading: &str) -> Connection {
     run::<()>(&mut connection, &format!("ACL SETUSER app on nopass ~*{rights}")).unwrap();
     run::<()>(&mut connection, "AUTH app x").unwrap();
     connection
-}
-
-/// Returns the limit and the words of a quota. Most numbers are small, so that limiters run empty.
-pub fn quota(random: &mut Random) -> (i64, String) {
-    loop {
-        let (limit, count) = (number(random, 1 << 31), 1 + number(random, 9_000_000));
-        let period = 1 + number(random, 1 << 21);
-        // A limiter that would be full again only after the year 2262 is an error.
-        if limit * period / count < 7_000_000_000 {
-            return (limit, format!("{} {count} {period}", limit - 1));
-        }
-    }
-}
-
-/// Returns a quantity to ask a limiter for: few tokens, all, very many, or a refund.
-pub fn quantity(random: &mut Random, limit: i64) -> i64 {
-    match random.below(8) {
-        0 => 0,
-        1 => -number(random, 1 << 31),
-        2 => number(random, 1 << 31),
-        3 => limit,
-        _ => 1 + random.below(3) as i64,
-    }
-}
-
-/// Returns the nanoseconds until the next call, often the whole wait of the last one.
-pub fn pause(random: &mut Random, retry_after: i64) -> i64 {
-    match random.below(4) {
-        0 => retry_after.clamp(0, 1 << 20) * SECOND,
-        1 => number(random, 1 << 31) * 1_000,
-        _ => 0,
-    }
-}
-
-fn number(random: &mut Random, end: u64) -> i64 {
-    let end = if random.one_in(3) { end } else { end.min(40) };
-    (random.of_any_length().unsigned_abs() % end) as i64
 }

@@ -4,8 +4,25 @@ use redis::{Connection, RedisResult, Value};
 
 use crate::support::clock::{Clock, SECOND};
 use crate::support::random::Random;
-use crate::support::recipes::{START, eval, pause, quantity, quota, read, user};
+use crate::support::recipes::{START, eval, read, user};
 use crate::support::{Server, command, error_of, error_text, run, throttle};
+
+fn number(random: &mut Random, end: u64) -> i64 {
+    let end = if random.one_in(3) { end } else { end.min(40) };
+    (random.of_any_length().unsigned_abs() % end) as i64
+}
+
+/// Returns the limit and the words of a quota. Most numbers are small, so that limiters run empty.
+fn quota(random: &mut Random) -> (i64, String) {
+    loop {
+        let (limit, count) = (number(random, 1 << 31), 1 + number(random, 9_000_000));
+        let period = 1 + number(random, 1 << 21);
+        // A limiter that would be full again only after the year 2262 is an error.
+        if limit * period / count < 7_000_000_000 {
+            return (limit, format!("{} {count} {period}", limit - 1));
+        }
+    }
+}
 
 #[test]
 #[ignore = "slow: thousands of calls"]
@@ -27,45 +44,41 @@ fn the_script_for_servers_without_modules_answers_and_stores_as_the_module_does(
             run::<()>(&mut connection, &format!("MSET module {tats} script {tats}")).unwrap();
         }
         for _ in 0..20 {
-            let limit = random.pick(&quotas.iter().map(|quota| quota.0).collect::<Vec<_>>());
-            let quantity = quantity(&mut random, limit);
+            let quantity = match random.below(8) {
+                0 => 0,
+                1 => -number(&mut random, 1 << 31),
+                2 => number(&mut random, 1 << 31),
+                3 => quotas[random.below(quotas.len())].0,
+                _ => 1 + random.below(3) as i64,
+            };
             // The calls on one key have different numbers of quotas.
             let (first, further) = quotas[..1 + random.below(quotas.len())].split_first().unwrap();
             let further: String = further.iter().map(|(_, words)| format!(" {words}")).collect();
             let words = format!("{} {quantity}{further}", first.1);
             // A pipeline saves seconds: there are tens of thousands of answers.
             let mut calls = redis::pipe();
-            calls.add_command(command(&format!("EVALSHA {sha} 1 script {words}")));
-            calls.add_command(command(&format!("CL.THROTTLE module {words}")));
-            for state in ["GET script", "PTTL script", "GET module", "PTTL module"] {
-                calls.add_command(command(state));
+            for (key, call) in [("script", format!("EVALSHA {sha} 1 script")), ("module", "CL.THROTTLE module".into())]
+            {
+                for line in [format!("{call} {words}"), format!("GET {key}"), format!("PTTL {key}")] {
+                    calls.add_command(command(&line));
+                }
             }
-            type Answers = (Vec<i64>, Vec<i64>, Option<String>, i64, Option<String>, i64);
-            let (answer, expected, text, ttl, expected_text, expected_ttl): Answers =
-                calls.query(&mut connection).unwrap();
-            let place = format!("round {round}, at {now}: {words}");
-            assert_eq!((&answer, text, ttl), (&expected, expected_text, expected_ttl), "{place}");
+            let answers: Vec<Value> = calls.query(&mut connection).unwrap();
+            let (script, module) = answers.split_at(3);
+            assert_eq!(script, module, "round {round}, at {now}: {words}");
+            let expected: Vec<i64> = redis::from_redis_value(module[0].clone()).unwrap();
             limited += expected[0];
             others += i64::from(expected.get(5).is_some_and(|&deciding| deciding > 1));
-            // The clock moves to the end of the wait, or by a random time.
-            now += pause(&mut random, expected[3]);
+            // The clock often moves to the end of the wait, at most 12 days.
+            now += match random.below(4) {
+                0 => expected[3].clamp(0, 1 << 20) * SECOND,
+                1 => number(&mut random, 1 << 31) * 1_000,
+                _ => 0,
+            };
             clock.set(now);
         }
     }
     assert!(limited > 400 && others > 400, "{limited} limited, {others} decided by a later quota");
-}
-
-/// A double cannot tell these two numbers apart.
-#[test]
-fn the_script_leaves_a_token_that_is_a_nanosecond_short_of_ten_years() {
-    let (_clock, _server, mut connection) = Clock::start(START);
-    for (short, remaining) in [(0, 3), (1, 2)] {
-        let tat = START + 700_000_000 * SECOND + short;
-        run::<()>(&mut connection, &format!("MSET module {tat} script {tat}")).unwrap();
-        let answer: [i64; 5] = by_script(&mut connection, "script 9 1 100000000 0").unwrap();
-        assert_eq!(answer, throttle(&mut connection, "module 9 1 100000000 0"));
-        assert_eq!(answer[2], remaining);
-    }
 }
 
 /// Calls the script as CL.THROTTLE is called.
@@ -74,52 +87,63 @@ fn by_script<T: redis::FromRedisValue>(connection: &mut Connection, arguments: &
 }
 
 #[test]
-fn the_script_refuses_what_the_module_refuses_and_what_it_cannot_do_exactly() {
+fn the_script_refuses_what_the_module_refuses() {
     let (server, mut connection) = Server::start().connected();
-    let mut error = |arguments: &str| -> String {
-        error_text(&by_script::<Value>(&mut connection, arguments).expect_err(arguments))
-    };
-    let mut other = server.connect();
-    run::<()>(&mut other, "RPUSH list 1").unwrap();
-    let states = ["123456789012345678x", "9223372036854775808", "-179000000012345678"].map(String::from);
-    let of_several = ["1790000000123456789".repeat(9), "1790000000123456789".to_string() + &"9".repeat(19)];
-    for (number, text) in states.iter().chain(&of_several).enumerate() {
-        run::<()>(&mut other, &format!("SET state{number} {text}")).unwrap();
+    run::<()>(&mut connection, "RPUSH list 1").unwrap();
+    let moment = "1790000000123456789";
+    for (key, text) in [
+        ("letter", "179000000012345678x"),
+        ("long", "17900000001234567890"),
+        ("beyond", "9223372036854775808"),
+        ("nine", &moment.repeat(9)),
+        ("second_beyond", &format!("{moment}{}", "9".repeat(19))),
+    ] {
+        run::<()>(&mut connection, &format!("SET {key} {text}")).unwrap();
     }
-    // These are the module's own errors.
     for arguments in [
         "key 15 30",
         "key x 30 60",
         "key 15 30 60 0x1",
         "key 15 30 60 9223372036854775808",
         "key 15 30 0",
-        "key 15 0 60",
+        "key 99 1 99999999",
         "key 15 30 60 1 15 30 60 15 30 x",
         "key 15 30 60 1 9999999999 1 1",
         &format!("key 15 30 60 1{}", " 15 30 60".repeat(8)),
         "list 15 30 60",
-        "state0 15 30 60",
-        "state1 15 30 60",
-        "state2 15 30 60",
-        "state3 15 30 60",
-        "state4 15 30 60 1 15 30 60",
+        "letter 15 30 60",
+        "long 15 30 60",
+        "beyond 15 30 60",
+        "nine 15 30 60",
+        "second_beyond 15 30 60 1 15 30 60",
     ] {
-        let expected = error_of(&mut other, &format!("cl.throttle {arguments}"));
-        assert_eq!(error(arguments), expected, "{arguments}");
+        let expected = error_of(&mut connection, &format!("CL.THROTTLE {arguments}"));
+        let error = by_script::<Value>(&mut server.connect(), arguments).expect_err(arguments);
+        assert_eq!(error_text(&error), expected, "{arguments}");
     }
-    assert!(!run::<bool>(&mut other, "EXISTS key").unwrap());
-    // The module takes this quantity, for which a double has no place.
-    assert_eq!(throttle(&mut other, "key 15 30 60 9007199254740993"), [1, 16, 16, -1, 0]);
-    assert_eq!(error("key 15 30 60 9007199254740993"), "ERR quantity is not an integer or out of range");
+}
+
+#[test]
+fn the_script_is_exact_or_refuses() {
+    let (_clock, _server, mut connection) = Clock::start(START);
+    // A token is there after ten years, or a nanosecond later: a double cannot tell these two numbers apart.
+    for (short, remaining) in [(0, 3), (1, 2)] {
+        let tat = START + 700_000_000 * SECOND + short;
+        run::<()>(&mut connection, &format!("MSET module {tat} script {tat}")).unwrap();
+        let answer: [i64; 5] = by_script(&mut connection, "script 9 1 100000000 0").unwrap();
+        assert_eq!(answer, throttle(&mut connection, "module 9 1 100000000 0"));
+        assert_eq!(answer[2], remaining);
+    }
     let exact = "ERR these numbers are too large for a script to be exact";
-    for (arguments, number) in [
-        ("key 15 9000001 9000001", ""),
-        ("key 9007199254740990 1 2", ""),
-        ("key 15 30 60 -9007199254740991", ""),
-        ("key 15 30 60 1 15 9000001 9000001", " (quota 2)"),
-        ("key 15 30 1 -9007199254740991 15 30 60", " (quota 2)"),
+    for (arguments, expected) in [
+        ("key 15 30 60 9007199254740993", "ERR quantity is not an integer or out of range"),
+        ("key 15 9000001 9000001", exact),
+        ("key 9007199254740990 1 2", exact),
+        ("key 15 30 60 -9007199254740991", exact),
+        ("key 15 30 60 1 15 9000001 9000001", &format!("{exact} (quota 2)")),
     ] {
-        assert_eq!(error(arguments), format!("{exact}{number}"), "{arguments}");
+        let error = by_script::<Value>(&mut connection, arguments).expect_err(arguments);
+        assert_eq!(error_text(&error), expected, "{arguments}");
     }
 }
 
@@ -131,12 +155,12 @@ fn a_replica_answers_a_look_by_the_script() {
     let back = redis::Script::new(&read("gcra.lua")).key("key").arg(&["4", "1", "3600", "-1"]).invoke(&mut app);
     assert_eq!(back.map(|back: [i64; 5]| back[2]), Ok(5));
     run::<Value>(&mut app, "COMMAND INFO CL.THROTTLE").unwrap();
+    assert_eq!(by_script::<[i64; 5]>(&mut app, "key 4 1 3600").unwrap()[..4], [0, 5, 4, -1]);
     throttle(&mut app, "key 4 1 3600 1");
-    by_script::<Value>(&mut app, "key 4 1 3600 -1").unwrap();
-    let reply: [i64; 5] = by_script(&mut app, "key 4 1 3600 3").unwrap();
+    by_script::<Value>(&mut app, "key 4 1 3600 -2").unwrap();
+    by_script::<Value>(&mut app, "key 4 1 3600 3").unwrap();
     run::<()>(&mut server.connect(), "REPLICAOF 127.0.0.1 1").unwrap();
-    let look: [i64; 5] = by_script(&mut app, "key 4 1 3600 0").unwrap();
-    assert_eq!(look[..4], reply[..4]);
+    assert_eq!(by_script::<[i64; 5]>(&mut app, "key 4 1 3600 0").unwrap()[..4], [0, 5, 2, -1]);
     let error = by_script::<Value>(&mut app, "key 4 1 3600 1").unwrap_err();
     assert_eq!(error.code(), Some("READONLY"));
 }
