@@ -159,23 +159,22 @@ fn the_rest_of_a_batch_is_given_back_when_its_time_is_over_or_its_client_ends() 
 
 #[test]
 #[ignore = "slow: thousands of calls"]
-fn eight_clients_use_at_least_95_in_100_of_the_rate() {
+fn eight_clients_use_at_least_95_in_100_of_the_rate_though_one_has_nearly_all_requests() {
     const MILLISECONDS: u64 = 2_000;
-    // The tokens that each client asks for in a millisecond: all alike, or one nearly all.
-    for demands in [[13; CLIENTS], [93, 1, 1, 1, 1, 1, 1, 1]] {
-        let mut world = World::new();
-        let mut leases = [(); CLIENTS].map(|()| world.lease());
-        let mut spent = 0;
-        for _ in 0..MILLISECONDS {
-            for (lease, demand) in leases.iter_mut().zip(demands) {
-                spent += world.spend(lease, demand);
-            }
-            world.pass(1);
+    // The tokens that each client asks for in a millisecond.
+    let demands = [93, 1, 1, 1, 1, 1, 1, 1];
+    let mut world = World::new();
+    let mut leases = [(); CLIENTS].map(|()| world.lease());
+    let mut spent = 0;
+    for _ in 0..MILLISECONDS {
+        for (lease, demand) in leases.iter_mut().zip(demands) {
+            spent += world.spend(lease, demand);
         }
-        // The tokens beyond those that were there at the start.
-        let used = spent - LIMIT;
-        assert!(used * 100 >= RATE * MILLISECONDS * 95, "{used} of {} at {demands:?}", RATE * MILLISECONDS);
+        world.pass(1);
     }
+    // The tokens beyond those that were there at the start.
+    let used = spent - LIMIT;
+    assert!(used * 100 >= RATE * MILLISECONDS * 95, "{used} of {}", RATE * MILLISECONDS);
 }
 
 /// The clients are idle, busy or bursting at random; they come and go, and some die.

@@ -19,11 +19,9 @@ pub fn read(file: &str) -> String {
     fs::read_to_string(path(&format!("recipes/{file}"))).unwrap()
 }
 
-/// Calls a script as redis-cli does: the words are the number of keys, the keys and the arguments. A word may have a
-/// space, which is written as ␣.
+/// Calls a script as redis-cli does: the words are the number of keys, the keys and the arguments.
 pub fn eval<T: FromRedisValue>(connection: &mut Connection, file: &str, words: &str) -> RedisResult<T> {
-    let words: Vec<_> = words.split(' ').map(|word| word.replace('␣', " ")).collect();
-    redis::cmd("EVAL").arg(read(file)).arg(words).query(connection)
+    redis::cmd("EVAL").arg(read(file)).arg(words.split(' ').collect::<Vec<_>>()).query(connection)
 }
 
 /// Fails unless the script's error begins with this text, and nothing has changed.
@@ -36,6 +34,17 @@ pub fn refuses(connection: &mut Connection, file: &str, words: &str, error: &str
 
 pub fn load_function(connection: &mut Connection, library: &str) -> RedisResult<String> {
     redis::cmd("FUNCTION").arg("LOAD").arg("REPLACE").arg(library).query(connection)
+}
+
+/// Runs a command, and returns all integers of its reply, in their order.
+pub fn ask(connection: &mut Connection, line: &str) -> RedisResult<Vec<i64>> {
+    fn integers(reply: Value) -> Vec<i64> {
+        match reply {
+            Value::Array(parts) => parts.into_iter().flat_map(integers).collect(),
+            integer => vec![redis::from_redis_value(integer).unwrap()],
+        }
+    }
+    run(connection, line).map(integers)
 }
 
 /// Connects as a user who may call what a section of a page names, and nothing else.

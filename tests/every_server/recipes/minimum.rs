@@ -4,17 +4,13 @@ use redis::Connection;
 
 use crate::support::clock::{Clock, MILLISECOND};
 use crate::support::recipes::{Row, START, eval, refuses, user};
-use crate::support::{Server, run};
+use crate::support::run;
 
 /// The tenants, and the minimum of each: 5 at once and 20 a second, 10 at once and 50 a second, none.
 const TENANTS: [(&str, &str); 3] = [("a", "4 20 1"), ("b", "9 50 1"), ("none", "-1 1 1")];
 /// All tenants together get 50 at once and 100 a second, of which 35 at once are lent.
 const WHOLE: i64 = 50;
 const LENT: &str = "34 100 1";
-
-fn app(server: &Server) -> Connection {
-    user(server, "docs/recipes.md", "## A guaranteed minimum")
-}
 
 fn call(connection: &mut Connection, (name, minimum): (&str, &str), quantity: u64) -> Row {
     eval(connection, "minimum.lua", &format!("2 {name} pool {minimum} {LENT} {quantity}")).unwrap()
@@ -23,7 +19,7 @@ fn call(connection: &mut Connection, (name, minimum): (&str, &str), quantity: u6
 #[test]
 fn a_tenant_alone_gets_the_pool_and_among_others_its_minimum_of_the_pools_burst_and_rate() {
     let (clock, server, mut connection) = Clock::start(START);
-    let mut app = app(&server);
+    let mut app = user(&server, "docs/recipes.md", "## A guaranteed minimum");
     let [a, b, none] = TENANTS;
     let (mut turn, mut passed, mut lowest, mut most) = (0, 0, 0, 0);
     // The tenants that call for half a second, in their order. A turn is when a token of the pool comes back, and a tenant
@@ -52,22 +48,24 @@ fn a_tenant_alone_gets_the_pool_and_among_others_its_minimum_of_the_pools_burst_
 
 #[test]
 fn a_limited_call_has_the_shorter_wait_of_the_minimum_and_the_pool() {
-    let (clock, server, mut connection) = Clock::start(START);
-    let mut app = app(&server);
+    let (clock, _server, mut connection) = Clock::start(START);
     let [a, _, none] = TENANTS;
     run::<Row>(&mut connection, &format!("CL.CHARGE pool {LENT} 1035")).unwrap();
-    assert_eq!(call(&mut app, a, 5), [0, 5, 0, -1, 1]);
+    // A call without a quantity takes one token.
+    let one: Row = eval(&mut connection, "minimum.lua", &format!("2 a pool 4 20 1 {LENT}")).unwrap();
+    assert_eq!(one, [0, 5, 4, -1, 1]);
+    assert_eq!(call(&mut connection, a, 4), [0, 5, 0, -1, 1]);
     // The pool has 1,005 tokens too few, and the minimum four.
-    assert_eq!(call(&mut app, a, 4), [1, 5, 0, 1, 1]);
+    assert_eq!(call(&mut connection, a, 4), [1, 5, 0, 1, 1]);
     clock.set(START + 200 * MILLISECOND);
-    assert_eq!(call(&mut app, a, 4)[0], 0);
+    assert_eq!(call(&mut connection, a, 4)[0], 0);
     // A limiter that would never allow the call has no wait: the other's counts.
-    assert_eq!(eval::<Row>(&mut app, "minimum.lua", "2 a pool 4 20 1 3 100 1 5").unwrap(), [1, 5, 0, 1, 1]);
-    assert_eq!(call(&mut app, a, 6), [1, 35, 0, 10, 11]);
-    assert_eq!(call(&mut app, none, 1), [1, 35, 0, 10, 11]);
+    assert_eq!(eval::<Row>(&mut connection, "minimum.lua", "2 a pool 4 20 1 3 100 1 5").unwrap(), [1, 5, 0, 1, 1]);
+    assert_eq!(call(&mut connection, a, 6), [1, 35, 0, 10, 11]);
+    assert_eq!(call(&mut connection, none, 1), [1, 35, 0, 10, 11]);
     refuses(&mut connection, "minimum.lua", &format!("2 pool pool 4 20 1 {LENT}"), "ERR the tenant and the pool need");
     // A client knows by the error's code that a failover has made its server a replica.
     run::<()>(&mut connection, "REPLICAOF 127.0.0.1 1").unwrap();
-    let error = eval::<Row>(&mut app, "minimum.lua", &format!("2 a pool 4 20 1 {LENT}")).unwrap_err();
+    let error = eval::<Row>(&mut connection, "minimum.lua", &format!("2 a pool 4 20 1 {LENT}")).unwrap_err();
     assert_eq!(error.code(), Some("READONLY"));
 }

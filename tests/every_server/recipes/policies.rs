@@ -39,16 +39,13 @@ fn named_policies_change_for_all_in_one_command_unless_the_file_has_a_mistake() 
     // A file with a mistake is refused, and the old one stays.
     load_function(&mut connection, &library).unwrap();
     for (policy, mistake) in [
-        ("{'free', 9, 10}", "not_three_numbers"),
         ("{'free'}", "not_three_numbers"),
         (&format!("{{'free'{}}}", ", 9, 10, 60".repeat(9)), "1_to_8_quotas"),
-        ("{'free', '9', 10, 60}", "compare"),
         ("{'free', 9.5, 10, 60}", "not_whole"),
         ("{'free', -2, 10, 60}", "too_small"),
         ("{'free', 9, 0, 60}", "too_small"),
         ("{'free', 9, 1000000001, 1}", "more_than_one_token_a_nanosecond"),
         ("{'free', 9, 1, 1000000000}", "too_large"),
-        ("{'free', 1 / 0, 10, 60}", "too_large"),
         ("{'free', 9, 0 / 0, 60}", "too_small"),
         ("{9, 10, 60, 5}", "without_a_name"),
         ("{'gold', 9, 10, 60}", "two_policies_of_one_name"),
