@@ -1,14 +1,10 @@
 //! docs/recipes/policies.lua: policies by name.
 
-use redis::{Connection, RedisResult};
+use redis::Connection;
 
 use crate::support::needs::{FUNCTIONS, needs};
-use crate::support::recipes::{load_function, read, user};
+use crate::support::recipes::{ask, load_function, read, user};
 use crate::support::{Server, error_of, run};
-
-fn ask(connection: &mut Connection, arguments: &str) -> RedisResult<Vec<i64>> {
-    run(connection, &format!("FCALL throttle 1 {arguments}"))
-}
 
 #[test]
 fn named_policies_change_for_all_in_one_command_unless_the_file_has_a_mistake() {
@@ -18,9 +14,9 @@ fn named_policies_change_for_all_in_one_command_unless_the_file_has_a_mistake() 
     let library = read("policies.lua");
     load_function(&mut connection, &library).unwrap();
     // A policy of several quotas replies with the number of the one that decides.
-    assert_eq!(ask(&mut app, "user123 gold 90").unwrap()[..3], [0, 100, 10]);
-    assert_eq!(ask(&mut app, "user123 gold").unwrap()[3..], [-1, 55, 1]);
-    assert_eq!(ask(&mut app, "user7 free").unwrap(), [0, 10, 9, -1, 6]);
+    assert_eq!(ask(&mut app, "FCALL throttle 1 user123 gold 90").unwrap()[..3], [0, 100, 10]);
+    assert_eq!(ask(&mut app, "FCALL throttle 1 user123 gold").unwrap()[3..], [-1, 55, 1]);
+    assert_eq!(ask(&mut app, "FCALL throttle 1 user7 free").unwrap(), [0, 10, 9, -1, 6]);
     assert_eq!(error_of(&mut connection, "FCALL throttle 1 user7 silver"), "ERR no policy of that name");
     for words in ["0 gold", "2 key other gold", "1 key", "1 key gold 1 1"] {
         let error = error_of(&mut connection, &format!("FCALL throttle {words}"));
@@ -31,11 +27,11 @@ fn named_policies_change_for_all_in_one_command_unless_the_file_has_a_mistake() 
     let state = |connection: &mut Connection| run::<String>(connection, "GET user123").unwrap();
     let (gold, before) = ("99, 100, 60, 9999, 10000, 86400", state(&mut connection));
     load_function(&mut connection, &library.replace(gold, &format!("{gold}, 5, 1, 1"))).unwrap();
-    assert_eq!(ask(&mut app, "user123 gold 0").unwrap()[..3], [0, 6, 6]);
+    assert_eq!(ask(&mut app, "FCALL throttle 1 user123 gold 0").unwrap()[..3], [0, 6, 6]);
     assert_eq!(state(&mut connection), before);
     // Redis 7.2 would send a number with this many zeros as 1e+9.
     load_function(&mut connection, &library.replace("9, 10, 60}", "999999999, 1000000000, 1000000000}")).unwrap();
-    assert_eq!(ask(&mut app, "user8 free 0").unwrap()[..3], [0, 1_000_000_000, 1_000_000_000]);
+    assert_eq!(ask(&mut app, "FCALL throttle 1 user8 free 0").unwrap()[..3], [0, 1_000_000_000, 1_000_000_000]);
     // A file with a mistake is refused, and the old one stays.
     load_function(&mut connection, &library).unwrap();
     for (policy, mistake) in [
@@ -54,6 +50,6 @@ fn named_policies_change_for_all_in_one_command_unless_the_file_has_a_mistake() 
         let mistaken = library.replace("{'free', 9, 10, 60}", policy);
         let error = load_function(&mut connection, &mistaken).expect_err(policy).to_string();
         assert!(error.contains(mistake), "{policy}: {error}");
-        assert_eq!(ask(&mut app, "key free 0").unwrap(), [0, 10, 10, -1, 0], "{policy}");
+        assert_eq!(ask(&mut app, "FCALL throttle 1 key free 0").unwrap(), [0, 10, 10, -1, 0], "{policy}");
     }
 }

@@ -1,7 +1,6 @@
 //! docs/budgets/reservation.lua: a call is reserved once and settled once, and an error changes nothing.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 
 use redis::Connection;
 
@@ -9,17 +8,14 @@ use crate::support::clock::{Clock, MILLISECOND};
 use crate::support::needs::{FUNCTIONS, needs};
 use crate::support::random::Random;
 use crate::support::recipes::{Row, START, ask, load_function, read, user};
-use crate::support::{Server, error_of, error_text, run, snapshot};
+use crate::support::{Server, Snapshot, error_of, error_text, run, snapshot};
 
-fn start() -> (Clock, Server, Connection) {
+/// Starts a server with the functions. Returns also a connection of a user with the rights of the page.
+fn start() -> (Clock, Server, Connection, Connection) {
     let (clock, server, mut connection) = Clock::start(START);
     load_function(&mut connection, &read("../budgets/reservation.lua")).unwrap();
-    (clock, server, connection)
-}
-
-/// Connects as a user with the rights of the page.
-fn app(server: &Server) -> Connection {
-    user(server, "docs/budgets.md", "## A reservation")
+    let app = user(&server, "docs/budgets.md", "## A reservation");
+    (clock, server, connection, app)
 }
 
 /// The calls that hold one of the places at a time.
@@ -117,8 +113,7 @@ impl Model {
 #[ignore = "slow: thousands of calls"]
 fn calls_are_those_of_a_model_in_whatever_order_they_are_repeated() {
     needs!(FUNCTIONS);
-    let (clock, server, connection) = start();
-    let mut app = app(&server);
+    let (clock, _server, connection, mut app) = start();
     let mut model = Model { connection, now: 0, calls: BTreeMap::new() };
     let (mut random, mut all, mut counts) = (Random::new(2026), Vec::<Terms>::new(), BTreeMap::new());
     for step in 0..5_000 {
@@ -128,7 +123,7 @@ fn calls_are_those_of_a_model_in_whatever_order_they_are_repeated() {
         clock.set(START + model.now * MILLISECOND);
         let is_new = all.is_empty() || random.one_in(3);
         if is_new {
-            let (longest, estimate) = (if random.one_in(2) { 180 } else { 9_000 }, random.below(200) as i64);
+            let (longest, estimate) = (if random.one_in(2) { 180 } else { 30_000 }, random.below(200) as i64);
             all.push((1 + random.below(3), 20 + random.below(longest) as i64, estimate));
         }
         let id = all.len() - 1 - if is_new { 0 } else { random.below(all.len().min(16)) };
@@ -166,8 +161,7 @@ fn calls_are_those_of_a_model_in_whatever_order_they_are_repeated() {
 #[test]
 fn without_places_a_call_is_reserved_once_and_settled_once() {
     needs!(FUNCTIONS);
-    let (_clock, server, _) = start();
-    let mut app = app(&server);
+    let (_clock, _server, _, mut app) = start();
     for (line, expected) in [
         ("reserve 2 c limiter 1000 9 10 60 10", vec![0]),
         // The answer was lost, and the caller repeats the call.
@@ -188,8 +182,8 @@ fn without_places_a_call_is_reserved_once_and_settled_once() {
 }
 
 /// Returns the state of every key, and the holds.
-fn everything(connection: &mut Connection) -> impl PartialEq + Debug + use<> {
-    (snapshot(connection), run::<Vec<String>>(connection, "ZRANGE {a}:calls 0 -1 WITHSCORES").unwrap())
+fn everything(connection: &mut Connection) -> (Snapshot, Vec<String>) {
+    (snapshot(connection), run(connection, "ZRANGE {a}:calls 0 -1 WITHSCORES").unwrap())
 }
 
 const OLD: &str = "4 {a}:old {a}:calls {a}:requests {a}:tokens";
@@ -198,15 +192,14 @@ const NEW: &str = "reserve 4 {a}:new {a}:calls {a}:requests {a}:tokens 30000 2 5
 #[test]
 fn a_call_that_fails_changes_nothing() {
     needs!(FUNCTIONS);
-    let (clock, server, mut connection) = start();
-    let mut app = app(&server);
+    let (clock, _server, mut connection, mut app) = start();
     let [two, broken] = ["3 {a}:two {a}:fast {a}:slow", "3 {a}:half {a}:broken {a}:slow"];
     let cut = "3 {a}:cut {a}:full {a}:slow";
     for call in [
         format!("{OLD} 30000 2 59 60 60 1 19999 20000 60 500"),
         format!("{two} 90000 9 10 600 5 9 1 86400 5"),
         format!("{broken} 90000 9 10 600 5 9 1 86400 1"),
-        // These five are back at once.
+        // These five are back within a second.
         format!("{cut} 90000 9 10 1 5 9 1 86400 1"),
     ] {
         assert_eq!(ask(&mut app, &format!("FCALL reserve {call}")).unwrap(), [0], "{call}");
@@ -269,10 +262,10 @@ fn a_call_that_fails_changes_nothing() {
 #[test]
 fn a_call_is_settled_by_the_keys_that_it_has_reserved_and_by_no_others() {
     needs!(FUNCTIONS);
-    let (_clock, server, mut connection) = start();
+    let (_clock, _server, mut connection, mut app) = start();
     let mut call = |function: &str, words: &str| {
         let words = words.replace("LIMITER", "9|10|60|5");
-        redis::cmd("FCALL").arg(function).arg(words.split('|').collect::<Vec<_>>()).query::<i64>(&mut connection)
+        redis::cmd("FCALL").arg(function).arg(words.split('|').collect::<Vec<_>>()).query::<i64>(&mut app)
     };
     let all = [
         ("2|call|x|30000|LIMITER", "2|call|x|9"),
@@ -284,7 +277,7 @@ fn a_call_is_settled_by_the_keys_that_it_has_reserved_and_by_no_others() {
         ("3|call|x|y|30000|4|LIMITER", "3|call|x|y|9"),
     ];
     for (reserve, settle) in all {
-        run::<()>(&mut server.connect(), "FLUSHALL").unwrap();
+        run::<()>(&mut connection, "FLUSHALL").unwrap();
         assert_eq!(call("reserve", reserve), Ok(0), "{reserve}");
         for (other, its_settle) in all.into_iter().filter(|(other, _)| *other != reserve) {
             for answer in [call("reserve", other), call("settle", its_settle)] {
@@ -300,12 +293,12 @@ fn a_call_is_settled_by_the_keys_that_it_has_reserved_and_by_no_others() {
 #[test]
 fn calls_end_at_maxmemory_and_none_is_reserved() {
     needs!(FUNCTIONS);
-    let (_clock, _server, mut connection) = start();
-    ask(&mut connection, &format!("FCALL {NEW}")).unwrap();
+    let (_clock, _server, mut connection, mut app) = start();
+    ask(&mut app, &format!("FCALL {NEW}")).unwrap();
     run::<()>(&mut connection, "CONFIG SET maxmemory 1").unwrap();
     for call in ["renew 2 {a}:new {a}:calls 60000", "settle 4 {a}:new {a}:calls {a}:requests {a}:tokens 1 600"] {
-        assert_eq!(ask(&mut connection, &format!("FCALL {call}")).unwrap(), [1]);
+        assert_eq!(ask(&mut app, &format!("FCALL {call}")).unwrap(), [1]);
     }
-    assert_eq!(ask(&mut connection, "FCALL_RO reservations 1 {a}:calls").unwrap(), [0]);
-    assert!(error_of(&mut connection, &format!("FCALL {NEW}")).starts_with("OOM "));
+    assert_eq!(ask(&mut app, "FCALL_RO reservations 1 {a}:calls").unwrap(), [0]);
+    assert!(error_of(&mut app, &format!("FCALL {NEW}")).starts_with("OOM "));
 }
