@@ -115,7 +115,7 @@ fn the_script_refuses_what_the_module_refuses() {
         "nine 15 30 60",
         "second_beyond 15 30 60 1 15 30 60",
     ] {
-        let expected = error_of(&mut connection, &format!("CL.THROTTLE {arguments}"));
+        let expected = error_of(&mut connection, &format!("cl.throttle {arguments}"));
         let error = by_script::<Value>(&mut server.connect(), arguments).expect_err(arguments);
         assert_eq!(error_text(&error), expected, "{arguments}");
     }
