@@ -15,7 +15,7 @@ use crate::support::aof::{commands, wait_for_the_file};
 use crate::support::needs::{WRITES_IN_FORK, is_redis_6_2, needs, snapshot_channel};
 use crate::support::programs::signal;
 use crate::support::random::Random;
-use crate::support::replication::{catch_up, follow, replicate, wait_for_replica};
+use crate::support::replication::{catch_up, follow, replicate};
 use crate::support::traffic::{side_by_side, under_full_load, under_load};
 use crate::support::{PATIENCE, Server, command, compiled, difference, info, module, run, snapshot, wait_until};
 
@@ -65,8 +65,7 @@ fn pause(random: &mut Random, most: usize) {
     sleep(Duration::from_millis(random.below(most) as u64));
 }
 
-/// Asks for the stream as a replica does that reads a snapshot from the network; the primary may wait for more such
-/// replicas.
+/// Asks for the stream as a replica does that reads a snapshot from the network.
 fn ask_for_the_stream(primary: &Server, from: &str) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", primary.port)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -88,49 +87,28 @@ fn assert_same(replica: &Server, primary: &Server) {
     assert_eq!(statistics.lines().find(called), None, "the replica was sent the call itself, not its effect");
 }
 
-/// Clients that abort a PSYNC leave the primary a backlog, which is no replica.
+/// One of the replicas lacks the module.
 #[test]
 #[ignore = "slow: load"]
 fn replicas_that_join_at_any_moment_hold_what_the_primary_holds() {
-    let join = |settings: Vec<&str>, aborted: usize| {
+    side_by_side(snapshots(), |settings| {
         let mut random = Random::new(1);
         // The file takes milliseconds to send, so that a call comes between the end of the snapshot's process and the
         // replica's event.
         let primary = server(&[&settings[..], &["--rdbcompression", "no"]].concat());
         run::<()>(&mut primary.connect(), &format!("RPUSH large {}", "x".repeat(10 << 20))).unwrap();
-        // One of the replicas lacks the module.
-        let bare = Server::start_bare(&[&SETTINGS, &settings[..]].concat());
-        let replicas = [server(&settings), bare, server(&settings)];
+        let replicas = [server(&settings), Server::start_bare(&[&SETTINGS, &settings[..]].concat())];
         under_changes(&primary, || {
-            for _ in 0..aborted {
-                pause(&mut random, 200);
-                let mut stream = ask_for_the_stream(&primary, "? -1");
-                // The connection breaks before the snapshot, or within it.
-                if random.one_in(2) {
-                    stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-                    let _ = stream.read(&mut [0; 10]);
-                }
-            }
-            pause(&mut random, 300);
-            replicate(&replicas[0], &primary);
-            pause(&mut random, 300);
-            // Two replicas at once share a snapshot, or one waits for the next.
-            for replica in &replicas[1..] {
-                follow(replica, &primary);
-                pause(&mut random, 100);
-            }
-            for replica in &replicas[1..] {
-                wait_for_replica(replica, &primary);
+            for replica in &replicas {
+                pause(&mut random, 300);
+                replicate(replica, &primary);
             }
             pause(&mut random, 300);
         });
         for replica in &replicas {
             assert_same(replica, &primary);
         }
-    };
-    for aborted in [0, 5] {
-        side_by_side(snapshots(), |settings| join(settings, aborted));
-    }
+    });
 }
 
 /// The replica restarts from its file and continues its primary's stream. Its backlog begins at that moment, and no
@@ -178,46 +156,33 @@ fn a_primary_that_restarts_from_a_file_is_still_listened_to() {
     // The server takes 200 microseconds to load a key: clients are refused meanwhile, and have a call waiting at the
     // end.
     let refusing: &[_] = if is_redis_6_2() { &[] } else { &["--loading-process-events-interval-bytes", "1024"] };
-    let slow = ["--key-load-delay", "200"];
-    let mut primary = server(&[&snapshots()[1][..], refusing, &slow, &caller].concat());
+    let mut primary = server(&[refusing, &["--key-load-delay", "200"], &caller].concat());
     run::<()>(&mut primary.connect(), "DEBUG POPULATE 2000").unwrap();
     let replica = server(&[]);
     replicate(&replica, &primary);
-    for _ in 0..2 {
-        under_changes(&primary, || sleep(Duration::from_millis(100)));
-        catch_up(&replica, &primary);
-        // A snapshot for the replica may still be under way.
-        wait_until("a snapshot", || run::<()>(&mut primary.connect(), "SAVE").is_ok());
-        let port = primary.port;
-        primary.kill();
-        under_full_load(
-            CLIENTS,
-            |client, more| {
-                while more() {
-                    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else {
-                        sleep(Duration::from_millis(1));
-                        continue;
-                    };
-                    let call = format!("CL.CHARGE {{key}}early/{client} 9 1 3600 5\r\n");
-                    let mut answer = [0; 100];
-                    while more()
-                        && stream.write_all(call.as_bytes()).is_ok()
-                        && stream.read(&mut answer).is_ok_and(|n| n > 0)
-                    {}
-                }
-            },
-            || {
-                primary.restart();
-                sleep(Duration::from_millis(50));
-            },
-        );
-        follow(&replica, &primary);
-        under_changes(&primary, || {
-            sleep(Duration::from_millis(100));
-            replicate(&replica, &primary);
-        });
-        assert_same(&replica, &primary);
-    }
+    under_changes(&primary, || pause(&mut Random::new(1), 100));
+    catch_up(&replica, &primary);
+    // A snapshot for the replica may still be under way.
+    wait_until("a snapshot", || run::<()>(&mut primary.connect(), "SAVE").is_ok());
+    let port = primary.port;
+    primary.kill();
+    under_full_load(
+        CLIENTS,
+        |client, more| {
+            let call = format!("CL.CHARGE {{key}}early/{client} 9 1 3600 5\r\n");
+            while more() {
+                let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { continue };
+                while more() && stream.write_all(call.as_bytes()).is_ok() && stream.read(&mut [0; 100]).is_ok() {}
+            }
+        },
+        || {
+            primary.restart();
+            sleep(Duration::from_millis(50));
+        },
+    );
+    replicate(&replica, &primary);
+    under_changes(&primary, || sleep(Duration::from_millis(100)));
+    assert_same(&replica, &primary);
 }
 
 /// A client that sends PSYNC with the replication ID and an offset is no replica, but it must not be sent calls either.
@@ -247,67 +212,43 @@ fn a_client_that_asks_for_the_stream_from_an_offset_of_info_is_sent_effects() {
 #[ignore = "slow: load"]
 fn a_call_at_the_birth_of_a_snapshots_process_is_sent_as_its_effect() {
     needs!(WRITES_IN_FORK);
-    for settings in snapshots() {
-        let modules = ["--loadmodule", compiled("callbacks"), "--loadmodule", module()];
-        let (primary, mut connection) = Server::start_bare(&[&modules, &SETTINGS[..], &settings].concat()).connected();
-        run::<()>(&mut connection, "CB.DO fork CL.CHARGE {key}born 9 1 3600 20").unwrap();
-        run::<()>(&mut connection, "CB.DO fork SET {key}plain text").unwrap();
-        // After this call, the module knows that nothing listens.
-        change(&mut connection, 0, 0);
-        let replica = Server::start_bare(&SETTINGS);
-        replicate(&replica, &primary);
-        change(&mut connection, 0, 1);
-        assert_eq!(run::<i64>(&mut connection, "CB.COUNT fork").unwrap(), 1, "{settings:?}");
-        catch_up(&replica, &primary);
-        let log = replica.log();
-        let unknown = log.lines().find(|line| line.to_lowercase().contains("unknown command"));
-        assert_eq!(unknown, None, "{settings:?}, in the replica's log");
-        // If the cron has started the snapshot, the server itself loses a SET of this moment, and so also the call.
-        let [mut expected, actual] = [snapshot(&mut primary.connect()), snapshot(&mut replica.connect())];
-        if !actual.contains_key(&b"{key}plain"[..]) {
-            expected.retain(|key, _| !key.ends_with(b"plain") && !key.ends_with(b"born"));
-        }
-        assert_eq!(actual, expected, "{settings:?}");
-    }
+    // The cron starts this snapshot, after a second. If PSYNC starts one, the server itself loses this moment's writes.
+    let modules = ["--loadmodule", compiled("callbacks"), "--loadmodule", module()];
+    let settings = [&modules, &SETTINGS[..], &snapshots()[2]].concat();
+    let (primary, mut connection) = Server::start_bare(&settings).connected();
+    run::<()>(&mut connection, "CB.DO fork CL.CHARGE {key}born 9 1 3600 20").unwrap();
+    // After this call, the module knows that nothing listens.
+    change(&mut connection, 0, 0);
+    let replica = Server::start_bare(&SETTINGS);
+    replicate(&replica, &primary);
+    change(&mut connection, 0, 1);
+    assert_eq!(run::<i64>(&mut connection, "CB.COUNT fork").unwrap(), 1);
+    assert_same(&replica, &primary);
 }
 
-/// The file is turned on by a command of its own, or within a transaction.
+/// A transaction turns the file on, between two calls.
 #[test]
 #[ignore = "slow: load"]
-fn a_file_that_is_turned_on_and_off_holds_what_the_server_holds() {
-    side_by_side([false, true], |in_transaction| {
-        let mut random = Random::new(4);
-        let primary = server(&["--aof-use-rdb-preamble", "no"]);
-        let mut connection = primary.connect();
-        for round in 0..2 {
-            under_changes(&primary, || {
-                pause(&mut random, 200);
-                if !in_transaction {
-                    run::<()>(&mut connection, "CONFIG SET appendonly yes").unwrap();
-                } else {
-                    // The transaction has calls before and after the setting.
-                    let call = || command("CL.CHARGE {key}turn 9 1 3600 5");
-                    let mut transaction = redis::pipe();
-                    transaction.atomic().add_command(call());
-                    transaction.add_command(command("CONFIG SET appendonly yes")).add_command(call());
-                    transaction.exec(&mut connection).unwrap();
-                }
-                let _ = run::<Value>(&mut connection, "BGSAVE SCHEDULE");
-                wait_for_the_file(&mut connection);
-                pause(&mut random, 200);
-                let _ = run::<Value>(&mut connection, "BGREWRITEAOF");
-                wait_for_the_file(&mut connection);
-                pause(&mut random, 100);
-            });
-            let when = format!("in a transaction: {in_transaction}, round {round}");
-            let before = snapshot(&mut connection);
-            run::<()>(&mut connection, "DEBUG LOADAOF").unwrap();
-            assert_eq!(snapshot(&mut connection), before, "{when}");
-            let call = commands(&primary.folder).into_iter().find(|words| words[0].starts_with("CL."));
-            assert_eq!(call, None, "the AOF holds a call, not its effect: {when}");
-            run::<()>(&mut connection, "CONFIG SET appendonly no").unwrap();
-        }
+fn a_file_that_is_turned_on_holds_what_the_server_holds() {
+    let primary = server(&["--aof-use-rdb-preamble", "no"]);
+    let mut connection = primary.connect();
+    under_changes(&primary, || {
+        sleep(Duration::from_millis(100));
+        let call = || command("CL.CHARGE {key}turn 9 1 3600 5");
+        let mut transaction = redis::pipe();
+        transaction.atomic().add_command(call());
+        transaction.add_command(command("CONFIG SET appendonly yes")).add_command(call());
+        transaction.exec(&mut connection).unwrap();
+        wait_for_the_file(&mut connection);
+        let _ = run::<Value>(&mut connection, "BGREWRITEAOF");
+        wait_for_the_file(&mut connection);
+        sleep(Duration::from_millis(100));
     });
+    let before = snapshot(&mut connection);
+    run::<()>(&mut connection, "DEBUG LOADAOF").unwrap();
+    assert_eq!(snapshot(&mut connection), before);
+    let call = commands(&primary.folder).into_iter().find(|words| words[0].starts_with("CL."));
+    assert_eq!(call, None, "the AOF holds a call, not its effect");
 }
 
 /// The server's count of changes decides when a save point is due. hostile::calls counts them where a file listens.
