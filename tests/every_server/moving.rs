@@ -1,21 +1,18 @@
 //! Moves from redis_rate, Dragonfly, INCREX and redis-cell to this module, and back.
 
-use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread::sleep;
-use std::time::Duration;
 
-use redis::{Connection, RedisResult, Value};
+use redis::Value;
 
-use crate::support::aof::{AOF, wait_for_the_file};
+use crate::support::aof::AOF;
 use crate::support::clock::{Clock, SECOND, START};
-use crate::support::needs::{FAST, INCREX, REDIS_CLI, has_acl_categories, needs};
+use crate::support::needs::{FAST, INCREX, PYTHON_REDIS, REDIS_CLI, has_acl_categories, needs};
 use crate::support::pages::{ROOT, block, blocks, code, shows, text_of};
-use crate::support::programs::output;
+use crate::support::programs::{output, python};
+use crate::support::replication::{follow, replicate};
 use crate::support::sentinel::Sentinel;
-use crate::support::traffic::under_load;
 use crate::support::{Server, compiled, module, new_folder, run, throttle, wait_until};
 
 /// The module's number on the page, as `MODULE LIST` shows it.
@@ -92,93 +89,52 @@ fn the_lines_of_increx_let_through_what_the_lines_beside_them_do() {
     }
 }
 
-/// Clients call while the test follows the page's steps, from redis-cell's stand-in to this module by Sentinel, and back
-/// without it.
+/// Clients call before each of the page's steps, from redis-cell's stand-in to this module by Sentinel, and back without
+/// it. The settings for Sentinel and the client of its primary are the pages'.
 #[test]
 #[ignore = "slow: Sentinel waits"]
-fn a_production_moves_and_moves_back_without_losing_a_limit() {
+fn a_production_moves_by_sentinel_and_back_without_losing_a_limit() {
     needs!(FAST);
     needs!(REDIS_CLI);
-    const KEYS: usize = 20;
-    // The limit is more than the clients can take. A token comes back after ten minutes, when the test is over.
-    const LIMIT: i64 = 1_000_000;
+    needs!(PYTHON_REDIS);
     let folder = new_folder();
     let old = folder.path().join("libredis_cell.so");
     fs::copy(compiled("redis_cell"), &old).unwrap();
-    let start = |name: &str, line: &str| {
+    let mut members = ["one.conf", "two.conf"].map(|name| {
         let settings = folder.path().join(name);
-        fs::write(&settings, format!("loadmodule {}\n{line}\n", old.display())).unwrap();
-        let server = Server::start_from(&settings, &AOF);
-        Member { settings, server: RefCell::new(server) }
-    };
-    let one = start("one.conf", "");
-    let two = start("two.conf", &format!("replicaof 127.0.0.1 {}", one.port()));
-    let sentinel = Sentinel::start(&format!("sentinel monitor limits 127.0.0.1 {} 1", one.port()));
-    wait_until("Sentinel knows the replica", || sentinel.answers("SENTINEL replicas limits", &two.port()));
-
-    let clients = [&one, &two].map(|member| member.server.borrow().client());
-    let primary = || {
-        let connections = clients.iter().filter_map(|client| client.get_connection().ok());
-        connections.into_iter().find_map(|mut connection| {
-            let role: Vec<Value> = run(&mut connection, "ROLE").ok()?;
-            (role[0] == Value::BulkString(b"master".to_vec())).then_some(connection)
-        })
-    };
-    let call = |connection: &mut Connection, key: usize, quantity: i64| -> RedisResult<[i64; 5]> {
-        run(connection, &format!("CL.THROTTLE key/{key} {} 1 600 {quantity}", LIMIT - 1))
-    };
-    let ((), passed) = under_load(
-        4,
-        |_, more| {
-            let mut passed = [0; KEYS];
-            let mut connection = primary();
-            for key in (0..KEYS).cycle() {
-                // Pause: this test runs for seconds, and a higher rate would only keep the machine busy.
-                sleep(Duration::from_millis(8));
-                if !more() {
-                    break;
-                }
-                match connection.as_mut().map(|connection| call(connection, key, 1)) {
-                    Some(Ok(reply)) => passed[key] += 1 - reply[0],
-                    // An error takes no token: the other server may be the primary by now.
-                    _ => connection = primary(),
-                }
-            }
-            passed
-        },
-        || {
-            let ask = |member: &Member, line: &str| run::<String>(&mut member.server.borrow().connect(), line).unwrap();
-            wait_until("every limiter is in use", || ask(&one, "DBSIZE") == KEYS.to_string());
-            walk(&one, &two, Some(sentinel), module(), VERSION);
-            wait_until("calls pass again", || {
-                !ask(&two, "INFO redis-cell").contains("redis-cell_throttle_allowed:0\r")
-            });
-            walk(&two, &one, None, old.to_str().unwrap(), "1");
-        },
-    );
-    let mut primary = primary().unwrap();
-    for key in 0..KEYS {
-        let passed: i64 = passed.iter().map(|passed| passed[key]).sum();
-        let [_, _, remaining, ..] = call(&mut primary, key, 0).unwrap();
-        assert_eq!(passed + remaining, LIMIT, "key/{key}: {passed} calls were let through");
-    }
+        fs::write(&settings, format!("loadmodule {}\n", old.display())).unwrap();
+        (Server::start_from(&settings, &AOF), settings)
+    });
+    let [(one, _), (two, _)] = &members;
+    replicate(two, one);
+    let settings = blocks(|block| block.text.starts_with("sentinel monitor limits")).remove(0).text;
+    let sentinel = Sentinel::start(&settings.replace("6379", &one.port.to_string()));
+    wait_until("Sentinel knows the replica", || sentinel.answers("SENTINEL replicas limits", &two.port.to_string()));
+    let mut client = python("clients/sentinel.py", one);
+    client.env("REDIS_URL", format!("redis://127.0.0.1:{}", sentinel.port));
+    let mut passed = 0;
+    walk(&mut members, &mut passed, Some(&sentinel), module(), VERSION);
+    assert!(output(&mut client).starts_with("[0, 3, "));
+    drop(sentinel);
+    members.reverse();
+    walk(&mut members, &mut passed, None, old.to_str().unwrap(), "1");
+    let remaining = throttle(&mut members[1].0.connect(), &format!("{LIMITER} 0"))[2];
+    assert_eq!(passed + remaining, 1000, "{passed} calls were let through");
 }
 
-/// A server and its settings.
-struct Member {
-    settings: PathBuf,
-    server: RefCell<Server>,
-}
+/// A limiter of 1,000 tokens, none of which comes back within the test.
+const LIMITER: &str = "key 999 1 3600";
 
-impl Member {
-    fn port(&self) -> String {
-        self.server.borrow().port.to_string()
-    }
-}
-
-/// Runs the steps of docs/moving.md, with or without a Sentinel, which ends with the walk. It replaces only addresses and
-/// paths. `version` is the module's version that INFO must show after the steps.
-fn walk(primary: &Member, replica: &Member, sentinel: Option<Sentinel>, library: &str, version: &str) {
+/// Runs the steps of docs/moving.md on a primary and its replica, with or without a Sentinel. Replaces only addresses
+/// and paths. Calls both servers before each step, and counts the calls that pass. `version` is the module's version
+/// that INFO must show after the steps.
+fn walk(
+    members: &mut [(Server, PathBuf); 2],
+    passed: &mut i64,
+    sentinel: Option<&Sentinel>,
+    library: &str,
+    version: &str,
+) {
     let steps = blocks(|block| block.place.starts_with("docs/moving.md") && block.language == "sh");
     let mut steps: Vec<_> = steps.into_iter().map(|step| step.text).collect();
     let other_way = if sentinel.is_some() { "REPLICAOF NO ONE" } else { "SENTINEL FAILOVER" };
@@ -188,64 +144,42 @@ fn walk(primary: &Member, replica: &Member, sentinel: Option<Sentinel>, library:
     steps.splice(6..6, again);
     // package.rs tests the installation.
     assert!(steps.remove(0).starts_with("sudo apt install"));
-    let (one, two) = (primary.port(), replica.port());
+    let [one, two] = [0, 1].map(|of| members[of].0.port.to_string());
     for step in steps {
+        for (server, _) in &*members {
+            // A replica, and a primary whose writes are stopped, answer with an error.
+            let reply = run::<[i64; 5]>(&mut server.connect(), &format!("CL.THROTTLE {LIMITER}"));
+            *passed += reply.map_or(0, |reply| 1 - reply[0]);
+        }
         if step.contains("REPLICAOF 10.0.0.2") && sentinel.is_some() {
             // Sentinel does so itself after a while. The page's command then gets another reply.
-            run::<()>(&mut primary.server.borrow().connect(), &format!("REPLICAOF 127.0.0.1 {two}")).unwrap();
+            follow(&members[0].0, &members[1].0);
         }
-        let here = if step.contains("-h 10.0.0.1") { primary } else { replica };
-        let (step, restarts) = match step.strip_suffix("\nsudo systemctl restart redis-server") {
-            Some(before) => (before.to_string(), true),
-            None => (step, false),
-        };
+        let (here, settings) = &mut members[usize::from(!step.contains("-h 10.0.0.1"))];
+        let restarts = step.contains("\nsudo systemctl restart redis-server");
         // All servers run on this machine: their ports differ, not their addresses.
         let step = step
-            .replace("-p 26379", &format!("-p {}", sentinel.as_ref().map_or(0, |sentinel| sentinel.port)))
+            .replace("\nsudo systemctl restart redis-server", "")
+            .replace("-p 26379", &format!("-p {}", sentinel.map_or(0, |sentinel| sentinel.port)))
             .replace("10.0.0.2 6379", &format!("127.0.0.1 {two}"))
             .replace("-h ", "-p ")
             .replace("10.0.0.1", &one)
             .replace("10.0.0.2", &two)
-            .replace("/etc/redis/redis.conf", here.settings.to_str().unwrap())
+            .replace("/etc/redis/redis.conf", settings.to_str().unwrap())
             .replace("/usr/lib/redis/modules/libredis_cell.so", library)
             .replace(VERSION, version)
             .replace("sudo ", "");
-        // The shell shows each command that it runs, and `tee` the answer in which `grep` looks for a word.
-        let shown = step.replace("| grep -q", "| tee /dev/stderr | grep -q");
         // A Sentinel that did not get the processor for two seconds does nothing for half a minute.
-        let ended = Command::new("timeout").args(["10m", "sh", "-exc", &shown]).output().unwrap();
-        let [printed, ran] = [ended.stdout, ended.stderr].map(|text| String::from_utf8(text).unwrap());
-        let last: Vec<_> = ran.lines().rev().take(60).collect();
-        let last = last.into_iter().rev().collect::<Vec<_>>().join("\n");
-        let mut expected = step.lines().filter_map(|line| Some(line.split_once("   # ")?.1));
-        let mut lines = printed.lines();
-        let as_the_page_says = ended.status.success() && expected.all(|text| lines.any(|line| line == text));
-        assert!(as_the_page_says, "{step}\n{}\n{printed}\n{last}", ended.status);
+        let printed = output(Command::new("timeout").args(["10m", "sh", "-exc", &step]));
+        for expected in step.lines().filter_map(|line| Some(line.split_once("   # ")?.1)) {
+            assert!(printed.lines().any(|line| line == expected), "{step}\n{printed}");
+        }
         if restarts {
-            let mut server = here.server.borrow_mut();
             // The server ends as under systemd, and closes the connection.
-            let _ = run::<()>(&mut server.connect(), "SHUTDOWN");
-            server.restart();
+            let _ = run::<()>(&mut here.connect(), "SHUTDOWN");
+            here.restart();
         }
     }
-}
-
-/// redis-cell's AOF holds calls, which a server runs again when it loads the file. A rewrite replaces them by states.
-#[test]
-#[ignore = "slow: restarts"]
-fn a_rewrite_before_the_move_keeps_the_moments_that_an_aof_of_calls_would_begin_anew() {
-    let folder = new_folder();
-    let settings = folder.path().join("redis.conf");
-    let load = |library: &str| fs::write(&settings, format!("loadmodule {library}\n")).unwrap();
-    load(compiled("redis_cell"));
-    let (mut server, mut connection) = Server::start_from(&settings, &AOF).connected();
-    throttle(&mut connection, "key 4 1 60");
-    let before: String = run(&mut connection, "GET key").unwrap();
-    run::<()>(&mut connection, "BGREWRITEAOF").unwrap();
-    wait_for_the_file(&mut connection);
-    load(module());
-    server.restart();
-    assert_eq!(run::<String>(&mut server.connect(), "GET key").unwrap(), before);
 }
 
 /// The users are in the server's settings. redis-cell's stand-in lacks the commands that are new here.
@@ -254,25 +188,21 @@ fn a_saved_user_with_a_new_command_keeps_redis_cells_server_from_starting() {
     let granted = |words: &str| block("console", words).lines().next().unwrap().split_once("> ").unwrap().1.to_string();
     let folder = new_folder();
     let settings = folder.path().join("redis.conf");
-    fs::write(&settings, format!("loadmodule {}\n", module())).unwrap();
-    let (_server, mut connection) = Server::start_from(&settings, &[]).connected();
+    let (_server, mut connection) = Server::start().connected();
     for (line, starts) in [
         (granted("+cl.throttle +cl.look"), false),
         ("ACL SETUSER limiter -cl.look".to_string(), !has_acl_categories()),
         (granted("-@all +ping +cl.throttle"), true),
     ] {
         run::<()>(&mut connection, &line).unwrap();
-        run::<()>(&mut connection, "CONFIG REWRITE").unwrap();
-        // The rewritten file has this server's port as well.
-        let saved = fs::read_to_string(&settings).unwrap();
-        let users = saved.lines().filter(|line| line.starts_with("user ")).collect::<Vec<_>>().join("\n");
-        let back = folder.path().join("back.conf");
-        fs::write(&back, format!("loadmodule {}\n{users}\n", compiled("redis_cell"))).unwrap();
+        // A file of settings has a line for each user as ACL LIST shows it.
+        let users = run::<Vec<String>>(&mut connection, "ACL LIST").unwrap().join("\n");
+        fs::write(&settings, format!("loadmodule {}\n{users}\n", compiled("redis_cell"))).unwrap();
         if starts {
-            Server::start_from(&back, &[]);
+            Server::start_from(&settings, &[]);
             continue;
         }
-        let log = Server::refused(&["--include", back.to_str().unwrap()]);
+        let log = Server::refused(&["--include", settings.to_str().unwrap()]);
         let text = "Unknown command or category name in ACL";
         assert!(log.contains(text), "{line}: {log}");
         for page in ["moving", "operating"] {

@@ -10,11 +10,10 @@ use redis::Value;
 use saphyr::{LoadableYamlNode, YamlOwned as Yaml};
 
 use crate::support::clock::{Clock, SECOND, START};
-use crate::support::needs::{FAST, NATIVE, PYTHON_REDIS, REDIS_CLI, needs};
+use crate::support::needs::{NATIVE, PYTHON_REDIS, REDIS_CLI, needs};
 use crate::support::pages::{Block, ROOT, block, blocks, code, pages, text_of};
 use crate::support::programs::{output, python};
-use crate::support::sentinel::Sentinel;
-use crate::support::{MODULES, Server, info, module, new_folder, run, throttle, wait_until};
+use crate::support::{MODULES, Server, module, new_folder, run};
 
 fn blocks_in(language: &str) -> impl Iterator<Item = Block> {
     blocks(|block| block.language == language).into_iter().inspect(|block| println!("{}", block.place))
@@ -132,36 +131,6 @@ fn settings_load_the_module() {
     }
 }
 
-/// The settings for Sentinel and the client are the pages'; the primary is the test's own.
-#[test]
-#[ignore = "slow: Sentinel waits"]
-fn sentinel_promotes_a_replica_that_goes_on_limiting() {
-    needs!(FAST);
-    needs!(NATIVE);
-    needs!(PYTHON_REDIS);
-    let mut primary = Server::start();
-    let replica = Server::start_with(&["--replicaof", "127.0.0.1", &primary.port.to_string()]);
-    let settings = blocks_in("conf").find(|block| block.text.starts_with("sentinel ")).unwrap().text;
-    let settings = settings.replace("6379", &primary.port.to_string());
-    // Sentinel retries after this time, if it has not heard of the replica recently.
-    let sentinel = Sentinel::start(&format!("{settings}\nsentinel failover-timeout limits 3000"));
-    let replica_port = replica.port.to_string();
-    wait_until("Sentinel knows the replica", || sentinel.answers("SENTINEL replicas limits", &replica_port));
-    let call = || {
-        let mut example = python("clients/sentinel.py", &replica);
-        example.env("REDIS_URL", format!("redis://127.0.0.1:{}", sentinel.port));
-        output(&mut example)
-    };
-    assert_eq!(call(), "[0, 3, 2, -1, 60]\n");
-    assert_eq!(throttle(&mut primary.connect(), "key 2 1 3600 3")[..3], [0, 3, 0]);
-    wait_until("the replica holds both keys", || run::<u8>(&mut replica.connect(), "EXISTS key user123").unwrap() == 2);
-    primary.kill();
-    wait_until("Sentinel promotes it", || sentinel.has_primary(replica.port));
-    wait_until("the replica is a primary", || info(&mut replica.connect(), "role") == "master");
-    assert_eq!(throttle(&mut replica.connect(), "key 2 1 3600")[..3], [1, 3, 0]);
-    assert!(call().starts_with("[0, 3, "));
-}
-
 #[test]
 #[ignore = "slow: Python"]
 fn the_readmes_lines_of_python_admit_16_requests_and_refuse_the_next() {
@@ -178,45 +147,4 @@ fn the_readmes_lines_of_python_admit_16_requests_and_refuse_the_next() {
         assert_eq!(*answer, format!("(200, {{'X-RateLimit-Remaining': {remaining}}})"));
     }
     assert_eq!(answers[16], "(429, {'Retry-After': 2})");
-}
-
-/// The blocks of commands that another file runs, by page and by words in them.
-const RUN_ELSEWHERE: [(&str, &str); 8] = [
-    ("README.md", "sha256sum"),                          // package.rs
-    ("README.md", "sudo sed"),                           // loading.rs, and package.rs the first line
-    ("docs/monitoring.md", "prometheus-redis-exporter"), // monitoring.rs
-    ("docs/monitoring.md", "CL.LOOK health"),            // monitoring.rs
-    ("docs/monitoring.md", "psubscribe"),                // monitoring.rs
-    ("docs/moving.md", ""),                              // moving.rs: all of them, in their order
-    ("docs/operating.md", "--scan"),                     // operating.rs
-    ("docs/protect.md", "uvicorn"),                      // test_protect.py
-];
-
-#[test]
-fn shell_commands_on_the_pages_are_those_that_the_tests_run() {
-    needs!(NATIVE);
-    for Block { place, text, .. } in blocks_in("sh") {
-        if RUN_ELSEWHERE.iter().any(|(page, words)| place.starts_with(page) && text.contains(words)) {
-            continue;
-        }
-        for line in text.lines() {
-            let command = line.split('#').next().unwrap().trim();
-            match command.split_whitespace().collect::<Vec<_>>().as_slice() {
-                // scripts.rs runs the first, package.rs the last; the second runs this test.
-                ["scripts/run" | "scripts/test" | "scripts/package"] => assert!(Path::new(ROOT).join(command).exists()),
-                // The job `container` runs it with each image.
-                ["docker", ..] => {
-                    let workflow = text_of(".github/workflows/ci.yml").replace("${{ matrix.server }}", "redis:8");
-                    assert!(workflow.contains(&format!("run: {command}\n")), "{place}: CI does not run {command}");
-                }
-                ["redis-server", arguments @ ..] => {
-                    // The shell takes the quotes away.
-                    let arguments = with_real_path(&arguments.join(" ")).replace('\'', "");
-                    let server = Server::start_bare(&arguments.split(' ').collect::<Vec<_>>());
-                    run::<Vec<i64>>(&mut server.connect(), "CL.THROTTLE key 1 1 60").unwrap();
-                }
-                _ => panic!("{place}: no test runs {line}"),
-            }
-        }
-    }
 }

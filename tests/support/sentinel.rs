@@ -1,6 +1,5 @@
 //! A Sentinel of the test's own, which watches a primary by the name of `limits`.
 
-use std::collections::HashMap;
 use std::fs;
 use std::process::Stdio;
 
@@ -42,12 +41,5 @@ impl Sentinel {
     /// Returns whether the answer contains this text.
     pub fn answers(&self, question: &str, text: &str) -> bool {
         self.ask::<Value>(question).is_ok_and(|answer| format!("{answer:?}").contains(text))
-    }
-
-    /// Returns whether the server at this port is Sentinel's primary, and not down. redis-py asks for the same: during
-    /// a failover, `SENTINEL get-master-addr-by-name` names the new primary, and `SENTINEL masters` still the old one.
-    pub fn has_primary(&self, port: u16) -> bool {
-        self.ask::<HashMap<String, String>>("SENTINEL master limits")
-            .is_ok_and(|primary| primary["port"] == port.to_string() && !primary["flags"].contains("down"))
     }
 }
