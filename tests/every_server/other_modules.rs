@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use redis::{Connection, RedisResult, Value};
 
-use crate::support::needs::{EXPIRY_IN_NEW, assert_key_sizes, is_redis_6_2, needs};
+use crate::support::needs::{assert_key_sizes, is_redis_6_2};
 use crate::support::replication::{catch_up, replicate};
-use crate::support::{Server, command, compiled, module, run, snapshot, throttle};
+use crate::support::{Server, command, compiled, module, run, snapshot};
 
 /// Starts a server with the other module and redis-cell, which announces its events. Keys expire only when they are
 /// accessed.
@@ -18,6 +18,13 @@ fn start() -> (Server, Connection) {
     let (server, mut connection) = Server::start_bare(&settings).connected();
     run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
     (server, connection)
+}
+
+/// Runs commands, which must succeed.
+fn runs(connection: &mut Connection, lines: &[&str]) {
+    for line in lines {
+        run::<Value>(connection, line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    }
 }
 
 /// Checks that the replica holds the primary's state of this key. Other keys may differ: another module's are not
@@ -51,33 +58,20 @@ fn a_callback_may_change_the_keys_of_the_call_that_it_interrupts() {
     let long = "x".repeat(100);
     for harm in [
         "DEL k2",
-        "CB.DELETE k2",
         "SET k2 text",
         // Long enough that the server stores the string outside its object.
-        &format!("SET k2 {long}"),
         &format!("APPEND k2 {long}"),
         "PEXPIRE k2 1",
-        "CL.THROTTLE k2 4 1 60",
         "SET k1 text",
         "SET k1 1790000000000000000",
-        "CB.SET k1 text",
         "HSET k1 field text",
         "CL.CHARGE k1 5 1 60 1",
     ] {
-        for line in [
-            "CL.CHARGE k1 5 1 60 3",
-            "CL.THROTTLE k1 5 1 60 3",
-            "CL.TAKE k1 5 1 60 3",
-            "CL.MTHROTTLE k2 5 1 60 3 k1 5 1 60 3",
-        ] {
-            run::<()>(&mut connection, "FLUSHALL").unwrap();
-            run::<()>(&mut connection, "CB.CLEAR").unwrap();
-            throttle(&mut connection, "k2 5 1 60 2");
-            run::<()>(&mut connection, "SET k1 1 PX 1").unwrap();
+        for line in ["CL.CHARGE k1 5 1 60 3", "CL.MTHROTTLE k2 5 1 60 3 k1 5 1 60 3"] {
+            runs(&mut connection, &["FLUSHALL", "CB.CLEAR", "CL.THROTTLE k2 5 1 60 2", "SET k1 1 PX 1"]);
             sleep(Duration::from_millis(2));
-            for rule in [&format!("expired {harm}"), "new SET idx:1 k1", "new SET idx:2 k1"] {
-                run::<()>(&mut connection, &format!("CB.DO {rule}")).unwrap();
-            }
+            let rule = format!("CB.DO expired {harm}");
+            runs(&mut connection, &[&rule, "CB.DO new SET idx:1 k1", "CB.DO new SET idx:2 k1"]);
             let reply = run::<Value>(&mut connection, line);
             assert_eq!(run::<i64>(&mut connection, "CB.COUNT expired").unwrap(), 1, "{line}: expiries");
             if let Err(error) = reply {
@@ -103,11 +97,9 @@ fn a_callback_may_change_a_key_that_the_call_has_just_written() {
         (&format!("APPEND % {}", "x".repeat(100)), "STRLEN k1", 119),
         ("PERSIST %", "TTL k1", -1),
     ] {
-        for line in ["CL.THROTTLE k1 5 1 60", "CL.CHARGE k1 5 1 60 9", "CL.MTHROTTLE k1 5 1 60 1 k2 5 1 60 1"] {
-            run::<()>(&mut connection, "FLUSHALL").unwrap();
-            run::<()>(&mut connection, "CB.CLEAR").unwrap();
-            throttle(&mut connection, "k1 5 1 60 2");
-            run::<()>(&mut connection, &format!("CB.DO cl.throttle {harm}")).unwrap();
+        for line in ["CL.CHARGE k1 5 1 60 9", "CL.MTHROTTLE k1 5 1 60 1 k2 5 1 60 1"] {
+            let rule = format!("CB.DO cl.throttle {harm}");
+            runs(&mut connection, &["FLUSHALL", "CB.CLEAR", "CL.THROTTLE k1 5 1 60 2", &rule]);
             run::<Value>(&mut connection, line).unwrap_or_else(|error| panic!("{line}: {error}\n{}", server.log()));
             assert_eq!(run::<i64>(&mut connection, look).unwrap(), expected, "{harm} after {line}");
         }
@@ -129,22 +121,14 @@ fn a_key_that_has_expired_while_clients_are_paused_is_written_whole() {
     for rules in [[index, seen], [index, "CB.DO del SET % text"], [seen, "CB.DO del HSET % field text"]] {
         for (calls, remaining) in [
             (["CL.CHARGE k1 5 1 60 3"; 2], 0),
-            (["CL.THROTTLE k1 5 1 60 3"; 2], 0),
-            (["CL.TAKE k1 5 1 60 3"; 2], 0),
             (["CL.THROTTLE k1 5 1 60 3 9 1 60"; 2], 0),
             (["CL.MTHROTTLE k2 5 1 60 1 k1 5 1 60 1", "CL.MTHROTTLE k1 5 1 60 2 k2 5 1 60 2"], 3),
             (["CL.THROTTLE k1 5 1 60 0", "CL.CHARGE k1 5 1 60 -1"], 6),
             (["CL.THROTTLE k1 5 1 60 7", "CL.CHARGE k1 5 1 60 1"], 5),
         ] {
-            run::<()>(&mut connection, "FLUSHALL").unwrap();
-            run::<()>(&mut connection, "CB.CLEAR").unwrap();
-            for key in ["k1", "k2"] {
-                run::<Value>(&mut connection, &format!("CL.PTHROTTLE {key} 0 1 1")).unwrap();
-            }
+            runs(&mut connection, &["FLUSHALL", "CB.CLEAR", "CL.PTHROTTLE k1 0 1 1", "CL.PTHROTTLE k2 0 1 1"]);
             sleep(Duration::from_millis(3));
-            for rule in rules {
-                run::<()>(&mut connection, rule).unwrap();
-            }
+            runs(&mut connection, &rules);
             let replies = while_paused(&mut connection, &calls);
             replies.unwrap_or_else(|error| panic!("{calls:?}, {rules:?}: {error}\n{}", server.log()));
             let held: [i64; 5] = run(&mut connection, "CL.LOOK k1 5 1 60 0").unwrap();
@@ -160,26 +144,9 @@ fn a_key_that_has_expired_while_clients_are_paused_is_written_whole() {
 #[test]
 fn a_key_that_a_handler_has_made_while_clients_are_paused_is_written_in_its_place() {
     let (_server, mut connection) = start();
-    run::<Value>(&mut connection, "CL.PTHROTTLE k1 0 1 1").unwrap();
+    runs(&mut connection, &["CL.PTHROTTLE k1 0 1 1"]);
     sleep(Duration::from_millis(3));
-    run::<()>(&mut connection, "CB.CLEAR").unwrap();
-    run::<()>(&mut connection, "CB.DO del SET % 1790000000000000000").unwrap();
+    runs(&mut connection, &["CB.CLEAR", "CB.DO del SET % 1790000000000000000"]);
     while_paused(&mut connection, &["CL.THROTTLE k1 5 1 60"]).unwrap();
     assert_eq!(run::<i64>(&mut connection, "CB.COUNT new").unwrap(), 0, "new keys of the call");
-}
-
-/// The server sends `new` while it makes the key. A callback that deletes the key then crashes every server, and one
-/// that rewrites it crashes Redis 8; the same happens at the server's own `SET key value PX 1000`. Redis 8.2 and newer
-/// also read the key's value after the callbacks, although a new expiry has moved it: there, this callback crashes the
-/// server at LPUSH, HSET, SADD and ZADD, at a SET of 45 bytes, and at a call of the module.
-#[test]
-fn a_callback_on_a_new_key_may_set_its_expiry() {
-    needs!(EXPIRY_IN_NEW);
-    let (_server, mut connection) = start();
-    // The expiry is far enough away for a slow server: one in the past would delete the key.
-    run::<()>(&mut connection, "CB.DO new PEXPIRE % 1000").unwrap();
-    for (line, keys) in [("CL.THROTTLE one 4 1 60", 1), ("CL.MTHROTTLE two 4 1 60 1 three 4 1 60 1", 3)] {
-        run::<Value>(&mut connection, line).unwrap();
-        assert_eq!(run::<i64>(&mut connection, "CB.COUNT new").unwrap(), keys, "{line}: new keys");
-    }
 }

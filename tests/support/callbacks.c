@@ -8,14 +8,11 @@
 //                      command's name has the command replicated
 // CB.COUNT event       replies how often the event has happened since CB.CLEAR
 // CB.CLEAR             forgets the commands and the counts
-// CB.DELETE key        deletes the key as modules do, through an open key
-// CB.SET key text      stores the text through an open key, from a string to which the module holds two references
 
 #include "loader.h"
 #include <string.h>
 #include <strings.h>
 
-#define WRITE 3
 // Every event but "loaded" (1 << 12): commands cannot run while the server loads.
 #define EVENTS (0x7ffc & ~(1 << 12))
 // VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION.
@@ -32,12 +29,7 @@ typedef struct {
     unsigned long id, version;
 } server_event;
 static int (*subscribe_to_server)(context *, server_event, void (*)(context *, server_event, unsigned long, void *));
-static key *(*open_key)(context *, string *, int);
-static int (*delete_key)(key *);
-static int (*string_set)(key *, string *);
-static void (*close_key)(key *);
 static string *(*create_string)(context *, const char *, size_t);
-static void (*retain_string)(context *, string *);
 static void (*free_string)(context *, string *);
 static const char *(*text_of)(const string *, size_t *);
 
@@ -128,38 +120,11 @@ static int cb_clear(context *ctx, string **argv, int argc) {
     return reply_integer(ctx, 0);
 }
 
-static int cb_delete(context *ctx, string **argv, int argc) {
-    if (argc != 2) return ERR;
-    key *open = open_key(ctx, argv[1], WRITE);
-    int status = delete_key(open);
-    close_key(open);
-    return reply_integer(ctx, status);
-}
-
-static int cb_set(context *ctx, string **argv, int argc) {
-    if (argc != 3) return ERR;
-    size_t length;
-    const char *text = text_of(argv[2], &length);
-    string *value = create_string(NULL, text, length);
-    retain_string(NULL, value);
-    key *open = open_key(ctx, argv[1], WRITE);
-    int status = string_set(open, value);
-    close_key(open);
-    free_string(NULL, value);
-    free_string(NULL, value);
-    return reply_integer(ctx, status);
-}
-
 int RedisModule_OnLoad(context *ctx, string **argv, int argc) {
     const struct function functions[] = {
         {"RedisModule_SubscribeToKeyspaceEvents", &subscribe},
         {"RedisModule_SubscribeToServerEvent", &subscribe_to_server},
-        {"RedisModule_OpenKey", &open_key},
-        {"RedisModule_DeleteKey", &delete_key},
-        {"RedisModule_StringSet", &string_set},
-        {"RedisModule_CloseKey", &close_key},
         {"RedisModule_CreateString", &create_string},
-        {"RedisModule_RetainString", &retain_string},
         {"RedisModule_FreeString", &free_string},
         {"RedisModule_StringPtrLen", &text_of},
         {NULL, NULL},
@@ -170,9 +135,7 @@ int RedisModule_OnLoad(context *ctx, string **argv, int argc) {
     if (get_api("ValkeyModule_SetModuleOptions", &set_options) == OK) set_options(ctx, MOVES_SLOTS);
     if (create_command(ctx, "cb.do", cb_do, "", 0, 0, 0) != OK ||
         create_command(ctx, "cb.count", cb_count, "", 0, 0, 0) != OK ||
-        create_command(ctx, "cb.clear", cb_clear, "", 0, 0, 0) != OK ||
-        create_command(ctx, "cb.delete", cb_delete, "write", 1, 1, 1) != OK ||
-        create_command(ctx, "cb.set", cb_set, "write", 1, 1, 1) != OK)
+        create_command(ctx, "cb.clear", cb_clear, "", 0, 0, 0) != OK)
         return ERR;
     if (argc) {
         reply *answer = call(ctx, text_of(argv[0], NULL), "!v", argv + 1, (size_t)(argc - 1));

@@ -6,7 +6,7 @@
 #define OK 0
 #define ERR 1
 
-typedef void context, string, key, reply;
+typedef void context, string, reply;
 
 static int (*get_api)(const char *, void *);
 static int (*create_command)(context *, const char *, int (*)(context *, string **, int), const char *, int, int, int);

@@ -45,8 +45,6 @@ pub enum Need {
 use Need::{Feature, Package, Run, Script};
 
 pub const COMMAND_DOCS: Need = Feature("COMMAND DOCS, Redis 7", from(7, 0), ALL);
-pub const EXPIRY_IN_NEW: Need =
-    Feature("a new event whose handlers may set an expiry, not Redis 6.2 or 8.2 and newer", (7, 0)..(8, 2), ALL);
 pub const FUNCTIONS: Need = Feature("functions, Redis 7", from(7, 0), ALL);
 pub const INCREX: Need = Feature("INCREX with bounds, Redis 8.8", from(8, 8), NONE);
 pub const KEY_PERMISSIONS: Need = Feature("key permissions, Redis 7", from(7, 0), ALL);
