@@ -14,13 +14,13 @@ use redis::{Connection, Value};
 use crate::support::aof::{commands, wait_for_the_file};
 use crate::support::needs::{WRITES_IN_FORK, is_redis_6_2, needs, snapshot_channel};
 use crate::support::programs::signal;
-use crate::support::random::Random;
 use crate::support::replication::{catch_up, follow, replicate};
 use crate::support::traffic::{side_by_side, under_full_load, under_load};
 use crate::support::{PATIENCE, Server, command, compiled, difference, info, module, run, snapshot, wait_until};
 
 const CLIENTS: usize = 3;
 const SETTINGS: [&str; 4] = ["--hz", "1", "--repl-ping-replica-period", "3600"];
+
 /// Returns the settings for each way in which a primary makes its snapshot for a replica: in a file; for the network,
 /// at once; for all replicas that come within a second; and over a second connection, if the server can.
 fn snapshots() -> Vec<Vec<&'static str>> {
@@ -61,10 +61,6 @@ fn under_changes(primary: &Server, body: impl FnOnce()) {
     under_load(CLIENTS, changing, body);
 }
 
-fn pause(random: &mut Random, most: usize) {
-    sleep(Duration::from_millis(random.below(most) as u64));
-}
-
 /// Asks for the stream as a replica does that reads a snapshot from the network.
 fn ask_for_the_stream(primary: &Server, from: &str) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", primary.port)).unwrap();
@@ -92,7 +88,6 @@ fn assert_same(replica: &Server, primary: &Server) {
 #[ignore = "slow: load"]
 fn replicas_that_join_at_any_moment_hold_what_the_primary_holds() {
     side_by_side(snapshots(), |settings| {
-        let mut random = Random::new(1);
         // The file takes milliseconds to send, so that a call comes between the end of the snapshot's process and the
         // replica's event.
         let primary = server(&[&settings[..], &["--rdbcompression", "no"]].concat());
@@ -100,10 +95,10 @@ fn replicas_that_join_at_any_moment_hold_what_the_primary_holds() {
         let replicas = [server(&settings), Server::start_bare(&[&SETTINGS, &settings[..]].concat())];
         under_changes(&primary, || {
             for replica in &replicas {
-                pause(&mut random, 300);
+                sleep(Duration::from_millis(150));
                 replicate(replica, &primary);
             }
-            pause(&mut random, 300);
+            sleep(Duration::from_millis(150));
         });
         for replica in &replicas {
             assert_same(replica, &primary);
@@ -160,7 +155,7 @@ fn a_primary_that_restarts_from_a_file_is_still_listened_to() {
     run::<()>(&mut primary.connect(), "DEBUG POPULATE 2000").unwrap();
     let replica = server(&[]);
     replicate(&replica, &primary);
-    under_changes(&primary, || pause(&mut Random::new(1), 100));
+    under_changes(&primary, || sleep(Duration::from_millis(100)));
     catch_up(&replica, &primary);
     // A snapshot for the replica may still be under way.
     wait_until("a snapshot", || run::<()>(&mut primary.connect(), "SAVE").is_ok());
@@ -171,7 +166,10 @@ fn a_primary_that_restarts_from_a_file_is_still_listened_to() {
         |client, more| {
             let call = format!("CL.CHARGE {{key}}early/{client} 9 1 3600 5\r\n");
             while more() {
-                let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { continue };
+                let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else {
+                    sleep(Duration::from_millis(1));
+                    continue;
+                };
                 while more() && stream.write_all(call.as_bytes()).is_ok() && stream.read(&mut [0; 100]).is_ok() {}
             }
         },

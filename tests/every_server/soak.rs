@@ -4,7 +4,7 @@ use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use redis::{Connection, ConnectionLike};
+use redis::{Connection, ConnectionLike, Value};
 
 use crate::support::needs::{FAST, needs};
 use crate::support::replication::{SETTINGS, replicate};
@@ -47,7 +47,8 @@ fn soak(connection: &mut Connection, duration: Duration) {
     let (packed, count) = (pipeline.get_packed_pipeline(), pipeline.len());
     let end = Instant::now() + duration;
     while Instant::now() < end {
-        connection.req_packed_commands(&packed, 0, count).unwrap();
+        let replies = connection.req_packed_commands(&packed, 0, count).unwrap();
+        assert!(replies.iter().any(|reply| matches!(reply, Value::Array(_))), "no call was answered: {replies:?}");
     }
 }
 
