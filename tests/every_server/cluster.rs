@@ -1,14 +1,17 @@
 //! Limiters in a cluster: each is one key, which the cluster finds, moves and fails over.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
 use redis::Value;
+use redis::cluster::ClusterClient;
 
 use crate::support::cluster::two_nodes;
 use crate::support::needs::{FAST, MOVING_SLOTS, PYTHON_REDIS, is_redis_6_2, needs};
 use crate::support::programs::{output, python, signal};
-use crate::support::{Server, assert_reply, command, compiled, error_of, run, wait_for, wait_until};
+use crate::support::traffic::under_load;
+use crate::support::{Server, assert_reply, command, compiled, error_of, run, throttle, wait_for, wait_until};
 
 /// The example works even when the first node that the client knows owns none of the keys.
 #[test]
@@ -20,6 +23,60 @@ fn the_example_for_clients_finds_the_node_of_a_call() {
     let replies = output(&mut python("clients/cluster.py", &other));
     assert_eq!(replies, "[0, 3, 2, -1, 60]\n");
     assert_reply(&mut owner.connect(), "CL.THROTTLE user123 2 1 60", &[0, 3, 1]);
+}
+
+/// Four clients empty 20 limiters of one slot, while the slot moves to another node.
+#[test]
+#[ignore = "slow: a cluster"]
+fn a_slot_that_moves_under_load_lets_through_what_one_server_would_have() {
+    let limit = 2_000;
+    let let_through: [AtomicI64; 20] = Default::default();
+    let total = || let_through.iter().map(|key| key.load(Ordering::SeqCst)).sum::<i64>();
+    let [from, to] = two_nodes(&[]);
+    let (mut source, mut target) = (from.connect(), to.connect());
+    let cluster = ClusterClient::new([&from, &to].map(|node| format!("redis://127.0.0.1:{}/", node.port))).unwrap();
+    let slot: usize = run(&mut source, "CLUSTER KEYSLOT {tag}").unwrap();
+    under_load(
+        4,
+        |_, _| {
+            let mut connection = wait_for("the cluster answers", || cluster.get_connection().ok());
+            let mut open: Vec<usize> = (0..let_through.len()).collect();
+            while !open.is_empty() {
+                open.retain(|&number| {
+                    let call = format!("{{tag}}{number} {} 1 1000000", limit - 1);
+                    let passed = throttle(&mut connection, &call)[0] == 0;
+                    if passed {
+                        let before = let_through[number].fetch_add(1, Ordering::SeqCst);
+                        assert!(before < limit, "limiter {number} lets through more than {limit}");
+                    }
+                    passed
+                });
+            }
+        },
+        || {
+            wait_until("load", || total() > 1_000);
+            run::<()>(&mut target, &format!("CLUSTER SETSLOT {slot} IMPORTING {}", id(&from))).unwrap();
+            run::<()>(&mut source, &format!("CLUSTER SETSLOT {slot} MIGRATING {}", id(&to))).unwrap();
+            loop {
+                let keys: Vec<String> = run(&mut source, &format!("CLUSTER GETKEYSINSLOT {slot} 2")).unwrap();
+                if keys.is_empty() {
+                    break;
+                }
+                let mut migrate = redis::cmd("MIGRATE");
+                migrate.arg(&["127.0.0.1", &to.port.to_string(), "", "0", "5000", "KEYS"]).arg(&keys);
+                migrate.exec(&mut source).unwrap();
+                // From now on, the source answers some calls and the target others.
+                sleep(Duration::from_millis(5));
+            }
+            for node in [&mut target, &mut source] {
+                run::<()>(node, &format!("CLUSTER SETSLOT {slot} NODE {}", id(&to))).unwrap();
+            }
+            assert!(total() < limit * 20, "the limiters were empty before the slot had moved");
+        },
+    );
+    assert_eq!(let_through.map(AtomicI64::into_inner), [limit; 20], "tokens let through");
+    let keys = [source, target].map(|mut node| run::<i64>(&mut node, "DBSIZE").unwrap());
+    assert_eq!(keys, [0, 20], "keys on the two nodes");
 }
 
 /// The node loses the slot of an expired key while writes are paused, within a transaction that the server has already

@@ -10,6 +10,7 @@ mod moving;
 mod operating;
 mod other_modules;
 mod pages;
+mod persistence;
 mod recipes;
 mod refusals;
 mod reply;

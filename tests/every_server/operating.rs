@@ -1,4 +1,4 @@
-//! The module as the server and its operator see it: documentation, keyspace notifications, all limiters of a tenant.
+//! The module as the server and its operator see it: documentation, keyspace notifications, eviction, a tenant's keys.
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -6,10 +6,11 @@ use std::process::Command;
 use redis::Value;
 
 use crate::support::commands::MILLISECOND;
-use crate::support::needs::{COMMAND_DOCS, REDIS_CLI, needs};
+use crate::support::needs::{COMMAND_DOCS, FUNCTIONS, REDIS_CLI, needs};
 use crate::support::pages::block;
 use crate::support::programs::output;
-use crate::support::{COMMANDS, PATIENCE, Server, run};
+use crate::support::recipes::{load_function, read};
+use crate::support::{COMMANDS, PATIENCE, Server, command, info, run, wait_until};
 
 /// Reads a reply of names and values, on either protocol.
 fn map(value: &Value) -> HashMap<String, Value> {
@@ -116,6 +117,29 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
     assert_eq!(events, expected, "the events in their order");
 }
 
+/// An attacker makes up names, of which the server has room for a quarter. docs/operating.md recommends these policies:
+/// by the second, the server evicts first what is nearest to its expiry, and that is the fullest limiter.
+#[test]
+#[ignore = "slow: thousands of calls"]
+fn empty_limiters_stay_at_maxmemory() {
+    for (policy, refused) in [("noeviction", true), ("volatile-ttl", false)] {
+        let (_server, mut connection) = Server::start_with(&["--maxmemory-policy", policy]).connected();
+        let empty: Vec<_> = (0..200).map(|number| format!("empty:{number}")).collect();
+        for key in &empty {
+            run::<Value>(&mut connection, &format!("CL.THROTTLE {key} 999 1000 86400 1000")).unwrap();
+        }
+        let most = info(&mut connection, "used_memory").parse::<u64>().unwrap() + (1 << 20);
+        run::<()>(&mut connection, &format!("CONFIG SET maxmemory {most}")).unwrap();
+        let mut pipeline = redis::pipe();
+        for number in 0..30_000 {
+            pipeline.add_command(command(&format!("CL.THROTTLE made:up:{number} 999 1000 86400")));
+        }
+        assert_eq!(pipeline.exec(&mut connection).is_err(), refused, "{policy}: whether a call was refused");
+        let kept: usize = redis::cmd("EXISTS").arg(empty).query(&mut connection).unwrap();
+        assert_eq!(kept, 200, "{policy}: limiters that stay");
+    }
+}
+
 #[test]
 fn the_pages_lines_print_the_limited_keys_of_a_tenant_and_reset_all() {
     needs!(REDIS_CLI);
@@ -132,4 +156,22 @@ fn the_pages_lines_print_the_limited_keys_of_a_tenant_and_reset_all() {
     printed.sort_unstable();
     assert_eq!(printed, ["api:acme:a b", "api:acme:d"]);
     assert_eq!(run::<Vec<String>>(&mut connection, "KEYS *").unwrap(), ["api:other:e"]);
+}
+
+#[test]
+#[ignore = "slow: a node joins a cluster"]
+fn a_new_node_has_the_functions_only_if_redis_cli_adds_it() {
+    needs!(FUNCTIONS);
+    needs!(REDIS_CLI);
+    let [old, added, met] = [(); 3].map(|()| Server::start_with(&["--cluster-enabled", "yes"]));
+    run::<()>(&mut old.connect(), "CLUSTER ADDSLOTSRANGE 0 16383").unwrap();
+    load_function(&mut old.connect(), &read("calendar_quota.lua")).unwrap();
+    let [to, from] = [&added, &old].map(|server| format!("127.0.0.1:{}", server.port));
+    output(Command::new("redis-cli").args(["--cluster", "add-node", &to, &from]));
+    run::<()>(&mut met.connect(), &format!("CLUSTER MEET 127.0.0.1 {}", old.port)).unwrap();
+    wait_until("the third node knows the others", || {
+        run::<String>(&mut met.connect(), "CLUSTER INFO").unwrap().contains("cluster_known_nodes:3")
+    });
+    let functions = |server: &Server| run::<Vec<Value>>(&mut server.connect(), "FUNCTION LIST").unwrap().len();
+    assert_eq!([functions(&added), functions(&met)], [1, 0]);
 }

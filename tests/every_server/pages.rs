@@ -146,3 +146,44 @@ fn the_readmes_lines_of_python_admit_16_requests_and_refuse_the_next() {
     let expected = allowed.collect::<String>() + "(429, {'Retry-After': 2})\n";
     assert_eq!(output(&mut python(program.to_str().unwrap(), &server)), expected);
 }
+
+/// The blocks of commands that another file runs, by page and by words in them.
+const RUN_ELSEWHERE: [(&str, &str); 8] = [
+    ("README.md", "sha256sum"),                          // package.rs
+    ("README.md", "sudo sed"),                           // loading.rs, and package.rs the first line
+    ("docs/monitoring.md", "prometheus-redis-exporter"), // monitoring.rs
+    ("docs/monitoring.md", "CL.LOOK health"),            // monitoring.rs
+    ("docs/monitoring.md", "psubscribe"),                // monitoring.rs
+    ("docs/moving.md", ""),                              // moving.rs: all of them, in their order
+    ("docs/operating.md", "--scan"),                     // operating.rs
+    ("docs/protect.md", "uvicorn"),                      // test_protect.py
+];
+
+#[test]
+fn shell_commands_on_the_pages_are_those_that_the_tests_run() {
+    needs!(NATIVE);
+    for Block { place, text, .. } in blocks_in("sh") {
+        if RUN_ELSEWHERE.iter().any(|(page, words)| place.starts_with(page) && text.contains(words)) {
+            continue;
+        }
+        for line in text.lines() {
+            let command = line.split('#').next().unwrap().trim();
+            match command.split_whitespace().collect::<Vec<_>>().as_slice() {
+                // scripts.rs runs the first, package.rs the last; the second runs this test.
+                ["scripts/run" | "scripts/test" | "scripts/package"] => assert!(Path::new(ROOT).join(command).exists()),
+                // The job `container` runs it with each image.
+                ["docker", ..] => {
+                    let workflow = text_of(".github/workflows/ci.yml").replace("${{ matrix.server }}", "redis:8");
+                    assert!(workflow.contains(&format!("run: {command}\n")), "{place}: CI does not run {command}");
+                }
+                ["redis-server", arguments @ ..] => {
+                    // The shell takes the quotes away.
+                    let arguments = with_real_path(&arguments.join(" ")).replace('\'', "");
+                    let server = Server::start_bare(&arguments.split(' ').collect::<Vec<_>>());
+                    run::<Vec<i64>>(&mut server.connect(), "CL.THROTTLE key 1 1 60").unwrap();
+                }
+                _ => panic!("{place}: no test runs {line}"),
+            }
+        }
+    }
+}

@@ -1,4 +1,6 @@
-//! Load: the server's memory stays constant, and a promotion loses no call. `SOAK_SECONDS` makes the load longer.
+//! Load: the server's memory stays constant, and 50 clients at once get exactly a limiter's burst and its rate.
+//!
+//! `SOAK_SECONDS` and `FAIRNESS_SECONDS` (for each rate) make the runs longer.
 
 use std::fs;
 use std::thread::sleep;
@@ -6,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use redis::{Connection, ConnectionLike, Value};
 
+use crate::support::clock::SECOND;
 use crate::support::needs::{FAST, needs};
 use crate::support::replication::{SETTINGS, replicate};
 use crate::support::traffic::under_load;
-use crate::support::{COMMANDS, Server, command, info, run, setting, wait_for, wait_until};
+use crate::support::{COMMANDS, Server, assert_reply, command, info, run, setting, wait_until};
 
 #[test]
 #[ignore = "slow: load"]
@@ -66,38 +69,89 @@ fn memory(server: &Server, connection: &mut Connection) -> [i64; 2] {
     [allocated, pages * 4096]
 }
 
-/// No token comes back within the test.
 #[test]
 #[ignore = "slow: load"]
-fn clients_get_exactly_the_tokens_of_one_limiter_through_a_failover() {
+fn fifty_clients_get_exactly_the_burst_and_the_rate_through_a_promotion() {
     needs!(FAST);
-    const LIMIT: i64 = 1_000_000;
-    let call = |quantity| format!("CL.THROTTLE key {} 1 3600 {quantity}", LIMIT - 1);
-    let servers = [(); 2].map(|()| Server::start_with(&SETTINGS));
-    let mut promoted = servers[1].connect();
-    let mut remaining = || run::<[i64; 5]>(&mut promoted, &call(0)).map(|reply| reply[2]);
-    let ((), passed) = under_load(
-        4,
-        |_, more| {
-            let mut connections = [&servers[0], &servers[1]].map(Server::connect);
-            let (mut at, mut passed) = (0, 0);
-            while more() {
-                match run::<[i64; 5]>(&mut connections[at], &call(1)) {
-                    Ok(reply) => passed += 1 - reply[0],
-                    Err(error) => {
-                        assert_eq!(error.code(), Some("READONLY"), "{error}");
-                        at = 1 - at;
-                    }
+    const CLIENTS: usize = 50;
+    for rate in [1, 100, 10_000, 100_000] {
+        let servers = [Server::start_with(&SETTINGS), Server::start_with(&SETTINGS)];
+        let limiter = Limiter::open(&servers[0], rate);
+        let time = Duration::from_secs(setting("FAIRNESS_SECONDS", 2)) / 3;
+        let ((), tokens) = under_load(
+            CLIENTS,
+            |_, running| limiter.take_while(running, &mut [servers[0].connect(), servers[1].connect()]),
+            || {
+                sleep(time);
+                replicate(&servers[1], &servers[0]);
+                sleep(time);
+                let failover = format!("FAILOVER TO 127.0.0.1 {}", servers[1].port);
+                run::<()>(&mut servers[0].connect(), &failover).unwrap();
+                wait_until("promotion", || info(&mut servers[1].connect(), "role") == "master");
+                sleep(time);
+            },
+        );
+        limiter.check(&servers[1], tokens.iter().sum());
+    }
+}
+
+/// A limiter that all clients share. A full limiter would lose tokens: this one needs more than ten minutes to fill.
+struct Limiter {
+    rate: i64,
+    limit: i64,
+    /// The tokens that opened the limiter. A second's worth is left.
+    opening: i64,
+    /// The moment at which they were taken.
+    start: i64,
+}
+
+impl Limiter {
+    fn open(server: &Server, rate: i64) -> Self {
+        let limit = rate * 1000;
+        let opening = limit - rate;
+        let mut connection = server.connect();
+        run::<()>(&mut connection, "DEL key").unwrap();
+        let call = format!("CL.THROTTLE key {} {rate} 1 {opening}", limit - 1);
+        assert_reply(&mut connection, &call, &[0]);
+        let tat: i64 = run(&mut connection, "GET key").unwrap();
+        let start = tat - opening * SECOND / rate;
+        Self { rate, limit, opening, start }
+    }
+
+    /// Takes tokens from the first of these servers that is no replica: a hundredth of a second's worth at once, because
+    /// single ones would be too slow on a busy machine. Returns how many it got.
+    fn take_while(&self, running: &dyn Fn() -> bool, servers: &mut [Connection]) -> i64 {
+        let tokens = (self.rate / 100).max(1);
+        let call = format!("CL.THROTTLE key {} {} 1 {tokens}", self.limit - 1, self.rate);
+        let mut got = 0;
+        let mut at = 0;
+        while running() {
+            match run::<[i64; 5]>(&mut servers[at], &call) {
+                Ok(reply) => got += if reply[0] == 0 { tokens } else { 0 },
+                Err(error) => {
+                    assert_eq!(error.code(), Some("READONLY"), "{error}");
+                    at = (at + 1) % servers.len();
                 }
             }
-            passed
-        },
-        || {
-            replicate(&servers[1], &servers[0]);
-            run::<()>(&mut servers[0].connect(), &format!("FAILOVER TO 127.0.0.1 {}", servers[1].port)).unwrap();
-            let first = wait_for("promotion", || remaining().ok());
-            wait_until("calls pass again", || remaining().unwrap() < first);
-        },
-    );
-    assert_eq!(passed.iter().sum::<i64>() + remaining().unwrap(), LIMIT, "tokens let through, and those that are left");
+        }
+        got
+    }
+
+    /// Checks that the tokens let through, by the clients' count, are burst + rate * time, to the token.
+    fn check(&self, server: &Server, clients_got: i64) {
+        let mut connection = server.connect();
+        // Take all tokens that are left, so that the limiter is empty at a known moment.
+        let mut pipeline = redis::pipe();
+        let rest = format!("CL.TAKE key {0} {1} 1 {2}", self.limit - 1, self.rate, self.limit);
+        pipeline.cmd("TIME").add_command(command(&rest)).cmd("TIME");
+        let (before, [rest, ..], after): ((i64, i64), [i64; 5], (i64, i64)) = pipeline.query(&mut connection).unwrap();
+        let [before, after] = [before, after].map(|(seconds, microseconds)| seconds * SECOND + microseconds * 1000);
+        let got = self.opening + clients_got + rest;
+        // The TAT counts the tokens that the limiter gave out since the start: the clients got exactly these.
+        let tat: i64 = run(&mut connection, "GET key").unwrap();
+        assert_eq!((tat - self.start) * self.rate / SECOND, got, "tokens by the TAT, and by the clients' count");
+        // A limiter's TAT is 1,000 seconds ahead of the moment at which less than a token is left.
+        let is_empty_at = tat - 1_000 * SECOND;
+        assert!((before - SECOND / self.rate..=after + 1_000).contains(&is_empty_at), "{got} tokens");
+    }
 }

@@ -1,0 +1,62 @@
+//! The state after a crash, from the append-only file, and after a reload, from a snapshot.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::support::aof::AOF;
+use crate::support::expected::expiry;
+use crate::support::traffic::under_load;
+use crate::support::{Server, run, snapshot, throttle, wait_until};
+
+/// The time in which a token comes back: during the test, no limiter is full again.
+const MINUTE: i64 = 60_000_000_000;
+
+/// Each client takes tokens of a limiter of its own until the server is killed. The limiter's TAT tells exactly how many
+/// were ever taken.
+#[test]
+#[ignore = "slow: crashes"]
+fn appendfsync_always_loses_no_acknowledged_call_in_20_crashes() {
+    let mut server = Server::start_with(&[&AOF[..], &["--appendfsync", "always"]].concat());
+    for crash in 0..20 {
+        let taken: [AtomicI64; 4] = Default::default();
+        let client = server.client();
+        let call = |number| format!("limiter/{crash}/{number} 1000000 1 60");
+        let ((), first) = under_load(
+            taken.len(),
+            |number, _| {
+                let mut connection = client.get_connection().unwrap();
+                throttle(&mut connection, &call(number));
+                let tat: i64 = run(&mut connection, &format!("GET limiter/{crash}/{number}")).unwrap();
+                let line = format!("CL.THROTTLE {}", call(number));
+                while run::<[i64; 5]>(&mut connection, &line).is_ok() {
+                    taken[number].fetch_add(1, Ordering::SeqCst);
+                }
+                tat
+            },
+            || {
+                // Half of the crashes are in the middle of a rewrite, or just after it.
+                if crash % 2 == 0 {
+                    run::<()>(&mut server.connect(), "BGREWRITEAOF").unwrap();
+                }
+                wait_until("load", || taken.iter().all(|taken| taken.load(Ordering::SeqCst) > 2));
+                sleep(Duration::from_millis(crash * 5));
+                server.kill();
+            },
+        );
+        server.restart();
+        let state = snapshot(&mut server.connect());
+        for (number, (acknowledged, first)) in taken.map(AtomicI64::into_inner).into_iter().zip(first).enumerate() {
+            let (text, expires_at) = &state[format!("limiter/{crash}/{number}").as_bytes()];
+            let tat: i64 = str::from_utf8(text).unwrap().parse().unwrap();
+            assert_eq!(i128::from(*expires_at), expiry(tat.into()), "the expiry of {tat}");
+            // One may have been taken without an answer.
+            let possible = [acknowledged, acknowledged + 1].map(|taken| first + taken * MINUTE);
+            assert!(possible.contains(&tat), "the TAT is {tat} after {acknowledged} calls, the first to {first}");
+        }
+    }
+    let mut connection = server.connect();
+    let before = snapshot(&mut connection);
+    run::<()>(&mut connection, "DEBUG RELOAD").unwrap();
+    assert_eq!(snapshot(&mut connection), before, "a snapshot restores other states");
+}
