@@ -34,8 +34,7 @@ impl Clock {
         let clock = Self { file: File::options().write(true).open(&path).unwrap(), _folder: folder };
         let mut server = Server::new(&[&["--loadmodule", module()], settings].concat());
         server.environment = vec![("LD_PRELOAD", compiled("clock").into()), ("CLOCK", path)];
-        server.launch_on_a_free_port();
-        let mut connection = server.connect();
+        let (server, mut connection) = server.launched().connected();
         run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
         (clock, server, connection)
     }

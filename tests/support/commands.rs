@@ -78,25 +78,17 @@ impl Command {
 
     /// Returns a call on this key without the optional arguments. On a new key it is allowed.
     pub fn call(&self, key: &str) -> String {
-        self.call_with(key, self.required())
+        self.calls(key).swap_remove(0)
     }
 
     /// Returns the shortest call on this key and, if the command takes several quotas, a call with two.
     pub fn calls(&self, key: &str) -> Vec<String> {
-        let words = self.syntax.split(['[', ']', ' ']).filter(|word| !["", "..."].contains(word));
-        let with_all = (!self.takes_several_keys()).then(|| self.call_with(key, words));
-        let mut calls = vec![self.call(key)];
-        calls.extend(with_all.filter(|call| *call != calls[0]));
-        calls
-    }
-
-    fn call_with(&self, key: &str, arguments: impl Iterator<Item = &'static str>) -> String {
-        let arguments = arguments.map(|argument| match argument {
-            "key" => key,
-            "max_burst" => "4",
-            "period" => "60",
-            _ => "1",
-        });
-        [self.name].into_iter().chain(arguments).collect::<Vec<_>>().join(" ")
+        let arguments: &[&str] = match self.syntax {
+            OPTIONAL => &["4 1 60", "4 1 60 1 4 1 60"],
+            REQUIRED => &["4 1 60 1", "4 1 60 1 4 1 60"],
+            SEVERAL => &["4 1 60 1"],
+            other => panic!("tests/support/commands.rs has no call for {other}"),
+        };
+        arguments.iter().map(|arguments| format!("{} {key} {arguments}", self.name)).collect()
     }
 }

@@ -1,7 +1,5 @@
 //! The replies and errors that the module has to send, computed from the second statement of the rule.
 
-use std::iter;
-
 use redis::Value;
 
 use super::commands::{Command, MILLISECOND};
@@ -22,39 +20,21 @@ pub const NAMES: [&str; 4] = ["max_burst", "count", "period", "quantity"];
 
 pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 pub const NOT_A_STATE: &str = "ERR the key holds no rate limiter state";
-pub const TOO_FAST: &str = "ERR count and period allow more than one token per nanosecond";
-pub const TOO_LARGE: &str = "ERR max_burst, count and period: the tokens would be back only after the year 2262";
-
-pub const DEBT_TOO_LONG: &str = "ERR quantity: the tokens would be back only after the year 2262";
 
 /// The error for a key that Valkey 9.2 does not open for writing while it saves the key.
 pub const TRY_AGAIN: &str = "TRYAGAIN the key cannot be read or written at this moment";
 
 pub const MOST_QUOTAS: usize = 8;
-pub const TOO_MANY_QUOTAS: &str = "ERR a limiter has at most 8 quotas";
 
-pub fn arity(name: &str) -> String {
-    format!("ERR wrong number of arguments for '{name}' command")
-}
+/// The beginning of the server's own error.
+pub const ARITY: &str = "ERR wrong number of arguments";
 
 pub fn in_group(number: usize, error: String) -> String {
     format!("{error} (group {number})")
 }
 
-pub fn in_quota(number: usize, error: String) -> String {
+fn in_quota(number: usize, error: String) -> String {
     format!("{error} (quota {number})")
-}
-
-pub fn same_key(first: usize) -> String {
-    format!("ERR key is the same as in group {first}")
-}
-
-pub fn not_an_integer(name: &str) -> String {
-    format!("ERR {name} is not an integer or out of range")
-}
-
-pub fn below_least(name: &str) -> String {
-    format!("ERR {name} must be {} or more", least(name, Way::Take).unwrap_or_default())
 }
 
 /// Returns the least value that the argument may have; `None` for a quantity that may be negative and then gives back.
@@ -74,8 +54,6 @@ pub type Found = Result<Vec<i128>, &'static str>;
 pub struct Answer {
     /// The decision on each limiter, by the second statement of the rule.
     pub told: Vec<Told>,
-    /// The number of the quota that decided for the first limiter: 1, 2, …
-    pub quota: usize,
     pub reply: Value,
     pub changes: Vec<(Vec<u8>, Change<Vec<i128>>)>,
 }
@@ -122,7 +100,7 @@ pub fn answer(call: &[Vec<u8>], now: i128, found: impl Fn(&[u8]) -> Found) -> Re
     };
     let changes = limiters.iter().zip(&joints).map(|(limiter, joint)| (limiter.key.clone(), joint.change.clone()));
     let told = joints.iter().map(|joint| joint.told).collect();
-    Ok(Answer { told, quota: joints[0].quota, reply, changes: changes.collect() })
+    Ok(Answer { told, reply, changes: changes.collect() })
 }
 
 /// The arguments of a call that concern one limiter.
@@ -133,27 +111,25 @@ struct Limiter {
 
 /// Parses the limiters of a call.
 fn limiters(command: &Command, call: &[Vec<u8>], now: i128) -> Result<Vec<Limiter>, String> {
-    let arity = || arity(command.name);
     if !command.takes_several_keys() {
         // The words are the command, the key, a quota, the quantity, and further quotas.
         let (further, rest) = call.get(6..).unwrap_or_default().as_chunks::<3>();
-        let quotas = match call.len() {
-            5 if command.has_optional_quantity() => vec![asked(&call[2..], now, command)?],
-            ..6 => return Err(arity()),
-            _ if !rest.is_empty() => return Err(arity()),
-            _ if further.len() >= MOST_QUOTAS => return Err(TOO_MANY_QUOTAS.into()),
-            _ => {
-                let further = further.iter().zip(2..).map(|(quota, number)| {
-                    let asked = asked(&[quota, &call[5..6]].concat(), now, command);
-                    asked.map_err(|error| in_quota(number, error))
-                });
-                iter::once(asked(&call[2..6], now, command)).chain(further).collect::<Result<_, _>>()?
-            }
-        };
+        let least = if command.has_optional_quantity() { 5 } else { 6 };
+        if call.len() < least || !rest.is_empty() {
+            return Err(ARITY.into());
+        }
+        if further.len() >= MOST_QUOTAS {
+            return Err(format!("ERR a limiter has at most {MOST_QUOTAS} quotas"));
+        }
+        let mut quotas = vec![asked(&call[2..call.len().min(6)], now, command)?];
+        for (quota, number) in further.iter().zip(2..) {
+            let asked = asked(&[quota, &call[5..6]].concat(), now, command);
+            quotas.push(asked.map_err(|error| in_quota(number, error))?);
+        }
         return Ok(vec![Limiter { key: call[1].clone(), quotas }]);
     }
     if call.len() < 6 {
-        return Err(arity());
+        return Err(ARITY.into());
     }
     let groups = call[1..].chunks(5).zip(1..).map(|(group, number)| {
         let missing = ["key", "max_burst", "count", "period", "quantity"].get(group.len());
@@ -167,7 +143,7 @@ fn limiters(command: &Command, call: &[Vec<u8>], now: i128) -> Result<Vec<Limite
     let groups = groups.collect::<Result<Vec<_>, String>>()?;
     for (second, limiter) in groups.iter().enumerate() {
         if let Some(first) = groups[..second].iter().position(|other| other.key == limiter.key) {
-            return Err(in_group(second + 1, same_key(first + 1)));
+            return Err(in_group(second + 1, format!("ERR key is the same as in group {}", first + 1)));
         }
     }
     Ok(groups)
@@ -182,10 +158,10 @@ fn asked(arguments: &[Vec<u8>], now: i128, &Command { way, unit, .. }: &Command)
             .ok()
             .and_then(|text| text.parse::<i64>().ok())
             .filter(|integer| integer.to_string().as_bytes() == argument)
-            .ok_or_else(|| not_an_integer(name))?
+            .ok_or_else(|| format!("ERR {name} is not an integer or out of range"))?
             .into();
-        if least(name, way).is_some_and(|least| *integer < least) {
-            return Err(below_least(name));
+        if let Some(least) = least(name, way).filter(|least| *integer < *least) {
+            return Err(format!("ERR {name} must be {least} or more"));
         }
     }
     let [max_burst, count, period, quantity] = integers;
@@ -197,10 +173,11 @@ fn asked(arguments: &[Vec<u8>], now: i128, &Command { way, unit, .. }: &Command)
 
 fn text(refused: Refused) -> String {
     match refused {
-        Refused::TooFast => TOO_FAST.into(),
-        Refused::TooLarge => TOO_LARGE.into(),
-        Refused::DebtTooLong => DEBT_TOO_LONG.into(),
+        Refused::TooFast => "ERR count and period allow more than one token per nanosecond",
+        Refused::TooLarge => "ERR max_burst, count and period: the tokens would be back only after the year 2262",
+        Refused::DebtTooLong => "ERR quantity: the tokens would be back only after the year 2262",
     }
+    .into()
 }
 
 /// Converts a decision to the five integers of a reply, in the command's unit.

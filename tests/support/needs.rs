@@ -1,10 +1,9 @@
 //! The kind and version of the server under test, the features that it lacks, and the programs that this machine lacks.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::ops::Range;
 use std::process::Command;
-use std::sync::{LazyLock, Mutex};
+use std::sync::LazyLock;
 
 use super::executable;
 
@@ -35,8 +34,8 @@ const fn from(major: u32, minor: u32) -> Versions {
 pub enum Need {
     /// A feature of the server, and the versions of Redis and of Valkey that have it.
     Feature(&'static str, Versions, Versions),
-    /// A package of Debian, and a command that succeeds if it is installed.
-    Package(&'static str, &'static [&'static str]),
+    /// A package of Debian, and a program whose run with these arguments succeeds if it is installed.
+    Package(&'static str, &'static str, &'static [&'static str]),
     /// A script that sets this variable, and runs the tests that no other run does.
     Script(&'static str, &'static str),
     /// A property of the run, which lacks it if this variable is set.
@@ -54,12 +53,13 @@ pub const REDIS_7_0: Need = Feature("Redis 7.0 alone", (7, 0)..(7, 1), NONE);
 pub const UNLOAD_AT_SHUTDOWN: Need = Feature("an unload at each shutdown, Valkey 9.1", NONE, from(9, 1));
 pub const WRITES_IN_FORK: Need = Feature("a primary whose handlers may write when it forks, Redis 7", from(7, 0), ALL);
 
-pub const PYTHON_REDIS: Need = Package("python3-redis", &["/usr/bin/python3", "-c", "import redis"]);
+pub const PYTHON_REDIS: Need = Package("python3-redis", "/usr/bin/python3", &["-c", "import redis"]);
 pub const UVICORN: Need = Package(
     "python3-fastapi, python3-limits, python3-uvicorn or python3-prometheus-client",
-    &["/usr/bin/python3", "-c", "import fastapi, limits, prometheus_client, redis, uvicorn"],
+    "/usr/bin/python3",
+    &["-c", "import fastapi, limits, prometheus_client, redis, uvicorn"],
 );
-pub const REDIS_CLI: Need = Package("redis-tools", &["redis-cli", "--version"]);
+pub const REDIS_CLI: Need = Package("redis-tools", "redis-cli", &["--version"]);
 
 /// The need of tests that install, fetch or count, or take minutes: only scripts/test runs them.
 pub const SCRIPTS_TEST: Need = Script("scripts/test", "SCRIPTS_TEST");
@@ -75,24 +75,15 @@ pub fn has(need: Need) -> bool {
     let is_set = |name| std::env::var_os(name).is_some();
     match need {
         Feature(name, redis, valkey) => is_in(&redis, &valkey) || leave_out(&format!("needs {name}")),
-        Package(name, [program, arguments @ ..]) => {
-            is_installed(Command::new(program).args(arguments)) || {
-                assert!(!is_set("REQUIRE_ALL"), "{name} is not installed: scripts/test has to install it");
-                leave_out(&format!("{name} is not installed"))
-            }
+        Package(name, program, arguments) => {
+            let check = Command::new(program).args(arguments).output();
+            let is_installed = check.is_ok_and(|output| output.status.success());
+            assert!(is_installed || !is_set("REQUIRE_ALL"), "{name} is not installed: scripts/test has to install it");
+            is_installed || leave_out(&format!("{name} is not installed"))
         }
-        Package(name, []) => panic!("no command tells whether {name} is installed"),
         Script(name, variable) => is_set(variable) || leave_out(&format!("{name} runs it")),
         Run(name, variable) => !is_set(variable) || leave_out(&format!("needs {name}")),
     }
-}
-
-/// Returns whether the check succeeds. Each check runs once: Python needs a tenth of a second to import a library.
-fn is_installed(check: &mut Command) -> bool {
-    static CHECKS: Mutex<BTreeMap<String, bool>> = Mutex::new(BTreeMap::new());
-    let name = format!("{check:?}");
-    let run = || check.output().is_ok_and(|output| output.status.success());
-    *CHECKS.lock().unwrap().entry(name).or_insert_with(run)
 }
 
 /// Leaves the running test out, or a part of it, because this machine lacks what nothing installs. The line appears in

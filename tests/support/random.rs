@@ -7,10 +7,6 @@ impl Random {
         Self(fastrand::Rng::with_seed(seed))
     }
 
-    pub fn bits(&mut self) -> u64 {
-        self.0.u64(..)
-    }
-
     pub fn below(&mut self, end: usize) -> usize {
         self.0.usize(..end)
     }
@@ -25,7 +21,6 @@ impl Random {
 
     /// Returns a number of any length: 1 bit is as likely as 63 bits.
     pub fn of_any_length(&mut self) -> i64 {
-        let bits = self.bits() >> 1;
-        (bits >> self.below(63)) as i64
+        self.0.i64(0..) >> self.below(63)
     }
 }

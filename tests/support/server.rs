@@ -74,10 +74,10 @@ impl Server {
         }
     }
 
-    /// Starts the process again, in the same folder and on the same port, or on another if that is taken by now.
+    /// Starts the process again, in the same folder and on the same port.
     pub fn restart(&mut self) {
         self.kill();
-        self.launch_on_a_free_port();
+        assert!(self.launch(), "the server did not start again:\n{}", self.log());
     }
 
     /// Ends the process at once, as a crash does.
@@ -120,23 +120,9 @@ impl Server {
         self.process.as_ref().unwrap().id()
     }
 
-    fn launched(mut self) -> Self {
-        self.launch_on_a_free_port();
+    pub(super) fn launched(mut self) -> Self {
+        assert!(self.launch(), "the server did not start:\n{}", self.log());
         self
-    }
-
-    /// Starts the server on a free port; tries another if a process takes the port before the server does.
-    pub(super) fn launch_on_a_free_port(&mut self) {
-        for _ in 0..5 {
-            let logged = self.log().len();
-            if self.launch() {
-                return;
-            }
-            let log = &self.log()[logged..];
-            assert!(log.contains("in use"), "the server did not start:\n{log}");
-            self.port = free_port();
-        }
-        panic!("no free port");
     }
 
     /// Starts the server, and returns whether it became ready.

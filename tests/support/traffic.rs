@@ -1,6 +1,6 @@
 //! Clients that call while something happens to the server.
 
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -29,25 +29,16 @@ pub fn under_full_load<T, R: Send>(
     client: impl Fn(usize, &dyn Fn() -> bool) -> R + Sync,
     body: impl FnOnce() -> T,
 ) -> (T, Vec<R>) {
-    /// Sets the flag when dropped, so that the threads end even if the body panics.
-    struct Over<'a>(&'a AtomicBool);
-    impl Drop for Over<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
-
     let over = AtomicBool::new(false);
-    let (client, over) = (&client, &over);
+    let more = || !over.load(Ordering::Relaxed);
     thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..clients).map(|number| scope.spawn(move || client(number, &|| !over.load(Ordering::Relaxed)))).collect();
-        let answer = {
-            let _over = Over(over);
-            body()
-        };
-        let answers = threads.into_iter().map(|thread| thread.join().unwrap());
-        (answer, answers.collect())
+        let (client, more) = (&client, &more);
+        let threads: Vec<_> = (0..clients).map(|number| scope.spawn(move || client(number, more))).collect();
+        let answer = catch_unwind(AssertUnwindSafe(body));
+        // The threads also end if the body panics.
+        over.store(true, Ordering::Relaxed);
+        let answer = answer.unwrap_or_else(|panic| resume_unwind(panic));
+        (answer, threads.into_iter().map(|thread| thread.join().unwrap()).collect())
     })
 }
 
@@ -55,13 +46,8 @@ pub fn under_full_load<T, R: Send>(
 pub fn side_by_side<T: Send>(items: impl IntoIterator<Item = T>, body: impl Fn(T) + Sync) {
     let body = &body;
     thread::scope(|scope| {
-        // Name each thread after the test: a panic prints the name.
-        let new = || thread::Builder::new().name(thread::current().name().unwrap_or_default().to_string());
-        let threads: Vec<_> =
-            items.into_iter().map(|item| new().spawn_scoped(scope, move || body(item)).unwrap()).collect();
-        for thread in threads {
-            // Pass the panic on with its message.
-            thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        for item in items {
+            scope.spawn(move || body(item));
         }
     });
 }
