@@ -7,7 +7,7 @@ use std::io::Read;
 use redis::{Connection, RedisResult, Value};
 
 use super::client::{Bytes, KEYS, Words, typed, words};
-use super::visit::{Place, Visit, packed};
+use super::visit::{Place, Visit};
 use crate::support::aof::{self, AOF};
 use crate::support::clock::{Clock, START};
 use crate::support::commands::{Command, MILLISECOND};
@@ -88,7 +88,9 @@ impl Attacked {
         let keys = KEYS.iter().flat_map(|key| ["GET", "PTTL"].map(|name| vec![name.into(), key.to_vec()]));
         let infos = ["persistence", "redis-cell"].map(|section| words(&["INFO", section]));
         let sent = visit.sent();
-        self.connection.send_packed_command(&packed(sent.iter().cloned().chain(keys).chain(infos)))?;
+        let all = sent.iter().cloned().chain(keys).chain(infos);
+        let bytes: Bytes = all.flat_map(|words| redis::Cmd::new().arg(words).get_packed_command()).collect();
+        self.connection.send_packed_command(&bytes)?;
 
         let mut read = || self.connection.recv_response();
         let replies = sent.iter().map(|_| read()).collect::<RedisResult<_>>()?;

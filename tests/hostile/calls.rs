@@ -65,10 +65,6 @@ fn end(answer: &Result<Answer, String>) -> String {
 impl Hostile {
     fn visit(&mut self, database: &Database) -> Visit {
         let key = self.random.pick(&KEYS);
-        // Delete one value in four that is no state: calls on it would only be refused.
-        if found(database, key).is_err() && self.random.one_in(4) {
-            return Visit { now: self.now, place: Place::Other, commands: vec![vec!["DEL".into(), key.to_vec()]] };
-        }
         if self.random.one_in(3) {
             let commands = (0..=self.random.below(2)).map(|_| self.change(key)).collect();
             return Visit { now: self.now, place: Place::Other, commands };

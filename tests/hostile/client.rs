@@ -58,7 +58,7 @@ impl Hostile {
                 call.extend_from_slice(&group[1..4]);
             }
         }
-        if self.random.one_in(16) {
+        if self.random.one_in(10) {
             // Leave out the last words.
             call.truncate(call.len() - 1 - self.random.below(4));
         }

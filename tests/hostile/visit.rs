@@ -54,8 +54,3 @@ pub fn keys(call: &[Bytes]) -> impl Iterator<Item = &Bytes> {
     let several = Command::of(call).takes_several_keys();
     call[1..].iter().step_by(if several { 5 } else { call.len() })
 }
-
-/// Returns the bytes of commands, as the server reads them.
-pub fn packed(commands: impl IntoIterator<Item = Words>) -> Bytes {
-    commands.into_iter().flat_map(|command| redis::Cmd::new().arg(command).get_packed_command()).collect()
-}

@@ -33,7 +33,7 @@ impl Clock {
         fs::write(&path, [now, 0].map(i64::to_ne_bytes).concat()).unwrap();
         let clock = Self { file: File::options().write(true).open(&path).unwrap(), _folder: folder };
         let mut server = Server::new(&[&["--loadmodule", module()], settings].concat());
-        server.environment = vec![("LD_PRELOAD", compiled("clock").into()), ("CLOCK", path)];
+        server.command.env("LD_PRELOAD", compiled("clock")).env("CLOCK", path);
         let (server, mut connection) = server.launched().connected();
         run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
         (clock, server, connection)

@@ -36,12 +36,10 @@ pub enum Need {
     Feature(&'static str, Versions, Versions),
     /// A package of Debian, and a program whose run with these arguments succeeds if it is installed.
     Package(&'static str, &'static str, &'static [&'static str]),
-    /// A script that sets this variable, and runs the tests that no other run does.
-    Script(&'static str, &'static str),
-    /// A property of the run, which lacks it if this variable is set.
-    Run(&'static str, &'static str),
+    /// A run in which this variable is set, or is not; and why the test is left out of the others.
+    Run(&'static str, bool, &'static str),
 }
-use Need::{Feature, Package, Run, Script};
+use Need::{Feature, Package, Run};
 
 pub const COMMAND_DOCS: Need = Feature("COMMAND DOCS, Redis 7", from(7, 0), ALL);
 pub const FUNCTIONS: Need = Feature("functions, Redis 7", from(7, 0), ALL);
@@ -62,13 +60,13 @@ pub const UVICORN: Need = Package(
 pub const REDIS_CLI: Need = Package("redis-tools", "redis-cli", &["--version"]);
 
 /// The need of tests that install, fetch or count, or take minutes: only scripts/test runs them.
-pub const SCRIPTS_TEST: Need = Script("scripts/test", "SCRIPTS_TEST");
+pub const SCRIPTS_TEST: Need = Run("SCRIPTS_TEST", true, "scripts/test runs it");
 /// The need of tests that fetch or compile much for what seldom changes.
-pub const EVERYWHERE: Need = Script("scripts/test --everywhere", "EVERYWHERE");
+pub const EVERYWHERE: Need = Run("EVERYWHERE", true, "scripts/test --everywhere runs it");
 /// The need of tests that run or load what is made for this machine: a server of another platform cannot.
-pub const NATIVE: Need = Run("a server of this machine's platform", "MODULE_CC");
+pub const NATIVE: Need = Run("MODULE_CC", false, "needs a server of this machine's platform");
 /// The need of tests that a server under an emulator or under valgrind, ten times as slow, would fail.
-pub const FAST: Need = Run("a server that is not slowed down", "SLOW_SERVER");
+pub const FAST: Need = Run("SLOW_SERVER", false, "needs a server that is not slowed down");
 
 /// Returns whether the test has what it needs; otherwise leaves the test out.
 pub fn has(need: Need) -> bool {
@@ -81,8 +79,7 @@ pub fn has(need: Need) -> bool {
             assert!(is_installed || !is_set("REQUIRE_ALL"), "{name} is not installed: scripts/test has to install it");
             is_installed || leave_out(&format!("{name} is not installed"))
         }
-        Script(name, variable) => is_set(variable) || leave_out(&format!("{name} runs it")),
-        Run(name, variable) => !is_set(variable) || leave_out(&format!("needs {name}")),
+        Run(variable, set, why) => is_set(variable) == set || leave_out(why),
     }
 }
 

@@ -16,10 +16,8 @@ use super::{needs, new_folder};
 pub struct Server {
     pub port: u16,
     pub folder: PathBuf,
-    executable: PathBuf,
-    settings: Option<PathBuf>,
-    arguments: Vec<String>,
-    pub(super) environment: Vec<(&'static str, PathBuf)>,
+    /// The command that starts the process.
+    pub(super) command: Command,
     process: Option<Child>,
 }
 
@@ -41,14 +39,12 @@ impl Server {
 
     /// Starts this executable without the module, and waits until it answers.
     pub fn start_executable(executable: &Path, arguments: &[&str]) -> Self {
-        Self::of(executable, arguments).launched()
+        Self::of(executable, None, arguments).launched()
     }
 
     /// Starts a server with a file of settings, which the server may rewrite.
     pub fn start_from(settings: &Path, arguments: &[&str]) -> Self {
-        let mut server = Self::new(arguments);
-        server.settings = Some(settings.to_path_buf());
-        server.launched()
+        Self::of(&executable(), Some(settings), &[needs::all_commands(), arguments].concat()).launched()
     }
 
     /// Returns the log of a server that must not start with these settings.
@@ -59,19 +55,25 @@ impl Server {
     }
 
     pub(super) fn new(arguments: &[&str]) -> Self {
-        Self::of(&executable(), &[needs::all_commands(), arguments].concat())
+        Self::of(&executable(), None, &[needs::all_commands(), arguments].concat())
     }
 
-    fn of(executable: &Path, arguments: &[&str]) -> Self {
-        Self {
-            port: free_port(),
-            folder: new_folder().keep(),
-            executable: executable.to_path_buf(),
-            settings: None,
-            arguments: arguments.iter().map(ToString::to_string).collect(),
-            environment: Vec::new(),
-            process: None,
-        }
+    fn of(executable: &Path, settings: Option<&Path>, arguments: &[&str]) -> Self {
+        let (port, folder) = (free_port(), new_folder().keep());
+        let log = fs::File::options().append(true).create(true).open(folder.join("log")).unwrap();
+        let mut command = ends_with_the_test(executable);
+        command
+            .args(settings)
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--dir", folder.to_str().unwrap(), "--save", ""])
+            // A primary makes the first replica's snapshot at once; it does not wait for a second replica.
+            .args(["--repl-diskless-sync-delay", "0"])
+            .args(arguments)
+            // A server refuses to start in a locale that the machine lacks.
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
+        Self { port, folder, command, process: None }
     }
 
     /// Starts the process again, in the same folder and on the same port.
@@ -128,25 +130,10 @@ impl Server {
     /// Starts the server, and returns whether it became ready.
     fn launch(&mut self) -> bool {
         let logged = self.log().len();
-        let port = self.port.to_string();
-        let folder = self.folder.to_str().unwrap();
-        let log = fs::File::options().append(true).create(true).open(self.folder.join("log")).unwrap();
-        let mut command = ends_with_the_test(&self.executable);
-        command
-            .args(&self.settings)
-            .args(["--port", &port, "--bind", "127.0.0.1", "--dir", folder, "--save", ""])
-            // A primary makes the first replica's snapshot at once; it does not wait for a second replica.
-            .args(["--repl-diskless-sync-delay", "0"])
-            .args(&self.arguments)
-            // A server refuses to start in a locale that the machine lacks.
-            .env("LC_ALL", "C")
-            .envs(self.environment.iter().cloned())
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log);
-        self.process = Some(command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")));
+        let process = self.command.spawn().unwrap_or_else(|error| panic!("{:?}: {error}", self.command));
+        self.process = Some(process);
         // The server may have to load a large file, on two cores that many servers share.
-        wait_for(&format!("a server is ready or gone, see {folder}/log"), || {
+        wait_for(&format!("a server is ready or gone, see {}/log", self.folder.display()), || {
             let gone = self.process.as_mut().unwrap().try_wait().unwrap().is_some();
             // The log tells when it is ready: another process may answer on its port.
             let ready = self.log()[logged..].contains("Ready to accept connections");
