@@ -138,7 +138,7 @@ impl Seen {
         let of_calls = match (visit.place, executed) {
             (Place::Transaction, Some(Value::Array(of_calls))) => of_calls,
             (Place::Transaction, _) => return Err(format!("EXEC: {executed:?}")),
-            _ => &replies[visit.before().len()..],
+            _ => &replies[visit.around()[0].len()..],
         };
         let mut answered = Vec::new();
         for (call, reply) in visit.commands.iter().zip(of_calls) {

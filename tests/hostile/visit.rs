@@ -29,22 +29,19 @@ impl Visit {
             Place::Lua => [&words(&["EVAL", "return redis.pcall(unpack(ARGV))", "0"]), command.as_slice()].concat(),
             _ => command.clone(),
         });
-        let after: &[&str] = match self.place {
-            Place::Other => &[],
-            Place::Transaction => &["EXEC"],
-            Place::Plain | Place::Lua => &["MULTI", "EXEC"],
-        };
-        self.before().into_iter().chain(each).chain(after.iter().map(|name| words(&[name]))).collect()
+        let [before, after] = self.around();
+        before.into_iter().chain(each).chain(after).collect()
     }
 
-    /// Returns what is sent before the visit's own commands.
-    pub fn before(&self) -> Vec<Words> {
-        let with_keys = |name: &str| [words(&[name]), KEYS.map(<[u8]>::to_vec).to_vec()].concat();
+    /// Returns what is sent before the visit's own commands, and after them.
+    pub fn around(&self) -> [Vec<Words>; 2] {
+        let with_keys = |name| [words(&[name]), KEYS.map(<[u8]>::to_vec).to_vec()].concat();
+        let [multi, exec] = ["MULTI", "EXEC"].map(|name| words(&[name]));
         match self.place {
-            Place::Other => vec![],
-            Place::Transaction => vec![words(&["MULTI"])],
+            Place::Other => [vec![], vec![]],
+            Place::Transaction => [vec![multi], vec![exec]],
             // EXISTS deletes the keys that have expired: they must be gone before WATCH.
-            Place::Plain | Place::Lua => vec![with_keys("EXISTS"), with_keys("WATCH")],
+            Place::Plain | Place::Lua => [vec![with_keys("EXISTS"), with_keys("WATCH")], vec![multi, exec]],
         }
     }
 }

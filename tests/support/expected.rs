@@ -63,18 +63,16 @@ pub fn answer(call: &[Vec<u8>], now: i128, found: impl Fn(&[u8]) -> Found) -> Re
     let command = Command::of(call);
     let limiters = limiters(command, call, now)?;
     let several = command.takes_several_keys();
-    let place = |number: usize, error: String| if several { in_group(number, error) } else { error };
-    let mut states = Vec::new();
-    for (limiter, number) in limiters.iter().zip(1..) {
-        states.push(found(&limiter.key).map_err(|error| place(number, error.into()))?);
-    }
-    let decide = |quotas: &[Asked], tats| {
+    let decide = |quotas: &[Asked], tats: &[i128]| {
         let refused = |(refused, number)| if number == 1 { text(refused) } else { in_quota(number, text(refused)) };
         told_together(quotas, tats).map_err(refused)
     };
-    let mut joints = Vec::new();
-    for ((limiter, tats), number) in limiters.iter().zip(&states).zip(1..) {
-        joints.push(decide(&limiter.quotas, tats).map_err(|error| place(number, error))?);
+    let (mut states, mut joints) = (Vec::new(), Vec::new());
+    for (limiter, number) in limiters.iter().zip(1..) {
+        let place = |error: &str| if several { in_group(number, error.into()) } else { error.into() };
+        let tats = found(&limiter.key).map_err(place)?;
+        joints.push(decide(&limiter.quotas, &tats)?);
+        states.push(tats);
     }
     let limited = joints.iter().any(|joint| joint.told.limited);
     if several && limited {
