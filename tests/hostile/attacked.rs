@@ -80,7 +80,11 @@ impl Attacked {
         // Some servers replicate an expiry as UNLINK.
         sent.iter_mut().filter(|effect| effect[0] == b"UNLINK").for_each(|effect| effect[0] = "DEL".into());
         let (seen, due) = (self.seen.facts(), due.facts());
-        if seen == due { Ok(answered) } else { Err(format!("there is, and has to be: {:#?}", difference(&seen, &due))) }
+        let differ = difference(&seen, &due).into_iter().map(|(what, facts)| {
+            let [seen, due] = facts.map(|fact| fact.map_or("nothing", String::as_str));
+            format!("{what}: there is\n  {seen}\nand has to be\n  {due}")
+        });
+        if seen == due { Ok(answered) } else { Err(differ.collect::<Vec<_>>().join("\n")) }
     }
 
     /// Sends the commands of a visit. Returns the replies, and the state of the server afterwards.
@@ -188,8 +192,8 @@ impl Seen {
     pub fn facts(&self) -> BTreeMap<String, String> {
         let mut facts = BTreeMap::<String, String>::new();
         for (key, Held { text, expires_at }) in &self.database {
-            let text = text.as_ref().map_or("another type".into(), |text| typed(&[text.clone()]));
-            facts.insert(format!("key {}", typed(&[key.clone()])), format!("{text}, expires at {expires_at:?}"));
+            let text = text.as_ref().map_or("another type".into(), |text| typed([text]));
+            facts.insert(format!("key {}", typed([key])), format!("{text}, expires at {expires_at:?}"));
         }
         for effect in &self.effects {
             let of_a_key = facts.entry(format!("effects on {}", typed(&effect[1..2]))).or_default();

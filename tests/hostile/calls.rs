@@ -3,37 +3,38 @@
 //! their expiries, the dirty counter and the replicated commands must be right.
 
 use std::collections::BTreeSet;
-use std::ops::RangeInclusive;
 
 use super::attacked::{Attacked, Database, found};
-use super::client::{Hostile, KEYS, Words, typed};
-use super::visit::{Place, Visit, keys};
-use crate::support::clock::START;
+use super::client::{Bytes, Hostile, KEYS, Words, typed};
+use super::visit::{Place, Visit};
+use crate::support::clock;
 use crate::support::commands::{Command, MILLISECOND, SECOND};
 use crate::support::expected::{ARITY, Answer, NOT_A_STATE, WRONG_TYPE, answer};
 use crate::support::random::Random;
 use crate::support::setting;
 
-/// The range of the clock. Redis 8.10.2 needs seconds to count its clients when the clock steps back by ten years.
-const RANGE: RangeInclusive<i128> = START as i128 - YEAR..=START as i128 + YEAR;
+const START: i128 = clock::START as i128;
+
+/// The furthest that the clock is from `START`. Redis 8.10.2 needs seconds to count its clients when the clock steps
+/// back by ten years.
 const YEAR: i128 = 365 * 86_400 * SECOND;
 
 #[test]
 fn hostile_calls_get_the_right_answer_and_change_nothing_else() {
     let seed = setting("FUZZ_SEED", 1);
     let calls = setting("FUZZ_CALLS", 2_000);
-    let mut client = Hostile { random: Random::new(seed), now: START };
+    let mut client = Hostile { random: Random::new(seed), now: clock::START };
     let mut attacked = Attacked::start();
     let (mut made, mut ends) = (0, BTreeSet::new());
     while made < calls {
         let visit = client.visit(&attacked.seen.database);
         let before = attacked.seen.clone();
         let answers = attacked.visit(&visit).unwrap_or_else(|wrong| {
-            let commands: Vec<_> = visit.commands.iter().map(|command| typed(command)).collect();
-            let Visit { now, place, .. } = visit;
+            let (Visit { now, place, commands }, before) = (&visit, before.facts());
+            let commands = commands.iter().map(typed).collect::<Vec<_>>().join("\n  ");
             panic!(
-                "FUZZ_SEED={seed}, after {made} calls: {wrong}\nThe visit at {now}, {place:?}: {commands:#?}\nBefore it: {:#?}",
-                before.facts()
+                "FUZZ_SEED={seed}, after {made} calls: {wrong}\nThe visit, at {now}, {place:?}:\n  {commands}\n\
+                 Before it: {before:#?}"
             )
         });
         made += answers.len() as u64;
@@ -86,12 +87,12 @@ impl Hostile {
     fn moment(&mut self, call: &Words, database: &Database) -> i64 {
         let edges = edges(call, database);
         let moment = match self.random.below(8) {
-            0 => i128::from(START) + i128::from(self.random.of_any_length()) % YEAR,
+            0 => START + i128::from(self.random.of_any_length()) % YEAR,
             _ if edges.is_empty() => self.now.into(),
             1 => self.random.pick(&edges) - Command::of(call).unit * self.random.below(20) as i128,
             _ => self.random.pick(&edges),
         };
-        (moment + self.random.pick(&[-1, 0, 1])).clamp(*RANGE.start(), *RANGE.end()) as i64
+        (moment + self.random.pick(&[-1, 0, 1])).clamp(START - YEAR, START + YEAR) as i64
     }
 }
 
@@ -105,14 +106,19 @@ fn edges(call: &Words, database: &Database) -> Vec<i128> {
         edges.extend(expires_at.map(|expires_at| i128::from(expires_at + 1) * MILLISECOND));
     }
     // Decide the call at moment 0: the wait in its reply is then the moment at which the wait ends.
-    if let Ok(Answer { told, .. }) = answer(call, 0, |key| found(database, key)) {
-        for (told, key) in told.iter().zip(keys(call)) {
-            match found(database, key) {
-                Ok(tats) if !tats.is_empty() => edges.push(told.retry_after.unwrap_or(told.reset_after)),
-                _ => edges.push(i128::from(i64::MAX) - told.reset_after),
-            }
+    let answer = answer(call, 0, |key| found(database, key));
+    for (told, key) in answer.iter().flat_map(|answer| &answer.told).zip(keys(call)) {
+        match found(database, key) {
+            Ok(tats) if !tats.is_empty() => edges.push(told.retry_after.unwrap_or(told.reset_after)),
+            _ => edges.push(i128::from(i64::MAX) - told.reset_after),
         }
     }
-    edges.retain(|edge| RANGE.contains(edge));
+    edges.retain(|edge| (edge - START).abs() <= YEAR);
     edges
+}
+
+/// Returns the keys that a call names.
+fn keys(call: &[Bytes]) -> impl Iterator<Item = &Bytes> {
+    let several = Command::of(call).takes_several_keys();
+    call[1..].iter().step_by(if several { 5 } else { call.len() })
 }

@@ -80,7 +80,7 @@ impl Hostile {
         };
         let mut group = vec![key.to_vec()];
         group.extend(integers.map(|integer| integer.to_string().into()));
-        while self.random.one_in(6) {
+        while self.random.one_in(4) {
             let place = 1 + self.random.below(4);
             group[place] = match self.random.below(3) {
                 0 => self.random.of_any_length().to_string().into(),
@@ -142,8 +142,8 @@ impl Hostile {
 }
 
 /// Formats the words of a command in quotes, with escapes for bytes that do not print.
-pub fn typed(command: &[Bytes]) -> String {
-    command.iter().map(|word| format!("\"{}\"", word.escape_ascii())).collect::<Vec<_>>().join(" ")
+pub fn typed<'a>(command: impl IntoIterator<Item = &'a Bytes>) -> String {
+    command.into_iter().map(|word| format!("\"{}\"", word.escape_ascii())).collect::<Vec<_>>().join(" ")
 }
 
 pub fn words(words: &[&str]) -> Words {

@@ -1,7 +1,6 @@
 //! A visit is the commands that one client sends at one moment.
 
-use super::client::{Bytes, KEYS, Words, words};
-use crate::support::commands::Command;
+use super::client::{KEYS, Words, words};
 
 pub struct Visit {
     /// The moment at which the server's clock stands during the visit.
@@ -44,10 +43,4 @@ impl Visit {
             Place::Plain | Place::Lua => [vec![with_keys("EXISTS"), with_keys("WATCH")], vec![multi, exec]],
         }
     }
-}
-
-/// Returns the keys that a call names.
-pub fn keys(call: &[Bytes]) -> impl Iterator<Item = &Bytes> {
-    let several = Command::of(call).takes_several_keys();
-    call[1..].iter().step_by(if several { 5 } else { call.len() })
 }

@@ -130,8 +130,7 @@ impl Server {
     /// Starts the server, and returns whether it became ready.
     fn launch(&mut self) -> bool {
         let logged = self.log().len();
-        let process = self.command.spawn().unwrap_or_else(|error| panic!("{:?}: {error}", self.command));
-        self.process = Some(process);
+        self.process = Some(self.command.spawn().unwrap_or_else(|error| panic!("{:?}: {error}", self.command)));
         // The server may have to load a large file, on two cores that many servers share.
         wait_for(&format!("a server is ready or gone, see {}/log", self.folder.display()), || {
             let gone = self.process.as_mut().unwrap().try_wait().unwrap().is_some();
