@@ -1,8 +1,8 @@
 //! Real servers for the tests, and all else that several tests share.
 //!
 //! `SERVER` names the server's executable (`redis-server` unless set), `MODULE` the library, a libredis_cell.so (the
-//! release build unless set), and `MODULE_CC` the compiler of the C files loaded beside it (`cc` unless set). All three have to be for the
-//! same platform, whichever that is.
+//! release build unless set), and `MODULE_CC` the compiler of the C files loaded beside it (`cc` unless set). All three
+//! have to be for the same platform, whichever that is.
 
 pub mod aof;
 pub mod client;
