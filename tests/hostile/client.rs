@@ -1,6 +1,6 @@
 //! Input of a malicious client: calls with any arguments, and any other change to a key.
 
-use crate::support::commands::{COMMANDS, Command, MILLISECOND, SECOND};
+use crate::support::commands::{COMMANDS, Command};
 use crate::support::expected::{MOST_QUOTAS, NAMES, least};
 use crate::support::model::Way;
 use crate::support::random::Random;
@@ -41,12 +41,12 @@ impl Hostile {
         let name = COMMANDS[self.random.below(COMMANDS.len())].name;
         let mut call = vec![if self.random.one_in(2) { name.into() } else { name.to_uppercase().into() }];
         let command = Command::of(&call);
-        call.extend(self.group(key, command.way));
+        call.extend(self.group(key, command));
         if command.takes_several_keys() {
             // One bad group turns the whole reply into an error, which tells nothing of the other groups.
             while self.random.one_in(2) {
                 let key = self.random.pick(&KEYS);
-                call.extend(self.group(key, command.way));
+                call.extend(self.group(key, command));
             }
         } else if command.has_optional_quantity() && self.random.one_in(4) {
             call.pop();
@@ -54,11 +54,11 @@ impl Hostile {
             // One quota in four is the first again: which of the two decides must be certain.
             let further = self.random.pick(&[1, 1, 2, 3, MOST_QUOTAS - 1, MOST_QUOTAS]);
             for _ in 0..further {
-                let group = if self.random.one_in(4) { call[1..].to_vec() } else { self.group(key, command.way) };
+                let group = if self.random.one_in(4) { call[1..].to_vec() } else { self.group(key, command) };
                 call.extend_from_slice(&group[1..4]);
             }
         }
-        if self.random.one_in(10) {
+        if self.random.one_in(8) {
             // Leave out the last words.
             call.truncate(call.len() - 1 - self.random.below(4));
         }
@@ -66,17 +66,17 @@ impl Hostile {
     }
 
     /// Returns a key and four integers.
-    fn group(&mut self, key: &[u8], way: Way) -> Words {
-        let unit = self.random.pick(&[SECOND, MILLISECOND]) as i64;
+    fn group(&mut self, key: &[u8], command: &Command) -> Words {
+        let unit = command.unit as i64;
         let near = self.random.pick(&[-1, 0, 1]);
         let to_the_end = (i64::MAX - self.now) / unit + near;
-        let integers = match self.random.below(32) {
+        let integers = match self.random.below(24) {
             // About a token per nanosecond.
             0 => [9, 2 * unit + near, 2, 1],
             // Limiters that are full again about when the clock ends, without a debt and with one.
             1 => [0, 1, to_the_end, 1],
             2 => [1, 1, 1, to_the_end],
-            _ => NAMES.map(|name| self.integer(name, way)),
+            _ => NAMES.map(|name| self.integer(name, command.way)),
         };
         let mut group = vec![key.to_vec()];
         group.extend(integers.map(|integer| integer.to_string().into()));
@@ -98,7 +98,7 @@ impl Hostile {
             _ if self.random.one_in(12) => 10_i64.pow(self.random.below(12) as u32),
             Some(least) => least as i64 + self.random.below(most) as i64,
             // Below 0, it gives tokens back.
-            None => self.random.below(most) as i64 - most as i64 / 4,
+            None => self.random.below(most) as i64 - most as i64 / 3,
         }
     }
 
