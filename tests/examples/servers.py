@@ -5,7 +5,6 @@ import functools
 import itertools
 import os
 import select
-import shutil
 import socket
 import struct
 import subprocess
@@ -14,21 +13,12 @@ import threading
 import time
 from pathlib import Path
 
-import pytest
 import redis
 
 from packages import ROOT, TARGET
 
-REQUIRE_ALL = "REQUIRE_ALL" in os.environ
 # A process ends with the test that has started it, also if that is killed.
 WITH_THE_TEST = "setpriv", "--pdeathsig"
-
-
-def need(what, there, is_required=REQUIRE_ALL):
-    """Leaves the test out if this machine lacks something, or fails it where scripts/test has installed all."""
-    if not there:
-        (pytest.fail if is_required else pytest.skip)(f"{what} not found")
-    return there
 
 
 def wait_for(what, ask):
@@ -72,9 +62,8 @@ class Server:
 
     def __init__(self, request, *settings, module=True, environment={}):
         self.folder = tempfile.TemporaryDirectory(f".{os.getpid()}", "server-", TARGET)
-        self.port, executable = free_port(), os.environ.get("SERVER", "redis-server")
-        need(executable, shutil.which(executable), REQUIRE_ALL or "SERVER" in os.environ)
-        words = [*WITH_THE_TEST, "KILL", executable, "--port", self.port, "--save", ""]
+        self.port = free_port()
+        words = [*WITH_THE_TEST, "KILL", os.environ.get("SERVER", "redis-server"), "--port", self.port, "--save", ""]
         # A primary makes the first replica's snapshot at once; it does not wait for a second replica.
         words += ["--bind", "127.0.0.1", "--dir", self.folder.name, "--repl-diskless-sync-delay", 0, *settings]
         if "--cluster-enabled" in settings:
@@ -130,7 +119,7 @@ class Address:
     """An address that leads to one of several servers, like a Service of Kubernetes, over a network that can fail."""
 
     def __init__(self, *servers):
-        self.accepted, self.silenced, self.listener = 0, 0, listening(0)
+        self.accepted, self.listener = 0, listening(0)
         self.port = self.listener.getsockname()[1]
         self.lead_to(*servers)
         self.fates("CL.")
@@ -140,16 +129,12 @@ class Address:
         """Leads a new connection to each of these servers, and all further ones to the last."""
         self.servers = itertools.chain(servers, itertools.repeat(servers[-1]))
 
-    def silence(self):
-        """Loses all further bytes of the connections that there are, and keeps the connections open."""
-        self.silenced = self.accepted
-
     def fates(self, command, *fates):
         """Sets the fates of the next calls of this command, in their order; others pass.
 
         "unheard": the connection is closed before the server has the call; "broken off": it is closed instead of the
-        answer; bytes: they are the answer, in the server's place. "lost", "late" and "dripping" are said of the answer
-        and of all after it on the connection, whose further calls take no fate.
+        answer; bytes: they are the answer, in the server's place. "lost" and "late" are said of the answer and of all
+        after it on the connection, whose further calls take no fate.
         """
         self.command, self.coming = command.encode(), iter(fates)
 
@@ -157,10 +142,9 @@ class Address:
         while True:
             client, _ = self.listener.accept()
             self.accepted += 1
-            words = client, next(self.servers).port, self.accepted
-            threading.Thread(target=self.carry, args=words, daemon=True).start()
+            threading.Thread(target=self.carry, args=(client, next(self.servers).port), daemon=True).start()
 
-    def carry(self, client, port, number):
+    def carry(self, client, port):
         """Carries what the two ends of a connection send, in one thread, until an end or a fate closes it."""
         fate, poll = None, select.poll()
         with client, contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)) as server:
@@ -178,13 +162,8 @@ class Address:
                     if isinstance(fate, bytes):
                         client.sendall(fate)
                         fate = None
-                    elif number <= self.silenced or (fate == "lost" and not is_call):
-                        continue
                     elif is_call:
                         server.sendall(data)
-                    else:
-                        # The seconds before each piece, and its bytes.
-                        pause, size = {"late": (1.5, 65536), "dripping": (0.3, 1)}.get(fate, (0, 65536))
-                        for start in range(0, len(data), size):
-                            time.sleep(pause)
-                            client.sendall(data[start : start + size])
+                    elif fate != "lost":
+                        time.sleep(1.5 if fate == "late" else 0)
+                        client.sendall(data)

@@ -1,5 +1,6 @@
 """The examples while Redis does not decide: a closed limit passes none, a bounded one as many as its own limiter."""
 
+import threading
 from signal import SIGCONT, SIGSTOP
 
 import pytest
@@ -12,14 +13,15 @@ from servers import Server, wait_for
 CALLS = 30
 # Django REST framework has Flask's client.
 CLIENTS = named("flask", "fastapi", "express", "express_4", "nginx")
-# The beginning of each failure, and its end: lines for the server, or a function.
+# The beginning of each failure, and its end: lines for the server, or a function. Some have no end: the address leads
+# to another server, while the old connections, and new ones meanwhile, are silent, or lead to a replica.
 FAILURES = {
     "crash": (Server.kill, Server.restart),
-    "hang": (lambda server: server.process.send_signal(SIGSTOP), lambda server: server.process.send_signal(SIGCONT)),
+    "hang": (lambda server: server.process.send_signal(SIGSTOP), None),
+    "a_replica": ("REPLICAOF 127.0.0.1 1", None),
     "no_right": ("ACL SETUSER default -cl.throttle -cl.mthrottle", "ACL SETUSER default +cl.throttle +cl.mthrottle"),
     "no_memory": ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"),
     "no_replica": ("CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0"),
-    "a_replica": ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"),
     # A connection that is there would keep its login.
     "a_password": ("CONFIG SET requirepass secret; CLIENT KILL TYPE normal", "ACL SETUSER default nopass"),
 }
@@ -27,17 +29,22 @@ FAILURES = {
 
 @pytest.mark.parametrize("failure", FAILURES)
 @on(APPLICATIONS, REDIS_TIMEOUT=1)
-def test_in_a_failure_a_closed_limit_passes_none_and_a_bounded_one_its_own(app, server, failure):
+def test_in_a_failure_a_closed_limit_passes_none_and_a_bounded_one_its_own(app, server, new_server, failure):
     def happens(deed):
         deed(server) if callable(deed) else [server(line) for line in deed.split("; ")]
 
-    (begin, end), caller = FAILURES[failure], app.caller()
+    (begin, end), caller, accepted = FAILURES[failure], app.caller(), app.address.accepted
     happens(begin)
     assert app.passed(10, caller, closed=True) == 0
     assert app.passed(CALLS, caller) == LIMIT
-    happens(end)
+    if end:
+        happens(end)
+    else:
+        wait_for("another connection is opened", lambda: app.address.accepted > accepted)
+        server = new_server()
+        app.address.lead_to(server)
     app.finds(server)
-    assert app.passed(CALLS, caller) <= LIMIT
+    assert app.passed(CALLS, caller) == LIMIT
 
 
 @on(APPLICATIONS)
@@ -53,24 +60,24 @@ def test_without_an_answer_only_true_passes_and_a_refusal_says_when_to_ask_again
         assert answer.headers["Cache-Control"] == "no-store"
 
 
-@on(named("nginx"))
-def test_nginx_a_location_with_a_limit_of_its_own_is_bounded_by_the_examples_lines(app, server):
-    server.kill()
-    answers = app.get("/own", app.caller(), times=CALLS)
-    refused = [answer for answer in answers if answer.status == 429]
-    assert len(refused) == CALLS - LIMIT and all(answer.status in (200, 429) for answer in answers)
-    assert {(answer.headers["Retry-After"], answer.headers["Cache-Control"]) for answer in refused} == {("60", "no-store")}
+# The page has this setting for asyncio; Debian's redis-py does not know it.
+ASYNCIO = named("fastapi")[0]
+ASYNCIO = ASYNCIO._replace(words=("" if IS_DEBIAN else "REDIS_URL=$REDIS_URL?protocol=2 ") + ASYNCIO.words)
 
 
-@pytest.mark.parametrize("fails_over", [True, False], ids=["failed_over", "silent"])
-@on(CLIENTS, REDIS_TIMEOUT=1)
-def test_an_old_connection_is_left_after_a_failover_or_in_silence(app, server, new_server, fails_over):
-    primary = new_server() if fails_over else server
-    app.passed(CALLS, app.caller())
-    app.address.lead_to(primary)
-    server(f"REPLICAOF 127.0.0.1 {primary.port}") if fails_over else app.address.silence()
-    # Each of the old connections fails once, and none twice.
-    wait_for("Redis decides each call", lambda: all(app.passed(1, app.caller(), closed=True) for _ in range(CALLS)))
+@on([*named("flask", "express", "express_4", "nginx"), ASYNCIO])
+def test_a_connection_that_ended_while_idle_costs_no_call(app, server):
+    accepted = app.address.accepted
+    server("CLIENT KILL TYPE normal")
+    if "express" in app.row.name:
+        # Node.js opens another one before there is a call.
+        wait_for("another connection is opened", lambda: app.address.accepted > accepted)
+        app.finds(server)
+    else:
+        # The client has heard of the end, too.
+        carried = lambda: [thread for thread in threading.enumerate() if "carry" in thread.name]
+        wait_for("the end of all connections", lambda: not carried())
+        assert app.passed(1, app.caller(), closed=True) == 1
 
 
 @on(APPLICATIONS)
@@ -83,13 +90,12 @@ def test_the_limit_passes_of_200_calls_at_once_by_a_bounded_number_of_connection
     assert app.address.accepted - before <= most
 
 
-@pytest.mark.parametrize("fate", ["late", "dripping"])
 @on(CLIENTS, REDIS_TIMEOUT=1)
-def test_a_late_answer_is_not_taken_for_another_callers(app, fate):
+def test_a_late_answer_is_not_taken_for_another_callers(app):
     """A caller whose limit is used up calls while the answers to another are on their way, which fill the pool."""
     limited, other = app.caller(), app.caller()
     wait_for("a limited caller", lambda: app.passed(4, limited, closed=True) == 0)
-    app.address.fates("CL.", *[fate] * 99)
+    app.address.fates("CL.", *["late"] * 99)
     for calls in 1, CALLS:
         app.passed(calls, other, closed=True)
         assert app.passed(1, limited, closed=True) == 0
@@ -109,14 +115,12 @@ def test_a_call_without_an_answer_is_made_once(app, server, fate):
 
 
 NUMBERS = b":0\r\n:3\r\n:2\r\n:-1\r\n:60\r\n"
-# Replies of another shape, as of a proxy, another server or another module; the second row is of RESP3.
+# Replies of another shape, as of a proxy, another server or another module: five items that are no numbers, lists of
+# another length or depth, what is no list, and what is no reply.
 REPLIES = [
-    *(b"*0\r\n", b"*-1\r\n", b"*-7\r\n", b"*x\r\n", b"$0\r\n\r\n", b"$-1\r\n", b"$-7\r\n", b":0\r\n", b":1\r\n"),
-    *(b"*5\r\n" + 5 * item for item in (b",0.5\r\n", b",nan\r\n", b"#f\r\n", b"_\r\n", b"(99999999999999999999\r\n")),
-    *(b"*5\r\n" + 5 * item for item in (b"$-1\r\n", b"+0\r\n", b"$1\r\n0\r\n", b"*1\r\n:0\r\n", b"-ERR no\r\n")),
-    *(b"+OK\r\n", b"-MISCONF no\r\n", b"-CLUSTERDOWN no\r\n", b"-ERR no\r\n", b"-\r\n", b"\r\n", b"\0\r\n"),
-    *(b"$5\r\nabcdefgh\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"%1\r\n:0\r\n:3\r\n", b"*1\r\n" * 100_000),
-    *(b"*1\r\n:0\r\n", b"*4\r\n" + NUMBERS[:-5], b"*6\r\n" + NUMBERS + b":1\r\n", b"*1\r\n*5\r\n" + NUMBERS),
+    *(b"*5\r\n" + 5 * item for item in (b"+0\r\n", b"$1\r\n0\r\n", b"#f\r\n", b",0.5\r\n", b"$-1\r\n", b"-ERR no\r\n")),
+    *(b"*0\r\n", b"*4\r\n" + NUMBERS[:-5], b"*6\r\n" + NUMBERS + b":1\r\n", b"*1\r\n*5\r\n" + NUMBERS, b"*1\r\n" * 100_000),
+    *(b":1\r\n", b"+OK\r\n", b"$-1\r\n", b"*-1\r\n", b"-MISCONF no\r\n", b"*-7\r\n", b"\0\r\n"),
 ]
 
 
@@ -126,9 +130,7 @@ def test_a_reply_of_another_shape_is_no_answer(app):
     if IS_DEBIAN and app.row.name == "express":
         pytest.skip("node-redis 4.5.1 ends the process at a reply of -7 elements")
     for reply in REPLIES:
-        app.address.fates("CL.", *[reply] * 3)
+        app.address.fates("CL.", reply)
         answer = app.get("/login", app.caller(), "POST", "username=bob", Content_Type=FORM)
-        # A large number is an integer, too, in Python: the caller is limited.
-        is_limited = b"(9" in reply and answer.status == 429
-        assert is_limited or answer.numbers("Retry-After", "Remaining") == (503, 1, None), reply
+        assert answer.numbers("Retry-After", "Remaining") == (503, 1, None), reply
         wait_for("another answer", lambda: app.passed(1, app.caller(), closed=True))

@@ -1,19 +1,21 @@
 """The examples as programs, on servers of each kind: local, behind Sentinel, in a cluster."""
 
 import re
+import signal
 import socket
 import textwrap
+from pathlib import Path
 
 import pytest
 
-from applications import PROGRAMS, PYPI_IS_REQUIRED, Row, named, on, python
+from applications import IOREDIS, NODE_REDIS, PROGRAMS, PYPI_IS_REQUIRED, Row, named, on, python
 from packages import IS_DEBIAN, ROOT
 from servers import Address, free_port, wait_for
 
 PAGE = (ROOT / "docs/clients.md").read_text()
 REFUSED = "503 Retry-After: 1\n"
 # The others are applications, too.
-SMALLEST = named("phpredis", "predis", "redis_rb", "redigo", "redis_rs")
+SMALLEST = named("valkey_py", "phpredis", "predis", "redis_rb", "redigo", "redis_rs")
 
 
 def python_program(file):
@@ -86,6 +88,48 @@ def test_a_call_in_a_cluster_that_gets_no_answer_takes_once_and_fails_in_time(pr
     with pytest.raises(AssertionError, match="TimeoutError"):
         program.output(address.port)
     assert node("CL.LOOK {user123}:minute 2 1 60")[2] == 2
+
+
+# The page's calls of the two libraries in a cluster.
+CLUSTERS = {
+    "node-redis": "require('redis').createCluster({ rootNodes: [{ url: process.env.REDIS_URL }] })",
+    "ioredis": "new (require('ioredis').Cluster)([process.env.REDIS_URL], { lazyConnect: true })",
+}
+
+
+@on([Row("node-redis", NODE_REDIS, "node program"), Row("ioredis", IOREDIS, "node program")], "program")
+def test_a_call_of_node_js_in_a_cluster_goes_to_its_node_at_once(program, new_server):
+    nodes = [new_server("--cluster-enabled", "yes") for _ in range(2)]
+    for node, slots in zip(nodes, ("0 8191", "8192 16383")):
+        node(f"CLUSTER ADDSLOTSRANGE {slots}")
+    nodes[0](f"CLUSTER MEET 127.0.0.1 {nodes[1].port} {nodes[1].words[nodes[1].words.index('--cluster-port') + 1]}")
+    for node in nodes:
+        wait_for("the cluster is up", lambda: "cluster_state:ok" in node("CLUSTER INFO"))
+        node("CONFIG RESETSTAT")
+    call = re.search(rf"^    (cluster\..*)  // {program.row.name}$", PAGE, re.M)[1]
+    ask = f"for (const key of 'abcdefghij') console.log((await {call}).join(' '));"
+    text = f"const cluster = {CLUSTERS[program.row.name]}; await cluster.connect(); {ask} process.exit();"
+    Path(program.own.name, "program").write_text(f"(async () => {{ {text} }})();")
+    assert program.output(nodes[0].port) == 10 * "0 3 2 -1 60\n"
+    assert all(node("DBSIZE") and "MOVED" not in str(node("INFO errorstats")) for node in nodes)
+
+
+MODULE = """
+import { close, throttle } from './FILE';
+for (const key of [undefined, null, 7, { id: 7 }]) await throttle(key, 2, 1, 60).catch(({ name }) => console.log(name));
+close();
+"""
+
+
+@on(named("node_redis", "ioredis"), "program", REDIS_TIMEOUT=5)
+def test_a_module_of_node_js_takes_texts_as_keys_and_lets_its_process_end(program, server, new_server):
+    text = MODULE.replace("FILE", program.row.files)
+    Path(program.own.name, "program.mjs").write_text(text)
+    frozen = new_server()
+    frozen.process.send_signal(signal.SIGSTOP)
+    for port in server.port, free_port(), frozen.port:
+        assert program.output(port, "timeout 120 node program.mjs").count("TypeError\n") == 4
+    assert server("DBSIZE") == 0
 
 
 @python_program("own_tests.py")

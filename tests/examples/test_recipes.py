@@ -199,6 +199,6 @@ def test_a_limiter_goes_on_where_it_was_when_the_server_loses_the_module_and_get
             old("CLIENT KILL TYPE normal")
         for ask in [in_node, in_python] * 5:
             assert wait_for("an answer", ask) == [0, 30, next(left), new is having]
-    app.address.silence()
     for ask in in_node, in_python:
+        app.address.fates("CL.", "lost")
         assert wait_for("another connection after a silent one", ask) == [1, 30, 0, True]
