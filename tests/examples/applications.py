@@ -41,8 +41,8 @@ def is_found(check):
 
 class Row(NamedTuple):
     """An application or a program: its name, a command that fails where something is missing, and the words that start
-    it in a folder of its own. The folder has copies of files of docs/, with those that their heads name, after edits as
-    a user makes them: a file, a text of it, and another text."""
+    it in a folder of its own. The folder has copies of files of docs/clients, with those that their heads name, after
+    edits as a user makes them: a file, a text of it, and another text."""
 
     name: str
     check: str
@@ -54,15 +54,13 @@ class Row(NamedTuple):
     def copy(self, folder, environment):
         names = self.files.split()
         for name in names:
-            found = [ROOT / "docs" / place / name for place in ("clients", "protect", "recipes")]
-            if source := next(filter(Path.exists, found), None):
-                text = source.read_text()
-                # A head says "To run this file, beside redis_py.py: ...".
-                names += re.findall(r"\w+\.(?:py|js|lua)\b", re.search("$|beside ([^:]*)", text)[1] or "")
-                for _, old, new in (edit for edit in self.edits if edit[0] == name):
-                    assert text.count(old) == 1, f"{name} has {old!r} {text.count(old)} times"
-                    text = text.replace(old, re.sub(r"\$([A-Z_]+)", lambda match: environment[match[1]], new))
-                Path(folder, name).write_text(text)
+            text = Path(ROOT, "docs/clients", name).read_text()
+            # A head says "To run this file, beside redis_py.py: ...".
+            names += re.findall(r"beside (\w+\.\w+)", text)
+            for _, old, new in (edit for edit in self.edits if edit[0] == name):
+                assert text.count(old) == 1, f"{name} has {old!r} {text.count(old)} times"
+                text = text.replace(old, re.sub(r"\$([A-Z_]+)", lambda match: environment[match[1]], new))
+            Path(folder, name).write_text(text)
 
 
 def python(module):
@@ -220,6 +218,7 @@ class Application:
         return statuses.count(200)
 
     def finds(self, server):
-        """Waits until the server decides."""
+        """Leads the address to this server, and waits until the application's calls are decided by it."""
+        self.server = self.address.server = server
         decides = lambda: self.passed(1, self.caller(), closed=True) and server("DBSIZE")
         wait_for(f"{self.row.name} finds its server", decides)

@@ -11,18 +11,12 @@ are in servers.py. `program` is an application that ends by itself: `@on(PROGRAM
 """
 
 import functools
-import resource
 from types import SimpleNamespace
 
 import pytest
 
 from applications import Application
 from servers import Clock, Server
-
-# A test makes many connections, and so do the programs that it calls.
-most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
 
 @pytest.fixture
 def new_server(request):
@@ -60,8 +54,6 @@ def running(request):
 
 @pytest.fixture
 def app(running, server):
-    running.server = server
-    running.address.lead_to(server)
     running.address.fates("CL.")
     running.finds(server)
     return running

@@ -116,18 +116,13 @@ class Clock:
 
 
 class Address:
-    """An address that leads to one of several servers, like a Service of Kubernetes, over a network that can fail."""
+    """An address whose new connections lead to `server`, like a Service of Kubernetes, over a network that can fail."""
 
-    def __init__(self, *servers):
-        self.accepted, self.listener = 0, listening(0)
+    def __init__(self, server):
+        self.server, self.accepted, self.listener = server, 0, listening(0)
         self.port = self.listener.getsockname()[1]
-        self.lead_to(*servers)
         self.fates("CL.")
         threading.Thread(target=self.accept, daemon=True).start()
-
-    def lead_to(self, *servers):
-        """Leads a new connection to each of these servers, and all further ones to the last."""
-        self.servers = itertools.chain(servers, itertools.repeat(servers[-1]))
 
     def fates(self, command, *fates):
         """Sets the fates of the next calls of this command, in their order; others pass.
@@ -142,7 +137,7 @@ class Address:
         while True:
             client, _ = self.listener.accept()
             self.accepted += 1
-            threading.Thread(target=self.carry, args=(client, next(self.servers).port), daemon=True).start()
+            threading.Thread(target=self.carry, args=(client, self.server.port), daemon=True).start()
 
     def carry(self, client, port):
         """Carries what the two ends of a connection send, in one thread, until an end or a fate closes it."""

@@ -193,7 +193,7 @@ def test_a_limiter_goes_on_where_it_was_when_the_server_loses_the_module_and_get
         # The limiter is full at first.
         new("SET user123", old("GET user123") or 10**18)
         old("REPLICAOF 127.0.0.1 1")
-        app.address.lead_to(new)
+        app.address.server = new
         # A client learns of a failover from the end of its connection, or from the error of a replica.
         if new is lacking:
             old("CLIENT KILL TYPE normal")
