@@ -64,8 +64,7 @@ class Server:
         self.folder = tempfile.TemporaryDirectory(f".{os.getpid()}", "server-", TARGET)
         self.port = free_port()
         words = [*WITH_THE_TEST, "KILL", os.environ.get("SERVER", "redis-server"), "--port", self.port, "--save", ""]
-        # A primary makes the first replica's snapshot at once; it does not wait for a second replica.
-        words += ["--bind", "127.0.0.1", "--dir", self.folder.name, "--repl-diskless-sync-delay", 0, *settings]
+        words += ["--bind", "127.0.0.1", "--dir", self.folder.name, *settings]
         if "--cluster-enabled" in settings:
             # Its own choice, 10,000 ports further, may be a port that the system has given to a client.
             words += ["--cluster-port", free_port()]
@@ -81,8 +80,6 @@ class Server:
         """Starts the process, again on its port."""
         self.process = subprocess.Popen(self.words, env=self.environment)
         wait_for("a server is ready", self.is_ready)
-        # A test may count the connections.
-        self.client.connection_pool.disconnect()
 
     def is_ready(self):
         assert self.process.poll() is None, "a server has ended, see its output"
@@ -127,9 +124,8 @@ class Address:
     def fates(self, command, *fates):
         """Sets the fates of the next calls of this command, in their order; others pass.
 
-        "unheard": the connection is closed before the server has the call; "broken off": it is closed instead of the
-        answer; bytes: they are the answer, in the server's place. "lost" and "late" are said of the answer and of all
-        after it on the connection, whose further calls take no fate.
+        "broken off": the connection is closed instead of the answer; bytes: they are the answer, in the server's place.
+        "lost" and "late" are said of the answer and of all after it on the connection, whose further calls take no fate.
         """
         self.command, self.coming = command.encode(), iter(fates)
 
@@ -152,7 +148,7 @@ class Address:
                     data = (client if is_call else server).recv(65536)
                     if is_call and self.command in data:
                         fate = fate or next(self.coming, None)
-                    if not data or fate == "unheard" or (fate == "broken off" and not is_call):
+                    if not data or (fate == "broken off" and not is_call):
                         return
                     if isinstance(fate, bytes):
                         client.sendall(fate)
