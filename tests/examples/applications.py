@@ -157,27 +157,27 @@ class Application:
         if not is_found(row.check):
             (pytest.fail if row.is_required else pytest.skip)(f"what `{row.check}` asks for not found")
 
-    def run(self, port, words, **streams):
+    def run(self, port, **streams):
         own = {"REDIS_URL": f"redis://127.0.0.1:{port}", "REDIS_AT": port, **self.environment}
         environment = {**ENVIRONMENT, **{name: str(value) for name, value in own.items()}}
         self.row.copy(self.own.name, environment)
         # The end by TERM is also that of nginx's workers.
-        command = [*WITH_THE_TEST, "TERM", "sh", "-c", f"mkdir -p tmp && exec env {words}"]
+        command = [*WITH_THE_TEST, "TERM", "sh", "-c", f"mkdir -p tmp && exec env {self.row.words}"]
         settings = {"cwd": self.own.name, "env": environment, "process_group": 0, "text": True}
         self.process = subprocess.Popen(command, **streams, **settings)
         self.request.addfinalizer(functools.partial(self.stop, self.process))
 
-    def output(self, port, words=None, **environment):
+    def output(self, port, **environment):
         """Runs the program to its end, and returns what it prints and its errors."""
         self.environment.update(environment)
-        self.run(port, words or self.row.words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.run(port, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         said, _ = self.process.communicate()
         assert self.process.returncode == 0, said
         return said
 
     def start(self, server):
         self.server, self.address = server, Address(server)
-        self.run(self.address.port, self.row.words)
+        self.run(self.address.port)
         wait_for(f"{self.row.name} serves HTTP", self.serves)
         return self
 

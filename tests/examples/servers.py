@@ -125,7 +125,7 @@ class Address:
         """Sets the fates of the next calls of this command, in their order; others pass.
 
         "broken off": the connection is closed instead of the answer; bytes: they are the answer, in the server's place.
-        "lost" and "late" are said of the answer and of all after it on the connection, whose further calls take no fate.
+        "lost" and "late" are said of the answer and all after it on the connection, whose further calls take no fate.
         """
         self.command, self.coming = command.encode(), iter(fates)
 
