@@ -208,11 +208,10 @@ class Application:
             answer.body = answer.read().decode()
         return answers if times else answers[0]
 
-    def passed(self, times, caller, closed=False, **further):
+    def passed(self, times, caller, closed=False, sent=lambda: None):
         """Makes calls of a limit at once, one that is closed or not, and returns how many passed."""
-        login = "/login", caller, "POST", f"username={caller}&password=guess", times
-        words = login if closed else ("/", caller, "GET", None, times)
-        answers = self.get(*words, Content_Type=FORM, **further)
+        path, method, body = ("/login", "POST", f"username={caller}&password=guess") if closed else ("/", "GET", None)
+        answers = self.get(path, caller, method, body, times, sent, Content_Type=FORM)
         statuses = [answer.status for answer in answers]
         assert {*statuses} <= {200, 429, 503}, statuses
         return statuses.count(200)

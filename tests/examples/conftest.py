@@ -18,6 +18,7 @@ import pytest
 from applications import Application
 from servers import Clock, Server
 
+
 @pytest.fixture
 def new_server(request):
     """Makes another server: new_server("--cluster-enabled", "yes", module=False)."""

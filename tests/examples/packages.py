@@ -25,7 +25,8 @@ def fetched(file, command):
     folder = TARGET / f"examples-{sys.version_info.minor}-{file}"
     # The copy of the file comes last: a fetch that breaks off, or hangs, leaves none.
     steps = f'rm -rf "$0"; mkdir -p "$0"; cp package*.json "$0"; timeout 900 {command}; cp {file} "$0/fetched"'
-    subprocess.run(["sh", "-ec", f'cmp -s {file} "$0/fetched" || {{ {steps}; }}', folder], cwd=HERE, check="SCRIPTS_TEST" in os.environ)
+    command = ["sh", "-ec", f'cmp -s {file} "$0/fetched" || {{ {steps}; }}', folder]
+    subprocess.run(command, cwd=HERE, check="SCRIPTS_TEST" in os.environ)
     return str(folder)
 
 
