@@ -41,7 +41,7 @@ def test_in_a_failure_a_closed_limit_passes_none_and_a_bounded_one_its_own(app, 
         wait_for("a call opens another connection", fails_anew)
         server = new_server()
     app.finds(server)
-    assert app.passed(CALLS, caller) == LIMIT
+    assert app.passed(CALLS, caller) <= LIMIT
 
 
 @on(APPLICATIONS)
