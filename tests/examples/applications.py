@@ -76,7 +76,8 @@ NGINX_EDITS = (
     ("nginx.conf", "    upstream", """
     server {
         listen unix:application;
-        location / { return 200 Hello; } location /fails { return 500; } location /missing { return 404; }
+        location / { return 200 $http_x_forwarded_for; }
+        location /fails { return 500; } location /missing { return 404; }
     }
     upstream"""),
     ("throttle.lua", "6379, 100", "$REDIS_AT, 1000 * $REDIS_TIMEOUT"),

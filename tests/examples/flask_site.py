@@ -5,11 +5,12 @@ from flask_app import app, limited
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 app.wsgi_app = ProxyFix(app.wsgi_app, x_for=1)
-SITE, BURST = limited("site", 2, 1, 86400), limited("burst", 9, 10, 1)
-CALLERS = {"acme": "acme", "7": 7, "": "", "an object": {"id": 7}, "a list": ["acme"], "half a letter": "\ud800"}
+QUOTA = 2, 1, 86400
+SITE, BURST = limited("site", *QUOTA), limited("burst", 9, 10, 1)
+CALLERS = {"acme": "acme", "7": 7, "": "", "an object": {"id": 7}, "an error": "\ud800"}
 
 
-async def answers():
+async def missing():
     flask.abort(404)
 
 
@@ -22,18 +23,14 @@ async def passes(caller):
 
 
 for path, view in {
-    "/fails": SITE(lambda: 1 / 0),
-    "/missing": SITE(lambda: flask.abort(404)),
-    "/streamed": SITE(lambda: iter(["a", "b"])),
-    "/async": SITE(answers),
-    "/stacked": BURST(SITE(lambda: "Hello")),
-    "/caller": limited("site", 2, 1, 86400, caller=caller)(lambda: "Hello"),
-    "/passes": limited("site", 2, 1, 86400, unanswered=passes)(lambda: "Hello"),
-    "/forgotten": limited("site", 2, 1, 86400, unanswered=lambda caller: passes(caller))(lambda: "Hello"),
-    "/health": lambda: "Hello",
+    "/missing": SITE(missing),
+    "/both": BURST(SITE(lambda: "Hello")),
+    "/caller": limited("site", *QUOTA, caller=caller)(lambda: "Hello"),
+    "/passes": limited("site", *QUOTA, unanswered=passes)(lambda: "Hello"),
+    "/forgotten": limited("site", *QUOTA, unanswered=lambda caller: passes(caller))(lambda: "Hello"),
 }.items():
     app.add_url_rule(path, path, view, methods=["GET", "OPTIONS"])
-blueprint = flask.Blueprint("all", "all", url_prefix="/blueprint")
+blueprint = flask.Blueprint("blueprint", "blueprint")
 blueprint.before_request(SITE(lambda: None))
 blueprint.add_url_rule("/fails", "fails", lambda: 1 / 0)
 app.register_blueprint(blueprint)
