@@ -2,7 +2,7 @@
 
 const { app, limited } = require(`${process.cwd()}/express_app.js`);
 
-if (process.env.PROXY) app.set('trust proxy', process.env.PROXY);
+app.set('trust proxy', '127.0.0.1');
 const quota = [2, 1, 86400];
 const [site, burst] = [limited('site', quota), limited('burst', [9, 10, 1])];
 const callers = { acme: 'acme', 7: 7, '': '', 'an object': { id: 7 }, get 'an error'() { throw undefined; } };

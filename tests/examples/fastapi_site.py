@@ -4,7 +4,6 @@ WebSockets by FastAPI's own test client."""
 from contextlib import suppress
 
 from fastapi import Depends, FastAPI, HTTPException, WebSocket
-from fastapi.responses import JSONResponse
 from fastapi_app import app, limited
 
 QUOTA = 2, 1, 86400
@@ -22,12 +21,6 @@ def caller(request):
 
 async def passes(caller):
     return True
-
-
-@app.exception_handler(HTTPException)
-async def own(request, error):
-    """Leaves out the headers of an error."""
-    return JSONResponse({"error": error.detail}, error.status_code)
 
 
 @app.websocket("/socket")

@@ -1,4 +1,4 @@
-// Answers each request by a call of docs/recipes/module_or_script.js, with what it got and whether the module decided.
+// Answers each request by a call of docs/recipes/module_or_script.js: the tokens left, and whether the module decided.
 
 const { createServer } = require('http');
 const { createClient } = require('redis');
@@ -8,6 +8,6 @@ const client = createClient({ url: process.env.REDIS_URL, disableOfflineQueue: t
 const limiter = new Limiter(client);
 client.connect();
 createServer(async (request, response) => {
-  const answer = await limiter.throttle(...process.argv.slice(2)).catch(() => null);
-  response.end(JSON.stringify(answer && [...answer.slice(0, 3), limiter.module === true]));
+  const answer = await limiter.throttle('user123', 29, 1, 86400).catch(() => null);
+  response.end(JSON.stringify(answer && [answer[2], limiter.module === true]));
 }).listen(process.env.HTTP_PORT, '127.0.0.1');

@@ -74,11 +74,10 @@ def test_a_right_password_is_accepted_even_if_it_is_not_given_back_and_each_coun
     assert counts()['limit="login given back",result="unanswered"'] == "1.0"
 
 
-def test_a_large_body_is_refused_before_it_is_there_also_in_chunks_and_by_http_2(app, start, tmp_path):
-    # The first head is without its body, the second without the last chunk.
-    stated = app.get("/login", CALLER, "POST", None, Content_Length="36000000")
-    chunked = app.get("/login", CALLER, "POST", b"1001\r\n" + 4097 * b"x", Transfer_Encoding="chunked")
-    assert [stated.status, chunked.status] == [413, 413]
+def test_a_large_body_without_a_length_is_refused_before_it_is_there(app, start, tmp_path):
+    # The last chunk does not come.
+    chunks = b"1001\r\n" + 4097 * b"x"
+    assert app.get("/login", CALLER, "POST", chunks, Transfer_Encoding="chunked").status == 413
     words = f"env -C {tmp_path} $PYTHON -m hypercorn --bind 127.0.0.1:$HTTP_PORT protect:app"
     row = Row("protect_http2", python("hypercorn"), words, is_required=PYPI_IS_REQUIRED)
     url = f"http://127.0.0.1:{start(row, app.server).http_port}/login"
@@ -90,8 +89,6 @@ def test_a_large_body_is_refused_before_it_is_there_also_in_chunks_and_by_http_2
 
 
 def test_a_form_is_answered_whatever_its_letters(app):
-    # Debian's FastAPI takes half a pair of UTF-16, which no key can hold.
-    long, either = "\U0001f600" * 64, {401, 422, 503 if IS_DEBIAN else 422}
-    forms = {("\ud800", "\0"): either, ("\0", "\ud800"): either, (long, 4 * long): {401}, ("bob", "x" * 257): {422}}
-    for form, statuses in forms.items():
-        assert {*log_in(app, *form)} <= statuses, form
+    # The second is the largest form. Debian's FastAPI takes half a pair of UTF-16, which no key can hold.
+    assert {*log_in(app, "\ud800", "\0")} <= {401, 422, 503 if IS_DEBIAN else 422}
+    assert log_in(app, 64 * "\U0001f600", 256 * "\U0001f600") == {401: 1}
