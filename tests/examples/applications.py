@@ -111,7 +111,6 @@ PROGRAMS = [
     Row("iovalkey", "node -e 'require(\"iovalkey\")'", "node ioredis.js", "ioredis.js",
         (("ioredis.js", "require('ioredis')", "require('iovalkey')"),)),
     Row("phpredis", "php -r 'new Redis();'", "php -d display_errors=stderr php_redis.php", "php_redis.php"),
-    Row("predis", "ls /usr/share/php/Predis", "php -n -d display_errors=stderr php_redis.php", "php_redis.php"),
     Row("redis_rb", "ruby -e 'require \"redis\"'", "ruby redis_rb.rb", "redis_rb.rb"),
     # scripts/test does not install Go, which is large.
     Row("redigo", "go list github.com/gomodule/redigo/redis", "go run redigo.go", "redigo.go", is_required=False),
