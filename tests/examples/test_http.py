@@ -1,8 +1,11 @@
 """The examples as their frameworks' users know them: headers, methods, addresses, callers, log-ins, locations."""
 
+import re
+import subprocess
 from ipaddress import ip_network
 
 from applications import APPLICATIONS, FORM, LIMIT, NGINX_EDITS, PYPI_IS_REQUIRED, on, python
+from packages import ROOT
 
 FLASK, FASTAPI, DJANGO, EXPRESS, EXPRESS_4, NGINX = APPLICATIONS
 WORKER = "$PYTHON -m gunicorn --worker-class uvicorn.workers.UvicornWorker --bind 127.0.0.1:$HTTP_PORT"
@@ -155,3 +158,23 @@ def test_nginx_charges_the_location_that_answers_and_each_limited_one_that_leads
 def test_nginx_limits_a_log_in_in_any_case_and_tells_the_application_the_caller(app, server):
     assert charged(app, server, "/LogIn/", method="POST") == ["nginx_login:127.0.0.1"]
     assert app.get(X_Forwarded_For="10.0.0.1, 192.0.2.7").body == "192.0.2.7"
+
+
+def test_nginx_tells_a_limited_client_of_grpc_that_a_resource_is_exhausted(start, server):
+    section = re.search(r"^\* For gRPC, .*?^$", (ROOT / "docs/clients.md").read_text(), re.M | re.S)[0]
+    error_page, *answer = re.findall(r"`([^`]*;)`", section)
+    limited = f"""
+        location /grpc {{
+            rewrite_by_lua_block {{ check("grpc", {{ 0, 1, 86400 }}) }}
+            {error_page}
+            grpc_pass grpc://127.0.0.1:1;
+        }}
+        location @limited {{ {" ".join(answer)} }}
+        location = /health"""
+    grpc = ("nginx.conf", "backlog=1024;", "http2;"), ("nginx.conf", "\n        location = /health", limited)
+    app = start(NGINX._replace(edits=(*NGINX_EDITS, *grpc)), server)
+    url = f"http://127.0.0.1:{app.http_port}/grpc"
+    call = "curl", "-s", "--http2-prior-knowledge", "-i", "-X", "POST", "-H", "Content-Type: application/grpc", url
+    first, second = (subprocess.run(call, stdout=subprocess.PIPE, text=True).stdout for _ in range(2))
+    assert "grpc-status" not in first
+    assert "grpc-status: 8\n" in second and "content-type: application/grpc\n" in second
