@@ -21,7 +21,7 @@ fn the_archive_unpacks_into_a_folder_of_its_own_with_the_library_and_its_documen
     needs!(EVERYWHERE);
     let release = release();
     let lines = block("sh", "sha256sum").replace("x86_64-unknown-linux-gnu", &native());
-    let (shell, server) = lines.rsplit_once('\n').unwrap();
+    let (shell, server) = lines.strip_prefix("cd target/package\n").unwrap().rsplit_once('\n').unwrap();
     output(Command::new("sh").args(["-e", "-c", shell]).current_dir(release.path()));
 
     let folder = release.path().join(format!("redis-cell-v{VERSION}-{}", native()));
@@ -123,16 +123,12 @@ fn the_debian_package_is_installed_used_and_removed() {
     let restart = format!("goes on with version {VERSION} until it is restarted");
     assert!(said.contains(&restart), "{said}");
 
-    // Each way in which a server may be told to load the module; the commented line does not.
-    let quoted = format!("\t LOADMODULE\t\"{MODULES}/libredis_cell.so\"");
-    let option = format!("ExecStart=/usr/bin/redis-server /etc/redis/redis.conf --{line}");
+    // Ways in which a server may be told to load the module; the commented line does not.
     let loads = [
-        ("/etc/redis/redis.conf", &line),
-        ("/etc/valkey/tenants/one.conf", &quoted),
-        ("/etc/systemd/system/redis-server.service.d/limits.conf", &option),
-        ("/run/systemd/system/valkey-server.service", &option),
+        ("/etc/valkey/tenants/one.conf", format!("\t LOADMODULE\t\"{MODULES}/libredis_cell.so\"")),
+        ("/run/systemd/system/redis-server.service", format!("ExecStart=/usr/bin/redis-server --{line}")),
     ];
-    for (file, load) in loads {
+    for (file, load) in &loads {
         let file = within(file);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(&file, format!("port 6379\n# {line}\n{load}\n")).unwrap();
@@ -212,18 +208,11 @@ fn file(folder: &Path, suffix: &str) -> PathBuf {
 /// Runs Debian's own installer on a system that is only a folder: it needs no root, and changes nothing on this
 /// machine.
 fn dpkg(root: &Path, action: &str, argument: &str) -> String {
-    let state = root.join("var/lib/dpkg");
-    output(Command::new("mkdir").arg("-p").args(["info", "updates"].map(|folder| state.join(folder))));
-    output(Command::new("touch").arg(state.join("status")));
-    let path = std::env::var("PATH").unwrap();
-    output(
-        Command::new("dpkg")
-            .args([Path::new("--instdir"), root, Path::new("--admindir"), &state])
-            .arg("--log=/dev/null")
-            // The folder has no other package, and the package's own scripts run outside of it.
-            .args(["--force-depends", "--force-not-root", "--force-script-chrootless"])
-            .args([action, argument])
-            // dpkg asks for administrators' programs, which a user's path may lack.
-            .env("PATH", format!("{path}:/usr/sbin:/sbin")),
-    )
+    // The folder has no other package, and the package's own scripts run outside of it. dpkg asks for administrators'
+    // programs, which a user's path may lack.
+    let commands = "mkdir -p $0/var/lib/dpkg/info $0/var/lib/dpkg/updates
+        touch $0/var/lib/dpkg/status
+        PATH=$PATH:/usr/sbin:/sbin dpkg --root=$0 --log=/dev/null --force-depends --force-not-root \
+            --force-script-chrootless $@";
+    output(Command::new("sh").args(["-ec", commands]).arg(root).args([action, argument]))
 }
