@@ -1,5 +1,5 @@
-//! The pages themselves, without a server. A test runs every block of code, or the block is word for word a file, or
-//! lines of a file, that the tests run; every link leads somewhere. Costs are in costs.rs.
+//! The pages themselves, without a server. A test runs every block of code, or the block is lines of a program that the
+//! tests run; every link leads somewhere. Costs are in costs.rs.
 
 use std::env;
 use std::fs;
@@ -7,42 +7,20 @@ use std::path::Path;
 use std::process::Command;
 
 use pulldown_cmark::Event;
-use serde_json::Value as Json;
 
 use crate::support::COMMANDS;
 use crate::support::expected::TRY_AGAIN;
 use crate::support::pages::{Block, ROOT, blocks, code, dangling_links, pages, parts, text_of};
 use crate::support::programs::output;
 
-/// Folders whose files the tests run. A page's block of Python must be lines of one of these files.
-const EXAMPLES: [&str; 6] =
-    ["docs/budgets", "docs/clients", "docs/moving", "docs/monitoring", "docs/protect", "docs/recipes"];
-
+/// every_server/pages.rs runs the README's block of Python, and all blocks in other languages.
 #[test]
-fn there_is_no_block_that_no_test_knows() {
-    for Block { place, language, .. } in blocks(|_| true) {
-        assert!(["python", "console", "conf", "sh", ""].contains(&language.as_str()), "{place}: {language}");
-    }
-}
-
-/// A block is a whole file, or some lines of a file to which the page links. every_server/pages.rs runs the README's block.
-#[test]
-fn examples_are_lines_of_files_that_the_tests_run() {
-    let files = EXAMPLES.iter().flat_map(|folder| fs::read_dir(Path::new(ROOT).join(folder)).unwrap());
-    let files: Vec<_> = files
-        .map(|file| file.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|found| found == "py"))
-        .map(|path| (path.strip_prefix(ROOT).unwrap().display().to_string(), fs::read_to_string(&path).unwrap()))
-        .collect();
-    for Block { place, text, .. } in blocks(|block| block.language == "python" && !block.place.starts_with("README")) {
-        let name = place.split(':').next().unwrap();
-        let (page, folder) = (text_of(name), format!("{}/", Path::new(name).parent().unwrap().display()));
-        let stands_in = |(path, file): &(String, String)| {
-            *file == format!("{text}\n")
-                || page.contains(&format!("({})", path.trim_start_matches(&folder)))
-                    && format!("\n{file}").contains(&format!("\n{text}\n"))
-        };
-        assert!(files.iter().any(stands_in), "{place} stands in no file of {EXAMPLES:?} that the page links to");
+fn each_block_of_code_is_run_or_is_lines_of_a_program_that_is() {
+    let program = format!("\n{}", text_of("docs/protect/protect.py"));
+    for Block { place, language, text } in blocks(|_| true) {
+        let is_run = ["console", "conf", "sh", ""].contains(&language.as_str())
+            || language == "python" && (place.starts_with("README") || program.contains(&format!("\n{text}\n")));
+        assert!(is_run, "{place}: a block of {language:?} that no test runs");
     }
 }
 
@@ -72,46 +50,16 @@ fn section<'a>(page: &'a str, heading: &str) -> Option<&'a str> {
     rest.split(&format!("\n{rank} ")).next()
 }
 
-/// The first commands that a visitor types stand together, and what the second fetches is what it says itself.
+/// A row of scripts/servers begins with a name, and a version with a star if the server is a usual one.
 #[test]
-fn the_readme_says_what_the_tests_fetch() {
-    let readme = text_of("README.md");
-    let run_it = section(&readme, "## Run it").unwrap();
-    assert!(run_it.contains("```sh\nscripts/run\nscripts/test\n```"), "{run_it}");
-    let script = text_of("scripts/test");
-    let fetched = script.split_once("the first run fetches ").unwrap().1.split_once('.').unwrap().0;
-    assert!(run_it.contains(fetched), "{fetched}");
-}
-
-/// A row of scripts/servers has a name, a version with a star if the server is a usual one, an origin, and packages. Only
-/// the table of docs/platforms.md names the newest servers; another page names a version, on which it saw something.
-#[test]
-fn every_place_names_the_servers_that_scripts_servers_fetches() {
-    let script = text_of("scripts/servers");
+fn the_table_of_servers_has_those_that_scripts_servers_fetches() {
+    let (script, page) = (text_of("scripts/servers"), text_of("docs/platforms.md"));
     let (_, rows) = script.split_once("\nsupported='\n").unwrap();
-    let rows = rows.lines().take_while(|row| *row != "'").map(|row| row.split_whitespace().collect());
-    let rows: Vec<Vec<_>> = rows.collect();
-    let (table, sums) = (text_of("docs/platforms.md"), text_of("scripts/servers.d/pypi"));
-    for row in &rows {
-        let name = row[0].replace("redis-", "Redis ").replace("valkey-", "Valkey ");
-        let of_the_table = format!("\n| {name} | {} |", row[1].trim_end_matches('*'));
-        assert!(table.contains(&of_the_table), "docs/platforms.md lacks {of_the_table:?}");
-        assert!(!row[2].starts_with("pypi:") || sums.contains(&format!("{} --hash=", row[3])), "no sum of {}", row[3]);
-    }
-    let newest = |kind| rows.iter().filter_map(|row| row[0].strip_prefix(kind)).next_back().unwrap();
-    let names = [newest("redis-").to_string(), format!("Valkey {}", newest("valkey-"))];
-    for page in pages(Path::new(ROOT)).iter().filter(|page| !page.ends_with("platforms.md")) {
-        let text = fs::read_to_string(page).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
-        for name in &names {
-            let is_version = |rest: &&str| rest.chars().nth(1).is_some_and(|digit| digit.is_ascii_digit());
-            let without = text.split(name).skip(1).find(|rest| !is_version(rest));
-            assert!(without.is_none(), "{}: {name}{}", page.display(), without.unwrap_or_default());
-        }
-    }
-    let workflow = text_of(".github/workflows/ci.yml");
-    let (_, suites) = workflow.split_once("server: [redis").unwrap();
-    for suite in format!("redis{}", suites.split(']').next().unwrap()).split(", ") {
-        assert!(rows.iter().any(|row| row[0] == suite), "ci.yml: scripts/servers has no {suite}");
+    for row in rows.lines().take_while(|row| *row != "'") {
+        let words: Vec<_> = row.split_whitespace().collect();
+        let name = words[0].replace("redis-", "Redis ").replace("valkey-", "Valkey ");
+        let of_the_table = format!("\n| {name} | {} |", words[1].trim_end_matches('*'));
+        assert!(page.contains(&of_the_table), "docs/platforms.md lacks {of_the_table:?}");
     }
 }
 
@@ -131,21 +79,27 @@ fn the_page_of_clients_names_the_versions_of_the_libraries_that_the_tests_run() 
     }
 }
 
-/// The measured figures, rounded. A page that says the first as well says the same.
+/// The most calls a second are those of the page of results; the least stand there with their date. A page that says
+/// what a call takes of a SET's instructions says the same.
 #[test]
-fn the_readme_says_what_a_call_costs_of_a_set_in_instructions_and_in_time() {
-    let results: Json = serde_json::from_str(&text_of("scripts/bench-results/results.json")).unwrap();
-    let checks = &results["checks"];
-    let alone = |check: &str| checks[check]["instructions"]["alone"].as_f64().unwrap();
-    let instructions = alone("CL.THROTTLE allowed") / alone("SET PX");
-    let time = checks["CL.THROTTLE allowed"]["ratio"].as_f64().unwrap();
-    let says = format!("takes {instructions:.2} of a SET's instructions, {time:.2} of its time");
-    assert!(text_of("README.md").contains(&says), "{says}");
+fn the_readme_says_what_a_call_costs_as_the_page_of_results_does() {
+    let (readme, results) = (text_of("README.md"), text_of("scripts/bench-results/README.md"));
+    let rows = results.lines().filter_map(|line| line.strip_prefix("| CL.THROTTLE allowed | "));
+    let ratios: Vec<_> = rows.map(|row| row.split(" | ").nth(1).unwrap().trim_end_matches(" |")).collect();
+    let [instructions, time] = ratios[..] else { panic!("{ratios:?}") };
+    let says = format!("takes {instructions} of a SET's instructions, {time} of its time");
+    assert!(readme.contains(&says), "README.md lacks {says:?}");
     for page in pages(Path::new(ROOT)) {
         let text = fs::read_to_string(&page).unwrap();
-        let is_same = |rest: &str| format!("0.{rest}").starts_with(&format!("{instructions:.2}"));
-        assert!(text.split(" takes 0.").skip(1).all(is_same), "{}: not {instructions:.2}", page.display());
+        let is_same = |rest: &str| format!("0.{rest}").starts_with(instructions);
+        assert!(text.split(" takes 0.").skip(1).all(is_same), "{}: not {instructions}", page.display());
     }
+    let (_, most) = results.split_once("So one core answers ").unwrap();
+    let most = most.split(' ').next().unwrap();
+    let says = format!(" to {most} calls a second](scripts/bench-results/README.md#speed)");
+    let (before, _) = readme.split_once(&says).unwrap_or_else(|| panic!("README.md lacks {says:?}"));
+    let least = before.rsplit('[').next().unwrap();
+    assert!(results.contains(&format!(": {least} to ")), "{least}");
 }
 
 /// A text of src/error.rs has braces for words. replies.txt has the page's texts as a server replies them, but for the one
@@ -209,16 +163,4 @@ fn each_guarantee_names_tests_that_exist() {
         let known = names.iter().all(|name| tests.contains(&format!("\n{name}")));
         assert!(!names.is_empty() && known, "not all of these are tests: {names:?}");
     }
-}
-
-/// The most is what the results have, rounded; the least stands on their page with its date.
-#[test]
-fn the_readme_says_how_many_calls_a_second_a_core_answers() {
-    let results: Json = serde_json::from_str(&text_of("scripts/bench-results/results.json")).unwrap();
-    let nanoseconds = results["checks"]["CL.THROTTLE allowed"]["cpu"].as_f64().unwrap();
-    let readme = text_of("README.md");
-    let most = format!(" to {:.0}00,000 calls a second](scripts/bench-results/README.md#speed)", 1e4 / nanoseconds);
-    let (before, _) = readme.split_once(&most).unwrap_or_else(|| panic!("README.md lacks {most:?}"));
-    let least = before.rsplit('[').next().unwrap();
-    assert!(text_of("scripts/bench-results/README.md").contains(&format!(": {least} to ")), "{least}");
 }
