@@ -89,8 +89,9 @@ Dir::State "PROJECT/apt"; Dir::Cache "PROJECT/apt"; APT::Sandbox::User "root";
     ),
 ];
 
+/// apt is the real one. The small disk is a `df` that says so.
 #[test]
-fn scripts_test_names_what_failed_and_what_debian_lacks_and_ends_if_apt_fails() {
+fn scripts_test_says_what_failed_and_why_and_removes_what_broken_off_runs_have_left() {
     needs!(SCRIPTS_TEST);
     if output(Command::new("id").arg("-u")) != "0\n" {
         leave_out("needs root");
@@ -115,6 +116,7 @@ fn scripts_test_names_what_failed_and_what_debian_lacks_and_ends_if_apt_fails() 
             command.env_remove(variable);
         }
         command.args(arguments).current_dir(project).env("APT_CONFIG", project.join("apt/settings"));
+        command.env("PATH", format!("{}/bin:{}", project.display(), std::env::var("PATH").unwrap()));
         let output = command.output().unwrap();
         let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
         assert!(!output.status.success(), "{said}");
@@ -132,12 +134,16 @@ fn scripts_test_names_what_failed_and_what_debian_lacks_and_ends_if_apt_fails() 
     assert!(said.contains("1 setup: missing: cell-never-was"), "{said}");
     assert!(said.contains("setup: 1 passed, 0 failed\n"), "{said}");
     assert!(said.contains("examples: 0 passed, 1 failed, 1 left out, test_two.py::test_that_fails\n"), "{said}");
+    assert!(!said.contains("the disk is full"), "{said}");
     let said = run("cell-never-was", &["tests/examples/test_two.py", "-k", "fails"]);
     assert!(said.contains("\n0 passed, 1 failed, 0 left out, test_two.py::test_that_fails\n"), "{said}");
 
+    let df = "mkdir bin; printf '#!/bin/sh\\necho Avail; echo 3\\n' >bin/df; chmod +x bin/df";
+    output(Command::new("sh").args(["-ec", df]).current_dir(project));
     let said = run("cell-never-was cell-gone", &[]);
     assert!(said.contains("setup: missing: cell-gone. apt-get could not install"), "{said}");
     assert!(!said.contains("examples:"), "{said}");
+    assert!(said.contains("test: the disk is full, or nearly: 3 MB are free\n"), "{said}");
     // Without a list of packages, as without a network, nothing is known of any.
     fs::remove_file(project.join("apt/Packages")).unwrap();
     let said = run("cell-never-was", &[]);
