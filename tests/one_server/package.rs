@@ -64,7 +64,8 @@ fn the_commands_of_the_containerfile_take_the_library_out_of_the_archive() {
 
     // An archive whose sum is wrong is refused.
     fs::remove_file(&library).unwrap();
-    fs::write(release.path().join(format!("redis-cell-v{VERSION}-{}.tar.gz", native())), "").unwrap();
+    let archive = format!("redis-cell-v{VERSION}-{}.tar.gz", native());
+    fs::write(release.path().join(format!("{archive}.sha256")), format!("{:064}  {archive}\n", 0)).unwrap();
     let refused = shell.output().unwrap();
     assert!(!refused.status.success() && !library.exists(), "{refused:?}");
 }
