@@ -50,6 +50,17 @@ fn section<'a>(page: &'a str, heading: &str) -> Option<&'a str> {
     rest.split(&format!("\n{rank} ")).next()
 }
 
+/// The first commands that a visitor types stand together, and what the second fetches is what it says itself.
+#[test]
+fn the_readme_says_what_the_tests_fetch() {
+    let readme = text_of("README.md");
+    let run_it = section(&readme, "## Run it").unwrap();
+    assert!(run_it.contains("```sh\nscripts/run\nscripts/test\n```"), "{run_it}");
+    let script = text_of("scripts/test");
+    let fetched = script.split_once("the first run fetches ").unwrap().1.split_once('.').unwrap().0;
+    assert!(run_it.contains(fetched), "{fetched}");
+}
+
 /// A row of scripts/servers begins with a name, and a version with a star if the server is a usual one.
 #[test]
 fn the_table_of_servers_has_those_that_scripts_servers_fetches() {
