@@ -11,7 +11,8 @@ import time
 
 import pytest
 
-# The server has a port of its own, which the application reads when it is imported.
+# The server has a port of its own, which the application reads when it is imported. Beside other files of tests, this
+# part stands in conftest.py, which pytest imports first: an application that is imported before has another server.
 with socket.create_server(("127.0.0.1", 0)) as listener:
     PORT = str(listener.getsockname()[1])
 os.environ["REDIS_URL"] = f"redis://127.0.0.1:{PORT}"
@@ -22,11 +23,13 @@ from redis_py import answer, ask, client, throttle
 @pytest.fixture(scope="session", autouse=True)
 def server():
     with subprocess.Popen([os.environ["RUN"]], env={**os.environ, "PORT": PORT}, stdout=subprocess.DEVNULL) as server:
-        while ask(bool, "PING") is None:
-            assert server.poll() is None, "the server did not start"
-            time.sleep(0.1)
-        yield
-        server.terminate()
+        try:
+            while ask(bool, "PING") is None:
+                assert server.poll() is None, "the server did not start"
+                time.sleep(0.1)
+            yield
+        finally:
+            server.terminate()
 
 
 def test_the_fourth_attempt_is_refused():
