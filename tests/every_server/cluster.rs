@@ -10,7 +10,7 @@ use redis::cluster::ClusterClient;
 use crate::support::cluster::two_nodes;
 use crate::support::needs::{FAST, MOVING_SLOTS, PYTHON_REDIS, is_redis_6_2, needs};
 use crate::support::programs::{output, python, signal};
-use crate::support::traffic::under_load;
+use crate::support::traffic::under_full_load;
 use crate::support::{Server, assert_reply, command, compiled, error_of, run, throttle, wait_for, wait_until};
 
 /// The example works even when the first node that the client knows owns none of the keys.
@@ -36,7 +36,7 @@ fn a_slot_that_moves_under_load_lets_through_what_one_server_would_have() {
     let (mut source, mut target) = (from.connect(), to.connect());
     let cluster = ClusterClient::new([&from, &to].map(|node| format!("redis://127.0.0.1:{}/", node.port))).unwrap();
     let slot: usize = run(&mut source, "CLUSTER KEYSLOT {tag}").unwrap();
-    under_load(
+    under_full_load(
         4,
         |_, _| {
             let mut connection = wait_for("the cluster answers", || cluster.get_connection().ok());
