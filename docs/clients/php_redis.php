@@ -1,7 +1,7 @@
 <?php
 // Rate limiting with phpredis. To run this file: [REDIS_URL=redis://127.0.0.1:6379] [REDIS_TIMEOUT=0.1] php php_redis.php
 
-/** Returns the only connection of this process, which has made no call yet or got the reply to the last one. */
+/** Returns the process's connection, whose last call, if any, was answered. Fork only before the first call. */
 function connect(): Redis
 {
     $url = parse_url(getenv('REDIS_URL') ?: 'redis://127.0.0.1:6379') + ['port' => 6379, 'user' => ''];
