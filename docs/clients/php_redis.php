@@ -1,5 +1,5 @@
 <?php
-// Rate limiting with phpredis. To run this file: [REDIS_URL=redis://127.0.0.1:6379] [REDIS_TIMEOUT=0.1] php php_redis.php
+// Rate limiting with phpredis. To run this file: [REDIS_URL=redis://…] [REDIS_TIMEOUT=0.1] php php_redis.php
 
 /** Returns the process's connection, whose last call, if any, was answered. Fork only before the first call. */
 function connect(): Redis
