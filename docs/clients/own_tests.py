@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-# The server has a port of its own, which the application reads when it is imported. Beside other files of tests, this
+# The server has a port of its own, which the application reads when it is imported. Among other files of tests, this
 # part stands in conftest.py, which pytest imports first: an application that is imported before has another server.
 with socket.create_server(("127.0.0.1", 0)) as listener:
     PORT = str(listener.getsockname()[1])
