@@ -107,7 +107,7 @@ CLUSTERS = {
 }
 CALLERS = """
 cluster.connect().then(() => Promise.all([...Array(60).keys()].map((number) => throttle(`user:${number}`))))
-  .then((replies) => console.log(replies.join('\\n'))).finally(process.exit);
+  .then((replies) => console.log(replies.join('\\n')), console.error).finally(process.exit);
 """
 
 
