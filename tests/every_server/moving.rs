@@ -6,7 +6,7 @@ use std::process::Command;
 
 use redis::Value;
 
-use crate::support::aof::AOF;
+use crate::support::aof::{AOF, wait_for_the_file};
 use crate::support::clock::{Clock, SECOND, START};
 use crate::support::needs::{FAST, INCREX, PYTHON_REDIS, REDIS_CLI, has_acl_categories, needs};
 use crate::support::pages::{ROOT, block, blocks, code, shows, text_of};
@@ -180,6 +180,24 @@ fn walk(
             here.restart();
         }
     }
+}
+
+/// redis-cell's AOF holds calls, which a server runs again when it loads the file. A rewrite replaces them by states.
+#[test]
+#[ignore = "slow: restarts"]
+fn a_rewrite_before_the_move_keeps_the_moments_that_an_aof_of_calls_would_begin_anew() {
+    let folder = new_folder();
+    let settings = folder.path().join("redis.conf");
+    let load = |library: &str| fs::write(&settings, format!("loadmodule {library}\n")).unwrap();
+    load(compiled("redis_cell"));
+    let (mut server, mut connection) = Server::start_from(&settings, &AOF).connected();
+    throttle(&mut connection, "key 4 1 60");
+    let before: String = run(&mut connection, "GET key").unwrap();
+    run::<()>(&mut connection, "BGREWRITEAOF").unwrap();
+    wait_for_the_file(&mut connection);
+    load(module());
+    server.restart();
+    assert_eq!(run::<String>(&mut server.connect(), "GET key").unwrap(), before);
 }
 
 /// The users are in the server's settings. redis-cell's stand-in lacks the commands that are new here.

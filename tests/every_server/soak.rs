@@ -95,7 +95,7 @@ fn fifty_clients_get_exactly_the_burst_and_the_rate_through_a_promotion() {
     }
 }
 
-/// A limiter that all clients share. A full limiter would lose tokens: this one needs more than ten minutes to fill.
+/// A limiter that all clients share. A full limiter would lose tokens: this one needs 1,000 seconds to fill.
 struct Limiter {
     rate: i64,
     limit: i64,
@@ -151,6 +151,7 @@ impl Limiter {
         let tat: i64 = run(&mut connection, "GET key").unwrap();
         assert_eq!((tat - self.start) * self.rate / SECOND, got, "tokens by the TAT, and by the clients' count");
         // A limiter's TAT is 1,000 seconds ahead of the moment at which less than a token is left.
+        // TIME has microseconds.
         let is_empty_at = tat - 1_000 * SECOND;
         assert!((before - SECOND / self.rate..=after + 1_000).contains(&is_empty_at), "{got} tokens");
     }

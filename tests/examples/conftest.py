@@ -7,7 +7,8 @@
 
 `app` is an Application of applications.py, in which each application is a line. It is started once for situations with
 the same environment, and calls `server`, a new Server, by way of `app.address`: those, and the failures of a network,
-are in servers.py. `program` is an application that ends by itself: `@on(PROGRAMS, "program")`.
+are in servers.py. An application waits an hour for Redis, however slow the machine: a test without an answer needs
+`@on(…, REDIS_TIMEOUT=1)`. `program` is an application that ends by itself: `@on(PROGRAMS, "program")`.
 """
 
 import functools

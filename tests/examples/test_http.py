@@ -117,7 +117,8 @@ def test_django_a_log_in_charges_two_limits_and_a_right_password_gives_back_its_
     assert [log_in("correct+horse") for _ in range(5)] == [200] * 5
     assert [log_in("guess") for _ in range(4)] == [200, 200, 200, 429]
     assert server("CL.LOOK login_account:alice 2 1 86400")[2] == 0
-    assert server("CL.LOOK login_address:192.0.2.1 19 60 3600")[2] == 17
+    # A token comes back each minute.
+    assert server("CL.LOOK login_address:192.0.2.1 19 60 3600")[2] in (17, 18)
     server("FLUSHALL")
     # A limit that is no log-in's keeps its charge, and the second of two throttles charges nothing after a refusal.
     assert [log_in("correct+horse", "/both") for _ in range(4)] == [200, 200, 200, 429]

@@ -54,6 +54,7 @@ impl Attacked {
         assert_key_sizes(&mut connection);
         let aof = File::open(&aof::files(&server.folder)[0]).unwrap();
         let mut attacked = Self { clock, server, connection, aof, seen: Seen::default() };
+        // The counts of INFO at the start are those of a visit without commands.
         let nothing = Visit { now: START, place: Place::Other, commands: Vec::new() };
         attacked.visit(&nothing).map(|_| attacked).unwrap()
     }
