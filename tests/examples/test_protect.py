@@ -75,8 +75,9 @@ def test_a_right_password_is_accepted_even_if_it_is_not_given_back_and_each_coun
     assert counts()['limit="login given back",result="unanswered"'] == "1.0"
 
 
-def test_a_large_body_without_a_length_is_refused_before_it_is_there(app, start, tmp_path):
-    # The last chunk does not come.
+def test_a_large_body_is_refused_before_it_is_there(app, start, tmp_path):
+    # The body does not come, nor does the last chunk.
+    assert app.get("/login", CALLER, "POST", None, Content_Length="36000000").status == 413
     chunks = b"1001\r\n" + 4097 * b"x"
     assert app.get("/login", CALLER, "POST", chunks, Transfer_Encoding="chunked").status == 413
     words = f"env -C {tmp_path} $PYTHON -m hypercorn --bind 127.0.0.1:$HTTP_PORT protect:app"
