@@ -70,7 +70,7 @@ def python(module):
 NODE_REDIS, IOREDIS = ("node -e 'require(\"%s\")'" % library for library in ("redis", "ioredis"))
 NGINX = "ls /usr/lib/nginx/modules/ngx_http_lua_module.so /usr/share/lua/5.1/nginx/redis.lua"
 NGINX_EDITS = (
-    ("nginx.conf", "127.0.0.1:8080", "127.0.0.1:$HTTP_PORT"),
+    ("nginx.conf", "127.0.0.1:8080", "unix:front; listen 127.0.0.1:$HTTP_PORT"),
     ("nginx.conf", "127.0.0.1:8081", "unix:application"),
     ("nginx.conf", "        location / {", "        include $TESTS/nginx_site.conf;\n        location / {"),
     ("nginx.conf", "    upstream", """

@@ -161,6 +161,13 @@ def test_nginx_limits_a_log_in_in_any_case_and_tells_the_application_the_caller(
     assert app.get(X_Forwarded_For="10.0.0.1, 192.0.2.7").body == "192.0.2.7"
 
 
+@on([NGINX])
+def test_nginx_limits_nobody_by_a_unix_socket(app, server):
+    call = "curl", "-so", "/dev/null", "-w", "%{http_code}", "--unix-socket", f"{app.own.name}/front", "http://x/"
+    server("FLUSHALL")
+    assert subprocess.check_output(call, text=True) == "500" and server("DBSIZE") == 0
+
+
 def test_nginx_tells_a_limited_client_of_grpc_that_a_resource_is_exhausted(start, server):
     section = re.search(r"^\* For gRPC, .*?^$", (ROOT / "docs/clients.md").read_text(), re.M | re.S)[0]
     error_page, *answer = re.findall(r"`([^`]*;)`", section)
