@@ -27,7 +27,7 @@ def server():
             while ask(bool, "PING") is None:
                 assert server.poll() is None, "the server did not start"
                 time.sleep(0.1)
-            yield
+            yield server
         finally:
             server.terminate()
 
