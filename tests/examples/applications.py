@@ -94,8 +94,8 @@ APPLICATIONS = [
         "$PYTHON -m uvicorn --forwarded-allow-ips 127.0.0.1 --port $HTTP_PORT fastapi_site:app", "fastapi_app.py"),
     Row("django", python("rest_framework, werkzeug, limits"), "$PYTHON $TESTS/django_site.py", "django_rest.py",
         (("django_rest.py", "4, 20, 3600", "2, 1, 86400"),)),
-    Row("express", NODE_REDIS, "PROXY=127.0.0.1 node $TESTS/express_site.js", "express_app.js"),
-    Row("express_4", IOREDIS, "PROXY=127.0.0.1 node $TESTS/express_site.js", "express_app.js ioredis.js", EXPRESS_4),
+    Row("express", NODE_REDIS, "node $TESTS/express_site.js", "express_app.js"),
+    Row("express_4", IOREDIS, "node $TESTS/express_site.js", "express_app.js ioredis.js", EXPRESS_4),
     Row("nginx", NGINX, "nginx -p $OWN -c nginx.conf -g 'daemon off; user root;'", "nginx.conf",
         (*NGINX_EDITS, ("nginx.conf", "# set_real_ip_from 192.0.2.1;", "set_real_ip_from 127.0.0.1;"))),
 ]

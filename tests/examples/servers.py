@@ -1,4 +1,4 @@
-"""A real server with the module, and an address that leads to one of several, over a network that can fail."""
+"""A real server with the module, and an address that leads to one, over a network that can fail."""
 
 import contextlib
 import functools
