@@ -1,5 +1,6 @@
 //! Several limiters in one decision, top to bottom: arguments, states, decisions, reply.
 
+use std::collections::BTreeMap;
 use std::ffi::CStr;
 
 use crate::error::{CommandError, Error, Place};
@@ -107,15 +108,11 @@ fn in_groups<G, T, C: FromIterator<T>>(
 
 /// Refuses a key that is given twice: the second limiter would not see the tokens that the first takes.
 fn refuse_same_keys(requests: &[Request]) -> Result<(), CommandError> {
-    // Sort the keys, so that no number of groups makes this slow.
-    let mut keys: Vec<_> = requests.iter().map(|request| request.name.bytes()).zip(1..).collect();
-    keys.sort_unstable();
-    let same = keys.windows(2).filter_map(|pair| match pair {
-        [(one, first), (other, second)] if one == other => Some((*second, *first)),
-        _ => None,
-    });
-    match same.min() {
-        Some((second, first)) => Err(CommandError { reason: Error::SameKey(first), place: Place::Group(second) }),
-        None => Ok(()),
+    let mut seen = BTreeMap::new();
+    for (request, number) in requests.iter().zip(1..) {
+        if let Some(first) = seen.insert(request.name.bytes(), number) {
+            return Err(CommandError { reason: Error::SameKey(first), place: Place::Group(number) });
+        }
     }
+    Ok(())
 }
