@@ -294,22 +294,22 @@ impl Funnel {
     /// tokens that come back in the rest of the tolerance, the `span`.
     ///
     /// `floor(r * period / count) <= span` is `r * period < (span + 1) * count` in whole numbers, so the largest such
-    /// `r` is `((span + 1) * count - 1) / period`, rounded down.
+    /// `r` is `((span + 1) * count - 1) / period`, rounded down. It never exceeds the limit: a token takes at least a
+    /// nanosecond, so `limit + 1` tokens take longer than the tolerance.
     #[inline(always)]
     pub fn remaining(&self, until_full: Span) -> u64 {
-        let Quota { limit, count, period } = self.quota;
+        let Quota { count, period, .. } = self.quota;
         // A limiter in debt has none.
         if until_full > self.tolerance {
             return 0;
         }
         let (beyond, count) = ((self.tolerance - until_full).0.wrapping_add(1), count.get());
-        let tokens = match (NonZero::<u64>::try_from(period), beyond.checked_mul(count)) {
+        match (NonZero::<u64>::try_from(period), beyond.checked_mul(count)) {
             (Ok(period), Some(product)) => product.wrapping_sub(1) / period,
             _ => {
                 let product = u128::from(beyond).saturating_mul(count.into());
                 u64::try_from(product.wrapping_sub(1) / period).unwrap_or(u64::MAX)
             }
-        };
-        tokens.min(limit)
+        }
     }
 }
