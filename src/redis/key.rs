@@ -45,7 +45,6 @@ pub struct Unavailable;
 /// save, and GET then copies the value.
 ///
 /// Errors: a cluster node refuses the GET if the slot has gone within the transaction.
-#[inline(always)]
 pub fn look<T>(context: &mut Context, name: &Argument, read: impl FnOnce(Value) -> T) -> Result<T, Unavailable> {
     let forkless = options::is_forkless();
     match Key::open_for(if forkless { READ | WRITE } else { READ }, context, name) {
@@ -100,20 +99,17 @@ impl<'a> Key<'a> {
     /// Opens the key `name` for reading and writing, whether it exists or not.
     ///
     /// Errors: a Valkey that saves without a fork may refuse it.
-    #[inline(always)]
     pub fn open(context: &'a mut Context, name: &'a Argument) -> Result<Self, Unavailable> {
         Self::open_for(READ | WRITE, context, name).ok_or(Unavailable)
     }
 
     /// Opens the key; `None` if the server refuses to, or if it is opened for reading alone and there is no key.
-    #[inline(always)]
     fn open_for(mode: c_int, context: &'a Context, name: &'a Argument) -> Option<Self> {
         // SAFETY: context and name are live, as their borrows show.
         let handle = unsafe { api!(RedisModule_OpenKey)(context.0, name.0, mode) };
         Some(Self { handle: NonNull::new(handle)?, context, name })
     }
 
-    #[inline(always)]
     pub fn value(&self) -> Value<'_> {
         let mut length = 0;
         // SAFETY: the handle is open. The bytes stay as they are until a write, which consumes the borrowed key.
@@ -135,7 +131,6 @@ impl<'a> Key<'a> {
     ///
     /// Errors: see [`open`](Self::open) and [`make_room`]. If another module's handler of the `new` event stores a
     /// value of another type at the key that this makes, the key is deleted.
-    #[inline(always)]
     pub fn set(mut self, value: &[u8], expire_at: u64) -> Result<(), Unavailable> {
         let Some(string) = self.prepare_string(value.len(), expire_at)? else {
             // The handler has stored a value of another type. Replicas still have the value that was here.
@@ -161,7 +156,6 @@ impl<'a> Key<'a> {
     /// `None` if another module's handler of the `new` event has stored a value of another type.
     ///
     /// Errors: those of `set`.
-    #[inline(always)]
     fn prepare_string(&mut self, length: usize, expire_at: u64) -> Result<Option<NonNull<u8>>, Unavailable> {
         // Set the expiry first: another module's callback may have replaced the value since the key was opened, and on
         // Valkey from 8.1 and Redis from 8.2 only setting the expiry makes the handle point to the new value.
@@ -221,7 +215,6 @@ impl<'a> Key<'a> {
 
     /// Closes the changed key, which tells WATCH and client-side caches of the change.
     /// `RedisModule_SignalModifiedKey` would also work, but makes Redis 8.6 look the key up again: 10% of a call.
-    #[inline(always)]
     fn close_changed(self) {
         let context = self.context;
         // Until the options are set again, only the closing of the key reads them.

@@ -47,7 +47,6 @@ pub fn set_all_but(context: &Context, left_out: c_int) {
 }
 
 /// Tells whether the server may save without a fork.
-#[inline(always)]
 pub fn is_forkless() -> bool {
     OPTIONS.load(Relaxed) & FORKLESS != 0
 }

@@ -68,7 +68,6 @@ const LISTENING: u32 =
 const NESTED: u32 = raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING | raw::REDISMODULE_CTX_FLAGS_LUA;
 
 /// Replicates that the key holds this value, and expires at `expire_at` ms since the epoch.
-#[inline(always)]
 pub fn set(context: &Context, name: &Argument, value: &[u8], expire_at: u64) {
     if !is_heard(context) {
         return replicate_to_nobody(context);
