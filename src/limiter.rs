@@ -95,7 +95,7 @@ impl Limiter {
     /// The limiter is copied: a reference to it would keep it out of the registers in every other call, which would
     /// cost 40 to 65 instructions.
     #[cold]
-    pub fn refund(self, before: Option<Tats>, tokens: u64) -> Result<Decision, CommandError> {
+    fn refund(self, before: Option<Tats>, tokens: u64) -> Result<Decision, CommandError> {
         let mut after = self.tats(before.clone());
         let verdict = self.decide_each(&mut after, Call { taking: None, asked: tokens, tokens })?;
         let change = match before {

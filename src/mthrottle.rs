@@ -55,8 +55,8 @@ pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result
     let limited = all.iter().any(|one| one.decision.verdict.limited);
     if limited {
         for Decided { request, before, decision } in all.iter_mut().filter(|one| !one.decision.verdict.limited) {
-            // To give nothing back shows the limiter untouched.
-            decision.verdict = request.limiter.clone().refund(before.take(), 0)?.verdict;
+            // To take up to no tokens shows the limiter untouched.
+            decision.verdict = request.limiter.decide(before.take(), Taking::UpTo, 0)?.verdict;
         }
     } else {
         write_all(context, &all)?;
