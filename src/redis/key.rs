@@ -49,14 +49,14 @@ pub fn look<T>(context: &mut Context, name: &Argument, read: impl FnOnce(Value) 
     let forkless = options::is_forkless();
     match Key::open_for(if forkless { READ | WRITE } else { READ }, context, name) {
         Some(key) => Ok(read(key.value())),
-        None if forkless => copy(context, name, read),
+        None if forkless => look_by_get(context, name, read),
         None => Ok(read(Value::Absent)),
     }
 }
 
 /// Hands `read` the reply of GET.
 #[cold]
-fn copy<T>(context: &Context, name: &Argument, read: impl FnOnce(Value) -> T) -> Result<T, Unavailable> {
+fn look_by_get<T>(context: &Context, name: &Argument, read: impl FnOnce(Value) -> T) -> Result<T, Unavailable> {
     // SAFETY: context and name are live, and the reply is freed after its bytes have been read.
     unsafe {
         let reply = api!(RedisModule_Call)(context.0, c"GET".as_ptr(), c"s".as_ptr(), name.0);
