@@ -7,7 +7,6 @@ use crate::redis::{Argument, Context, ErrorReply};
 
 /// Replies with five integers, and with six if a limiter has several quotas: the last is the number of the quota that
 /// decides.
-#[inline(always)]
 pub fn reply(context: &Context, taking: Taking, verdict: &Verdict, unit: Unit) {
     let units = |span: Span| span.round_up(unit).cast_signed();
     let first = if taking == Taking::UpTo { verdict.taken } else { verdict.limited.into() };
@@ -23,7 +22,6 @@ pub fn reply(context: &Context, taking: Taking, verdict: &Verdict, unit: Unit) {
 }
 
 /// Sends keyspace notifications: tokens were taken, the call was limited, or both.
-#[inline(always)]
 pub fn announce(context: &Context, name: &Argument, verdict: &Verdict) {
     if verdict.taken > 0 {
         context.notify(c"cl.throttle", name);
