@@ -8,9 +8,6 @@ use redis_module::raw;
 
 use super::{Argument, Context, OK, options, replication};
 
-#[cfg(test)]
-mod tests;
-
 const READ: c_int = 1 << 0;
 const WRITE: c_int = 1 << 1;
 const KEYTYPE_EMPTY: c_int = 0;

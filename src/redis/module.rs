@@ -9,9 +9,6 @@ use redis_module::raw;
 use super::context::c_string;
 use super::{Argument, Command, Context, ERR, OK, check_functions, options, replication};
 
-#[cfg(test)]
-mod tests;
-
 const API_VERSION: c_int = 1;
 
 /// The module, for the callback of `INFO`, which is not handed it.
