@@ -126,14 +126,10 @@ impl<'a> Key<'a> {
     /// Stores a value that is not empty, replicates it to the AOF and to replicas, and closes the key. The key
     /// expires at `expire_at` ms since the epoch.
     ///
-    /// Errors: see [`open`](Self::open) and [`make_room`]. If another module's handler of the `new` event stores a
-    /// value of another type at the key that this makes, the key is deleted.
+    /// Errors: see [`open`](Self::open) and [`make_room`]. Another: a handler of the `new` event of another module has put
+    /// a value of another type at the key that this makes. That value stays and gets the expiry.
     pub fn set(mut self, value: &[u8], expire_at: u64) -> Result<(), Unavailable> {
-        let Some(string) = self.prepare_string(value.len(), expire_at)? else {
-            // The handler has stored a value of another type. Replicas still have the value that was here.
-            self.delete();
-            return Err(Unavailable);
-        };
+        let string = self.prepare_string(value.len(), expire_at)?;
         // SAFETY: the key's string has the value's length, and the value lies elsewhere. A string that is not empty is
         // not the constant that stands for an absent key.
         unsafe { string.copy_from_nonoverlapping(NonNull::from(value).cast(), value.len()) };
@@ -149,11 +145,10 @@ impl<'a> Key<'a> {
         self.close_changed();
     }
 
-    /// Makes the key hold a string of this length, and sets the expiry. Returns the string's bytes, to be written;
-    /// `None` if another module's handler of the `new` event has stored a value of another type.
+    /// Makes the key hold a string of this length, and sets the expiry. Returns the string's bytes, to be written.
     ///
     /// Errors: those of `set`.
-    fn prepare_string(&mut self, length: usize, expire_at: u64) -> Result<Option<NonNull<u8>>, Unavailable> {
+    fn prepare_string(&mut self, length: usize, expire_at: u64) -> Result<NonNull<u8>, Unavailable> {
         // Set the expiry first: another module's callback may have replaced the value since the key was opened, and on
         // Valkey from 8.1 and Redis from 8.2 only setting the expiry makes the handle point to the new value.
         let mut exists = self.expire(expire_at);
@@ -163,17 +158,17 @@ impl<'a> Key<'a> {
             exists = self.expire(expire_at);
         }
         let string = if exists { self.writable_bytes(length) } else { self.create_string(length, expire_at) };
-        if string.is_some() {
-            return Ok(string);
-        }
-        // The value is longer than it was, or another module's callback has changed it. Make the key anew: Redis 8.0 to
-        // 8.6 counts the sizes of keys wrong if a string changes its length.
-        self.remove();
-        Ok(self.create_string(length, expire_at))
+        let string = string.or_else(|| {
+            // The value is longer than it was, or another module's callback has changed it. Make the key anew: Redis
+            // 8.0 to 8.6 counts the sizes of keys wrong if a string changes its length.
+            self.remove();
+            self.create_string(length, expire_at)
+        });
+        string.ok_or(Unavailable)
     }
 
     /// Creates a string of this length, in the form that the next call need not convert. Returns its bytes; `None` if
-    /// another module's handler of the `new` event has stored a value of another type.
+    /// another module's handler of the `new` event has put a value of another type there.
     fn create_string(&self, length: usize, expire_at: u64) -> Option<NonNull<u8>> {
         self.resize(length);
         self.expire(expire_at);
