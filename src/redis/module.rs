@@ -14,7 +14,7 @@ const API_VERSION: c_int = 1;
 /// The module, for the callback of `INFO`, which is not handed it.
 static LOADED: OnceLock<&Module> = OnceLock::new();
 /// The [`command_id`] of the command that loaded the module.
-static LOADED_BY: Mutex<Option<[u64; 2]>> = Mutex::new(None);
+static LOADED_BY: Mutex<[Option<u64>; 2]> = Mutex::new([None; 2]);
 
 /// A module, as it is handed to [`module!`].
 pub struct Module {
@@ -102,8 +102,7 @@ pub unsafe fn load(
 /// The module has loaded, and `context` is live.
 pub unsafe fn unload(module: &'static Module, context: *mut raw::RedisModuleCtx) -> c_int {
     let context = Context(context);
-    let command = command_id(&context);
-    let taken_back = command.is_some() && LOADED_BY.lock().is_ok_and(|loaded_by| *loaded_by == command);
+    let taken_back = LOADED_BY.lock().is_ok_and(|loaded_by| *loaded_by == command_id(&context));
     if !taken_back {
         let reason =
             "stays loaded until a restart: servers crash when a module goes whose commands clients have called";
@@ -177,15 +176,15 @@ fn has_command(context: &Context, name: &CStr) -> bool {
 }
 
 /// Returns two numbers that together identify the running command: the server's time, which is the same for all
-/// commands of an EXEC, and the number of ended commands. `None` if the server lacks either.
+/// commands of an EXEC, and the number of ended commands. Every server has both.
 ///
 /// CONFIG RESETSTAT sets the second number back. An EXEC can therefore unload the module that it has loaded, if it
 /// calls CONFIG RESETSTAT before each. No client can have called the module by then. Scripts and other modules can,
 /// which crashed no server that we tried.
-fn command_id(context: &Context) -> Option<[u64; 2]> {
+fn command_id(context: &Context) -> [Option<u64>; 2] {
     let [time] = context.server_info(c"server", [c"server_time_usec"]);
     let [commands] = context.server_info(c"stats", [c"total_commands_processed"]);
-    Some([time?, commands?])
+    [time, commands]
 }
 
 fn log(context: &Context, level: &CStr, line: String) {
