@@ -200,7 +200,11 @@ fn log(context: &Context, level: &CStr, line: String) {
 ///
 /// # Safety
 /// `info` is live.
-unsafe extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, _for_crash_report: c_int) {
+unsafe extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {
+    // A crash may leave the allocator locked or broken, and the names of the fields are allocated.
+    if for_crash_report != 0 {
+        return;
+    }
     let Some(module) = LOADED.get() else { return };
     // SAFETY: `info` is live, and the server copies the strings.
     unsafe {
