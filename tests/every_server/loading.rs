@@ -1,5 +1,6 @@
 //! Loads and unloads of the module, and the server's messages about them.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,18 +15,49 @@ use crate::support::{
     Server, assert_reply, command, compiled, error_of, module, new_folder, run, throttle, wait_until,
 };
 
-/// On a later server, an option that the module does not need may be a promise that it does not keep. On Redis, Valkey's
-/// numbers may have another meaning. Valkey 9.2 makes no snapshot without a fork if a module lacks its option. INFO does
-/// not list all options, so a library between the module and the server, unwritable.c, logs them.
+/// On a later server, an option that the module does not need may be a promise that it does not keep. On Redis, the bits
+/// of Valkey's options may mean something else. Valkey 9.2 makes no snapshot without a fork if a module lacks its option.
+/// INFO does not list all options, so a library between the module and the server, unwritable.c, logs them.
 #[test]
 fn the_module_sets_the_options_that_it_needs() {
     let log = Server::start_bare(&["--loadmodule", compiled("unwritable"), module()]).log();
     let (_, numbers) = log.split_once("the server knows the options ").unwrap();
     let (known, set) = numbers.lines().next().unwrap().split_once(", the module sets ").unwrap();
     let [known, set] = [known, set].map(|number| number.parse::<i32>().unwrap());
-    let (everywhere, of_valkey) = (1 << 1 | 1 << 2, 1 << 4 | 1 << 5 | 1 << 6);
-    assert_eq!(set, if is_valkey() { everywhere | of_valkey & known } else { everywhere }, "of {known}");
-    assert_eq!(known & 1 << 6, 1 << 6);
+    assert_eq!(named(known & FORKLESS), ["HANDLE_FORKLESS"], "known, thanks to unwritable.c");
+    let needed = if is_valkey() { ON_EACH | ON_VALKEY & known } else { ON_EACH };
+    assert_eq!(named(set), named(needed), "set, of {:?}", named(known));
+}
+
+const FORKLESS: i32 = 1 << 6;
+const ON_EACH: i32 = 1 << 1 | 1 << 2;
+const ON_VALKEY: i32 = 1 << 4 | 1 << 5 | FORKLESS;
+
+/// Returns the names of options, as valkeymodule.h has them.
+fn named(options: i32) -> Vec<String> {
+    let names = [
+        "HANDLE_IO_ERRORS",
+        "NO_IMPLICIT_SIGNAL_MODIFIED",
+        "HANDLE_REPL_ASYNC_LOAD",
+        "ALLOW_NESTED_KEYSPACE_NOTIFICATIONS",
+        "SKIP_COMMAND_VALIDATION",
+        "HANDLE_ATOMIC_SLOT_MIGRATION",
+        "HANDLE_FORKLESS",
+    ];
+    let set = (0..32).filter(|bit| options & 1 << bit != 0);
+    set.map(|bit| names.get(bit).map_or(format!("bit {bit}"), ToString::to_string)).collect()
+}
+
+#[test]
+fn module_list_shows_the_version_as_one_number() {
+    let (_server, mut connection) = Server::start().connected();
+    let numbers: Vec<i64> = env!("CARGO_PKG_VERSION").split('.').map(|number| number.parse().unwrap()).collect();
+    let version = Value::Int(numbers[0] * 10_000 + numbers[1] * 100 + numbers[2]);
+    let modules: Vec<HashMap<String, Value>> = run(&mut connection, "MODULE LIST").unwrap();
+    let name = Value::BulkString("redis-cell".into());
+    let versions: Vec<_> =
+        modules.iter().filter(|module| module["name"] == name).map(|module| &module["ver"]).collect();
+    assert_eq!(versions, [&version]);
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn runs(connection: &mut Connection, lines: &[&str]) {
 /// replicated.
 fn assert_same(replica: &Server, primary: &Server, key: &str) {
     catch_up(replica, primary);
-    let held = |server: &Server| snapshot(&mut server.connect()).remove(key.as_bytes());
+    let held = |server: &Server| snapshot(&mut server.connect()).remove(key);
     assert_eq!(held(replica), held(primary), "the replica and the primary hold different states");
 }
 

@@ -47,8 +47,8 @@ fn appendfsync_always_loses_no_acknowledged_call_in_20_crashes() {
         server.restart();
         let state = snapshot(&mut server.connect());
         for (number, (acknowledged, first)) in taken.map(AtomicI64::into_inner).into_iter().zip(first).enumerate() {
-            let (text, expires_at) = &state[format!("limiter/{crash}/{number}").as_bytes()];
-            let tat: i64 = str::from_utf8(text).unwrap().parse().unwrap();
+            let (text, expires_at) = &state[&format!("limiter/{crash}/{number}")];
+            let tat: i64 = text.parse().unwrap();
             assert_eq!(i128::from(*expires_at), expiry(tat.into()), "the expiry of {tat}");
             // One may have been taken without an answer.
             let possible = [acknowledged, acknowledged + 1].map(|taken| first + taken * MINUTE);

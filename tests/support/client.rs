@@ -39,14 +39,16 @@ pub fn error_text(error: &RedisError) -> String {
     format!("{} {}", error.code().unwrap_or_default(), error.detail().unwrap_or_default())
 }
 
-/// Every limiter of a database by its key: its text, and its expiry in ms since the epoch (-1 for never).
-pub type Snapshot = BTreeMap<Vec<u8>, (Vec<u8>, i64)>;
+/// Every limiter of a database by its key: its value, and its expiry in ms since the epoch (-1 for never). Bytes that do
+/// not print are escaped.
+pub type Snapshot = BTreeMap<String, (String, i64)>;
 
 /// Reads every string in the database.
 pub fn snapshot(connection: &mut impl redis::ConnectionLike) -> Snapshot {
     let rows: Vec<(Vec<u8>, Vec<u8>, i64)> =
         redis::Script::new(include_str!("snapshot.lua")).invoke(connection).unwrap();
-    rows.into_iter().map(|(key, text, expires_at)| (key, (text, expires_at))).collect()
+    let printed = |bytes: Vec<u8>| bytes.escape_ascii().to_string();
+    rows.into_iter().map(|(key, value, expires_at)| (printed(key), (printed(value), expires_at))).collect()
 }
 
 /// Returns the keys at which two maps differ, and what each holds there.
