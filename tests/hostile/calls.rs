@@ -1,6 +1,6 @@
-//! Attacks on every command: with any arguments, alone, in a script, in a transaction or after WATCH, on keys that
-//! other clients fill, change and let expire, at the nanoseconds at which the decision changes. The replies, all keys,
-//! their expiries, the dirty counter and the replicated commands must be right.
+//! Attacks on every command: with any arguments, as plain calls, from a script and in a transaction, on keys that other
+//! commands fill, change and let expire, often at the nanosecond at which the decision changes. The replies, all keys,
+//! their expiries, the dirty counter and the replicated commands must be right, and WATCH must see the writes alone.
 
 use std::collections::BTreeSet;
 
@@ -96,8 +96,8 @@ impl Hostile {
     }
 }
 
-/// Returns the moments at which the call's outcome changes: a key expires, a limiter is full, this call is just allowed,
-/// or the limit just fits into the range of moments.
+/// Returns moments at which the call's outcome may change: a key expires, a limiter is full, this call is just allowed, or
+/// the tokens of a full limiter's call come back at the last moment that fits.
 fn edges(call: &Words, database: &Database) -> Vec<i128> {
     let mut edges = Vec::new();
     for key in keys(call) {
