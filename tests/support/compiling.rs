@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock};
 
-use super::new_folder;
+use super::{limit, new_folder};
 
 /// Returns the path of `MODULE`, or of the release build. The first test that asks builds it, so that it is up to date.
 pub fn module() -> &'static str {
     static MODULE: OnceLock<Option<String>> = OnceLock::new();
+    limit::begin();
     let module = MODULE.get_or_init(|| {
         if let Some(module) = std::env::var_os("MODULE") {
             let path =

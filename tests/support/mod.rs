@@ -11,6 +11,7 @@ pub mod cluster;
 pub mod commands;
 pub mod compiling;
 pub mod expected;
+pub mod limit;
 #[path = "../../src/limiter/tests/model.rs"]
 pub mod model;
 pub mod needs;
@@ -45,6 +46,7 @@ pub fn setting(name: &str, default: u64) -> u64 {
 /// Makes a folder that is gone when dropped. Its name ends with this process: scripts/test removes those of runs that
 /// were killed.
 pub fn new_folder() -> TempDir {
+    limit::begin();
     let process = format!(".{}", std::process::id());
     tempfile::Builder::new().suffix(&process).tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }

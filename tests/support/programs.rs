@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::Server;
+use super::{Server, limit};
 
 /// Returns the command that runs a program of docs/, or of the tests, against the server, with Debian's own Python. It
 /// needs python3-redis.
@@ -21,6 +21,7 @@ pub fn path(file: &str) -> PathBuf {
 
 /// Runs the program, which must succeed. Returns its output.
 pub fn output(command: &mut Command) -> String {
+    limit::begin();
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {}\n{errors}", output.status);
@@ -29,6 +30,7 @@ pub fn output(command: &mut Command) -> String {
 
 /// Runs the program, which must succeed. Returns its output, then its errors.
 pub fn output_and_errors(command: &mut Command) -> String {
+    limit::begin();
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     assert!(output.status.success(), "{command:?}: {}\n{said}", output.status);

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use super::limit;
+
 /// Runs `client` in threads while `body` runs, and returns what both returned. A client calls the given function before
 /// each turn, and ends when the function returns false. The function pauses first, so that all clients together take
 /// 2,000 turns a second: more turns would only keep the machine busy.
@@ -44,6 +46,7 @@ pub fn under_full_load<T, R: Send>(
 
 /// Runs `body` for all items at the same time: tests wait for servers more than they compute.
 pub fn side_by_side<T: Send>(items: impl IntoIterator<Item = T>, body: impl Fn(T) + Sync) {
+    limit::begin();
     let body = &body;
     thread::scope(|scope| {
         for item in items {
