@@ -39,14 +39,14 @@ pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result
     if arguments.len() < group.len() {
         return Err(Error::WrongArity.into());
     }
-    let requests: Vec<_> = in_groups(arguments.chunks(group.len()), |part| match group.get(part.len()) {
+    let requests = in_groups(arguments.chunks(group.len()), |part| match group.get(part.len()) {
         None => Request::parse(part, Taking::AllOrNone, unit, now),
         Some(missing) => Err(Error::Missing(missing.name()).into()),
     })?;
     refuse_same_keys(&requests)?;
 
     // Read every key before the first is written.
-    let mut all: Vec<_> = in_groups(requests, |request| {
+    let mut all = in_groups(requests, |request| {
         let key = state::open(context, request.name)?;
         let before = state::read(&key)?;
         let decision = request.limiter.decide(before.clone(), Taking::AllOrNone, request.quantity)?;
@@ -75,7 +75,7 @@ pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result
 
 /// Writes every limiter, or none if one cannot be written now.
 fn write_all(context: &mut Context, all: &[Decided]) -> Result<(), CommandError> {
-    let () = in_groups(all, |Decided { request, before, decision }| {
+    in_groups(all, |Decided { request, before, decision }| {
         if before.is_none() && decision.change != Change::Nothing {
             make_room(context, request.name).map_err(Error::from)?;
         }
@@ -88,22 +88,23 @@ fn write_all(context: &mut Context, all: &[Decided]) -> Result<(), CommandError>
             state::write(state::open(context, request.name)?, &decision.change)?;
         }
         Ok(())
-    })
+    })?;
+    Ok(())
 }
 
 /// Calls `each` for every limiter's part of the call, and collects the results. An error names its group.
-fn in_groups<G, T, C: FromIterator<T>>(
-    groups: impl IntoIterator<Item = G>,
+fn in_groups<G, T>(
+    groups: impl IntoIterator<IntoIter: ExactSizeIterator<Item = G>>,
     mut each: impl FnMut(G) -> Result<T, CommandError>,
-) -> Result<C, CommandError> {
-    groups
-        .into_iter()
-        .zip(1..)
-        .map(|(group, number)| {
-            // A limiter of several has only one quota.
-            each(group).map_err(|CommandError { reason, .. }| CommandError { reason, place: Place::Group(number) })
-        })
-        .collect()
+) -> Result<Vec<T>, CommandError> {
+    let groups = groups.into_iter();
+    let mut results = Vec::with_capacity(groups.len());
+    for (group, number) in groups.zip(1..) {
+        // A limiter of several has only one quota.
+        let in_group = |CommandError { reason, .. }| CommandError { reason, place: Place::Group(number) };
+        results.push(each(group).map_err(in_group)?);
+    }
+    Ok(results)
 }
 
 /// Refuses a key that is given twice: the second limiter would not see the tokens that the first takes.
