@@ -1,15 +1,15 @@
 //! Whole numbers as decimal text, the long ones eight digits at a time: a call reads and writes some sixty digits.
 //!
-//! The code is our own. Plain loops would make an allowed call 6% dearer, and a crate of the same speed (itoa) would
-//! leave code in the library that can panic.
+//! Plain loops would cost an allowed call 6% more instructions, and a crate of the same speed (itoa) would bring code
+//! into the library that can panic.
 
 use std::num::NonZero;
 
-/// The number of digits of every moment up to the last one, 2^63 - 1. A moment before September 2001 gets zeros in
-/// front.
+/// The number of digits in a stored timestamp, which is a moment up to 2^63 - 1. One before September 2001 gets leading
+/// zeros.
 pub const MOMENT_DIGITS: usize = 19;
 
-/// The count of numbers that eight digits can spell.
+/// The number of values that eight digits can spell.
 const BLOCK: NonZero<u64> = NonZero::new(100_000_000).unwrap();
 
 /// The text of eight zeros. An XOR with it turns text into digits, and an OR turns digits into text.
@@ -19,7 +19,7 @@ const ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
 pub fn parse_moment(text: &[u8; MOMENT_DIGITS]) -> Option<u64> {
     let (first, rest) = text.split_first_chunk()?;
     let (second, _) = rest.split_first_chunk()?;
-    // The last block begins within the second: only its last three digits count.
+    // The last block overlaps the second: only its last three digits count.
     let blocks = [digits(first), digits(second), digits(text.last_chunk()?) & !0 << 40];
     if not_digits(blocks) {
         return None;
@@ -28,7 +28,7 @@ pub fn parse_moment(text: &[u8; MOMENT_DIGITS]) -> Option<u64> {
     Some(first.wrapping_mul(BLOCK.get()).wrapping_add(second).wrapping_mul(1000).wrapping_add(third))
 }
 
-/// Writes a number below 10^19, with zeros in front.
+/// Writes a number below 10^19, with leading zeros.
 pub fn format(number: u64) -> [u8; MOMENT_DIGITS] {
     let blocks = [number / BLOCK / BLOCK, number / BLOCK % BLOCK, number % BLOCK];
     let mut text = [0; 24];
@@ -38,13 +38,13 @@ pub fn format(number: u64) -> [u8; MOMENT_DIGITS] {
     text.last_chunk().copied().unwrap_or_default()
 }
 
-/// Returns the text of a number without zeros in front, as the server's commands take it. The last digit stays.
+/// Returns the text without its leading zeros, as the server's commands expect a number. The last digit stays.
 pub fn without_zeros(text: &[u8; MOMENT_DIGITS]) -> &[u8] {
     let zeros = text.iter().take_while(|&&digit| digit == b'0').count();
     text.get(zeros.min(MOMENT_DIGITS - 1)..).unwrap_or_default()
 }
 
-/// Reads the number that 1 to 8 digits spell, without zeros in front: a usual argument. The mark saves 1% of a call.
+/// Reads a number of 1 to 8 digits without leading zeros, as most arguments are. `inline(always)` saves 1% of a call.
 #[inline(always)]
 pub fn parse_small(text: &[u8]) -> Option<u32> {
     match text.len() {
@@ -56,7 +56,7 @@ pub fn parse_small(text: &[u8]) -> Option<u32> {
             if text.starts_with(b"0") || not_digits([digits.into()]) { None } else { Some(value_of_four(digits)) }
         }
         5..=8 => {
-            // The shift takes away the digits that the last four have as well, and puts zeros in front of the others.
+            // The first four digits and the last four may overlap: shift out those that the last four have as well.
             let common = 64_u32.wrapping_sub(u32::try_from(text.len()).unwrap_or(8).wrapping_mul(8));
             let upper = four_digits(text.first_chunk()?).wrapping_shl(common);
             let lower = four_digits(text.last_chunk()?);
@@ -69,7 +69,7 @@ pub fn parse_small(text: &[u8]) -> Option<u32> {
     }
 }
 
-/// Reads the number that a few digits spell, without zeros in front.
+/// Reads a number of this many digits, a few, without leading zeros.
 fn number_of<const LENGTH: usize>(text: &[u8]) -> Option<u32> {
     let text: &[u8; LENGTH] = text.try_into().ok()?;
     if text.starts_with(b"0") {
@@ -93,10 +93,10 @@ fn four_digits(text: &[u8; 4]) -> u32 {
     u32::from_le_bytes(*text) ^ u32::from_le_bytes([b'0'; 4])
 }
 
-/// Tells whether a byte of a block is no digit.
+/// Tells whether any byte in the blocks is not a digit.
 fn not_digits<const BLOCKS: usize>(blocks: [u64; BLOCKS]) -> bool {
-    // A byte above 9 has a bit in its upper half, or gets one once 6 is added. A byte up to 9 has and gets none, and
-    // never carries into the next.
+    // A byte above 9 has a bit set in its upper half, or gets one when 6 is added. A byte up to 9 has none, gets none,
+    // and never carries into the next byte.
     let bits = blocks.iter().fold(0, |bits, block| bits | block | block.wrapping_add(0x0606_0606_0606_0606));
     bits & 0xf0f0_f0f0_f0f0_f0f0 != 0
 }
@@ -126,10 +126,10 @@ fn value_of_four(digits: u32) -> u32 {
     pairs.wrapping_mul(100 << 16 | 1) >> 16
 }
 
-/// Returns the eight digits of a number below 100,000,000, by the lanes of `value` in the other direction.
+/// Returns the eight digits of a number below 100,000,000. It takes the steps of `value` in reverse.
 ///
 /// `n * 10486 >> 20` is `n / 100` for every n below 10,000, and `n * 103 >> 10` is `n / 10` for every n below 100.
-/// The quotient stays in its lane, and the remainder goes into the lane above. Both together are
+/// The quotient stays in its lane, and the remainder goes into the lane above. Together they are
 /// `upper + ((n - 100 * upper) << 16)`, which is `(n << 16) - upper * ((100 << 16) - 1)`: one multiplication and one
 /// subtraction.
 fn digits_of(number: u64) -> u64 {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_without_zeros_is_written_as_the_standard_library_writes_it() {
+    fn a_number_without_leading_zeros_is_written_as_the_standard_library_writes_it() {
         for number in some_below(100_000_000).chain(numbers().filter(|&number| number < 10_u64.pow(19))) {
             assert_eq!(without_zeros(&format(number)), number.to_string().as_bytes());
         }
@@ -195,7 +195,7 @@ mod tests {
 
     /// The byte stands in one place, and then in two at once, as for a moment.
     #[test]
-    fn a_small_number_with_a_byte_that_is_no_digit_is_left_to_the_server_wherever_it_stands() {
+    fn a_small_number_is_left_to_the_server_if_any_byte_is_not_a_digit() {
         for length in 1..=8 {
             for place in 0..length {
                 for other in 0..=place {
@@ -213,7 +213,7 @@ mod tests {
 
     /// The byte stands in one place, and then in two at once: two wrong bytes must not cancel each other out.
     #[test]
-    fn a_moment_with_a_byte_that_is_no_digit_is_refused_wherever_it_stands() {
+    fn a_moment_is_refused_if_any_byte_is_not_a_digit() {
         for place in 0..MOMENT_DIGITS {
             for other in 0..=place {
                 let bytes = (0..=u8::MAX).filter(|byte| !byte.is_ascii_digit());

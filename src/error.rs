@@ -1,9 +1,9 @@
 //! Every error that a caller can see. `Display` is the reply's text, error code first.
 
-/// The reason why a call was refused. A refused call has changed nothing, but for the case that `Key::set` names.
+/// The reason why a call was refused. A refused call has changed nothing, except in the case that `Key::set` names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The server words this reply itself: it is the same as for the server's own commands.
+    /// The server words this reply itself, as for its own commands.
     #[error("ERR wrong number of arguments")]
     WrongArity,
     #[error("ERR {0} is missing")]
@@ -27,7 +27,7 @@ pub enum Error {
     WrongType,
     #[error("ERR the key holds no rate limiter state")]
     NotAState,
-    /// Clients that know this code, mostly cluster clients, send the call again.
+    /// Clients that know this code, mostly cluster clients, retry the call.
     #[error("TRYAGAIN the key cannot be read or written at this moment")]
     Unavailable,
 }
@@ -35,7 +35,7 @@ pub enum Error {
 /// The part of a call that an error is about. Quotas and groups are numbered 1, 2, …
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Place {
-    /// The call, or its first quota: the error of a call with one quota is that of a call with several.
+    /// The call, or its first quota, so that a wrong quota gets the same error with and without further quotas.
     #[error("")]
     Call,
     #[error(" (quota {0})")]

@@ -10,14 +10,14 @@
 //! * **quantity**: the tokens that one call asks for. CL.THROTTLE takes all of them or none, and CL.TAKE as many as
 //!   there are. CL.CHARGE always takes all of them: if the limiter lacks some, it is then in **debt**, and calls are
 //!   limited until the debt is paid. A quantity of 0 takes nothing, and a negative one gives tokens back.
-//! * **remaining**: the most tokens that a next call, right now, would be allowed.
+//! * **remaining**: the most tokens that the next call could take right now.
 //! * **retry_after**: how long a limited caller has to wait until the same call is allowed, if no other caller takes
 //!   tokens.
-//! * **reset_after**: how long until the limiter is full, so that the whole burst is there again.
+//! * **reset_after**: how long until the limiter is full, so that the whole burst is available again.
 //!
-//! The whole state is one moment, the theoretical arrival time (TAT): when the limiter will be full again. A call of
-//! `quantity` tokens moves it by the time in which that many come back, the `increment`. The call is allowed if that
-//! leaves the TAT no further ahead than the time in which all tokens come back, the `tolerance`:
+//! The whole state is one timestamp, the theoretical arrival time (TAT): when the limiter will be full again. A call of
+//! `quantity` tokens moves it by the time in which that many come back, the `increment`. The call is allowed if the TAT
+//! is then no further ahead of now than the time in which all tokens come back, the `tolerance`:
 //!
 //! ```text
 //!         |<---------- tolerance --------->|
@@ -29,8 +29,8 @@
 //! ```
 //!
 //! All times are whole nanoseconds. Products are computed in 64 bits if they fit, which they nearly always do, and in
-//! 128 bits if not. The time in which tokens come back is rounded down, once per call, so that a call's rounding is
-//! under one nanosecond and in the caller's favour.
+//! 128 bits if not. The time in which tokens come back is rounded down, once per call, so that a call's rounding error
+//! is below a nanosecond and in the caller's favour.
 //!
 //! The GCRA is from ITU-T I.371 and the ATM Forum's traffic management specification. This form of it is called
 //! "virtual scheduling" there.
@@ -65,7 +65,7 @@ pub struct Quota {
     pub period: NonZero<u128>,
 }
 
-/// A quota at one moment. It tells where a call would move its TAT.
+/// A quota at one moment, which computes where a call moves its TAT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Funnel {
     /// At most one token comes back per nanosecond.
@@ -75,7 +75,7 @@ pub struct Funnel {
     tolerance: Span,
 }
 
-/// The way in which a call takes tokens.
+/// The way a call takes tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taking {
     /// CL.THROTTLE: all tokens that it asks for, or none.
@@ -84,11 +84,11 @@ pub enum Taking {
     InAnyCase,
     /// CL.TAKE: as many tokens as there are, up to the number that it asks for.
     UpTo,
-    /// CL.LOOK: no tokens. The call is told how CL.THROTTLE would decide.
+    /// CL.LOOK: no tokens. The reply says how CL.THROTTLE would decide.
     Nothing,
 }
 
-/// A quota's part of a call: where the call leaves the TAT, and the facts of the verdict that depend on how it takes.
+/// The decision of one quota: where the call leaves the TAT, and what depends on the way it takes tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
     pub tat: Moment,
@@ -156,7 +156,7 @@ impl Span {
     }
 }
 
-/// Returns both spans together, or the longest one if that is shorter.
+/// Returns the sum of both spans, or the longest span if the sum does not fit.
 impl Add for Span {
     type Output = Self;
 
@@ -165,7 +165,7 @@ impl Add for Span {
     }
 }
 
-/// Returns what the span has beyond a span that is not longer.
+/// Returns the difference from a span that is not longer.
 impl Sub for Span {
     type Output = Self;
 
@@ -201,7 +201,8 @@ impl Quota {
         if NonZero::<u128>::from(self.count) > self.period {
             return Err(Error::TooFast);
         }
-        // The rate is at most a token per nanosecond, so the tolerance is at least `limit`: if it fits, the limit does.
+        // The rate is at most a token per nanosecond, so the tolerance is at least `limit`: if it fits, the limit does,
+        // too.
         let tolerance = self.refill_time(self.limit);
         if tolerance > Moment::LAST - now {
             return Err(Error::TooLarge);
@@ -237,7 +238,7 @@ impl Funnel {
         tat - self.now
     }
 
-    /// Takes these tokens if they are there. If they are not, the TAT stays.
+    /// Takes these tokens if the quota has them. Otherwise the TAT stays.
     #[inline(always)]
     pub fn try_take(&self, tat: Moment, tokens: u64) -> Part {
         let refused = |retry_after| Part { tat, taken: 0, limited: true, retry_after };
@@ -254,7 +255,7 @@ impl Funnel {
         Part { tat: tat.max(self.now) + increment, taken: tokens, limited: false, retry_after: None }
     }
 
-    /// Takes these tokens, which are there, for a call that asks for as many or more.
+    /// Takes these tokens, which the quota has, for a call that asks for at least as many.
     #[inline(always)]
     pub fn take_up_to(&self, tat: Moment, tokens: u64, asked: u64) -> Part {
         let tat = tat.max(self.now) + self.quota.refill_time(tokens);
@@ -262,7 +263,7 @@ impl Funnel {
         Part { tat, taken: tokens, limited: tokens == 0 && asked > 0, retry_after }
     }
 
-    /// Takes these tokens, if necessary into debt.
+    /// Takes these tokens, going into debt if necessary.
     ///
     /// Errors: `DebtTooLong` if the debt could only be paid beyond the year 2262.
     #[inline(always)]
@@ -284,14 +285,14 @@ impl Funnel {
     }
 
     /// Gives these tokens back. The quota never holds more than its limit: a TAT that has passed stays as it is. A call
-    /// and its refund leave the TAT as it was, because both are rounded alike.
+    /// and its refund leave the TAT as it was, because both round alike.
     pub fn give_back(&self, tat: Moment, tokens: u64) -> Part {
         let tat = (tat - self.quota.refill_time(tokens)).max(self.now.min(tat));
         Part { tat, taken: 0, limited: false, retry_after: None }
     }
 
-    /// Returns the most tokens that a next call would be allowed, if the limiter is full after `until_full`: the `r`
-    /// tokens that come back in the rest of the tolerance, the `span`.
+    /// Returns the most tokens that the next call could take, if the quota is full after `until_full`: the `r` tokens
+    /// that come back in the rest of the tolerance, the `span`.
     ///
     /// `floor(r * period / count) <= span` is `r * period < (span + 1) * count` in whole numbers, so the largest such
     /// `r` is `((span + 1) * count - 1) / period`, rounded down. It never exceeds the limit: a token takes at least a

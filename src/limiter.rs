@@ -1,16 +1,16 @@
 //! The quotas of a limiter in one decision: 10 a second and 1,000 a day.
 //!
-//! Each quota decides the whole call by the rule in `funnel.rs`, on a TAT of its own: the first TAT is for the call's
-//! first quota, and so on. A call with one quota allocates nothing. A call that takes all or none takes from each
-//! quota, or from none. A charge takes from each quota, into debt if necessary. A call that takes as many tokens as
-//! there are takes the same number from each quota: as many as the emptiest one has. A call that gives back gives to
-//! each.
+//! Each quota decides the whole call by the rule in `funnel.rs`, on its own TAT: the first TAT belongs to the first
+//! quota of the call, and so on. A call with one quota allocates nothing. A call that takes all or none takes from each
+//! quota, or from none. A charge takes from each quota, going into debt if necessary. A call that takes as many tokens
+//! as there are takes the same number from each quota: as many as the emptiest one has. A call that gives back gives
+//! back to each.
 //!
-//! The reply is the verdict of one quota, the one that **decides**. If several quotas fit, the first of them decides:
+//! The reply is the verdict of one quota, the one that **decides**. Of several that qualify, the first one decides:
 //!
-//! * if the call is limited, or leaves a debt: the quota whose wait is the longest; a wait without end is longest;
+//! * if the call is limited, or leaves a debt: the quota with the longest wait; a wait without end is the longest;
 //! * if a call for as many tokens as there are got fewer than its quantity: the quota with the fewest tokens remaining,
-//!   and among these the one that takes longest to have one more token;
+//!   and among these the one that takes longest to get one more token;
 //! * otherwise: the quota with the fewest tokens remaining.
 
 use std::iter;
@@ -45,16 +45,16 @@ pub struct Decision {
     pub change: Change,
 }
 
-/// The facts for a call's reply, by the quota that decides.
+/// The facts that a call's reply is made of, from the quota that decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
-    /// There were fewer tokens than the call asked for. If it takes as many as there are: there were none.
+    /// The quota had fewer tokens than the call asked for. If the call takes as many as there are: the quota had none.
     pub limited: bool,
     /// Tokens that the call took. Looks, refunds and limited calls that take all or none have taken 0.
     pub taken: u64,
     /// Tokens that the quota holds when it is full.
     pub limit: u64,
-    /// Tokens that a next call would be allowed now: 0 to `limit`.
+    /// Tokens that the next call could take now: 0 to `limit`.
     pub remaining: u64,
     /// The time to wait until the call is allowed, until its debt is paid, or until one more token is there. `None` if
     /// the call got all its tokens without a debt, or if no wait helps.
@@ -92,8 +92,8 @@ impl Limiter {
 
     /// Decides a call that gives tokens back.
     ///
-    /// The limiter is copied: a reference to it would keep it out of the registers in every other call, which would
-    /// cost 40 to 65 instructions.
+    /// Takes a copy of the limiter: a reference would keep the limiter out of the registers in every other call, which
+    /// costs 40 to 65 instructions.
     #[cold]
     fn refund(self, before: Option<Tats>, tokens: u64) -> Result<Decision, CommandError> {
         let mut after = self.tats(before.clone());
@@ -107,7 +107,7 @@ impl Limiter {
         Ok(Decision { verdict, change })
     }
 
-    /// Returns the TATs with those that the state lacks: these quotas are full.
+    /// Returns the stored TATs, and one of now for each quota that has none: it is full.
     #[inline(always)]
     fn tats(&self, stored: Option<Tats>) -> Tats {
         let now = self.first.now();
@@ -125,7 +125,7 @@ impl Limiter {
         remaining.fold(u64::MAX, u64::min)
     }
 
-    /// Decides the call by each quota. Returns the verdict of the one that decides.
+    /// Decides the call for each quota. Returns the verdict of the one that decides.
     #[inline(always)]
     fn decide_each(&self, tats: &mut Tats, call: Call) -> Result<Verdict, CommandError> {
         let mut decides = call.decide(&self.first, &mut tats.first)?;
@@ -141,7 +141,7 @@ impl Limiter {
     }
 }
 
-/// The part of a call that is the same for each quota.
+/// What a call asks of each quota.
 #[derive(Clone, Copy)]
 struct Call {
     /// `None` if it gives tokens back.
@@ -152,7 +152,7 @@ struct Call {
 }
 
 impl Call {
-    /// Decides the call by one quota, and moves its TAT.
+    /// Decides the call for one quota, and moves its TAT.
     #[inline(always)]
     fn decide(self, funnel: &Funnel, tat: &mut Moment) -> Result<Verdict, Error> {
         let Self { taking, asked, tokens } = self;
@@ -173,12 +173,12 @@ impl Call {
 }
 
 impl Verdict {
-    /// Tells whether this quota decides, and not the other, which stands before it.
+    /// Tells whether this quota decides rather than the other, an earlier one.
     fn decides_over(&self, other: &Self) -> bool {
         match (self.limited, other.limited) {
             // A limited call without a wait would have to wait without end.
             (true, true) => other.retry_after.is_some_and(|wait| self.retry_after.is_none_or(|longer| longer > wait)),
-            // A call that is not limited waits for more tokens at every quota, or at none.
+            // A call that is not limited waits for more tokens from every quota, or from none.
             (false, false) if self.remaining == other.remaining => self.retry_after > other.retry_after,
             (false, false) => self.remaining < other.remaining,
             (limited, _) => limited,
@@ -187,7 +187,7 @@ impl Verdict {
 }
 
 impl Tats {
-    /// Tells whether the first of these TATs are the others.
+    /// Tells whether these TATs begin with the others.
     fn begin_with(&self, others: &Self) -> bool {
         self.first == others.first && self.further.starts_with(&others.further)
     }

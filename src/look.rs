@@ -19,9 +19,9 @@ pub const fn parameters(unit: Unit) -> [Parameter; 6] {
 
 /// `CL.LOOK key max_burst count period [quantity [max_burst count period ...]]`. `unit` makes it `CL.PLOOK`.
 ///
-/// Tells how `CL.THROTTLE` of that quantity would decide now, but takes nothing. Replies with 0 if it would be allowed
-/// or 1 if limited; the limit; the tokens that remain now; the time to wait, or -1; the time until the limiter is full,
-/// with nothing taken. A call with several quotas gets the integers of the quota that decides, and its number.
+/// Tells how `CL.THROTTLE` of that quantity would decide now, but takes nothing. Replies with 0 if the call would be
+/// allowed or 1 if limited; the limit; the tokens that remain now; the time to wait, or -1; the time until the limiter
+/// is full. A call with several quotas gets the integers of the quota that decides, and its number.
 #[inline(always)]
 pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
     let now = Moment::new_saturating(clock::now());

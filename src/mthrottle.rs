@@ -12,7 +12,7 @@ use crate::reply::{announce, reply};
 use crate::request::Request;
 use crate::state;
 
-/// A limiter's part of the call, the TATs that its key holds, and how it is decided.
+/// A limiter's part of the call, the TATs that its key holds, and the decision.
 struct Decided<'a> {
     before: Option<Tats>,
     request: Request<'a>,
@@ -28,8 +28,8 @@ pub const fn parameters(unit: Unit) -> [Parameter; 1] {
 
 /// `CL.MTHROTTLE key max_burst count period quantity [key … quantity ...]`. `unit` makes it `CL.MPTHROTTLE`.
 ///
-/// Decides several limiters as one: if each allows its quantity, the call takes from each; if any is limited, it takes
-/// from none. A negative quantity gives tokens back. Keys differ from each other; in a cluster they share a hash tag.
+/// Decides several limiters as one: if each allows its quantity, the call takes from each; if any limits it, the call
+/// takes from none. A negative quantity gives tokens back. The keys must differ; in a cluster they share a hash tag.
 ///
 /// Replies with 0 if all allow or 1 if not, followed by five integers for each limiter, in order, as `CL.THROTTLE`
 /// would reply. If the call is limited, a limiter that would have allowed it shows its tokens with nothing taken.
@@ -55,7 +55,7 @@ pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result
     let limited = all.iter().any(|one| one.decision.verdict.limited);
     if limited {
         for Decided { request, before, decision } in all.iter_mut().filter(|one| !one.decision.verdict.limited) {
-            // To take up to no tokens shows the limiter untouched.
+            // A call for up to 0 tokens shows the limiter untouched.
             decision.verdict = request.limiter.decide(before.take(), Taking::UpTo, 0)?.verdict;
         }
     } else {
@@ -83,8 +83,8 @@ fn write_all(context: &mut Context, all: &[Decided]) -> Result<(), CommandError>
     })?;
     in_groups(all, |Decided { request, decision, .. }| {
         if decision.change != Change::Nothing {
-            // A server decides that keys can be written before it runs a command. A later key therefore fails only in
-            // the case that `Key::set` names, and the limiters that are written by then stay.
+            // The server decides whether keys can be written before it runs a command. A later key therefore fails only
+            // in the case that `Key::set` names, and the limiters written by then stay written.
             state::write(state::open(context, request.name)?, &decision.change)?;
         }
         Ok(())
@@ -92,7 +92,7 @@ fn write_all(context: &mut Context, all: &[Decided]) -> Result<(), CommandError>
     Ok(())
 }
 
-/// Calls `each` for every limiter's part of the call, and collects the results. An error names its group.
+/// Calls `each` with every limiter's part of the call, and collects the results. An error names its group.
 fn in_groups<G, T>(
     groups: impl IntoIterator<IntoIter: ExactSizeIterator<Item = G>>,
     mut each: impl FnMut(G) -> Result<T, CommandError>,

@@ -1,4 +1,4 @@
-//! The parameters of the commands: their names, for errors as for `COMMAND DOCS`, and what the latter says of them.
+//! The parameters of the commands: their names, for errors and `COMMAND DOCS`, and their summaries for the latter.
 
 use std::ffi::CStr;
 
@@ -8,7 +8,7 @@ use crate::redis::Parameter;
 pub const KEY: Parameter = Parameter::key(c"key", c"The limiter: a user, an address, a tenant.");
 pub const MAX_BURST: Parameter = Parameter::integer(c"max_burst", c"Tokens at once beyond the first. -1 or more.");
 pub const COUNT: Parameter = Parameter::integer(c"count", c"Tokens that come back every period. 1 or more.");
-pub const QUANTITY: Parameter = Parameter::integer(c"quantity", c"Tokens to take. 0 takes none, fewer give back.");
+pub const QUANTITY: Parameter = Parameter::integer(c"quantity", c"Tokens to take. 0 takes none; below 0 gives back.");
 
 const PERIOD: &CStr = c"period";
 const SECONDS: Parameter = Parameter::integer(PERIOD, c"In seconds. 1 or more.");

@@ -43,7 +43,7 @@ impl<'a> Request<'a> {
             (Some(quantity), Taking::AllOrNone | Taking::InAnyCase) => integer(quantity, &QUANTITY)?,
             (Some(quantity), Taking::UpTo | Taking::Nothing) => at_least(0, quantity, &QUANTITY)?,
         };
-        // Only now: an argument that is wrong by itself is told before arguments that are wrong together.
+        // Check the quota as a whole last: the error of a single argument comes first.
         let first = first.at(now)?;
         let mut quotas = Vec::with_capacity(further.len());
         for ([max_burst, count, period], number) in further.iter().zip(2..) {
@@ -63,7 +63,8 @@ fn parse_quota([max_burst, count, period]: [&Argument; 3], unit: Unit) -> Result
     Ok(Quota { limit, count, period })
 }
 
-/// Reads an integer. Most are short, and are read here for half of the server's price; the server reads the others.
+/// Reads an integer. Most are short, and reading them here takes half as many instructions as the server, which reads
+/// the others.
 #[inline(always)]
 fn integer(argument: &Argument, parameter: &Parameter) -> Result<i64, Error> {
     let small = decimal::parse_small(argument.bytes());

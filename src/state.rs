@@ -1,4 +1,5 @@
-//! A limiter's state: the TAT of each quota as decimal text in a native string, which expires when the limiter is full.
+//! A limiter's state: the TAT of each quota as a decimal timestamp, in a native string that expires when the limiter is
+//! full.
 
 use crate::decimal::{self, MOMENT_DIGITS};
 use crate::error::Error;
@@ -22,7 +23,7 @@ pub fn read(key: &Key) -> Result<Option<Tats>, Error> {
     parse(key.value())
 }
 
-/// Reads the TATs at a key that stays as it is.
+/// Reads the TATs at a key, which stays as it is.
 ///
 /// Errors: those of `read`, and `Unavailable` if the server does not let the key be read now.
 #[inline(always)]

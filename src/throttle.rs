@@ -21,7 +21,7 @@ pub const fn parameters(taking: Taking, unit: Unit) -> [Parameter; 6] {
 /// `CL.TAKE`, and `unit` makes the three `CL.PTHROTTLE`, `CL.PCHARGE` and `CL.PTAKE`.
 ///
 /// Takes `quantity` tokens from the limiter at `key`. Each of its quotas holds `max_burst + 1` tokens and gets `count`
-/// back every `period`. The quantity of `CL.THROTTLE` is 1 if it is not given. A negative one gives tokens back.
+/// back every `period`. For `CL.THROTTLE`, the quantity is 1 unless given. A negative one gives tokens back.
 ///
 /// Replies with five integers: 0 if allowed or 1 if limited (`CL.TAKE`: the tokens taken); the tokens that the limiter
 /// holds when it is full; the tokens that remain; the time to wait, or -1 if no wait is needed or none helps; the time

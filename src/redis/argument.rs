@@ -7,7 +7,7 @@ use redis_module::raw;
 
 use super::OK;
 
-/// An argument of a call: a word after the command's name.
+/// An argument of a call: a word after the name of the command.
 #[repr(transparent)]
 pub struct Argument(pub(super) *mut raw::RedisModuleString);
 
@@ -21,7 +21,7 @@ impl Argument {
         }
     }
 
-    /// Reads the integer that it spells, by the server's own rules: `None` if it is not an integer of 64 bits.
+    /// Parses it as the server would: `None` if it is not a 64-bit integer.
     pub fn integer(&self) -> Option<i64> {
         let mut integer: c_longlong = 0;
         // SAFETY: the string is live, and `integer` is written before this returns.

@@ -1,13 +1,13 @@
 //! The system's wall clock.
 
-/// The last second that the clock tells: all its nanoseconds fit in 63 bits.
+/// The last second that the clock shows: all its nanoseconds fit in 63 bits.
 const LAST_SECOND: i64 = i64::MAX / 1_000_000_000 - 1;
 
-/// Reads the time in nanoseconds since the Unix epoch: 0 to 2^63 - 1. A clock that is set to an earlier or a later time
-/// reads as the first or the last second, with its own nanoseconds.
+/// Reads the time in nanoseconds since the Unix epoch: 0 to 2^63 - 1. A clock set to an earlier or a later time reads
+/// as the first or the last second, with its own nanoseconds.
 pub fn now() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: this writes `time`, and fails only for a clock that does not exist.
+    // SAFETY: this writes to `time`, and fails only for a clock that does not exist.
     unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &mut time) };
     let seconds = time.tv_sec.clamp(0, LAST_SECOND).cast_unsigned();
     seconds.wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec.cast_unsigned())

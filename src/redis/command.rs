@@ -11,7 +11,7 @@ use super::{Argument, Context, ErrorReply, OK, Parameter};
 /// A command of the module, made by [`command!`].
 pub struct Command {
     pub name: &'static CStr,
-    /// The version that brought the command.
+    /// The version that added the command.
     pub since: &'static CStr,
     pub summary: &'static CStr,
     pub parameters: &'static [Parameter],
@@ -33,7 +33,7 @@ pub enum Access {
 
 type Entry = unsafe extern "C" fn(*mut raw::RedisModuleCtx, *mut *mut raw::RedisModuleString, c_int) -> c_int;
 
-/// Makes a [`Command`] of a file's `ACCESS`, its `COMPLEXITY`, its `parameters(how…)`, and its
+/// Makes a [`Command`] from a file's `ACCESS`, its `COMPLEXITY`, its `parameters(how…)`, and its
 /// `call(context, arguments, how…)`, which returns `Result<Outcome, impl Into<ErrorReply>>`.
 macro_rules! command {
     (name: $name:literal, since: $since:literal, call: $file:ident($($how:expr),*), summary: $summary:literal) => {{
@@ -128,7 +128,7 @@ impl Command {
         set_categories.is_none_or(|set| unsafe { set(command, self.categories().as_ptr()) } == OK)
     }
 
-    /// Returns the flags. Like MSET, a command on any number of keys has no flag "fast": each key takes some time.
+    /// Returns the flags. Like MSET, a command on any number of keys is not "fast": each key takes some time.
     fn flags(&self) -> &'static CStr {
         match (self.access, self.key_group()) {
             (Access::Read, _) => c"readonly fast",

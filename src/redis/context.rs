@@ -1,4 +1,4 @@
-//! The context of one call: how a command replies, notifies and asks about the server.
+//! The context of one call, with which a command replies, sends notifications and reads facts about the server.
 
 use std::ffi::{CStr, CString, c_long};
 
@@ -9,16 +9,16 @@ use super::{Argument, OK};
 /// The server's context of one call.
 pub struct Context(pub(super) *mut raw::RedisModuleCtx);
 
-/// An error as it is sent to the client.
+/// An error reply.
 pub enum ErrorReply {
     /// An error in the server's own words.
     WrongArity,
-    /// A text that begins with the error's code.
+    /// A text that begins with the error code.
     Text(String),
 }
 
 impl Context {
-    /// Announces an array of this many elements, which are to follow.
+    /// Begins a reply that is an array: this many elements must follow.
     pub fn reply_array(&self, length: usize) {
         let length = length.try_into().unwrap_or(c_long::MAX);
         // SAFETY: the context is live.
@@ -46,14 +46,14 @@ impl Context {
     pub fn notify(&self, event: &CStr, name: &Argument) {
         // SAFETY: context and name are live, and the server copies the event's name.
         unsafe {
-            // Read the setting first: it is usually off, and reading it costs less than a notification in vain.
+            // Read the setting first: it is usually off, and reading it costs less than a notification that is dropped.
             if api!(RedisModule_GetNotifyKeyspaceEvents)() & raw::REDISMODULE_NOTIFY_MODULE != 0 {
                 api!(RedisModule_NotifyKeyspaceEvent)(self.0, raw::REDISMODULE_NOTIFY_MODULE, event.as_ptr(), name.0);
             }
         }
     }
 
-    /// Reads numbers from a section of `INFO`; `None` for a field that is missing or is not a number.
+    /// Reads numbers from a section of `INFO`; `None` for a field that is missing or not a number.
     pub(super) fn server_info<const N: usize>(&self, section: &CStr, fields: [&CStr; N]) -> [Option<u64>; N] {
         // SAFETY: the context is live, and so is the information until it is freed.
         unsafe {

@@ -1,5 +1,5 @@
-//! A command's description: its parameters, and its key specs, `COMMAND DOCS` and redis-cli's hints, which follow from
-//! them.
+//! A command's description: its parameters, and what follows from them: key specs, `COMMAND DOCS`, and redis-cli's
+//! hints.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
@@ -21,7 +21,7 @@ pub struct Parameter {
 enum Kind {
     Key,
     Integer,
-    /// A group of parameters that is given one or more times.
+    /// A group of parameters that may repeat.
     Repeated(&'static [Parameter]),
 }
 
@@ -49,7 +49,7 @@ impl Parameter {
 }
 
 impl Command {
-    /// Hands the description to `take` in the server's own form, which lives as long as `take` runs.
+    /// Passes the description to `take` in the server's own form, which lives as long as `take` runs.
     pub(super) fn describe<T>(&self, take: impl FnOnce(&raw::RedisModuleCommandInfo) -> T) -> T {
         let version = raw::RedisModuleCommandInfoVersion {
             version: 1,
@@ -94,7 +94,7 @@ impl Command {
         self.key_group().map_or((1, 1), |group| (-1, length(group.len())))
     }
 
-    /// Returns the fewest words of a call, as a negative number: that sign tells the server that more are allowed.
+    /// Returns the fewest words of a call, as a negative number: the sign tells the server that more are allowed.
     fn arity(&self) -> c_int {
         let needed = self.key_group().unwrap_or(self.parameters);
         let needed = needed.iter().take_while(|parameter| !parameter.optional).count();

@@ -30,18 +30,18 @@ pub enum Value<'a> {
     OtherType,
 }
 
-/// The refusal of the server to let a key be read or written now. Nothing has changed, but for one case that
-/// [`Key::set`] names.
+/// The server does not let a key be read or written now. Nothing has changed, except in one case that [`Key::set`]
+/// names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unavailable;
 
 /// Hands `read` the value of the key `name`, which stays as it is.
 ///
-/// Reading through a handle may change the value's encoding, which crashes a Valkey that is saving the value without a
-/// fork. On a server that may save in this way, `look` opens the key for writing: the server refuses that during the
-/// save, and GET then copies the value.
+/// Reading through a handle may change the encoding of the value, which crashes a Valkey that is saving the value
+/// without a fork. On a server that may save in this way, `look` opens the key for writing: the server refuses that
+/// during the save, and GET then copies the value.
 ///
-/// Errors: a cluster node refuses the GET if the slot has gone within the transaction.
+/// Errors: a cluster node refuses the GET if the slot has left it within the transaction.
 pub fn look<T>(context: &mut Context, name: &Argument, read: impl FnOnce(Value) -> T) -> Result<T, Unavailable> {
     let forkless = options::is_forkless();
     match Key::open_for(if forkless { READ | WRITE } else { READ }, context, name) {
@@ -73,13 +73,13 @@ fn look_by_get<T>(context: &Context, name: &Argument, read: impl FnOnce(Value) -
     }
 }
 
-/// Makes room for a new key where none is read: deletes an expired one that the server keeps, because `CLIENT PAUSE` or
-/// a failover has paused writes and the call comes within a transaction. Tells whether it has called DEL.
+/// Makes room for a new key: deletes an expired one, which reads as absent, but which the server has kept because
+/// `CLIENT PAUSE` or a failover pauses writes and the call is part of a transaction. Tells whether it has called DEL.
 ///
 /// Without this, the server crashes: it cannot hold two keys of the same name. The DEL is replicated (`!`), and so are
 /// the writes of another module's handler of the deletion.
 ///
-/// Errors: a cluster node refuses the DEL if the slot has gone, or has begun to move, within the transaction.
+/// Errors: a cluster node refuses the DEL if the slot has left it, or has begun to move, within the transaction.
 pub fn make_room(context: &Context, name: &Argument) -> Result<bool, Unavailable> {
     // SAFETY: context and name are live, and the reply, if there is one, is freed.
     unsafe {
@@ -100,16 +100,16 @@ impl<'a> Key<'a> {
         Self::open_for(READ | WRITE, context, name).ok_or(Unavailable)
     }
 
-    /// Opens the key; `None` if the server refuses to, or if it is opened for reading alone and there is no key.
+    /// Opens the key; `None` if the server refuses it, or if there is no key and the mode is reading alone.
     fn open_for(mode: c_int, context: &'a Context, name: &'a Argument) -> Option<Self> {
-        // SAFETY: context and name are live, as their borrows show.
+        // SAFETY: the context and the name are live, as their borrows show.
         let handle = unsafe { api!(RedisModule_OpenKey)(context.0, name.0, mode) };
         Some(Self { handle: NonNull::new(handle)?, context, name })
     }
 
     pub fn value(&self) -> Value<'_> {
         let mut length = 0;
-        // SAFETY: the handle is open. The bytes stay as they are until a write, which consumes the borrowed key.
+        // SAFETY: the handle is open. The bytes do not change until a write, which consumes the borrowed key.
         unsafe {
             let bytes = api!(RedisModule_StringDMA)(self.handle.as_ptr(), &mut length, READ);
             if bytes.is_null() {
@@ -126,8 +126,8 @@ impl<'a> Key<'a> {
     /// Stores a value that is not empty, replicates it to the AOF and to replicas, and closes the key. The key
     /// expires at `expire_at` ms since the epoch.
     ///
-    /// Errors: see [`open`](Self::open) and [`make_room`]. Another: a handler of the `new` event of another module has put
-    /// a value of another type at the key that this makes. That value stays and gets the expiry.
+    /// Errors: those of [`open`](Self::open) and [`make_room`]; and if another module's handler of the `new` event puts
+    /// a value of another type at the key that this makes. That value then stays, and gets the expiry.
     pub fn set(mut self, value: &[u8], expire_at: u64) -> Result<(), Unavailable> {
         let string = self.prepare_string(value.len(), expire_at)?;
         // SAFETY: the key's string has the value's length, and the value lies elsewhere. A string that is not empty is
@@ -159,15 +159,15 @@ impl<'a> Key<'a> {
         }
         let string = if exists { self.writable_bytes(length) } else { self.create_string(length, expire_at) };
         let string = string.or_else(|| {
-            // The value is longer than it was, or another module's callback has changed it. Make the key anew: Redis
-            // 8.0 to 8.6 counts the sizes of keys wrong if a string changes its length.
+            // The value is longer than the old one, or another module's callback has changed that. Make the key anew:
+            // Redis 8.0 to 8.6 counts the sizes of keys wrong if a string changes its length.
             self.remove();
             self.create_string(length, expire_at)
         });
         string.ok_or(Unavailable)
     }
 
-    /// Creates a string of this length, in the form that the next call need not convert. Returns its bytes; `None` if
+    /// Creates a string of this length, in a form that the next call need not convert. Returns its bytes; `None` if
     /// another module's handler of the `new` event has put a value of another type there.
     fn create_string(&self, length: usize, expire_at: u64) -> Option<NonNull<u8>> {
         self.resize(length);
@@ -185,7 +185,7 @@ impl<'a> Key<'a> {
         unsafe { api!(RedisModule_SetAbsExpire)(self.handle.as_ptr(), at.cast_signed()) == OK }
     }
 
-    /// Gives the string this length; makes one if there is no key.
+    /// Gives the string this length; creates one if there is no key.
     fn resize(&self, length: usize) {
         // SAFETY: the handle is open for writing.
         unsafe { api!(RedisModule_StringTruncate)(self.handle.as_ptr(), length) };
@@ -206,7 +206,7 @@ impl<'a> Key<'a> {
     }
 
     /// Closes the changed key, which tells WATCH and client-side caches of the change.
-    /// `RedisModule_SignalModifiedKey` would also work, but makes Redis 8.6 look the key up again: 10% of a call.
+    /// `RedisModule_SignalModifiedKey` would also do it, but has Redis 8.6 look the key up again: 10% of a call.
     fn close_changed(self) {
         let context = self.context;
         // Until the options are set again, only the closing of the key reads them.

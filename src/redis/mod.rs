@@ -3,8 +3,8 @@
 //! The server runs one command at a time on one thread, and calls into the module only through `RedisModule_OnLoad`,
 //! what is registered there, and `RedisModule_OnUnload`. Every SAFETY line here rests on that.
 //!
-//! This folder uses one other file of the module, which knows no server: `decimal.rs`, for the digits of an expiry. It
-//! does not know what the module does: the module's name, its commands and what their calls need are handed to it.
+//! Of the other files of the module, this folder uses only `decimal.rs`, for the digits of an expiry. It does not know
+//! what the module does: it is handed the module's name, its commands, and what their calls need.
 
 use std::ffi::c_int;
 
@@ -25,8 +25,8 @@ macro_rules! required {
             Ok(())
         }
 
-        /// Names a function of the list; any other does not compile. Use it only after `check_functions` has succeeded:
-        /// the function is then known to be there.
+        /// Names a function of the list; any other does not compile. Use it only after `check_functions` has succeeded,
+        /// which shows that the function is there.
         macro_rules! api {
             $(($function) => { ::redis_module::raw::$function.unwrap_unchecked() };)*
         }

@@ -1,4 +1,4 @@
-//! The module as a whole: its load, its refusal to be unloaded, and its part of `INFO`.
+//! The module as a whole: how it is loaded, why it is not unloaded, and its part of `INFO`.
 
 use std::ffi::{CStr, c_int};
 use std::ptr;
@@ -11,12 +11,12 @@ use super::{Argument, Command, Context, ERR, OK, check_functions, options, repli
 
 const API_VERSION: c_int = 1;
 
-/// The module, for the callback of `INFO`, which is not handed it.
+/// The module, for the callback of `INFO`, whose arguments do not lead to it.
 static LOADED: OnceLock<&Module> = OnceLock::new();
 /// The [`command_id`] of the command that loaded the module.
 static LOADED_BY: Mutex<[Option<u64>; 2]> = Mutex::new([None; 2]);
 
-/// A module, as it is handed to [`module!`].
+/// A module, for [`module!`].
 pub struct Module {
     /// The name in `MODULE LIST`.
     name: &'static CStr,
@@ -25,7 +25,7 @@ pub struct Module {
     commands: &'static [Command],
 }
 
-/// Makes the two functions by which the server loads and unloads a `static` [`Module`].
+/// Makes the two functions with which the server loads and unloads a `static` [`Module`].
 macro_rules! module {
     ($module:ident) => {
         /// Called by the server, Redis or Valkey, when it loads the module.
@@ -73,7 +73,7 @@ pub unsafe fn load(
     // SAFETY: the context is live. This is the first call into the API, and looks up all its other functions.
     let initialized = unsafe { raw::Export_RedisModule_Init(context, name.as_ptr(), version, API_VERSION) };
     let context = Context(context);
-    // The call fails only if the module's name is taken. All functions have been looked up by then: `log` works.
+    // The call fails only if the module's name is taken. By then, all functions have been looked up, so `log` works.
     if initialized != OK {
         let reason = "Remove this load or the other: a loadmodule line in the server's settings or in a file that they \
                       include, a --loadmodule on its command line (systemctl cat shows a service's), a MODULE LOAD";
@@ -91,10 +91,10 @@ pub unsafe fn load(
     OK
 }
 
-/// Refuses an unload, because servers keep a pointer to each client's last command and follow it after an unload has
+/// Refuses an unload, because servers keep a pointer to each client's last command and follow it even if an unload has
 /// freed the command: on `CLIENT LIST`, and on Redis 8 at the client's next call.
 ///
-/// Allows one unload: that by which the server takes a load back, as `MODULE LOADEX` does for settings that the module
+/// Allows one unload, with which the server takes back a load, as `MODULE LOADEX` does for settings that the module
 /// does not know. The loading command is then still running, so no client has called yet; and Redis 8 would crash if
 /// this unload were refused.
 ///
@@ -105,11 +105,11 @@ pub unsafe fn unload(module: &'static Module, context: *mut raw::RedisModuleCtx)
     let taken_back = LOADED_BY.lock().is_ok_and(|loaded_by| *loaded_by == command_id(&context));
     if !taken_back {
         let reason =
-            "stays loaded until a restart: servers crash when a module goes whose commands clients have called";
+            "stays loaded until a restart: servers crash after unloading a module whose commands clients have called";
         log(&context, c"warning", format!("{module} {reason}"));
         return ERR;
     }
-    // SAFETY: the module has loaded, and the server calls nothing of it after this.
+    // SAFETY: the module has loaded, and the server calls nothing in it after this.
     unsafe { replication::clean_up() }
     OK
 }
@@ -170,7 +170,7 @@ impl std::fmt::Display for Module {
 /// Tells whether the server has a command of this name: the operator may have renamed or disabled it.
 fn has_command(context: &Context, name: &CStr) -> bool {
     // SAFETY: the context is live. The command needs arguments: without any, the server looks it up but does not run
-    // it, and there is no reply to be freed.
+    // it, and there is no reply to free.
     unsafe { api!(RedisModule_Call)(context.0, name.as_ptr(), c"".as_ptr()) };
     std::io::Error::last_os_error().raw_os_error() != Some(libc::ENOENT)
 }
@@ -178,9 +178,9 @@ fn has_command(context: &Context, name: &CStr) -> bool {
 /// Returns two numbers that together identify the running command: the server's time, which is the same for all
 /// commands of an EXEC, and the number of ended commands. Every server has both.
 ///
-/// CONFIG RESETSTAT sets the second number back. An EXEC can therefore unload the module that it has loaded, if it
-/// calls CONFIG RESETSTAT before each. No client can have called the module by then. Scripts and other modules can,
-/// which crashed no server that we tried.
+/// CONFIG RESETSTAT resets the second number. A transaction that calls it before the load and before the unload can
+/// therefore unload the module that it has loaded. No client can have called the module by then. Scripts and other
+/// modules can, which has crashed none of the servers.
 fn command_id(context: &Context) -> [Option<u64>; 2] {
     let [time] = context.server_info(c"server", [c"server_time_usec"]);
     let [commands] = context.server_info(c"stats", [c"total_commands_processed"]);
@@ -213,11 +213,11 @@ unsafe extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, for_crash_report: 
         api!(RedisModule_InfoAddFieldCString)(info, c"version".as_ptr(), version.as_ptr());
         for command in module.commands {
             let name = command.name.to_string_lossy();
-            // The module's name stands before each field, and needs no second prefix.
+            // The server puts the module's name before each field: a second prefix would say nothing.
             let name = name.split_once('.').map_or(&*name, |(_, name)| name);
             let counts = command.counts;
             let counters = [("allowed", &counts.allowed), ("limited", &counts.limited), ("errors", &counts.errors)];
-            // Exporters read plain fields of one number each.
+            // Exporters read fields that hold one number each.
             for (outcome, counter) in counters {
                 let field = c_string(format!("{name}_{outcome}"));
                 api!(RedisModule_InfoAddFieldULongLong)(info, field.as_ptr(), counter.get());

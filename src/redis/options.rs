@@ -1,4 +1,4 @@
-//! The options of a module: which of them this module sets on each server, and what follows from them.
+//! The options that this module sets on each server, and what follows from them.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -8,8 +8,8 @@ use redis_module::raw;
 
 use super::{Context, OK};
 
-/// Closing a key does not mark it as changed: a call that changes nothing must not look like a write to WATCH and
-/// client-side caches.
+/// Closing a key does not mark it as changed: to WATCH and client-side caches, a call that changes nothing must not
+/// look like a write.
 pub const UNCHANGED_WHEN_CLOSED: c_int = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED.cast_signed();
 /// A replica that loads asynchronously cannot harm a module that keeps no state outside the keyspace.
 const ASYNC_LOADING: c_int = raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD.cast_signed();
@@ -18,7 +18,7 @@ const ASYNC_LOADING: c_int = raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD.cas
 
 /// Valkey 8.1 and newer replicate SET and DEL without checking that they exist: the load has checked it.
 const SKIP_COMMAND_VALIDATION: c_int = 1 << 4;
-/// Valkey 9 moves slots by itself (`CLUSTER MIGRATESLOTS`), which it refuses to do without this option.
+/// Valkey 9 migrates slots itself (`CLUSTER MIGRATESLOTS`), and refuses to without this option.
 const ATOMIC_SLOT_MIGRATION: c_int = 1 << 5;
 /// Valkey 9.2 may save without a fork. A module that sets the option promises that its calls cope with a key that
 /// cannot be opened for writing. (A thread would also save the values of the module's own types, but it has none.)
@@ -27,7 +27,7 @@ const FORKLESS: c_int = 1 << 6;
 /// The options of this server, from the load on.
 static OPTIONS: AtomicI32 = AtomicI32::new(0);
 
-/// Finds out which options this server knows. They hold once they are [`set`].
+/// Finds out which options this server knows. They take effect with [`set`].
 pub fn find() {
     // SAFETY: only `Export_RedisModule_Init` writes it; `None` on a server that lacks the function.
     let known = unsafe { raw::RedisModule_GetModuleOptionsAll.map_or(0, |all| all()) };

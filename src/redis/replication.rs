@@ -1,33 +1,33 @@
-//! The effect of a write, as the AOF and replicas are sent it, and whether anything listens: an append-only file, a
+//! The effect of a write, which the AOF and replicas are sent, and whether anything listens: an append-only file, a
 //! replica, or a replica that may come back for the writes that it missed.
 //!
-//! Usually nothing listens. A server from Redis 7 on then drops a replicated `SET` at once, and building it would be
-//! more than a third of a call, in vain: so the module does not build it. Redis 6.2 keeps the `SET` until the end of
-//! the call, and a replica may have come by then: there, the module replicates every write.
+//! Often nothing listens. Redis 7 and later then drop a replicated `SET` at once, and building it would take more than
+//! a third of a call: so the module does not build it. Redis 6.2 keeps the `SET` until the end of the call, and a
+//! replica may have come by then: there, the module replicates every write.
 //!
 //! Each call asks whether there is an append-only file, a child process, or cluster mode, in which slots may move. The
-//! module asks once for replicas and for the backlog that the server keeps for them. It asks again after each event
-//! that may bring a replica or a backlog. That is soon enough:
+//! module asks about replicas and the backlog that the server keeps for them only once, and again after each event that
+//! may bring a replica or a backlog. That is soon enough:
 //!
 //! * SYNC makes a backlog under a new replication ID, so that no replica can ask for an earlier write. A snapshot
 //!   follows, in the same command or later. It holds each write before it, and the stream has to hold each write after
-//!   it. The snapshot's beginning is an event: a process is forked to make it, or the server begins to make it in its
+//!   it. The start of the snapshot is an event: the server forks a process that makes it, or starts to make it in its
 //!   own process, as Valkey will (valkey 2878, not released yet). The server then takes calls while it makes the
 //!   snapshot, and adds to it each replicated write to a key that it has already saved.
 //! * Another module's handler of that event may run before this module's, and may itself call this module. The snapshot
 //!   lacks the effect of that call, so the effect must be replicated. After a fork it is, because the server's flag for
-//!   child processes is already set. On a server that may make a snapshot without a fork, each call by another module,
-//!   a script or a transaction is replicated.
+//!   child processes is already set. On a server that may make a snapshot without a fork, the effect of each call from
+//!   another module, a script or a transaction is replicated.
 //! * A replica that is promoted keeps its backlog under the old replication ID. A server that loads a file in which its
 //!   backlog was saved continues that backlog. Both are events.
-//! * A client may ask to continue a stream with a replication ID and an offset that it knows only from INFO. The moment
-//!   at which it is online is an event, so that it is sent the effect of each later write. Before that, and before the
-//!   cron's tick, the new backlog may hold calls, which this client is sent. A replica gets a snapshot in their place.
+//! * A client may ask to continue a stream from a replication ID and an offset that it knows only from INFO. That it is
+//!   online is an event, so that it is sent the effect of each later write. Before that, and before the cron's tick,
+//!   the new backlog may hold calls, which this client is sent. A replica is sent a snapshot instead.
 //! * The cron's tick, about ten times a second, notices that the server has given up its last backlog. It also covers
 //!   any case that this list lacks.
 //!
-//! The kind of an event does not matter. If a later server adds a kind (redis 15327 added two to the fork's, and 15432
-//! removed them), one more call asks, and nothing else changes.
+//! Only that an event happened matters, not its kind. If a later server adds a kind (redis 15327 added two to the
+//! fork's, and 15432 removed them), one more call asks, and nothing else changes.
 
 use std::ffi::c_char;
 use std::ptr;
@@ -46,8 +46,8 @@ const UNKNOWN: u8 = 0;
 const NO_LISTENER: u8 = 1;
 const LISTENER: u8 = 2;
 
-/// Whether the server sends every event that matters, and drops a command at once if nothing listens. If not, every
-/// write is replicated.
+/// Whether the server sends every event that matters, and drops a replicated command at once if nothing listens. If
+/// not, every write is replicated.
 static SUBSCRIBED: AtomicBool = AtomicBool::new(false);
 
 /// The events that may bring a listener, whatever their kind.
@@ -60,11 +60,11 @@ const EVENTS: [u64; 6] = [
     raw::REDISMODULE_EVENT_CRON_LOOP,
 ];
 
-/// The context's flags, any one of which means that something listens, or may begin to listen during the call.
+/// The flags of a context, any one of which means that something listens, or may start to listen during the call.
 static FLAGS: AtomicU32 = AtomicU32::new(LISTENING);
 const LISTENING: u32 =
     raw::REDISMODULE_CTX_FLAGS_AOF | raw::REDISMODULE_CTX_FLAGS_CLUSTER | raw::REDISMODULE_CTX_FLAGS_ACTIVE_CHILD;
-/// The flags of a call that another module, a transaction or a script makes.
+/// The flags of a call from another module, a transaction or a script.
 const NESTED: u32 = raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING | raw::REDISMODULE_CTX_FLAGS_LUA;
 
 /// Replicates that the key holds this value, and expires at `expire_at` ms since the epoch.
@@ -90,7 +90,7 @@ pub fn set(context: &Context, name: &Argument, value: &[u8], expire_at: u64) {
     }
 }
 
-/// Replicates that there is no key.
+/// Replicates that the key is gone.
 pub fn delete(context: &Context, name: &Argument) {
     if !is_heard(context) {
         return replicate_to_nobody(context);
@@ -147,7 +147,7 @@ pub fn prepare(context: &Context) {
     REMEMBERED.store(UNKNOWN, Relaxed);
 }
 
-/// Frees the string that `prepare` has made.
+/// Frees the string that `prepare` made.
 ///
 /// # Safety
 /// `prepare` has been called, and the server calls no command of the module after this.
