@@ -7,8 +7,8 @@
 // among them, and which the other module sets.
 //
 // The arguments at load are the other module's path, and then its own arguments. If the word "valkey" comes first, the
-// other module takes any server for a Valkey; with "undescribed", for one that takes no description of a command, as
-// Redis 6.2 is. MODULE LIST shows only the other module.
+// other module takes any server for a Valkey. If the name of a function of the API comes first, the server lacks this
+// function. MODULE LIST shows only the other module.
 
 #include <dlfcn.h>
 #include <stddef.h>
@@ -31,7 +31,8 @@ static void (*set_options)(context *, int);
 static void (*write_log)(context *, const char *, const char *, ...);
 static const char *(*bytes_of)(key *, size_t *, int);
 static int options;
-static int is_valkey, is_undescribed;
+static int is_valkey;
+static const char *missing = "";
 static key *unwritable;
 
 static key *open_key_unless_unwritable(context *ctx, string *name, int mode) {
@@ -57,7 +58,7 @@ static void set_options_but_forkless(context *ctx, int set) {
 }
 
 static int get_another_api(const char *name, void *function) {
-    if (is_undescribed && !strcmp(name, "RedisModule_GetCommand")) return ERR;
+    if (!strcmp(name, missing)) return ERR;
     int status = get_api(name, function);
     void *replacement = NULL;
     if (!strcmp(name, "RedisModule_OpenKey")) {
@@ -85,10 +86,10 @@ int RedisModule_OnLoad(context *ctx, string **argv, int argc) {
     get_api_function **start = ctx;
     get_api = *start;
     if (!argc || get_api("RedisModule_StringPtrLen", &text_of) || get_api("RedisModule_Log", &write_log)) return ERR;
-    is_valkey = !strcmp(text_of(argv[0], NULL), "valkey");
-    is_undescribed = !strcmp(text_of(argv[0], NULL), "undescribed");
-    int words = is_valkey + is_undescribed;
-    argv += words, argc -= words;
+    const char *word = text_of(argv[0], NULL);
+    is_valkey = !strcmp(word, "valkey");
+    if (!strncmp(word, "RedisModule_", 12)) missing = word;
+    if (is_valkey || *missing) argv++, argc--;
     void *library = dlopen(text_of(argv[0], NULL), RTLD_NOW | RTLD_LOCAL);
     if (!library) return ERR;
     int (*load)(context *, string **, int) = (int (*)(context *, string **, int))dlsym(library, "RedisModule_OnLoad");
