@@ -15,9 +15,9 @@ use crate::support::{
     Server, assert_reply, command, compiled, error_of, module, new_folder, run, throttle, wait_until,
 };
 
-/// On a later server, an option that the module does not need may be a promise that it does not keep. On Redis, the bits
-/// of Valkey's options may mean something else. Valkey 9.2 makes no snapshot without a fork if a module lacks its option.
-/// INFO does not list all options, so a library between the module and the server, unwritable.c, logs them.
+/// On a later server, an option that the module does not need may be a promise that it does not keep. On Redis, the
+/// bits of Valkey's options may mean something else. Valkey 9.2 makes no snapshot without a fork if a module lacks its
+/// option. INFO does not list all options, so a library between the module and the server, unwritable.c, logs them.
 #[test]
 fn the_module_sets_the_options_that_it_needs() {
     let log = Server::start_bare(&["--loadmodule", compiled("unwritable"), module()]).log();

@@ -1,5 +1,5 @@
-//! The module as the server and its operator see it: documentation, keyspace notifications, eviction, a tenant's keys, a
-//! crash report.
+//! The module as the server and its operator see it: documentation, keyspace notifications, eviction, a tenant's keys,
+//! a crash report.
 
 use std::collections::HashMap;
 use std::process::Command;

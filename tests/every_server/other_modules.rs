@@ -1,5 +1,5 @@
-//! Other modules run code of their own when a key expires and when an event is announced. Whatever they do to the keys
-//! of a call, the server stays up, and a replica is sent what the call has written.
+//! Other modules run their own code when a key expires and when an event is announced. Whatever they do to the keys of
+//! a call, the server does not crash, and a replica is sent what the call has written.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -47,9 +47,9 @@ fn while_paused(connection: &mut Connection, calls: &[impl AsRef<str>]) -> Redis
     replies
 }
 
-/// The call reads or writes the expired key k1; the server deletes it, and another module then does harm to k2, or makes
-/// k1 again. The other module also keeps an index: it makes a key of its own for each new key. So the number of keys does
-/// not tell whether the call has written its own.
+/// The call reads or writes the expired key k1; the server deletes it, and another module then changes k2 or makes k1
+/// again. The other module also keeps an index: it makes a key of its own for each new key, so that the number of keys
+/// does not tell whether the call has written its own.
 #[test]
 fn a_callback_may_change_the_keys_of_the_call_that_it_interrupts() {
     let (server, mut connection) = start();
@@ -106,8 +106,8 @@ fn a_callback_may_change_a_key_that_the_call_has_just_written() {
     }
 }
 
-/// While clients are paused, the server keeps a key that has expired, but reports it as missing. Redis 7.0 to 8.6 and
-/// Valkey 8.0 crash when SET is called on such a key.
+/// While clients are paused, the server keeps an expired key, but reports it as missing. Redis 7.0 to 8.10 and Valkey
+/// 8.0 crash when SET is called on such a key.
 #[test]
 #[ignore = "slow: keys expire"]
 fn a_key_that_has_expired_while_clients_are_paused_is_written_whole() {
@@ -139,8 +139,8 @@ fn a_key_that_has_expired_while_clients_are_paused_is_written_whole() {
     }
 }
 
-/// The handler of the deletion makes the key again, in the form of a limiter. To a module that then says that there is
-/// no key, Valkey 9 announces a new one, and loses its value.
+/// The handler of the deletion makes the key again, as a limiter. If a module then says that there is no key, Valkey 9
+/// announces a new one, and loses its value.
 #[test]
 fn a_key_that_a_handler_has_made_while_clients_are_paused_is_written_in_its_place() {
     let (_server, mut connection) = start();

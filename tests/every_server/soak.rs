@@ -35,9 +35,9 @@ fn under_a_long_mixed_load_memory_stays_as_it_was() {
     assert!(is_as_it_was, "the server has grown by 256 KiB allocated or 1 MiB resident, see above");
 }
 
-/// Calls each command, a script, and a command with a wrong argument for this long: on a limiter that is new in each turn,
-/// and on keys that hold something else. One more limiter expires. The keys are few, so that a leak shows in the server's
-/// memory.
+/// Calls each command, a script, and a command with a wrong argument for this long: on a limiter that is new in each
+/// turn, and on keys that hold something else. One more limiter expires. The keys are few, so that a leak shows in the
+/// server's memory.
 fn soak(connection: &mut Connection, duration: Duration) {
     let mut pipeline = redis::pipe();
     for line in ["DEL new list", "SET text hello", "RPUSH list 1", "CL.PTHROTTLE expires 0 1 1"] {

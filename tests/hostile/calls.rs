@@ -96,8 +96,8 @@ impl Hostile {
     }
 }
 
-/// Returns moments at which the call's outcome may change: a key expires, a limiter is full, this call is just allowed, or
-/// the tokens of a full limiter's call come back at the last moment that fits.
+/// Returns moments at which the call's outcome may change: a key expires, a limiter is full, this call is just allowed,
+/// or the tokens of a full limiter's call come back at the last moment that fits.
 fn edges(call: &Words, database: &Database) -> Vec<i128> {
     let mut edges = Vec::new();
     for key in keys(call) {

@@ -1,5 +1,5 @@
-//! A second statement of the rule, with which the tests compare the module. It follows the formulas of docs/design.md, in
-//! 128 bits, and searches where the module computes. Spans and moments are in nanoseconds.
+//! A second statement of the rule, with which the tests compare the module. It follows the formulas of docs/design.md,
+//! in 128 bits, and searches where the module computes. Spans and moments are in nanoseconds.
 //!
 //! The names differ from the module's on purpose: `Way` is its `Taking`, `Asked` a `Quota` with the rest of a call,
 //! `Told` a `Verdict`, `Joint` a `Decision`, `Refused` an `Error`, `told_together` is `Limiter::decide`.
