@@ -106,6 +106,22 @@ fn a_callback_may_change_a_key_that_the_call_has_just_written() {
     }
 }
 
+/// The callback makes the string of a new key longer. A call with more quotas than the key has also makes a new key.
+#[test]
+fn a_callback_may_change_the_length_of_a_key_that_the_call_makes() {
+    let (server, mut connection) = start();
+    run::<i64>(&mut connection, "CB.DO new APPEND % x").unwrap();
+    for (call, length) in [
+        ("CL.THROTTLE k1 5 1 60", 19),
+        ("CL.THROTTLE k1 5 1 60 1 9 1 60", 38),
+        ("CL.MTHROTTLE k2 5 1 60 1 k3 5 1 60 1", 38),
+    ] {
+        run::<Value>(&mut connection, call).unwrap_or_else(|error| panic!("{call}: {error}\n{}", server.log()));
+        assert_eq!(run::<i64>(&mut connection, "STRLEN k1").unwrap(), length, "{call}");
+    }
+    assert_eq!(run::<i64>(&mut connection, "STRLEN k3").unwrap(), 19);
+}
+
 /// While clients are paused, the server keeps an expired key, but reports it as missing. Redis 7.0 to 8.10 and Valkey
 /// 8.0 crash when SET is called on such a key.
 #[test]
