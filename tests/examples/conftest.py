@@ -59,13 +59,3 @@ def app(running, server):
     running.address.fates("CL.")
     running.finds(server)
     return running
-
-
-def pytest_unconfigure(config):
-    """Ends with a line that scripts/test reads: "98 passed, 1 failed, 2 left out, test_http.py::test_a_look"."""
-    # A worker of pytest-xdist reports nothing.
-    if reporter := config.pluginmanager.get_plugin("terminalreporter"):
-        passed, failed, skipped = [reporter.stats.get(way, []) for way in ("passed", "failed", "skipped")]
-        failed = failed + reporter.stats.get("error", [])
-        names = "".join(f", {report.nodeid}" for report in failed)
-        print(f"{len(passed)} passed, {len(failed)} failed, {len(skipped)} left out{names}")
