@@ -29,7 +29,8 @@ on-redis-7.0: export FAIRNESS_SECONDS := 2
 on-redis-7.0: export FUZZ_CALLS := 200000
 endif
 
-# The first line of each job: its output goes to its log. At its end, the log's last line is printed; after a failure, all.
+# The first line of each job: its output goes to its log. At its end, the log's last line is printed; after a failure,
+# all.
 define job
 exec 3>&1 >$(logs)/$@.log 2>&1
 trap 'if (($$?)); then printf "\n======== %s\n" $(logs)/$@.log; cat $(logs)/$@.log;

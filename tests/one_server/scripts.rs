@@ -89,7 +89,7 @@ fn scripts_test_counts_results_and_is_red_for_a_failed_installation_and_a_test_t
 
     let said = run("cell-never-was");
     for line in [
-        "setup: missing: cell-never-was (this release of Debian has no such package)",
+        "setup: missing: cell-never-was (not in this release of Debian)",
         "examples: FAILED tests/examples/test_two.py::test_that_fails - assert False",
         "test: 1 tests passed, 1 failed, 2 were left out (1 because they are slow), in ",
         "test: the slow tests have to run as well",
@@ -103,7 +103,7 @@ fn scripts_test_counts_results_and_is_red_for_a_failed_installation_and_a_test_t
 
     let said = run("cell-gone");
     assert!(
-        said.ends_with("setup: missing: cell-gone. apt-get could not install all of them: it says why above\n"),
+        said.ends_with("setup: missing: cell-gone. apt-get could not install all of them; the reason is above\n"),
         "{said}"
     );
 }
