@@ -11,9 +11,8 @@ target  := $(abspath $(or $(CARGO_TARGET_DIR),target))
 logs    := target/test
 # The names in the tables of scripts/servers; a star marks the usual servers.
 names    = $(shell sed -nE "/^$(1)='/,/^'/s/^([a-z0-9.-]+) +[0-9.]+$(2).*/\1/p" scripts/servers)
-usual   := $(call names,supported,\*)
-servers := $(call names,supported)
-targets := $(call names,targets)
+servers := $(call names,supported,$(if $(EVERYWHERE),,\*))
+targets := $(filter musl-% arm64-%,$(call names,others))
 oldest  := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 # More threads than cores: tests wait for servers more than they compute.
@@ -44,8 +43,8 @@ at     = SERVER=$$(echo $(CURDIR)/target/servers/$(1)/*-server)
 
 # The longest jobs come first, so that no core is idle at the end.
 quick:      here rule format
-all:        examples $(on_one) $(usual:%=on-%) rule shellcheck format
-everywhere: $(targets:%=for-%) all debian lints memcheck $(servers:%=on-%)
+all:        examples $(on_one) $(servers:%=on-%) rule shellcheck format
+everywhere: $(targets:%=for-%) all debian lints memcheck
 .PHONY: quick all everywhere here rule format examples $(on_one) shellcheck debian lints memcheck \
     compiled release servers fetched
 
@@ -66,11 +65,11 @@ release:
 # Succeeds if a server cannot be fetched: its tests are left out, and with --everywhere they fail.
 servers:
 	@$(job)
-	scripts/servers $(if $(EVERYWHERE),,--usual) || true
+	scripts/servers $(servers) || true
 
 fetched: servers
 	@$(job)
-	scripts/servers --targets
+	scripts/servers $(targets)
 
 here: compiled release
 	@$(job)

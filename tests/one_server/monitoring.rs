@@ -21,7 +21,7 @@ const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/one_server/monit
 
 /// Returns the folder of Prometheus, its promtool and the exporter.
 fn executables() -> PathBuf {
-    let prometheus = output(Command::new("scripts/servers").arg("--monitoring").current_dir(ROOT));
+    let prometheus = output(Command::new("scripts/servers").arg("monitoring").current_dir(ROOT));
     Path::new(&prometheus).parent().unwrap().to_path_buf()
 }
 
