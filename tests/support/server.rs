@@ -37,11 +37,6 @@ impl Server {
         Self::new(arguments).launched()
     }
 
-    /// Starts this executable without the module, and waits until it answers.
-    pub fn start_executable(executable: &Path, arguments: &[&str]) -> Self {
-        Self::of(executable, None, arguments).launched()
-    }
-
     /// Starts a server with a file of settings, which the server may rewrite.
     pub fn start_from(settings: &Path, arguments: &[&str]) -> Self {
         Self::of(&executable(), Some(settings), &[needs::all_commands(), arguments].concat()).launched()
