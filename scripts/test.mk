@@ -28,8 +28,7 @@ on-redis-7.0: export FAIRNESS_SECONDS := 2
 on-redis-7.0: export FUZZ_CALLS := 200000
 endif
 
-# The first line of each job: its output goes to its log. At its end, the log's last line is printed; after a failure,
-# all.
+# The first line of each job: the output goes to its log, whose last line is printed, or all lines after a failure.
 define job
 exec 3>&1 >$(logs)/$@.log 2>&1
 trap 'if (($$?)); then printf "\n======== %s\n" $(logs)/$@.log; cat $(logs)/$@.log;
@@ -38,7 +37,7 @@ unset MAKEFLAGS MFLAGS
 endef
 tests  = $(logs)/servers --include-ignored
 pytest = /usr/bin/pytest -n 4 --dist loadgroup tests/examples
-# The variable SERVER, for a server that is called $(1) in scripts/servers.
+# The variable SERVER, for the server with the name $(1) in scripts/servers.
 at     = SERVER=$$(echo $(CURDIR)/target/servers/$(1)/*-server)
 
 # The longest jobs come first, so that no core is idle at the end.
@@ -48,8 +47,8 @@ everywhere: $(targets:%=for-%) all debian lints memcheck
 .PHONY: quick all everywhere here rule format examples $(on_one) shellcheck debian lints memcheck \
     compiled release servers fetched
 
-# The compiler is clippy-driver, which is rustc and also checks the lints that Cargo.toml denies. The tests run without
-# cargo, through these links: cargo 1.88 has been seen to lock the crates while tests ran, and tests call cargo.
+# clippy-driver is rustc with the lints that Cargo.toml denies. The tests run through these links and not with cargo:
+# cargo 1.88 has kept its lock while tests ran, and tests call cargo.
 compiled:
 	@$(job)
 	export RUSTC_WORKSPACE_WRAPPER=clippy-driver
@@ -62,7 +61,7 @@ release:
 	@$(job)
 	cargo build --release --locked
 
-# Succeeds if a server cannot be fetched: its tests are left out, and with --everywhere they fail.
+# If a server cannot be downloaded, its tests are left out; with --everywhere, they fail.
 servers:
 	@$(job)
 	scripts/servers $(servers) || true
@@ -79,15 +78,15 @@ rule: compiled
 	@$(job)
 	$(logs)/redis_cell
 
-# Each server gets other attacks. If the origin has a newer version than scripts/servers expects, its failures are no
-# fault of this commit: only --everywhere counts them.
+# Each server gets its own attacks. A failure on a version that scripts/servers does not expect may not be the fault of
+# this commit: only --everywhere counts it.
 on-%: compiled release servers
 	@$(job)
 	export $(call at,$*) FUZZ_SEED=$$(cksum <<<$* | cut -d ' ' -f 1)
-	[[ -e $$SERVER || $${EVERYWHERE-} ]] || exit 0
+	[[ -e $$SERVER || $${EVERYWHERE-} ]] || { grep "left out: $* " $(logs)/servers.log; exit; }
 	$(tests) $(on_each) || {
 	    [[ ! $${EVERYWHERE-} ]] && grep -q "another version of $*:" $(logs)/servers.log
-	    echo "left out: the failures on $*, which has another version than scripts/servers expects"
+	    echo "left out: the failures on $*, which is not the version that scripts/servers expects"
 	}
 
 $(on_one): compiled release servers
@@ -109,12 +108,12 @@ for-%: compiled fetched
 	settings=$$(scripts/test.d/target target/servers/$*/*-server)
 	env $$settings $(tests) $(on_each)
 
-# All lints of the oldest Rust, which do not change.
+# All lints of the oldest Rust: these no longer change.
 lints: compiled
 	@$(job)
 	cargo +$(oldest) clippy --locked --quiet --all-targets -- --deny warnings
 
-# A part of scripts/memcheck, which must find a server's report without an error.
+# One test under valgrind, to see that scripts/memcheck works.
 memcheck: compiled
 	@$(job)
 	scripts/memcheck reply::both_protocols
