@@ -55,7 +55,7 @@ compiled:
 	clippy-driver --version || { echo "left out: the lints (this Rust has no clippy)"; RUSTC_WORKSPACE_WRAPPER=; }
 	cargo test --locked --no-run
 	sed -nE 's/^ +Executable .*\((.*\/([a-z_]+)-[0-9a-f]+)\)$$/\1 \2/p' $(logs)/$@.log |
-	    while read -r file name; do ln -s "$$(realpath "$$file")" $(logs)/$$name; done
+	    while read -r file name; do ln -sf "$$(realpath "$$file")" $(logs)/$$name; done
 
 release:
 	@$(job)
