@@ -44,8 +44,8 @@ at     = SERVER=$$(echo $(CURDIR)/target/servers/$(1)/*-server)
 quick:      here rule format
 all:        examples $(on_one) $(servers:%=on-%) rule shellcheck format
 everywhere: $(targets:%=for-%) all debian lints memcheck
-.PHONY: quick all everywhere here rule format examples $(on_one) shellcheck debian lints memcheck \
-    compiled release servers fetched
+.PHONY: quick all everywhere compiled release servers here rule $(on_one) examples debian lints memcheck format \
+    shellcheck
 
 # clippy-driver is rustc with the lints that Cargo.toml denies. The tests run through these links and not with cargo:
 # cargo 1.88 has kept its lock while tests ran, and tests call cargo.
@@ -64,11 +64,7 @@ release:
 # If a server cannot be downloaded, its tests are left out; with --everywhere, they fail.
 servers:
 	@$(job)
-	scripts/servers $(servers) || true
-
-fetched: servers
-	@$(job)
-	scripts/servers $(targets)
+	scripts/servers $(servers) $(if $(EVERYWHERE),$(targets)) || true
 
 here: compiled release
 	@$(job)
@@ -103,7 +99,7 @@ debian: compiled release servers
 	$(call at,redis-7.0) LIBRARIES=debian $(pytest)
 
 # A server for another platform, with a library for it.
-for-%: compiled fetched
+for-%: compiled servers
 	@$(job)
 	settings=$$(scripts/test.d/target target/servers/$*/*-server)
 	env $$settings $(tests) $(on_each)
