@@ -214,7 +214,7 @@ fn the_page_has_what_the_log_says_of_a_library_that_is_not_whole() {
 
 #[test]
 fn a_server_that_is_too_old_refuses_it_and_logs_what_it_needs() {
-    let log = Server::refused(&["--loadmodule", compiled("unwritable"), "old", module()]);
+    let log = Server::refused(&["--loadmodule", compiled("unwritable"), "RedisModule_StringTruncate", module()]);
     let needs = "needs Redis 6.2.8, 7.0.5 or Valkey 7.2 or later: RedisModule_StringTruncate is missing";
     assert!(log.lines().any(|line| line.contains("<redis-cell> ") && line.ends_with(needs)), "{log}");
 }
