@@ -48,8 +48,8 @@ lib = { name = "redis_cell", path = "rule.rs", crate-type = ["cdylib"] }
 test = [{ name = "servers", path = "servers.rs" }]
 END
 printf 'version = 4\n[[package]]\nname = "redis-cell"\nversion = "1.0.0"\n' >Cargo.lock
-printf '%s\n' '#[test] fn passes() {}' '#[test] #[ignore] fn is_slow() {}' >rule.rs
-echo '#[cfg(test)] mod every_server { #[test] fn aborts() { std::process::abort() } }' >servers.rs
+printf '#[test]\nfn passes() {}\n#[test]\n#[ignore]\nfn is_slow() {}\n' >rule.rs
+printf 'mod every_server {\n    #[test]\n    fn aborts() {\n        std::process::abort()\n    }\n}\n' >servers.rs
 printf '%s\n' 'import os, pytest' 'def test_that_fails(): assert False' \
     'def test_that_needs_a_package(): "REQUIRE_ALL" in os.environ or pytest.skip()' >tests/examples/test_two.py
 printf '%s\n' '#!/bin/sh' "supported='" 'redis-7.0 7.0.15*' "'" >scripts/servers
@@ -63,7 +63,7 @@ printf '%s;\n' "Dir::Etc::SourceList \"$0/apt/sources.list\"" 'Dir::Etc::SourceP
 "#;
 
 #[test]
-fn scripts_test_counts_results_and_is_red_for_a_failed_installation_and_a_test_that_does_not_end() {
+fn scripts_test_counts_results_and_is_red_for_a_failed_installation_and_an_aborted_test() {
     needs!(SCRIPTS_TEST);
     if output(Command::new("id").arg("-u")) != "0\n" {
         leave_out("needs root");
@@ -73,12 +73,12 @@ fn scripts_test_counts_results_and_is_red_for_a_failed_installation_and_a_test_t
     let project = folder.path();
     output(Command::new("bash").args(["-ec", SMALL_PROJECT]).arg(project).current_dir(ROOT));
     let script = fs::read_to_string(Path::new(ROOT).join("scripts/test")).unwrap();
-    // Returns what scripts/test says if it needs this package as well. It must fail.
-    let run = |package: &str| {
+    // Returns what scripts/test says if it also needs this package. It must fail.
+    let run = |package: &str, option: &str| {
         let changed = script.replace("scripts/setup make libclang-dev", &format!("scripts/setup make {package}"));
         fs::write(project.join("scripts/test"), changed).unwrap();
         let mut command = Command::new("sh");
-        command.args(["-c", "PATH=$PWD/bin:$PATH scripts/test 2>&1"]).current_dir(project);
+        command.args(["-c", "PATH=$PWD/bin:$PATH scripts/test $0 2>&1", option]).current_dir(project);
         for variable in ["CARGO_TARGET_DIR", "EVERYWHERE", "MODULE", "REDIS_RS", "REQUIRE_ALL", "SERVER"] {
             command.env_remove(variable);
         }
@@ -87,21 +87,27 @@ fn scripts_test_counts_results_and_is_red_for_a_failed_installation_and_a_test_t
         String::from_utf8(output.stdout).unwrap()
     };
 
-    let said = run("cell-never-was");
+    let said = run("cell-never-was", "");
     for line in [
         "setup: missing: cell-never-was (not in this release of Debian)",
         "examples: FAILED tests/examples/test_two.py::test_that_fails - assert False",
         "test: 1 tests passed, 1 failed, 2 were left out, in ",
         "test: the slow tests have to run as well",
-        "test: no test ran, see ./one_server.log",
+        "test: no test ran, see ./",
         "test: the disk is full, or nearly: 3 MB are free",
+        ": on-redis-7.0] Error ",
     ] {
         assert!(said.contains(line), "{line:?} is missing:\n{said}");
     }
-    assert!(said.contains(": on-redis-7.0] Error 1"), "the test that aborts: {said}");
     assert!(!project.join("target/tmp/server-A.4294967295").exists(), "the folder of a killed run stayed");
 
-    let said = run("cell-gone");
+    // Only the test that aborts is red here.
+    let said = run("", "--quick");
+    assert!(
+        said.contains("test: 1 tests passed, 0 failed, 1 were left out, in ") && said.contains(": here] "),
+        "{said}"
+    );
+    let said = run("cell-gone", "");
     assert!(
         said.ends_with("setup: missing: cell-gone. apt-get could not install all of them; the reason is above\n"),
         "{said}"
