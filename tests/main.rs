@@ -18,4 +18,4 @@ mod support;
 
 mod every_server;
 mod hostile;
-mod one_server;
+mod project;

@@ -1,5 +1,5 @@
 //! The lines and files of docs/monitoring.md, as each server answers them: the exporter's script, the health check, and
-//! the subscriber that learns which keys are limited most. tests/one_server/monitoring.rs starts Prometheus.
+//! the subscriber that learns which keys are limited most. tests/project/prometheus.rs starts Prometheus.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};

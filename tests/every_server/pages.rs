@@ -1,5 +1,5 @@
 //! The sessions, commands and settings of README.md and docs/, run on each server. Checks of the pages that need no
-//! server are in one_server/pages.rs.
+//! server are in project/pages.rs.
 
 use std::fs;
 use std::io::Write;

@@ -87,7 +87,7 @@ fn the_program_spends_its_tokens_at_the_server_of_its_setting() {
     }
     let server = Server::start();
     let mut program = Command::new(current_exe().unwrap());
-    let name = "one_server::leases::the_program_spends_its_tokens_at_the_server_of_its_setting";
+    let name = "project::leases::the_program_spends_its_tokens_at_the_server_of_its_setting";
     program.args([name, "--exact"]).env("RUNS_THE_PROGRAM", "").env("REDIS_TIMEOUT", "60");
     output(program.env("REDIS_URL", format!("redis://127.0.0.1:{}", server.port)));
     assert!(calls(&mut server.connect()) >= 20, "batches of 1,000");

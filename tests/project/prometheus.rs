@@ -17,7 +17,7 @@ use crate::support::programs::output;
 use crate::support::{Process, Server, ends_with_the_test, free_port, new_folder, run, wait_until};
 
 const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/monitoring");
-const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/one_server/monitoring/limits.test.yml");
+const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/project/limits.test.yml");
 
 /// Returns the folder of Prometheus, its promtool and the exporter.
 fn executables() -> PathBuf {
