@@ -36,8 +36,8 @@ fn a_call_on_a_key_that_cannot_be_written_is_to_be_tried_again_and_changes_nothi
         ("CL.THROTTLE unwritable 4 1 3600 0", TRY_AGAIN.into()),
         ("CL.CHARGE unwritable:new 4 1 3600 -1", TRY_AGAIN.into()),
         ("CL.PTAKE unwritable:new 4 1 3600000 9", TRY_AGAIN.into()),
-        ("CL.MTHROTTLE key 4 1 3600 1 new 4 1 3600 1 unwritable 4 1 3600 1", in_group(3, TRY_AGAIN.into())),
-        ("CL.MTHROTTLE unwritable:1 4 1 3600 1 unwritable:2 4 1 3600 1", in_group(1, TRY_AGAIN.into())),
+        ("CL.MTHROTTLE key 4 1 3600 1 new 4 1 3600 1 unwritable 4 1 3600 1", in_group(3, TRY_AGAIN)),
+        ("CL.MTHROTTLE unwritable:1 4 1 3600 1 unwritable:2 4 1 3600 1", in_group(1, TRY_AGAIN)),
         // Errors in the arguments come first.
         ("CL.THROTTLE unwritable 4 1 0", "ERR period must be 1 or more".into()),
     ] {

@@ -1,4 +1,4 @@
-//! A server under attack, and the state that it must have after each visit. Its clock stands still during a visit.
+//! A server under attack, and the facts that must hold after each visit. Its clock stands still during a visit.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,7 +11,7 @@ use super::visit::{Place, Visit};
 use crate::support::aof::{self, AOF};
 use crate::support::clock::{Clock, START};
 use crate::support::commands::{Command, MILLISECOND};
-use crate::support::expected::{ARITY, Answer, Found, MOST_QUOTAS, NOT_A_STATE, WRONG_TYPE, answer, expiry, state};
+use crate::support::expected::{ARITY, Expected, MOST_QUOTAS, NOT_A_STATE, State, WRONG_TYPE, expected, expiry, text};
 use crate::support::model::Change;
 use crate::support::needs::{assert_key_sizes, is_redis_6_2};
 use crate::support::{Server, difference, error_text};
@@ -20,14 +20,14 @@ pub struct Attacked {
     clock: Clock,
     server: Server,
     connection: Connection,
-    /// The server's append-only file: it holds the commands that replicas are sent.
+    /// The server's append-only file. It holds the commands that replicas are sent.
     aof: File,
-    pub seen: Seen,
+    pub facts: Facts,
 }
 
-/// The effects of a visit, as they are on the server, or as they must be.
+/// What a visit leaves: as the server shows it, or as it is expected.
 #[derive(Clone, Default)]
-pub struct Seen {
+pub struct Facts {
     pub database: Database,
     /// The commands that replicas are sent, in order.
     effects: Vec<Words>,
@@ -36,10 +36,10 @@ pub struct Seen {
 }
 
 /// All keys and their values.
-pub type Database = BTreeMap<Bytes, Held>;
+pub type Database = BTreeMap<Bytes, Entry>;
 
 #[derive(Clone)]
-pub struct Held {
+pub struct Entry {
     /// The text of a string; `None` for a value of another type.
     text: Option<Bytes>,
     /// The expiry in milliseconds since the epoch; `None` if the key does not expire.
@@ -53,24 +53,24 @@ impl Attacked {
         let (clock, server, mut connection) = Clock::start_with(START, &[&AOF[..], &["--hz", "1"]].concat());
         assert_key_sizes(&mut connection);
         let aof = File::open(&aof::files(&server.folder)[0]).unwrap();
-        let mut attacked = Self { clock, server, connection, aof, seen: Seen::default() };
-        // The counts of INFO at the start are those of a visit without commands.
+        let mut attacked = Self { clock, server, connection, aof, facts: Facts::default() };
+        // A visit without commands reads the first counts of INFO.
         let nothing = Visit { now: START, place: Place::Other, commands: Vec::new() };
         attacked.visit(&nothing).map(|_| attacked).unwrap()
     }
 
-    /// Makes a visit. Returns the answers to its calls if all are right, otherwise a description of the first mistake.
-    pub fn visit(&mut self, visit: &Visit) -> Result<Vec<Result<Answer, String>>, String> {
+    /// Makes a visit. Returns the expected outcomes of its calls, or a description of the first difference from them.
+    pub fn visit(&mut self, visit: &Visit) -> Result<Vec<Result<Expected, String>>, String> {
         self.clock.set(visit.now);
         let (replies, seen) = self.send(visit).map_err(|error| format!("{error}\n{}", self.server.log()))?;
-        let mut due = std::mem::replace(&mut self.seen, seen);
+        let mut due = std::mem::replace(&mut self.facts, seen);
         if visit.place == Place::Other {
             return Ok(Vec::new());
         }
         due.effects.clear();
         due.expire(visit.now);
-        let answered = due.calls(visit, &replies)?;
-        let sent = &mut self.seen.effects;
+        let outcomes = due.calls(visit, &replies)?;
+        let sent = &mut self.facts.effects;
         if is_redis_6_2() && visit.place == Place::Transaction && sent.contains(&words(&["EXEC"])) {
             // Redis 6.2 counts EXEC as a change.
             due.count(CHANGES);
@@ -80,16 +80,16 @@ impl Attacked {
         sent.retain(|effect| !around.contains(&effect[0].as_slice()));
         // Some servers replicate an expiry as UNLINK.
         sent.iter_mut().filter(|effect| effect[0] == b"UNLINK").for_each(|effect| effect[0] = "DEL".into());
-        let (seen, due) = (self.seen.facts(), due.facts());
+        let (seen, due) = (self.facts.shown(), due.shown());
         let differ = difference(&seen, &due).into_iter().map(|(what, facts)| {
             let [seen, due] = facts.map(|fact| fact.map_or("nothing", String::as_str));
-            format!("{what}: there is\n  {seen}\nand has to be\n  {due}")
+            format!("{what}:\n  {seen}\nexpected:\n  {due}")
         });
-        if seen == due { Ok(answered) } else { Err(differ.collect::<Vec<_>>().join("\n")) }
+        if seen == due { Ok(outcomes) } else { Err(differ.collect::<Vec<_>>().join("\n")) }
     }
 
-    /// Sends the commands of a visit. Returns the replies, and the state of the server afterwards.
-    fn send(&mut self, visit: &Visit) -> RedisResult<(Vec<Value>, Seen)> {
+    /// Sends the commands of a visit. Returns the replies and the facts afterwards.
+    fn send(&mut self, visit: &Visit) -> RedisResult<(Vec<Value>, Facts)> {
         let keys = KEYS.iter().flat_map(|key| ["GET", "PTTL"].map(|name| vec![name.into(), key.to_vec()]));
         let infos = ["persistence", "redis-cell"].map(|section| words(&["INFO", section]));
         let sent = visit.sent();
@@ -108,7 +108,7 @@ impl Attacked {
                 _ => None,
             };
             let expires_at = (time_to_live >= 0).then_some(visit.now / MILLISECOND as i64 + time_to_live);
-            database.insert(key.to_vec(), Held { text, expires_at });
+            database.insert(key.to_vec(), Entry { text, expires_at });
         }
         let infos: [String; 2] = [redis::from_redis_value(read()?)?, redis::from_redis_value(read()?)?];
         let fields = infos.iter().flat_map(|info| info.lines()).filter_map(|line| line.split_once(':'));
@@ -118,18 +118,18 @@ impl Attacked {
 
         let mut effects = Vec::new();
         self.aof.read_to_end(&mut effects)?;
-        Ok((replies, Seen { database, effects: aof::parse(&effects), counts }))
+        Ok((replies, Facts { database, effects: aof::parse(&effects), counts }))
     }
 }
 
-/// The methods compute the state that must be seen after a visit from the state before it.
-impl Seen {
+/// The methods turn the facts before a visit into those that are expected after it.
+impl Facts {
     /// Deletes the keys that have expired by `now`. A server keeps a key until the end of the millisecond in which it
     /// expires, and then until a call or the client's GET reads it.
     fn expire(&mut self, now: i64) {
         let now = now / MILLISECOND as i64;
-        self.database.retain(|key, held| {
-            let is_gone = held.expires_at.is_some_and(|expires_at| expires_at < now);
+        self.database.retain(|key, entry| {
+            let is_gone = entry.expires_at.is_some_and(|expires_at| expires_at < now);
             if is_gone {
                 self.effects.push(vec!["DEL".into(), key.clone()]);
             }
@@ -137,34 +137,34 @@ impl Seen {
         });
     }
 
-    /// Compares the replies with the right answers, and makes the changes that the calls have to make.
-    fn calls(&mut self, visit: &Visit, replies: &[Value]) -> Result<Vec<Result<Answer, String>>, String> {
+    /// Makes the changes that the calls have to make. Returns their expected outcomes, or the first wrong reply.
+    fn calls(&mut self, visit: &Visit, replies: &[Value]) -> Result<Vec<Result<Expected, String>>, String> {
         let executed = replies.last();
         let of_calls = match (visit.place, executed) {
             (Place::Transaction, Some(Value::Array(of_calls))) => of_calls,
             (Place::Transaction, _) => return Err(format!("EXEC: {executed:?}")),
             _ => &replies[visit.around()[0].len()..],
         };
-        let mut answered = Vec::new();
+        let mut outcomes = Vec::new();
         for (call, reply) in visit.commands.iter().zip(of_calls) {
-            let answer = answer(call, visit.now.into(), |key| found(&self.database, key));
-            check(visit.place, reply, &answer).map_err(|wrong| format!("{}: {wrong}", typed(call)))?;
-            self.apply(call, &answer);
-            answered.push(answer);
+            let outcome = expected(call, visit.now.into(), |key| state(&self.database, key));
+            check(visit.place, reply, &outcome).map_err(|wrong| format!("{}: {wrong}", typed(call)))?;
+            self.apply(call, &outcome);
+            outcomes.push(outcome);
         }
-        let changes = answered.iter().flatten().flat_map(|answer| &answer.changes);
+        let changes = outcomes.iter().flatten().flat_map(|outcome| &outcome.changes);
         let written = changes.filter(|(_, change)| *change != Change::Nothing).count();
         if visit.place != Place::Transaction && (executed == Some(&Value::Nil)) != (written > 0) {
             return Err(format!("{written} keys were written, but EXEC after WATCH: {executed:?}"));
         }
-        Ok(answered)
+        Ok(outcomes)
     }
 
     /// Makes the changes of a call.
-    fn apply(&mut self, call: &Words, answer: &Result<Answer, String>) {
-        let Ok(Answer { told, changes, .. }) = answer else { return };
-        let outcome = if told.iter().any(|told| told.limited) { "limited" } else { "allowed" };
-        self.count(&format!("{}_{outcome}", Command::of(call).name.replace("cl.", "redis-cell_")));
+    fn apply(&mut self, call: &Words, outcome: &Result<Expected, String>) {
+        let Ok(Expected { limited, changes, .. }) = outcome else { return };
+        let result = if *limited { "limited" } else { "allowed" };
+        self.count(&format!("{}_{result}", Command::of(call).name.replace("cl.", "redis-cell_")));
         for (key, change) in changes {
             let key = key.clone();
             let effect = match change {
@@ -175,9 +175,9 @@ impl Seen {
                 }
                 Change::Store(tats) => {
                     let expires_at = tats.iter().copied().map(expiry).max().unwrap_or_default();
-                    let held = Held { text: Some(state(tats)), expires_at: Some(expires_at as i64) };
-                    self.database.insert(key.clone(), held);
-                    vec!["SET".into(), key, state(tats), "PXAT".into(), expires_at.to_string().into()]
+                    let entry = Entry { text: Some(text(tats)), expires_at: Some(expires_at as i64) };
+                    self.database.insert(key.clone(), entry);
+                    vec!["SET".into(), key, text(tats), "PXAT".into(), expires_at.to_string().into()]
                 }
             };
             self.effects.push(effect);
@@ -189,33 +189,35 @@ impl Seen {
         *self.counts.entry(field.into()).or_default() += 1;
     }
 
-    /// Returns everything as text: the keys, the effects on each of them in order, and the counts.
-    pub fn facts(&self) -> BTreeMap<String, String> {
-        let mut facts = BTreeMap::<String, String>::new();
-        for (key, Held { text, expires_at }) in &self.database {
+    /// Returns all facts as text: the keys, the effects on each of them in order, and the counts.
+    pub fn shown(&self) -> BTreeMap<String, String> {
+        let mut shown = BTreeMap::<String, String>::new();
+        for (key, Entry { text, expires_at }) in &self.database {
             let text = text.as_ref().map_or("another type".into(), |text| typed([text]));
-            facts.insert(format!("key {}", typed([key])), format!("{text}, expires at {expires_at:?}"));
+            shown.insert(format!("key {}", typed([key])), format!("{text}, expires at {expires_at:?}"));
         }
         for effect in &self.effects {
-            let of_a_key = facts.entry(format!("effects on {}", typed(&effect[1..2]))).or_default();
+            let of_a_key = shown.entry(format!("effects on {}", typed(&effect[1..2]))).or_default();
             *of_a_key += &format!("{}; ", typed(effect));
         }
-        facts.extend(self.counts.iter().map(|(field, count)| (field.clone(), count.to_string())));
-        facts
+        shown.extend(self.counts.iter().map(|(field, count)| (field.clone(), count.to_string())));
+        shown
     }
 }
 
-/// Compares a reply with the right answer. Returns both as text if they differ.
-fn check(place: Place, reply: &Value, answer: &Result<Answer, String>) -> Result<(), String> {
+/// Compares a reply with the expected one. Returns both as text if they differ.
+fn check(place: Place, reply: &Value, outcome: &Result<Expected, String>) -> Result<(), String> {
     let reply = reply.clone().extract_error().map_err(|error| match error_text(&error) {
-        // Redis 6.2 names the command in the caller's spelling, and a script gets another text.
+        // Redis 6.2 repeats the command in the caller's spelling, and a script gets another text.
         text if text.to_lowercase().starts_with("err wrong number of arg") => ARITY.into(),
         text => text,
     });
-    let due =
-        answer.as_ref().map(|answer| if place == Place::Lua { in_lua(&answer.reply) } else { answer.reply.clone() });
-    let due = due.map_err(String::clone);
-    if reply == due { Ok(()) } else { Err(format!("the reply is {reply:?}, and has to be {due:?}")) }
+    let due = match outcome {
+        Err(error) => Err(error.clone()),
+        Ok(Expected { reply, .. }) if place == Place::Lua => Ok(in_lua(reply)),
+        Ok(Expected { reply, .. }) => Ok(reply.clone()),
+    };
+    if reply == due { Ok(()) } else { Err(format!("the reply is {reply:?}, expected: {due:?}")) }
 }
 
 /// Returns the reply as a script sees it: a number in Lua has 53 bits.
@@ -227,10 +229,9 @@ fn in_lua(reply: &Value) -> Value {
     }
 }
 
-/// Returns the moments that a call finds in this key, or the error for its value.
-pub fn found(database: &Database, key: &[u8]) -> Found {
-    let Some(held) = database.get(key) else { return Ok(Vec::new()) };
-    let text = held.text.as_ref().ok_or(WRONG_TYPE)?;
+pub fn state(database: &Database, key: &[u8]) -> State {
+    let Some(entry) = database.get(key) else { return Ok(Vec::new()) };
+    let text = entry.text.as_ref().ok_or(WRONG_TYPE)?;
     let tats = text.chunks(19).map(|tat| {
         let tat = str::from_utf8(tat).ok().filter(|tat| tat.len() == 19 && !tat.starts_with(['+', '-']));
         tat.and_then(|tat| tat.parse::<i64>().ok()).map(i128::from)

@@ -4,12 +4,12 @@
 
 use std::collections::BTreeSet;
 
-use super::attacked::{Attacked, Database, found};
+use super::attacked::{Attacked, Database, state};
 use super::client::{Bytes, Hostile, KEYS, Words, typed};
 use super::visit::{Place, Visit};
 use crate::support::clock;
 use crate::support::commands::{Command, MILLISECOND, SECOND};
-use crate::support::expected::{ARITY, Answer, NOT_A_STATE, WRONG_TYPE, answer};
+use crate::support::expected::{ARITY, Expected, NOT_A_STATE, WRONG_TYPE, expected};
 use crate::support::random::Random;
 use crate::support::setting;
 
@@ -20,43 +20,42 @@ const START: i128 = clock::START as i128;
 const YEAR: i128 = 365 * 86_400 * SECOND;
 
 #[test]
-fn hostile_calls_get_the_right_answer_and_change_nothing_else() {
+fn hostile_calls_get_the_right_reply_and_change_nothing_else() {
     let seed = setting("FUZZ_SEED", 1);
     let calls = setting("FUZZ_CALLS", 2_000);
     let mut client = Hostile { random: Random::new(seed), now: clock::START };
     let mut attacked = Attacked::start();
     let (mut made, mut ends) = (0, BTreeSet::new());
     while made < calls {
-        let visit = client.visit(&attacked.seen.database);
-        let before = attacked.seen.clone();
-        let answers = attacked.visit(&visit).unwrap_or_else(|wrong| {
-            let (Visit { now, place, commands }, before) = (&visit, before.facts());
+        let visit = client.visit(&attacked.facts.database);
+        let before = attacked.facts.clone();
+        let outcomes = attacked.visit(&visit).unwrap_or_else(|wrong| {
+            let (Visit { now, place, commands }, before) = (&visit, before.shown());
             let commands = commands.iter().map(typed).collect::<Vec<_>>().join("\n  ");
             panic!(
                 "FUZZ_SEED={seed}, after {made} calls: {wrong}\nThe visit, at {now}, {place:?}:\n  {commands}\n\
                  Before it: {before:#?}"
             )
         });
-        made += answers.len() as u64;
-        ends.extend(answers.iter().map(end));
+        made += outcomes.len() as u64;
+        ends.extend(outcomes.iter().map(end));
     }
-    // A run without one of these shows nothing about it.
+    // A run that lacks one of these says nothing about it.
     let errors =
         [WRONG_TYPE, NOT_A_STATE, ARITY, "ERR count and period", "ERR max_burst, count", "ERR quantity:", "most 8"];
     let parts = ["is missing", "not an integer", "or more", "the same as", "(group 2)", "(quota 2)"];
     let others = ["allowed: Store", "allowed: Delete", "allowed: Nothing", "limited: Store", "limited: Nothing"];
     for part in errors.into_iter().chain(parts).chain(others) {
-        assert!(ends.iter().any(|end| end.contains(part)), "no call ended so: {part}");
+        assert!(ends.iter().any(|end| end.contains(part)), "of {made} calls, none ended with {part:?}: make more");
     }
 }
 
 /// Describes how a call ended.
-fn end(answer: &Result<Answer, String>) -> String {
-    match answer {
+fn end(outcome: &Result<Expected, String>) -> String {
+    match outcome {
         Err(error) => error.clone(),
-        Ok(Answer { told, changes, .. }) => {
-            let limited = if told.iter().any(|told| told.limited) { "limited" } else { "allowed" };
-            format!("{limited}: {:?}", changes[0].1)
+        Ok(Expected { limited, changes, .. }) => {
+            format!("{}: {:?}", if *limited { "limited" } else { "allowed" }, changes[0].1)
         }
     }
 }
@@ -70,20 +69,21 @@ impl Hostile {
         }
         let mut commands = vec![self.call(key)];
         for _ in 0..self.random.below(6) {
-            // Repeat the call: it then meets the state that the first one has left.
+            // A repeated call meets the state that the first one left.
             let again = commands[commands.len() - 1].clone();
             commands.push(if self.random.one_in(3) { self.call(key) } else { again });
         }
         self.now = self.moment(&commands[0], database);
         let place = self.random.pick(&[Place::Plain, Place::Lua, Place::Transaction]);
         // Some servers refuse a whole transaction for a call with a wrong number of arguments.
-        let is_arity = |call: &Words| answer(call, self.now.into(), |_| Ok(vec![])).is_err_and(|error| error == ARITY);
+        let is_arity =
+            |call: &Words| expected(call, self.now.into(), |_| Ok(vec![])).is_err_and(|error| error == ARITY);
         let place = if commands.iter().any(is_arity) { Place::Plain } else { place };
         Visit { now: self.now, place, commands }
     }
 
-    /// Returns a moment at which this call's outcome changes, or one that is a nanosecond or some of the call's units
-    /// away from such a moment, or any other.
+    /// Returns a moment for the call: mostly one at which its outcome changes, or up to a nanosecond beside it; sometimes
+    /// up to 19 of the call's units earlier, or any other.
     fn moment(&mut self, call: &Words, database: &Database) -> i64 {
         let edges = edges(call, database);
         let moment = match self.random.below(8) {
@@ -101,16 +101,16 @@ impl Hostile {
 fn edges(call: &Words, database: &Database) -> Vec<i128> {
     let mut edges = Vec::new();
     for key in keys(call) {
-        edges.extend(found(database, key).unwrap_or_default());
-        let expires_at = database.get(key).and_then(|held| held.expires_at);
+        edges.extend(state(database, key).unwrap_or_default());
+        let expires_at = database.get(key).and_then(|entry| entry.expires_at);
         edges.extend(expires_at.map(|expires_at| i128::from(expires_at + 1) * MILLISECOND));
     }
-    // Decide the call at moment 0: the wait in its reply is then the moment at which the wait ends.
-    let answer = answer(call, 0, |key| found(database, key));
-    for (told, key) in answer.iter().flat_map(|answer| &answer.told).zip(keys(call)) {
-        match found(database, key) {
-            Ok(tats) if !tats.is_empty() => edges.push(told.retry_after.unwrap_or(told.reset_after)),
-            _ => edges.push(i128::from(i64::MAX) - told.reset_after),
+    // Of a call at moment 0, the time to wait is the moment at which the wait ends.
+    let outcome = expected(call, 0, |key| state(database, key));
+    for (verdict, key) in outcome.iter().flat_map(|outcome| &outcome.verdicts).zip(keys(call)) {
+        match state(database, key) {
+            Ok(tats) if !tats.is_empty() => edges.push(verdict.retry_after.unwrap_or(verdict.reset_after)),
+            _ => edges.push(i128::from(i64::MAX) - verdict.reset_after),
         }
     }
     edges.retain(|edge| (edge - START).abs() <= YEAR);

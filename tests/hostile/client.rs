@@ -2,7 +2,7 @@
 
 use crate::support::commands::{COMMANDS, Command};
 use crate::support::expected::{MOST_QUOTAS, NAMES, least};
-use crate::support::model::Way;
+use crate::support::model::Taking;
 use crate::support::random::Random;
 
 pub type Bytes = Vec<u8>;
@@ -12,7 +12,7 @@ pub type Words = Vec<Bytes>;
 /// Every key that the client writes to.
 pub const KEYS: [&[u8]; 6] = [b"", b"a", b"b", b"\0", b"a\0b", b"\xff\xfe"];
 
-/// Arguments that are no 64-bit integers, some nearly, and the least and the largest that is.
+/// Arguments that are not 64-bit integers, some of them nearly, and the smallest and the largest one.
 const ODD: [&[u8]; 13] = [
     b"",
     b"x",
@@ -43,7 +43,7 @@ impl Hostile {
         let command = Command::of(&call);
         call.extend(self.group(key, command));
         if command.takes_several_keys() {
-            // One bad group turns the whole reply into an error, which tells nothing of the other groups.
+            // Add few groups: a bad one turns the whole reply into an error, which says nothing about the others.
             while self.random.one_in(2) {
                 let key = self.random.pick(&KEYS);
                 call.extend(self.group(key, command));
@@ -51,7 +51,7 @@ impl Hostile {
         } else if command.has_optional_quantity() && self.random.one_in(4) {
             call.pop();
         } else if self.random.one_in(2) {
-            // One quota in four is the first again: which of the two decides must be certain.
+            // One quota in four repeats the first: of two equal quotas, the first decides.
             let further = self.random.pick(&[1, 1, 2, 3, MOST_QUOTAS - 1, MOST_QUOTAS]);
             for _ in 0..further {
                 let group = if self.random.one_in(4) { call[1..].to_vec() } else { self.group(key, command) };
@@ -73,10 +73,10 @@ impl Hostile {
         let integers = match self.random.below(24) {
             // About a token per nanosecond.
             0 => [9, 2 * unit + near, 2, 1],
-            // Limiters that are full again about when the clock ends, without a debt and with one.
+            // Limiters that are full again around the last moment, without a debt and with one.
             1 => [0, 1, to_the_end, 1],
             2 => [1, 1, 1, to_the_end],
-            _ => NAMES.map(|name| self.integer(name, command.way)),
+            _ => NAMES.map(|name| self.integer(name, command.taking)),
         };
         let mut group = vec![key.to_vec()];
         group.extend(integers.map(|integer| integer.to_string().into()));
@@ -91,18 +91,18 @@ impl Hostile {
         group
     }
 
-    /// Returns an argument that is allowed; most are small, so that limiters run empty.
-    fn integer(&mut self, name: &str, way: Way) -> i64 {
+    /// Returns a valid argument. Most are small, so that limiters run empty.
+    fn integer(&mut self, name: &str, taking: Taking) -> i64 {
         let most = self.random.pick(&[3, 30, 3_000]);
-        match least(name, way) {
+        match least(name, taking) {
             _ if self.random.one_in(12) => 10_i64.pow(self.random.below(12) as u32),
             Some(least) => least as i64 + self.random.below(most) as i64,
-            // Below 0, it gives tokens back.
+            // A third are refunds.
             None => self.random.below(most) as i64 - most as i64 / 3,
         }
     }
 
-    /// Returns the content of a string: the TATs of 1 to 9 quotas, near or far, before or after now; some are spoiled.
+    /// Returns the content of a string: the TATs of 1 to 9 quotas, near or far, before or after now. Some are spoiled.
     fn value(&mut self) -> Bytes {
         let quotas = self.random.pick(&[1, 1, 1, 2, 3, MOST_QUOTAS, MOST_QUOTAS + 1]);
         let tats = (0..quotas).map(|_| {
@@ -114,7 +114,7 @@ impl Hostile {
         match self.random.below(12) {
             0 => text.truncate(place),
             1 => text[place] = self.random.below(256) as u8,
-            // A moment beyond 63 bits.
+            // A number beyond 63 bits.
             2 => text[0] = b'9',
             3 => text.clear(),
             _ => (),
@@ -141,7 +141,7 @@ impl Hostile {
     }
 }
 
-/// Formats the words of a command in quotes, with escapes for bytes that do not print.
+/// Formats the words of a command in quotes, and escapes bytes that cannot be printed.
 pub fn typed<'a>(command: impl IntoIterator<Item = &'a Bytes>) -> String {
     command.into_iter().map(|word| format!("\"{}\"", word.escape_ascii())).collect::<Vec<_>>().join(" ")
 }

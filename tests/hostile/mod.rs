@@ -1,8 +1,8 @@
-//! Random attacks by clients: the server stays up, and decides as a second statement of the rule says.
+//! Random attacks: the server stays up, and decides every call as the model does.
 //!
-//! `FUZZ_SEED` and `FUZZ_CALLS` choose another run of calls.rs than the default; the same seed sends the same commands
-//! at the same moments. calls.rs chooses a visit and its moment, client.rs makes its commands, and visit.rs gives them the
-//! form in which they are sent; attacked.rs sends them, and computes the right outcome.
+//! This is one test in four files: calls.rs chooses each visit and its moment, client.rs makes its commands, visit.rs puts
+//! them into the form in which they are sent, and attacked.rs sends them and compares the outcome with the expected one.
+//! `FUZZ_SEED` and `FUZZ_CALLS` choose another run; the same seed sends the same commands at the same moments.
 
 mod attacked;
 mod calls;

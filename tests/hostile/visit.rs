@@ -1,4 +1,4 @@
-//! A visit is the commands that one client sends at one moment.
+//! A visit: the commands that one client sends at one moment.
 
 use super::client::{KEYS, Words, words};
 
@@ -12,11 +12,11 @@ pub struct Visit {
 /// The way in which the commands of a visit are sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Place {
-    /// Commands other than calls, by which another client changes the keys.
+    /// Commands of another client, which change the keys.
     Other,
     /// Calls between WATCH and an empty transaction, which shows whether they touched a key.
     Plain,
-    /// The same, each call by a script.
+    /// The same, but each call is made by a script.
     Lua,
     Transaction,
 }
@@ -39,7 +39,7 @@ impl Visit {
         match self.place {
             Place::Other => [vec![], vec![]],
             Place::Transaction => [vec![multi], vec![exec]],
-            // EXISTS deletes the keys that have expired: they must be gone before WATCH.
+            // EXISTS deletes the keys that have expired, before WATCH could see them go.
             Place::Plain | Place::Lua => [vec![with_keys("EXISTS"), with_keys("WATCH")], vec![multi, exec]],
         }
     }

@@ -1,7 +1,7 @@
-//! The commands of src/lib.rs, stated a second time.
+//! The commands of src/lib.rs, written a second time.
 
 use super::clock;
-use super::model::Way;
+use super::model::Taking;
 
 pub const SECOND: i128 = clock::SECOND as i128;
 pub const MILLISECOND: i128 = clock::MILLISECOND as i128;
@@ -12,8 +12,7 @@ pub struct Command {
     pub name: &'static str,
     /// The version of the module that added the command.
     pub since: &'static str,
-    /// The way in which the model decides its calls.
-    pub way: Way,
+    pub taking: Taking,
     /// The unit of its periods and replies, in nanoseconds.
     pub unit: i128,
     /// The arguments, as docs/commands.md writes them: brackets mark the optional ones, dots the repeated ones.
@@ -21,16 +20,16 @@ pub struct Command {
 }
 
 pub const COMMANDS: [Command; 10] = [
-    command("cl.throttle", "1.0.0", Way::Throttle, SECOND, OPTIONAL),
-    command("cl.pthrottle", "1.0.0", Way::Throttle, MILLISECOND, OPTIONAL),
-    command("cl.charge", "1.0.0", Way::Charge, SECOND, REQUIRED),
-    command("cl.pcharge", "1.0.0", Way::Charge, MILLISECOND, REQUIRED),
-    command("cl.take", "1.0.0", Way::Take, SECOND, REQUIRED),
-    command("cl.ptake", "1.0.0", Way::Take, MILLISECOND, REQUIRED),
-    command("cl.look", "1.0.0", Way::Look, SECOND, OPTIONAL),
-    command("cl.plook", "1.0.0", Way::Look, MILLISECOND, OPTIONAL),
-    command("cl.mthrottle", "1.0.0", Way::Throttle, SECOND, SEVERAL),
-    command("cl.mpthrottle", "1.0.0", Way::Throttle, MILLISECOND, SEVERAL),
+    command("cl.throttle", "1.0.0", Taking::AllOrNone, SECOND, OPTIONAL),
+    command("cl.pthrottle", "1.0.0", Taking::AllOrNone, MILLISECOND, OPTIONAL),
+    command("cl.charge", "1.0.0", Taking::InAnyCase, SECOND, REQUIRED),
+    command("cl.pcharge", "1.0.0", Taking::InAnyCase, MILLISECOND, REQUIRED),
+    command("cl.take", "1.0.0", Taking::UpTo, SECOND, REQUIRED),
+    command("cl.ptake", "1.0.0", Taking::UpTo, MILLISECOND, REQUIRED),
+    command("cl.look", "1.0.0", Taking::Nothing, SECOND, OPTIONAL),
+    command("cl.plook", "1.0.0", Taking::Nothing, MILLISECOND, OPTIONAL),
+    command("cl.mthrottle", "1.0.0", Taking::AllOrNone, SECOND, SEVERAL),
+    command("cl.mpthrottle", "1.0.0", Taking::AllOrNone, MILLISECOND, SEVERAL),
 ];
 /// A quota and an optional quantity.
 const OPTIONAL: &str = "key max_burst count period [quantity [max_burst count period ...]]";
@@ -39,8 +38,8 @@ const REQUIRED: &str = "key max_burst count period quantity [max_burst count per
 /// Several limiters, each with its quota and quantity.
 const SEVERAL: &str = "key max_burst count period quantity [key max_burst count period quantity ...]";
 
-const fn command(name: &'static str, since: &'static str, way: Way, unit: i128, syntax: &'static str) -> Command {
-    Command { name, since, way, unit, syntax }
+const fn command(name: &'static str, since: &'static str, taking: Taking, unit: i128, syntax: &'static str) -> Command {
+    Command { name, since, taking, unit, syntax }
 }
 
 impl Command {
@@ -52,7 +51,7 @@ impl Command {
 
     /// Returns whether a call changes nothing.
     pub fn only_reads(&self) -> bool {
-        self.way == Way::Look
+        self.taking == Taking::Nothing
     }
 
     /// Returns the required arguments.
@@ -72,7 +71,8 @@ impl Command {
 
     /// Returns the same command in seconds, if this one counts milliseconds.
     pub fn in_seconds(&self) -> Option<&'static Command> {
-        let is_alike = |other: &&Command| (other.way, other.syntax, other.unit) == (self.way, self.syntax, SECOND);
+        let is_alike =
+            |other: &&Command| (other.taking, other.syntax, other.unit) == (self.taking, self.syntax, SECOND);
         COMMANDS.iter().find(is_alike).filter(|_| self.unit == MILLISECOND)
     }
 

@@ -1,21 +1,21 @@
-//! The replies and errors that the module has to send, computed from the second statement of the rule.
+//! The reply that a call has to get and the state that it has to leave, computed with the model of the rule.
 
 use redis::Value;
 
 use super::commands::{Command, MILLISECOND};
-use super::model::{Asked, Change, Refused, Told, Way, told_together};
+use super::model::{Call, Change, Error, Quota, Taking, Verdict};
 
-/// Returns the millisecond in which a key with this TAT expires: rounded up, so that the key is not gone too early.
+/// Returns the millisecond in which a key with this TAT expires. It is rounded up, so that the key is not gone too early.
 pub fn expiry(tat: i128) -> i128 {
     (tat + MILLISECOND - 1) / MILLISECOND
 }
 
 /// Returns the text in which a key holds the TATs of its quotas.
-pub fn state(tats: &[i128]) -> Vec<u8> {
+pub fn text(tats: &[i128]) -> Vec<u8> {
     tats.iter().flat_map(|tat| format!("{tat:019}").into_bytes()).collect()
 }
 
-/// The names of the integers of a call.
+/// The names of a call's integers.
 pub const NAMES: [&str; 4] = ["max_burst", "count", "period", "quantity"];
 
 pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -29,85 +29,94 @@ pub const MOST_QUOTAS: usize = 8;
 /// The beginning of the server's own error.
 pub const ARITY: &str = "ERR wrong number of arguments";
 
-pub fn in_group(number: usize, error: String) -> String {
+pub fn in_group(number: usize, error: &str) -> String {
     format!("{error} (group {number})")
 }
 
-fn in_quota(number: usize, error: String) -> String {
-    format!("{error} (quota {number})")
+fn in_quota(number: usize, error: &str) -> String {
+    if number == 1 { error.into() } else { format!("{error} (quota {number})") }
 }
 
-/// Returns the least value that the argument may have; `None` for a quantity that may be negative and then gives back.
-pub fn least(name: &str, way: Way) -> Option<i128> {
+/// Returns the least value of the argument; `None` for a quantity that may be negative, which makes the call a refund.
+pub fn least(name: &str, taking: Taking) -> Option<i128> {
     match name {
         "max_burst" => Some(-1),
         "count" | "period" => Some(1),
-        _ if matches!(way, Way::Throttle | Way::Charge) => None,
+        _ if matches!(taking, Taking::AllOrNone | Taking::InAnyCase) => None,
         _ => Some(0),
     }
 }
 
-/// The content of a key: the TATs of its quotas, empty for a full limiter; or the error that another content gets.
-pub type Found = Result<Vec<i128>, &'static str>;
+/// The state at a key: its TATs, of which a key that does not exist has none, or the error for any other value.
+pub type State = Result<Vec<i128>, &'static str>;
 
-/// The expected reply of a call, and the expected change of each of its keys.
-pub struct Answer {
-    /// The decision on each limiter, by the second statement of the rule.
-    pub told: Vec<Told>,
+/// The expected outcome of a call.
+pub struct Expected {
     pub reply: Value,
-    pub changes: Vec<(Vec<u8>, Change<Vec<i128>>)>,
+    pub limited: bool,
+    /// The verdict of each limiter.
+    pub verdicts: Vec<Verdict>,
+    /// The change of each limiter's key.
+    pub changes: Vec<(Vec<u8>, Change)>,
 }
 
-/// Returns the expected answer to a call at this moment on keys with this content, or the expected error.
-pub fn answer(call: &[Vec<u8>], now: i128, found: impl Fn(&[u8]) -> Found) -> Result<Answer, String> {
+/// Returns the expected outcome of a call at `now`, or the expected error. `state` returns the state at a key.
+pub fn expected(call: &[Vec<u8>], now: i128, state: impl Fn(&[u8]) -> State) -> Result<Expected, String> {
     let command = Command::of(call);
     let limiters = limiters(command, call, now)?;
     let several = command.takes_several_keys();
-    let decide = |quotas: &[Asked], tats: &[i128]| {
-        let refused = |(refused, number)| if number == 1 { text(refused) } else { in_quota(number, text(refused)) };
-        told_together(quotas, tats).map_err(refused)
-    };
-    let (mut states, mut joints) = (Vec::new(), Vec::new());
-    for (limiter, number) in limiters.iter().zip(1..) {
-        let place = |error: &str| if several { in_group(number, error.into()) } else { error.into() };
-        let tats = found(&limiter.key).map_err(place)?;
-        joints.push(decide(&limiter.quotas, &tats)?);
-        states.push(tats);
+    let mut decisions = Vec::new();
+    for (Limiter { key, quotas, quantity }, number) in limiters.iter().zip(1..) {
+        let tats = state(key).map_err(|error| if several { in_group(number, error) } else { error.into() })?;
+        let decide = |taking, quantity| {
+            let decision = Call { taking, now, quantity }.decide(quotas, &tats);
+            decision.map_err(|(error, number)| in_quota(number, text_of(error)))
+        };
+        // A limiter that stays as it is because another one limits the call reports what it holds.
+        decisions.push((decide(command.taking, *quantity)?, decide(Taking::UpTo, 0)?));
     }
-    let limited = joints.iter().any(|joint| joint.told.limited);
-    if several && limited {
-        // The limiters stay as they are, and those that would have allowed the call report what they hold.
-        for ((joint, limiter), tats) in joints.iter_mut().zip(&limiters).zip(&states) {
-            joint.change = Change::Nothing;
-            if !joint.told.limited {
-                let look = Asked { quantity: 0, ..limiter.quotas[0] };
-                joint.told = Told { limited: false, retry_after: None, ..decide(&[look], tats)?.told };
-            }
-        }
-    }
+    let limited = decisions.iter().any(|(decision, _)| decision.verdict.limited);
+    let decisions = decisions.into_iter().map(|(decision, untouched)| match decision.verdict.limited {
+        false if several && limited => untouched,
+        _ => decision,
+    });
+    let decisions: Vec<_> = decisions.collect();
 
-    let array = |integers: &[i128]| Value::Array(integers.iter().map(|&integer| Value::Int(integer as i64)).collect());
-    let replies = joints.iter().zip(&limiters).map(|(joint, limiter)| {
-        let number = (limiter.quotas.len() > 1).then_some(joint.quota as i128);
-        array(&in_units(joint.told, command).into_iter().chain(number).collect::<Vec<_>>())
+    let array =
+        |integers: Vec<i128>| Value::Array(integers.into_iter().map(|number| Value::Int(number as i64)).collect());
+    let units = |span: i128| (span + command.unit - 1) / command.unit;
+    let replies = decisions.iter().zip(&limiters).map(|(decision, limiter)| {
+        let Verdict { limited, taken, limit, remaining, retry_after, reset_after } = decision.verdict;
+        let first = if command.taking == Taking::UpTo { taken } else { limited.into() };
+        let mut integers = vec![first, limit, remaining, retry_after.map_or(-1, units), units(reset_after)];
+        if limiter.quotas.len() > 1 {
+            integers.push(decision.quota as i128);
+        }
+        array(integers)
     });
     let mut replies: Vec<Value> = replies.collect();
-    let reply = match several {
-        true => Value::Array([vec![Value::Int(limited.into())], replies].concat()),
-        false => replies.remove(0),
-    };
-    let changes = limiters.iter().zip(&joints).map(|(limiter, joint)| (limiter.key.clone(), joint.change.clone()));
-    let told = joints.iter().map(|joint| joint.told).collect();
-    Ok(Answer { told, reply, changes: changes.collect() })
+    if several {
+        replies.insert(0, Value::Int(limited.into()));
+    }
+    Ok(Expected {
+        limited,
+        reply: if several { Value::Array(replies) } else { replies.remove(0) },
+        verdicts: decisions.iter().map(|decision| decision.verdict).collect(),
+        changes: limiters
+            .into_iter()
+            .zip(decisions)
+            .map(|(limiter, decision)| (limiter.key, decision.change))
+            .collect(),
+    })
 }
 
-/// The arguments of a call that concern one limiter.
+/// The arguments of a call that are about one limiter.
 struct Limiter {
     key: Vec<u8>,
-    quotas: Vec<Asked>,
+    quotas: Vec<Quota>,
+    quantity: i128,
 }
 
-/// Parses the limiters of a call.
 fn limiters(command: &Command, call: &[Vec<u8>], now: i128) -> Result<Vec<Limiter>, String> {
     if !command.takes_several_keys() {
         // The words are the command, the key, a quota, the quantity, and further quotas.
@@ -119,36 +128,36 @@ fn limiters(command: &Command, call: &[Vec<u8>], now: i128) -> Result<Vec<Limite
         if further.len() >= MOST_QUOTAS {
             return Err(format!("ERR a limiter has at most {MOST_QUOTAS} quotas"));
         }
-        let mut quotas = vec![asked(&call[2..call.len().min(6)], now, command)?];
+        let (first, quantity) = quota_and_quantity(&call[2..call.len().min(6)], now, command)?;
+        let mut quotas = vec![first];
         for (quota, number) in further.iter().zip(2..) {
-            let asked = asked(&[quota, &call[5..6]].concat(), now, command);
-            quotas.push(asked.map_err(|error| in_quota(number, error))?);
+            let (quota, _) = quota_and_quantity(quota, now, command).map_err(|error| in_quota(number, &error))?;
+            quotas.push(quota);
         }
-        return Ok(vec![Limiter { key: call[1].clone(), quotas }]);
+        return Ok(vec![Limiter { key: call[1].clone(), quotas, quantity }]);
     }
     if call.len() < 6 {
         return Err(ARITY.into());
     }
-    let groups = call[1..].chunks(5).zip(1..).map(|(group, number)| {
-        let missing = ["key", "max_burst", "count", "period", "quantity"].get(group.len());
-        let asked = match missing {
+    let limiters = call[1..].chunks(5).zip(1..).map(|(group, number)| {
+        let (quota, quantity) = match ["key", "max_burst", "count", "period", "quantity"].get(group.len()) {
             Some(missing) => Err(format!("ERR {missing} is missing")),
-            None => asked(&group[1..], now, command),
-        };
-        let quotas = vec![asked.map_err(|error| in_group(number, error))?];
-        Ok(Limiter { key: group[0].clone(), quotas })
+            None => quota_and_quantity(&group[1..], now, command),
+        }
+        .map_err(|error| in_group(number, &error))?;
+        Ok(Limiter { key: group[0].clone(), quotas: vec![quota], quantity })
     });
-    let groups = groups.collect::<Result<Vec<_>, String>>()?;
-    for (second, limiter) in groups.iter().enumerate() {
-        if let Some(first) = groups[..second].iter().position(|other| other.key == limiter.key) {
-            return Err(in_group(second + 1, format!("ERR key is the same as in group {}", first + 1)));
+    let limiters = limiters.collect::<Result<Vec<_>, String>>()?;
+    for (second, limiter) in limiters.iter().enumerate() {
+        if let Some(first) = limiters[..second].iter().position(|other| other.key == limiter.key) {
+            return Err(in_group(second + 1, &format!("ERR key is the same as in group {}", first + 1)));
         }
     }
-    Ok(groups)
+    Ok(limiters)
 }
 
-/// Reads a quota and the quantity, if it is given.
-fn asked(arguments: &[Vec<u8>], now: i128, &Command { way, unit, .. }: &Command) -> Result<Asked, String> {
+/// Reads a quota and, if it is given, the quantity.
+fn quota_and_quantity(arguments: &[Vec<u8>], now: i128, command: &Command) -> Result<(Quota, i128), String> {
     let mut integers = [1; 4];
     for ((integer, argument), name) in integers.iter_mut().zip(arguments).zip(NAMES) {
         // The server accepts an integer only in the form that it would write itself.
@@ -158,29 +167,20 @@ fn asked(arguments: &[Vec<u8>], now: i128, &Command { way, unit, .. }: &Command)
             .filter(|integer| integer.to_string().as_bytes() == argument)
             .ok_or_else(|| format!("ERR {name} is not an integer or out of range"))?
             .into();
-        if let Some(least) = least(name, way).filter(|least| *integer < *least) {
+        if let Some(least) = least(name, command.taking).filter(|least| *integer < *least) {
             return Err(format!("ERR {name} must be {least} or more"));
         }
     }
     let [max_burst, count, period, quantity] = integers;
-    let period = period * unit;
-    let asked = Asked { way, now, max_burst, count, period, quantity };
-    asked.possible().map_err(text)?;
-    Ok(asked)
+    let quota = Quota { max_burst, count, period: period * command.unit };
+    quota.at(now).map_err(text_of)?;
+    Ok((quota, quantity))
 }
 
-fn text(refused: Refused) -> String {
-    match refused {
-        Refused::TooFast => "ERR count and period allow more than one token per nanosecond",
-        Refused::TooLarge => "ERR max_burst, count and period: the tokens would be back only after the year 2262",
-        Refused::DebtTooLong => "ERR quantity: the tokens would be back only after the year 2262",
+fn text_of(error: Error) -> &'static str {
+    match error {
+        Error::TooFast => "ERR count and period allow more than one token per nanosecond",
+        Error::TooLarge => "ERR max_burst, count and period: the tokens would be back only after the year 2262",
+        Error::DebtTooLong => "ERR quantity: the tokens would be back only after the year 2262",
     }
-    .into()
-}
-
-/// Converts a decision to the five integers of a reply, in the command's unit.
-fn in_units(told: Told, command: &Command) -> [i128; 5] {
-    let units = |span: i128| (span + command.unit - 1) / command.unit;
-    let first = if command.way == Way::Take { told.taken } else { told.limited.into() };
-    [first, told.limit, told.remaining, told.retry_after.map_or(-1, units), units(told.reset_after)]
 }

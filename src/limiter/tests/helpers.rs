@@ -1,31 +1,26 @@
-//! Helpers of all tests of the rule: calls on a limiter with one quota, and the module's values in the model's words.
+//! Helpers of all tests of the rule: calls on a limiter with one quota, and the module's values as the model's.
 
 use std::ops::Deref;
 
-use super::model::{Asked, Change, Joint, Refused, Told, Way, told_together};
+use super::model::{self, Change};
 use crate::error::{CommandError, Error, Place};
 use crate::funnel::{Funnel, Moment, Quota, Span, Taking};
 use crate::limiter::{self, Decision, Limiter, Tats, Verdict};
 
-/// Lists the ways in which a call takes tokens, each with the model's. A list that lacks one does not compile.
+/// Lists the ways in which a call takes tokens. A list that lacks one does not compile.
 macro_rules! takings {
-    ($($taking:ident: $way:ident,)*) => {
+    ($($taking:ident),*) => {
         pub const TAKINGS: &[Taking] = &[$(Taking::$taking),*];
 
-        fn way(taking: Taking) -> Way {
+        fn taking_of_the_model(taking: Taking) -> model::Taking {
             match taking {
-                $(Taking::$taking => Way::$way,)*
+                $(Taking::$taking => model::Taking::$taking,)*
             }
         }
     };
 }
 
-takings! {
-    AllOrNone: Throttle,
-    InAnyCase: Charge,
-    UpTo: Take,
-    Nothing: Look,
-}
+takings!(AllOrNone, InAnyCase, UpTo, Nothing);
 
 pub fn moment(nanos: u64) -> Moment {
     Moment::new(nanos).unwrap()
@@ -67,47 +62,25 @@ pub fn throttle(quota: Funnel, tat: Option<Moment>, quantity: i64) -> Decided {
     decide(quota, tat, Taking::AllOrNone, quantity).unwrap()
 }
 
-/// Returns the call as the model takes it.
-pub fn asked(quota: Quota, now: u64, taking: Taking, quantity: i64) -> Asked {
-    Asked {
-        way: way(taking),
-        now: now.into(),
-        max_burst: i128::from(quota.limit) - 1,
-        count: quota.count.get().into(),
-        period: quota.period.get().try_into().unwrap(),
-        quantity: quantity.into(),
-    }
+/// Returns the quota as the model has it.
+pub fn stated(quota: Quota) -> model::Quota {
+    let Quota { limit, count, period } = quota;
+    let period = period.get().try_into().unwrap();
+    model::Quota { max_burst: i128::from(limit) - 1, count: count.get().into(), period }
 }
 
-pub fn refused(refused: Refused) -> Error {
-    match refused {
-        Refused::TooFast => Error::TooFast,
-        Refused::TooLarge => Error::TooLarge,
-        Refused::DebtTooLong => Error::DebtTooLong,
-    }
+/// Asserts that a quota is refused at `now` exactly if the model refuses it. Returns whether it is valid.
+pub fn is_valid_as_in_the_model(quota: Quota, now: u64) -> bool {
+    let expected = stated(quota).at(now.into()).map_err(error_of_the_module);
+    assert_eq!(quota.at(moment(now)).map(|_| ()), expected, "{quota:?} at {now}");
+    expected.is_ok()
 }
 
-/// Returns the decision as the model gives it.
-pub fn told(Decided { verdict, change }: Decided) -> Told {
-    let change = match change {
-        Change::Nothing => Change::Nothing,
-        Change::Store(tat) => Change::Store(nanos(tat).into()),
-        Change::Delete => Change::Delete,
-    };
-    told_with(verdict, change)
-}
-
-/// Returns a verdict as the model gives it, with this change.
-pub fn told_with(verdict: Verdict, change: Change) -> Told {
-    let span = |span: Span| i128::from(span.0);
-    Told {
-        limited: verdict.limited,
-        taken: verdict.taken.into(),
-        limit: verdict.limit.into(),
-        remaining: verdict.remaining.into(),
-        retry_after: verdict.retry_after.map(span),
-        reset_after: span(verdict.reset_after),
-        change,
+fn error_of_the_module(error: model::Error) -> Error {
+    match error {
+        model::Error::TooFast => Error::TooFast,
+        model::Error::TooLarge => Error::TooLarge,
+        model::Error::DebtTooLong => Error::DebtTooLong,
     }
 }
 
@@ -128,18 +101,26 @@ pub fn nanos_of(tats: Option<&Tats>) -> Vec<i128> {
 
 /// Asserts that a call with these quotas, which are valid, is decided as by the model.
 pub fn assert_as_the_model(quotas: &[Quota], now: u64, tats: Option<&Tats>, taking: Taking, quantity: i64) {
-    let asked: Vec<_> = quotas.iter().map(|quota| asked(*quota, now, taking, quantity)).collect();
-    let expected = told_together(&asked, &nanos_of(tats)).map_err(|(reason, number)| CommandError {
-        reason: refused(reason),
+    let stated: Vec<_> = quotas.iter().map(|quota| stated(*quota)).collect();
+    let call = model::Call { taking: taking_of_the_model(taking), now: now.into(), quantity: quantity.into() };
+    let expected = call.decide(&stated, &nanos_of(tats)).map_err(|(error, number)| CommandError {
+        reason: error_of_the_module(error),
         place: if number == 1 { Place::Call } else { Place::Quota(number as u64) },
     });
     let limiter = limiter(quotas, moment(now)).unwrap();
     let decided = limiter.decide(tats.cloned(), taking, quantity).map(|Decision { verdict, change }| {
         assert_eq!(verdict.quota.is_some(), quotas.len() > 1, "a quota has a number if there are several");
-        Joint {
-            // Ignore this change: the model leaves the change of one quota in it.
-            told: told_with(verdict, expected.as_ref().map_or(Change::Nothing, |joint| joint.told.change)),
+        let span = |span: Span| i128::from(span.0);
+        model::Decision {
             quota: verdict.quota.unwrap_or(1).try_into().unwrap(),
+            verdict: model::Verdict {
+                limited: verdict.limited,
+                taken: verdict.taken.into(),
+                limit: verdict.limit.into(),
+                remaining: verdict.remaining.into(),
+                retry_after: verdict.retry_after.map(span),
+                reset_after: span(verdict.reset_after),
+            },
             change: match change {
                 limiter::Change::Nothing => Change::Nothing,
                 limiter::Change::Store(tats) => Change::Store(nanos_of(Some(&tats))),

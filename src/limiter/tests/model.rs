@@ -1,51 +1,60 @@
 //! A second statement of the rule, with which the tests compare the module. It follows the formulas of docs/design.md,
-//! in 128 bits, and searches where the module computes. Spans and moments are in nanoseconds.
-//!
-//! The names differ from the module's on purpose: `Way` is its `Taking`, `Asked` a `Quota` with the rest of a call,
-//! `Told` a `Verdict`, `Joint` a `Decision`, `Refused` an `Error`, `told_together` is `Limiter::decide`.
+//! in 128 bits, and searches where the module computes. Its words are the module's. Spans and TATs are in nanoseconds.
 
-/// The way in which tokens are taken: that of CL.THROTTLE and its variants, of CL.CHARGE, or of CL.TAKE. CL.LOOK takes
-/// none.
+/// The way in which a call takes tokens, as in src/funnel.rs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    Throttle,
-    Charge,
-    Take,
-    Look,
+pub enum Taking {
+    AllOrNone,
+    InAnyCase,
+    UpTo,
+    Nothing,
 }
 
-/// One quota's part of a call, and the moment of the call.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked {
-    pub way: Way,
-    pub now: i128,
+pub struct Quota {
     pub max_burst: i128,
     pub count: i128,
     pub period: i128,
+}
+
+/// A call, without its quotas.
+#[derive(Debug, Clone, Copy)]
+pub struct Call {
+    pub taking: Taking,
+    pub now: i128,
     pub quantity: i128,
 }
 
-/// The decision on one quota, and the change of its state.
+/// The facts for the reply to a call, as one quota states them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Told {
+pub struct Verdict {
     pub limited: bool,
     pub taken: i128,
     pub limit: i128,
     pub remaining: i128,
     pub retry_after: Option<i128>,
     pub reset_after: i128,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// The verdict of the quota that decides.
+    pub verdict: Verdict,
+    /// The number of that quota: 1, 2, …
+    pub quota: usize,
     pub change: Change,
 }
 
+/// A change of the stored state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change<T = i128> {
+pub enum Change<T = Vec<i128>> {
     Nothing,
     Store(T),
     Delete,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
+pub enum Error {
     TooFast,
     TooLarge,
     DebtTooLong,
@@ -53,91 +62,38 @@ pub enum Refused {
 
 const LAST: i128 = i64::MAX as i128;
 
-impl Asked {
+impl Quota {
     pub fn limit(&self) -> i128 {
         self.max_burst + 1
     }
 
-    /// Returns the time in which these tokens come back. A time beyond 128 bits is replaced by one that is longer than
-    /// any valid span.
-    pub fn span(&self, tokens: i128) -> i128 {
+    /// Returns the time in which these tokens come back. A product beyond 128 bits gives a time longer than any valid one.
+    pub fn refill_time(&self, tokens: i128) -> i128 {
         tokens.checked_mul(self.period).map_or(i128::MAX / 4, |product| product / self.count)
     }
 
-    /// Returns an error if no limiter can have this quota.
-    pub fn possible(&self) -> Result<(), Refused> {
+    pub fn tolerance(&self) -> i128 {
+        self.refill_time(self.limit())
+    }
+
+    /// Returns an error if no limiter can have this quota at `now`.
+    pub fn at(&self, now: i128) -> Result<(), Error> {
         if self.count > self.period {
-            return Err(Refused::TooFast);
+            return Err(Error::TooFast);
         }
-        if self.limit() > LAST || self.now + self.span(self.limit()) > LAST {
-            return Err(Refused::TooLarge);
+        if self.limit() > LAST || now + self.tolerance() > LAST {
+            return Err(Error::TooLarge);
         }
         Ok(())
     }
 
-    /// Decides the call on this state; `None` is a full limiter.
-    pub fn told(&self, tat: Option<i128>) -> Result<Told, Refused> {
-        self.possible()?;
-        let tolerance = self.span(self.limit());
-        let base = tat.map_or(self.now, |tat| tat.max(self.now));
-        if self.quantity < 0 {
-            // A call that gives tokens back is never limited, and the limiter never holds more than its limit.
-            let new_tat = base - self.span(-self.quantity);
-            let reset_after = (new_tat - self.now).max(0);
-            return Ok(Told {
-                limited: false,
-                taken: 0,
-                limit: self.limit(),
-                remaining: self.most_tokens_within(tolerance - reset_after),
-                retry_after: None,
-                reset_after,
-                change: match tat {
-                    _ if new_tat > self.now => Change::Store(new_tat),
-                    Some(_) => Change::Delete,
-                    None => Change::Nothing,
-                },
-            });
-        }
-        let passes = |tokens| tokens <= self.limit() && base + self.span(tokens) - tolerance <= self.now;
-        let taken = match self.way {
-            Way::Look => 0,
-            Way::Throttle if !passes(self.quantity) => 0,
-            Way::Throttle | Way::Charge => self.quantity,
-            Way::Take => self.quantity.min(self.most_tokens_within(tolerance - (base - self.now))),
-        };
-        let new_tat = base + self.span(taken);
-        if new_tat > LAST {
-            return Err(Refused::DebtTooLong);
-        }
-        // The moment at which the limiter holds enough tokens for the call.
-        let (limited, there_at) = match self.way {
-            Way::Throttle | Way::Look => (!passes(self.quantity), base + self.span(self.quantity) - tolerance),
-            Way::Charge => (new_tat - tolerance > self.now, new_tat - tolerance),
-            Way::Take => (taken == 0 && self.quantity > 0, new_tat + self.span(1) - tolerance),
-        };
-        let waits = match self.way {
-            Way::Throttle | Way::Look => limited && self.quantity <= self.limit(),
-            Way::Charge => limited,
-            Way::Take => taken < self.quantity && self.limit() > 0,
-        };
-        let reset_after = new_tat - self.now;
-        Ok(Told {
-            limited,
-            taken,
-            limit: self.limit(),
-            remaining: self.most_tokens_within(tolerance - reset_after),
-            retry_after: waits.then_some((there_at - self.now).max(0)),
-            reset_after,
-            change: if taken > 0 { Change::Store(new_tat) } else { Change::Nothing },
-        })
-    }
-
-    /// Returns the largest number of tokens, at most the limit, that come back within `span`; it searches by halving.
-    fn most_tokens_within(&self, span: i128) -> i128 {
+    /// Returns the tokens that remain in a limiter that is full after this time: the largest number, at most the limit,
+    /// that comes back in the rest of the tolerance. Searches by halving.
+    fn remaining(&self, reset_after: i128) -> i128 {
         let (mut fits, mut fits_not) = (0, self.limit() + 1);
         while fits_not - fits > 1 {
             let middle = (fits + fits_not) / 2;
-            if self.span(middle) <= span {
+            if self.refill_time(middle) <= self.tolerance() - reset_after {
                 fits = middle;
             } else {
                 fits_not = middle;
@@ -147,61 +103,76 @@ impl Asked {
     }
 }
 
-/// The decision on several quotas of one key, and the change of their state.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Joint {
-    /// The decision of the quota that decides. Its `change` means nothing.
-    pub told: Told,
-    /// The number of that quota: 1, 2, …
-    pub quota: usize,
-    pub change: Change<Vec<i128>>,
-}
+impl Call {
+    /// Decides the call on the stored TATs; a quota without one is full. An error comes with its quota's number.
+    pub fn decide(&self, quotas: &[Quota], tats: &[i128]) -> Result<Decision, (Error, usize)> {
+        let &Self { taking, now, quantity } = self;
+        let mut stored = tats.to_vec();
+        stored.resize(tats.len().max(quotas.len()), now);
+        let remaining = quotas.iter().zip(&stored).map(|(quota, tat)| quota.remaining((tat - now).max(0)));
+        let tokens = if taking == Taking::UpTo { remaining.fold(quantity, i128::min) } else { quantity };
+        let verdicts = quotas
+            .iter()
+            .zip(&stored)
+            .zip(1..)
+            .map(|((quota, tat), number)| self.verdict(quota, *tat, tokens).map_err(|error| (error, number)));
+        let verdicts = verdicts.collect::<Result<Vec<_>, _>>()?;
 
-/// Decides a call with these quotas on these TATs, by asking each quota alone. An error comes with its quota's number.
-pub fn told_together(asked: &[Asked], tats: &[i128]) -> Result<Joint, (Refused, usize)> {
-    let Asked { way, now, quantity, .. } = asked[0];
-    let stored = |index: usize| tats.get(index).copied();
-    let each = |quantity: i128| -> Result<Vec<Told>, (Refused, usize)> {
-        let asked = asked.iter().enumerate().map(|(index, asked)| (Asked { quantity, ..*asked }, index));
-        asked.map(|(asked, index)| asked.told(stored(index)).map_err(|refused| (refused, index + 1))).collect()
-    };
-    let mut told = each(quantity)?;
-    let part = way == Way::Take && quantity >= 0;
-    if part {
-        let taken = each(0)?.iter().map(|told| told.remaining).fold(quantity, i128::min);
-        told = each(taken)?;
-        for (told, asked) in told.iter_mut().zip(asked).filter(|_| taken < quantity) {
-            told.limited = taken == 0;
-            let one_more = told.reset_after + asked.span(1) - asked.span(asked.limit());
-            told.retry_after = (asked.limit() > 0).then_some(one_more.max(0));
+        // The first of equals decides. A call that can never pass waits longest.
+        let limited = taking != Taking::UpTo && verdicts.iter().any(|verdict| verdict.limited);
+        let got_fewer = taking == Taking::UpTo && tokens < quantity;
+        let wait = |verdict: &Verdict| verdict.retry_after.unwrap_or(i128::MAX);
+        let decides = (0..quotas.len()).min_by_key(|index| {
+            let verdict = &verdicts[*index];
+            if limited {
+                (i128::from(!verdict.limited), -wait(verdict))
+            } else {
+                (verdict.remaining, if got_fewer { -wait(verdict) } else { 0 })
+            }
+        });
+        let verdict = verdicts[decides.unwrap()];
+
+        for (tat, quota) in stored.iter_mut().zip(quotas) {
+            *tat = match quantity {
+                0.. => (*tat).max(now) + quota.refill_time(verdict.taken),
+                _ if *tat > now => (*tat - quota.refill_time(-quantity)).max(now),
+                _ => *tat,
+            };
         }
-    }
-    let limited = !part && told.iter().any(|told| told.limited);
-    let fewest = told.iter().map(|told| told.remaining).min();
-    let decides = |told: &Told| if limited { told.limited } else { Some(told.remaining) == fewest };
-    let waits = limited || part;
-    let wait = |told: &Told| if waits { told.retry_after.unwrap_or(i128::MAX) } else { 0 };
-    let longest = told.iter().filter(|told| decides(told)).map(wait).max();
-    let index = told.iter().position(|told| decides(told) && Some(wait(told)) == longest).unwrap();
-
-    let taken = told[index].taken;
-    let mut left: Vec<i128> = tats.to_vec();
-    left.resize(tats.len().max(asked.len()), now);
-    for (tat, asked) in left.iter_mut().zip(asked) {
-        *tat = match quantity {
-            0.. => (*tat).max(now) + asked.span(taken),
-            _ if *tat > now => (*tat - asked.span(-quantity)).max(now),
-            _ => *tat,
+        let change = match quantity {
+            0.. if verdict.taken > 0 => Change::Store(stored),
+            ..0 if !tats.is_empty() && stored.iter().all(|tat| *tat <= now) => Change::Delete,
+            ..0 if !stored.starts_with(tats) => Change::Store(stored),
+            _ => Change::Nothing,
         };
+        Ok(Decision { verdict, quota: decides.unwrap() + 1, change })
     }
-    let change = if quantity < 0 && tats.is_empty() {
-        Change::Nothing
-    } else if quantity < 0 && left.iter().all(|tat| *tat <= now) {
-        Change::Delete
-    } else if taken > 0 || (quantity < 0 && left[..tats.len()] != *tats) {
-        Change::Store(left)
-    } else {
-        Change::Nothing
-    };
-    Ok(Joint { told: told[index], quota: index + 1, change })
+
+    /// Decides the call by one quota. A call for as many tokens as there are takes `tokens` of them.
+    fn verdict(&self, quota: &Quota, tat: i128, tokens: i128) -> Result<Verdict, Error> {
+        let &Self { taking, now, quantity } = self;
+        let (limit, base) = (quota.limit(), tat.max(now));
+        // The time until this many tokens are there, below 0 if they have been there for longer.
+        let wait = |tokens| base + quota.refill_time(tokens) - quota.tolerance() - now;
+        let (limited, taken, retry_after) = match taking {
+            _ if quantity < 0 => (false, 0, None),
+            Taking::AllOrNone | Taking::Nothing => {
+                let limited = tokens > limit || wait(tokens) > 0;
+                let taken = if limited || taking == Taking::Nothing { 0 } else { tokens };
+                (limited, taken, (limited && tokens <= limit).then(|| wait(tokens)))
+            }
+            Taking::InAnyCase if base + quota.refill_time(tokens) > LAST => return Err(Error::DebtTooLong),
+            Taking::InAnyCase => (wait(tokens) > 0, tokens, (wait(tokens) > 0).then(|| wait(tokens))),
+            Taking::UpTo => {
+                // Each number of tokens is rounded by itself, so one more may be there already.
+                let one_more = wait(tokens) + quota.refill_time(1);
+                (tokens == 0 && quantity > 0, tokens, (tokens < quantity && limit > 0).then(|| one_more.max(0)))
+            }
+        };
+        let reset_after = match quantity {
+            0.. => base + quota.refill_time(taken) - now,
+            _ => (base - quota.refill_time(-quantity) - now).max(0),
+        };
+        Ok(Verdict { limited, taken, limit, remaining: quota.remaining(reset_after), retry_after, reset_after })
+    }
 }

@@ -4,7 +4,9 @@ use std::num::NonZero;
 
 use proptest::prelude::*;
 
-use super::helpers::{Decided, TAKINGS, asked, decide, moment, nanos, refused, throttle, told};
+use super::helpers::{
+    Decided, TAKINGS, assert_as_the_model, is_valid_as_in_the_model, moment, stated, tats_from, throttle,
+};
 use super::model::Change;
 use crate::funnel::{Moment, Quota, Span, Taking, Unit};
 
@@ -65,7 +67,7 @@ pub fn valid_quota() -> impl Strategy<Value = (Quota, u64)> {
 
 /// Returns the time in which this many tokens come back, in nanoseconds.
 fn refill_time(quota: Quota, tokens: u64) -> u64 {
-    asked(quota, 0, Taking::AllOrNone, 0).span(tokens.into()).try_into().unwrap()
+    stated(quota).refill_time(tokens.into()).try_into().unwrap()
 }
 
 /// One step of a history: how the time moves, and how many tokens are asked for. Both may be parts of the limiter's own
@@ -159,12 +161,6 @@ fn play(quota: Quota, start: u64, steps: &[Step]) -> Vec<Call> {
     calls
 }
 
-/// Formats a call, with the state that it finds.
-fn shown(quota: Quota, now: u64, tat: Option<Moment>, taking: Taking, quantity: i64) -> String {
-    let full = tat.map(|tat| i128::from(nanos(tat)) - i128::from(now));
-    format!("{taking:?} {quantity} of {quota:?} at {now}, full in {full:?} ns")
-}
-
 proptest! {
     // Miri takes thousands of times as long.
     #![proptest_config(ProptestConfig {
@@ -179,24 +175,19 @@ proptest! {
         (quota, now) in valid_quota(), tokens in prop_oneof![0..1_000_u64, magnitude(0)], from_the_top in any::<bool>(),
         taking in any_taking(),
     ) {
-        let funnel = quota.at(moment(now)).unwrap();
         let few = tokens.checked_rem(quota.limit).unwrap_or(0);
         let tokens = if from_the_top { quota.limit - few } else { few };
         let boundary = now + (refill_time(quota, quota.limit) - refill_time(quota, tokens));
         for tat in [boundary - 1, boundary, boundary + 1] {
             for quantity in [0, 1, tokens.cast_signed() - 1, tokens.cast_signed(), tokens.cast_signed() + 1] {
-                let verdict = decide(funnel, Some(moment(tat)), taking, quantity);
-                let stated = asked(quota, now, taking, quantity).told(Some(tat.into()));
-                let call = shown(quota, now, Some(moment(tat)), taking, quantity);
-                prop_assert_eq!(verdict.map(told), stated.map_err(refused), "{}", call);
+                assert_as_the_model(&[quota], now, tats_from(&[moment(tat)]).as_ref(), taking, quantity);
             }
         }
     }
 
     #[test]
     fn a_quota_is_refused_exactly_where_its_numbers_do_not_fit(quota in quota(), now in magnitude(0)) {
-        let stated = asked(quota, now, Taking::AllOrNone, 0).possible().map_err(refused);
-        prop_assert_eq!(quota.at(moment(now)).map(|_| ()), stated);
+        is_valid_as_in_the_model(quota, now);
     }
 
     #[test]
@@ -233,7 +224,7 @@ proptest! {
         let steps: Vec<_> = steps.into_iter().filter(|step| !matches!(step.quantity,
             Quantity::Part(..0) | Quantity::Few(..0) | Quantity::Any(..0))).collect();
         let taken: Vec<_> = play(quota, start, &steps).into_iter().filter(|call| !call.verdict.limited).collect();
-        let stated = asked(quota, start, Taking::AllOrNone, 0);
+        let stated = stated(quota);
         for first in 0..taken.len() {
             let mut tokens = 0_i128;
             for last in first..taken.len() {

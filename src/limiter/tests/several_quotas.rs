@@ -1,8 +1,8 @@
-//! Properties of the rule for several quotas. The model, a second statement of the rule, gives the right answers.
+//! Properties of the rule for several quotas, held against the model.
 
 use proptest::prelude::*;
 
-use super::helpers::{asked, assert_as_the_model, decide, limiter, moment, nanos_of, tats_from};
+use super::helpers::{assert_as_the_model, decide, limiter, moment, nanos_of, stated, tats_from};
 use super::model;
 use super::one_quota::{any_quantity, any_taking, valid_quota};
 use crate::error::CommandError;
@@ -34,8 +34,7 @@ fn quantity() -> impl Strategy<Value = Result<i64, i64>> {
 /// A limiter with these quotas, its TATs, and the quantity of a call.
 fn case(quotas: &[Quota], ahead: &[i64], quantity: Result<i64, i64>) -> (Limiter, Option<Tats>, i64) {
     let tats = ahead.iter().zip(quotas.iter().cycle()).map(|(part, quota)| {
-        let all = asked(*quota, NOW, Taking::AllOrNone, 0).span(i128::from(quota.limit));
-        let tat = i128::from(NOW) + all / 1_000 * i128::from(*part);
+        let tat = i128::from(NOW) + stated(*quota).tolerance() / 1_000 * i128::from(*part);
         tat.try_into().ok().and_then(Moment::new).unwrap_or(Moment::LAST)
     });
     let tats: Vec<_> = tats.collect();
@@ -68,7 +67,7 @@ proptest! {
     })]
 
     #[test]
-    fn every_decision_is_that_of_the_second_statement(
+    fn every_decision_is_that_of_the_model(
         quotas in quotas(), ahead in ahead(), taking in any_taking(), quantity in quantity(),
     ) {
         let (_, tats, quantity) = case(&quotas, &ahead, quantity);
@@ -114,7 +113,7 @@ proptest! {
         let mut tats = None;
         let mut alone: Vec<Option<Moment>> = vec![None; quotas.len()];
         let mut at = NOW;
-        let longest = quotas.iter().map(|quota| asked(*quota, NOW, Taking::Nothing, 0).span(quota.limit.into())).max();
+        let longest = quotas.iter().map(|quota| stated(*quota).tolerance()).max();
         let least = quotas.iter().map(|quota| quota.limit).min().unwrap_or_default();
         for (pause, tokens) in steps {
             at += u64::try_from(longest.unwrap_or_default()).unwrap_or(0) / 1_000 * pause;
@@ -149,7 +148,7 @@ fn tats_beyond_the_quotas_of_a_call_stay_as_they_are() {
 
     let (_, mut more, _) = case(&quotas[..1], &[500], Ok(1));
     call(&three, &mut more, Taking::AllOrNone, 1).unwrap();
-    let second = asked(quotas[1], NOW, Taking::AllOrNone, 0).span(1);
+    let second = stated(quotas[1]).refill_time(1);
     let more = nanos_of(more.as_ref());
     assert_eq!((more.len(), more[1]), (3, i128::from(NOW) + second));
 }
