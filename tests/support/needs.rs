@@ -52,11 +52,6 @@ pub const UNLOAD_AT_SHUTDOWN: Need = Feature("an unload at each shutdown, Valkey
 pub const WRITES_IN_FORK: Need = Feature("a primary whose handlers may write when it forks, Redis 7", from(7, 0), ALL);
 
 pub const PYTHON_REDIS: Need = Package("python3-redis", "/usr/bin/python3", &["-c", "import redis"]);
-pub const UVICORN: Need = Package(
-    "python3-fastapi, python3-limits, python3-uvicorn or python3-prometheus-client",
-    "/usr/bin/python3",
-    &["-c", "import fastapi, limits, prometheus_client, redis, uvicorn"],
-);
 pub const REDIS_CLI: Need = Package("redis-tools", "redis-cli", &["--version"]);
 
 /// The need of tests that install, fetch or count, or take minutes: only scripts/test runs them.
