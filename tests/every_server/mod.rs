@@ -1,4 +1,4 @@
-//! Promises that hold on every server: `scripts/test` runs these tests on each.
+//! Promises that hold on every server: `scripts/test` runs these tests on each of them.
 
 mod access;
 mod cluster;
@@ -9,9 +9,9 @@ mod monitoring;
 mod moving;
 mod operating;
 mod other_modules;
-mod pages;
 mod persistence;
 mod recipes;
 mod refusals;
 mod reply;
 mod soak;
+mod upgrade;

@@ -9,7 +9,7 @@ use saphyr::{LoadableYamlNode, YamlOwned as Yaml};
 
 use crate::support::cluster::meet;
 use crate::support::needs::{REDIS_CLI, needs};
-use crate::support::pages::{block, create_exporter, text_of};
+use crate::support::pages::{block, text_of, typed};
 use crate::support::replication::replicate;
 use crate::support::{COMMANDS, Server, difference, error_of, run, wait_until};
 
@@ -22,7 +22,7 @@ fn the_exporters_user_reads_every_count_with_the_script() {
     }
     // The counts start when the module is loaded, as docs/operating.md says.
     run::<()>(&mut connection, "CONFIG RESETSTAT").unwrap();
-    for line in [&create_exporter(), "AUTH exporter secret", "CLIENT SETNAME exporter"] {
+    for line in [&typed("ACL SETUSER exporter"), "AUTH exporter secret", "CLIENT SETNAME exporter"] {
         run::<()>(&mut connection, line).unwrap();
     }
     let script = text_of("docs/monitoring/limits.lua");

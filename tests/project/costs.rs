@@ -5,9 +5,9 @@ use std::process::Command;
 use serde_json::Value as Json;
 
 use crate::support::needs::{REDIS_7_0, SCRIPTS_TEST, leave_out, needs};
-use crate::support::pages::{ROOT, text_of};
+use crate::support::pages::{RESULTS, ROOT, text_of};
 use crate::support::programs::{output, output_and_errors};
-use crate::support::{Server, executable, info, module, new_folder};
+use crate::support::{Server, executable, info, module};
 
 /// These keys fill the server's tables as far as a million do: 125,000 of 2^17 places, 1,000,000 of 2^20.
 #[test]
@@ -38,7 +38,7 @@ fn a_call_costs_at_most_5_percent_more_than_in_the_committed_results() {
     needs!(REDIS_7_0);
     needs!(SCRIPTS_TEST);
     module();
-    let results: Json = serde_json::from_str(&text_of("scripts/bench.json")).unwrap();
+    let results: Json = serde_json::from_str(&text_of(RESULTS)).unwrap();
     let (rust, here) = (results["about"]["rust"].as_str().unwrap(), output(Command::new("rustc").arg("--version")));
     if here.contains(rust) {
         let mut bench = Command::new("scripts/bench");
@@ -47,13 +47,4 @@ fn a_call_costs_at_most_5_percent_more_than_in_the_committed_results() {
     } else {
         leave_out(&format!("the committed results are of Rust {rust}"));
     }
-}
-
-#[test]
-fn the_page_has_the_figures_of_the_results() {
-    let folder = new_folder();
-    let copy = "cp --parents scripts/bench scripts/bench.json docs/cost.md $0; $0/scripts/bench --report";
-    output(Command::new("sh").args(["-ec", copy]).arg(folder.path()).current_dir(ROOT));
-    let made = std::fs::read_to_string(folder.path().join("docs/cost.md")).unwrap();
-    assert_eq!(text_of("docs/cost.md"), made, "a figure was changed by hand: run scripts/bench --report");
 }

@@ -1,27 +1,30 @@
-//! The pages themselves, without a server. A test runs every block of code, or the block is lines of a program that the
-//! tests run; every link leads somewhere. Costs are in costs.rs.
+//! The pages: links lead somewhere, commands run, and figures are those of calls, tables and files.
 
 use std::env;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use pulldown_cmark::Event;
+use redis::Value;
+use saphyr::{LoadableYamlNode, YamlOwned as Yaml};
+use serde_json::Value as Json;
 
-use crate::support::COMMANDS;
+use crate::support::clock::{Clock, START};
 use crate::support::expected::TRY_AGAIN;
-use crate::support::pages::{Block, ROOT, blocks, code, dangling_links, pages, parts, text_of};
-use crate::support::programs::output;
+use crate::support::needs::{PYTHON_REDIS, REDIS_CLI, needs};
+use crate::support::pages::{
+    Block, RESULTS, ROOT, block, blocks, code, dangling_links, pages, section, text_of, typed,
+};
+use crate::support::programs::{output, python};
+use crate::support::{COMMANDS, MODULES, Server, module, new_folder, run};
 
-/// every_server/pages.rs runs the README's block of Python, and all blocks in other languages.
-#[test]
-fn each_block_of_code_is_run_or_is_lines_of_a_program_that_is() {
-    let program = format!("\n{}", text_of("docs/protect/protect.py"));
-    for Block { place, language, text } in blocks(|_| true) {
-        let is_run = ["console", "conf", "sh", ""].contains(&language.as_str())
-            || language == "python" && (place.starts_with("README") || program.contains(&format!("\n{text}\n")));
-        assert!(is_run, "{place}: a block of {language:?} that no test runs");
-    }
+/// Returns a text with one space between words.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn assert_says(page: &str, words: &str) {
+    assert!(one_line(&text_of(page)).contains(words), "{page} does not say: {words}");
 }
 
 #[test]
@@ -30,105 +33,172 @@ fn links_lead_somewhere() {
     assert!(dangling.is_empty(), "{dangling:#?}");
 }
 
+/// Words of the blocks of shell commands that another file runs.
+const RUN_ELSEWHERE: [&str; 11] = [
+    "scripts/run\nscripts/test",   // scripts.rs, and this test
+    "scripts/package",             // package.rs
+    "apt install ./redis-cell",    // package.rs
+    "sed -i",                      // loading.rs, upgrade.rs
+    "redis-cli -h 10.0.0.",        // upgrade.rs
+    "redis-cli -p 26379 SENTINEL", // upgrade.rs
+    "prometheus-redis-exporter",   // prometheus.rs
+    "CL.LOOK health",              // monitoring.rs
+    "psubscribe",                  // monitoring.rs
+    "--scan",                      // operating.rs
+    "uvicorn",                     // test_protect.py
+];
+
+/// upgrade.rs starts a Sentinel with its settings.
 #[test]
-fn each_file_that_a_page_names_is_there() {
-    for page in pages(Path::new(ROOT)) {
-        let text = fs::read_to_string(&page).unwrap();
-        for (part, number, _) in parts(&text) {
-            let Event::Code(file) = part else { continue };
-            let is_path = ["src/", "tests/", "scripts/", "docs/"].iter().any(|folder| file.starts_with(folder));
-            let found = !is_path || file.contains([' ', '*', '…']) || Path::new(ROOT).join(&*file).exists();
-            assert!(found, "{}:{number}: there is no {file}", page.display());
-        }
+fn each_block_of_code_is_run_or_is_lines_of_a_program_that_is() {
+    let folders = fs::read_dir(Path::new(ROOT).join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let folders = folders.chain([Path::new(ROOT).join("tests/examples")]).filter(|path| path.is_dir());
+    let files = folders.flat_map(|folder| fs::read_dir(folder).unwrap()).map(|file| file.unwrap().path());
+    let programs: Vec<_> = files.filter_map(|file| fs::read_to_string(file).ok()).collect();
+    let manifest = Yaml::load_from_str(&text_of("docs/kubernetes/limits.yaml")).unwrap();
+    let kubernetes = manifest[0]["data"]["redis.conf"].as_str().unwrap().replace(MODULES, "/path/to");
+    let kubernetes = Block { place: "limits.yaml".into(), language: "conf".into(), text: kubernetes };
+    for Block { place, language, text } in blocks().into_iter().chain([kubernetes]) {
+        let text = text.replace("/path/to/libredis_cell.so", module());
+        let is_run = match language.as_str() {
+            "console" | "" => true,
+            "conf" => {
+                text.starts_with("sentinel ") || {
+                    let folder = new_folder();
+                    let file = folder.path().join("redis.conf");
+                    fs::write(&file, text.replace("dir /data", &format!("dir {}", folder.path().display()))).unwrap();
+                    loads(&["--include", file.to_str().unwrap()])
+                }
+            }
+            "sh" => match text.strip_prefix("redis-server ") {
+                Some(arguments) => loads(&arguments.split(' ').collect::<Vec<_>>()),
+                None => RUN_ELSEWHERE.iter().any(|words| text.contains(words)),
+            },
+            "python" if text.contains("def admit") => true,
+            _ => programs.iter().any(|program| format!("\n{program}").contains(&format!("\n{text}\n"))),
+        };
+        assert!(is_run, "{place}: a block of {language:?} that no test runs");
     }
 }
 
-/// Returns the lines of a page between this heading and the next of its rank.
-fn section<'a>(page: &'a str, heading: &str) -> Option<&'a str> {
-    let (_, rest) = page.split_once(&format!("\n{heading}\n"))?;
-    let (rank, _) = heading.split_once(' ').unwrap();
-    rest.split(&format!("\n{rank} ")).next()
+/// Returns whether a server with these settings logs what the README says.
+fn loads(settings: &[&str]) -> bool {
+    let ready = format!("redis-cell {} is ready", env!("CARGO_PKG_VERSION"));
+    assert_says("README.md", &format!("`{ready}`"));
+    Server::start_bare(settings).log().contains(&ready)
 }
 
-/// The first commands that a visitor types stand together, and what the second fetches is what it says itself.
+/// Three spaces after a reply begin a remark for the reader. Three dots stand for the rest of a reply.
 #[test]
-fn the_readme_says_what_the_tests_fetch() {
+#[ignore = "slow: a server for each session"]
+fn sessions_are_what_redis_cli_shows() {
+    needs!(REDIS_CLI);
+    for Block { place, text, .. } in blocks().into_iter().filter(|block| block.language == "console") {
+        let (prompts, replies): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.starts_with("127.0.0.1:6379> "));
+        let commands: String = prompts.iter().map(|line| line[16..].to_string() + "\n").collect();
+        let (_clock, server, _) = Clock::start(START);
+        let typed = "printf %s \"$1\" | redis-cli -p \"$0\" --no-raw";
+        let shown = output(Command::new("sh").args(["-c", typed, &server.port.to_string(), &commands]));
+        // redis-cli adds the time of a call that took more than half a second.
+        let is_reply = |line: &&str| !(line.is_empty() || line.starts_with('(') && line.ends_with("s)"));
+        let mut shown: Vec<_> = shown.lines().map(str::trim_end).filter(is_reply).collect();
+        let reply = |line: &'_ str| {
+            let indent = line.len() - line.trim_start().len();
+            line[..line[indent..].find("   ").map_or(line.len(), |end| indent + end)].to_string()
+        };
+        let mut replies: Vec<_> = replies.into_iter().map(reply).collect();
+        if replies.last().is_some_and(|last| last == "...") {
+            replies.pop();
+            shown.truncate(replies.len());
+        }
+        assert_eq!(shown, replies, "{place}");
+    }
+}
+
+/// A block without a language has a command's syntax, or calls with their replies. A sentence or a table has names of
+/// commands, and calls that end in numbers.
+#[test]
+fn commands_are_known_and_calls_get_the_replies_beside_them() {
+    let (_clock, _server, mut connection) = Clock::start(START);
+    let mut texts: Vec<_> = blocks().into_iter().map(|block| (block.place, block.text)).collect();
+    for page in pages(Path::new(ROOT)) {
+        let text = fs::read_to_string(&page).unwrap();
+        texts.extend(code(&text).map(|code| (page.display().to_string(), code)));
+    }
+    let mut calls = 0;
+    for (place, text) in texts.into_iter().filter(|(_, text)| text.starts_with("CL.")) {
+        run::<()>(&mut connection, "FLUSHALL").unwrap();
+        let name = text.split(' ').next().unwrap();
+        let known: Vec<Value> = run(&mut connection, &format!("COMMAND INFO {name}")).unwrap();
+        assert!(known != [Value::Nil], "{place}: {name}");
+        for line in text.lines() {
+            let (call, expected) = line.split_once("   ->   ").unwrap_or((line, ""));
+            let words: Vec<_> = call.split(' ').collect();
+            let is_call = words.len() > 4 && words[words.len() - 3..].iter().all(|word| word.parse::<i64>().is_ok());
+            if is_call || !expected.is_empty() {
+                calls += 1;
+                let reply = run::<Value>(&mut connection, call);
+                let reply = reply.unwrap_or_else(|error| panic!("{place}: {call}: {error}"));
+                let integers = expected.split_terminator(' ').map(|integer| Value::Int(integer.parse().unwrap()));
+                let is_right = expected.is_empty() || reply == Value::Array(integers.collect());
+                assert!(is_right, "{place}: {call}: {reply:?}");
+            }
+        }
+    }
+    assert!(calls >= 40, "{calls}");
+}
+
+/// replies.txt quotes what a page says, above the calls that show it.
+#[test]
+fn what_replies_txt_quotes_is_on_the_page() {
+    let table = text_of("tests/every_server/replies.txt");
+    for quote in table.lines().skip(5).filter_map(|line| line.strip_prefix("> ")) {
+        let (page, words) = quote.split_once(": ").unwrap();
+        assert_says(page, words);
+    }
+}
+
+/// The table has the reply to the call in the sentence before it, after the call at the top of the page.
+#[test]
+fn the_readmes_table_is_the_reply_to_its_second_call() {
     let readme = text_of("README.md");
-    let run_it = section(&readme, "## Run it").unwrap();
-    assert!(run_it.contains("```sh\nscripts/run\nscripts/test\n```"), "{run_it}");
-    let script = text_of("scripts/test");
-    let fetched = script.split_once("the first run fetches ").unwrap().1.split_once('.').unwrap().0;
-    assert!(run_it.contains(fetched), "{fetched}");
+    let (before, table) = section(&readme, "## The arguments and the reply").split_once("\n| name |").unwrap();
+    let (_clock, _server, mut connection) = Clock::start(START);
+    run::<Value>(&mut connection, &typed("CL.THROTTLE user123")).unwrap();
+    let reply: Vec<i64> = run(&mut connection, &code(before).last().unwrap()).unwrap();
+    let rows = table.lines().filter(|row| row.starts_with("| `"));
+    let column: Vec<i64> = rows.map(|row| row.split(" | ").nth(1).unwrap().parse().unwrap()).collect();
+    assert_eq!(column, reply);
 }
 
-/// A row of scripts/servers begins with a name, and a version with a star if the server is a usual one.
 #[test]
-fn the_table_of_servers_has_those_that_scripts_servers_fetches() {
-    let (script, page) = (text_of("scripts/servers"), text_of("docs/platforms.md"));
-    let (_, rows) = script.split_once("\nsupported='\n").unwrap();
-    for row in rows.lines().take_while(|row| *row != "'") {
-        let words: Vec<_> = row.split_whitespace().collect();
-        let name = words[0].replace("redis-", "Redis ").replace("valkey-", "Valkey ");
-        let of_the_table = format!("\n| {name} | {} |", words[1].trim_end_matches('*'));
-        assert!(page.contains(&of_the_table), "docs/platforms.md lacks {of_the_table:?}");
-    }
+#[ignore = "slow: Python"]
+fn the_readmes_lines_of_python_admit_16_requests_and_refuse_the_next() {
+    needs!(PYTHON_REDIS);
+    let (_clock, server, _) = Clock::start(START);
+    let folder = new_folder();
+    let program = folder.path().join("readme.py");
+    let lines = block("python", "def admit").replace("redis.Redis(", &format!("redis.Redis(port={}, ", server.port));
+    fs::write(&program, format!("{lines}\n\nfor _ in range(17):\n    print(admit('user123'))\n")).unwrap();
+    let allowed = (0..16).rev().map(|remaining| format!("(200, {{'X-RateLimit-Remaining': '{remaining}'}})\n"));
+    let expected = allowed.collect::<String>() + "(429, {'Retry-After': '2'})\n";
+    assert_eq!(output(&mut python(program.to_str().unwrap(), &server)), expected);
 }
 
-/// The page need not name what only serves the examples, or only calls them.
+/// A text of src/error.rs has braces for words. replies.txt has the texts of the page as a server sends them, except for
+/// the one in refusals.rs.
 #[test]
-fn the_page_of_clients_names_the_versions_of_the_libraries_that_the_tests_run() {
-    let (page, lock) = (text_of("docs/clients.md"), text_of("Cargo.lock"));
-    let (_, rust) = lock.split_once("name = \"redis\"\n").unwrap();
-    let files = ["requirements.txt", "package.json"].map(|file| text_of(&format!("tests/examples/{file}")));
-    let lines = files.iter().flat_map(|file| file.lines()).chain(rust.lines().take(1));
-    let others = ["httpx2", "uvicorn", "gunicorn", "hypercorn", "flask-limiter", "slowapi", "    \"ipaddr.js"];
-    for line in lines.filter(|line| !others.iter().any(|other| line.starts_with(other))) {
-        let is_version = |word: &&str| word.starts_with(|letter: char| letter.is_ascii_digit());
-        for version in line.split(['=', '"']).filter(is_version) {
-            assert!(page.split([' ', ',', '|']).any(|word| word == version), "the table does not name {line}");
-        }
-    }
-}
-
-/// The most calls a second are those of the page of results; the least stand there with their date. A page that says
-/// what a call takes of a SET's instructions says the same.
-#[test]
-fn the_readme_says_what_a_call_costs_as_the_page_of_results_does() {
-    let (readme, results) = (text_of("README.md"), text_of("docs/cost.md"));
-    let rows = results.lines().filter_map(|line| line.strip_prefix("| CL.THROTTLE allowed | "));
-    let rows: Vec<Vec<_>> = rows.map(|row| row.trim_end_matches(" |").split(" | ").collect()).collect();
-    let (instructions, time, most) = (rows[0][1], rows[1][1], rows[1][2]);
-    let says = format!("takes {instructions} of a SET's instructions, {time} of its time");
-    assert!(readme.contains(&says), "README.md lacks {says:?}");
-    for page in pages(Path::new(ROOT)) {
-        let text = fs::read_to_string(&page).unwrap();
-        let is_same = |rest: &str| format!("0.{rest}").starts_with(instructions);
-        assert!(text.split(" takes 0.").skip(1).all(is_same), "{}: not {instructions}", page.display());
-    }
-    let says = format!(" to {most} calls a second](docs/cost.md#speed)");
-    let (before, _) = readme.split_once(&says).unwrap_or_else(|| panic!("README.md lacks {says:?}"));
-    let least = before.rsplit('[').next().unwrap();
-    assert!(results.contains(&format!("\n{least} to ")), "{least}");
-}
-
-/// A text of src/error.rs has braces for words. replies.txt has the page's texts as a server replies them, but for the one
-/// of refusals.rs.
-#[test]
-fn the_table_of_errors_has_every_error_as_a_server_replies_it() {
+fn the_table_of_errors_has_every_error_as_a_server_sends_it() {
     let (page, source) = (text_of("docs/commands.md"), text_of("src/error.rs"));
-    let table = section(&page, "## Errors").unwrap().split("\n### ").next().unwrap();
-    let rows: Vec<_> = table.lines().filter_map(|row| row.strip_prefix("| ")?.rsplit_once(" | `")).collect();
-    let replied = text_of("tests/every_server/replies.txt") + &format!("   ->   {TRY_AGAIN}\n");
-    for (_, error) in &rows {
-        let error = error.trim_end_matches("` |");
-        assert!(replied.contains(&format!("   ->   {error}\n")), "no test has a reply of {error:?}");
+    let table = section(&page, "## Errors").split("\n### ").next().unwrap();
+    let sent = text_of("tests/every_server/replies.txt") + &format!("   ->   {TRY_AGAIN}\n");
+    for (_, error) in table.lines().filter_map(|row| row.strip_suffix("` |")?.rsplit_once(" | `")) {
+        assert!(sent.contains(&format!("   ->   {error}\n")), "no test gets the error {error:?}");
     }
     let texts = source.split("#[error(\"").skip(1).map(|text| text.split("\")]").next().unwrap());
-    let texts: Vec<_> = texts.filter(|text| text.starts_with(|letter: char| letter.is_ascii_uppercase())).collect();
-    assert!(texts.len() > 10, "{texts:?}");
-    for text in texts {
+    for text in texts.filter(|text| text.starts_with(char::is_uppercase)) {
+        // The page may leave out the rest of a text: `ERR quantity: …`.
         let (before, after) = (text.split('{').next().unwrap(), text.rsplit('}').next().unwrap());
-        // The rest of a text may be left out: `ERR quantity: …`.
         let is_shown = |shown: String| match shown.strip_suffix('…') {
             Some(start) => text.starts_with(start),
             None => shown.starts_with(before) && shown.contains(after),
@@ -137,23 +207,97 @@ fn the_table_of_errors_has_every_error_as_a_server_replies_it() {
     }
 }
 
-/// The commands in milliseconds share the section `Milliseconds`: each has the arguments of its command in seconds.
+/// The commands in milliseconds share a section: each has the arguments of its command in seconds.
 #[test]
 fn each_command_has_a_row_in_the_readme_and_a_section_with_its_arguments() {
     let (readme, page) = (text_of("README.md"), text_of("docs/commands.md"));
-    let rows = section(&readme, "## Commands").unwrap();
     for command in &COMMANDS {
         let name = command.name.to_uppercase();
         let (heading, words) = match command.in_seconds() {
             None => (format!("## {name}"), format!("```\n{name} {}\n```\n", command.syntax)),
-            Some(in_seconds) => {
-                assert_eq!(command.syntax, in_seconds.syntax, "{name}");
-                ("## Milliseconds".to_string(), format!("`{name}`"))
-            }
+            Some(_) => ("## Milliseconds".to_string(), format!("`{name}`")),
         };
-        let found = section(&page, &heading).is_some_and(|section| section.contains(&words));
-        assert!(found, "docs/commands.md does not have under {heading:?}: {words}");
-        assert!(rows.contains(&format!("`{name}`")), "README.md has no row for {name}");
+        assert!(section(&page, &heading).contains(&words), "docs/commands.md does not have under {heading:?}: {words}");
+        assert!(section(&readme, "## Commands").contains(&format!("`{name}`")), "README.md has no row for {name}");
+    }
+}
+
+/// A row of scripts/servers begins with a name, and a version with a star if the server is a usual one.
+#[test]
+fn the_table_of_servers_has_those_that_scripts_servers_fetches() {
+    let script = text_of("scripts/servers");
+    let (_, rows) = script.split_once("\nsupported='\n").unwrap();
+    for row in rows.lines().take_while(|row| *row != "'") {
+        let words: Vec<_> = row.split_whitespace().collect();
+        let name = words[0].replace("redis-", "Redis ").replace("valkey-", "Valkey ");
+        assert_says("docs/platforms.md", &format!("| {name} | {} |", words[1].trim_end_matches('*')));
+    }
+}
+
+#[test]
+fn the_table_of_alerts_has_the_severity_the_minutes_and_the_share_of_the_rules() {
+    let rules = Yaml::load_from_str(&text_of("docs/monitoring/limits.rules.yml")).unwrap();
+    let page = text_of("docs/monitoring.md");
+    for row in section(&page, "### Alerts").lines().filter(|line| line.starts_with("| `")) {
+        let mut rules = rules[0]["groups"][0]["rules"].as_vec().unwrap().iter();
+        let rule = rules.find(|rule| row.starts_with(&format!("| `{}` |", rule["alert"].as_str().unwrap())));
+        let rule = rule.unwrap_or_else(|| panic!("no rule is that of {row}"));
+        let minutes = if rule["for"].as_str() == Some("2m") { "for two minutes" } else { "for five minutes" };
+        assert!(
+            row.contains(minutes) && row.contains(rule["labels"]["severity"].as_str().unwrap()),
+            "{minutes}: {row}"
+        );
+        for (threshold, words) in [("> 0.2\n", "20 %"), ("> 0.01\n", " 1 %"), ("> 10", "more than ten")] {
+            assert_eq!(rule["expr"].as_str().unwrap().contains(threshold), row.contains(words), "{words}: {row}");
+        }
+    }
+}
+
+/// Other files have these figures as well: Cargo.toml, src, scripts/test, the results of scripts/bench, and a table.
+#[test]
+fn the_figures_of_the_readme_are_those_of_other_files() {
+    let says = |words: &str| assert_says("README.md", words);
+    says(&format!("Rust {} or newer", env!("CARGO_PKG_RUST_VERSION")));
+    let between = |file: &str, before: &str, after: &str| {
+        let text = text_of(file);
+        text.split_once(before).unwrap().1.split(after).next().unwrap().to_string()
+    };
+    let needs = between("src/redis/module.rs", "\"needs ", ":");
+    says(&needs.replace("or Valkey", "or newer, or Valkey").replace("or later", "or newer"));
+    says(&format!("downloads about {} MB", between("scripts/test", "fetches about ", " MB")));
+
+    let results: Json = serde_json::from_str(&text_of(RESULTS)).unwrap();
+    let [call, set] = ["CL.THROTTLE allowed", "SET PX"].map(|check| &results["checks"][check]);
+    let [of_call, of_set] = [call, set].map(|check| check["instructions"]["alone"].as_f64().unwrap());
+    let (ratio, nanoseconds) = (call["ratio"].as_f64().unwrap(), call["cpu"].as_f64().unwrap());
+    says(&format!("takes {:.2} of the instructions", of_call / of_set));
+    says(&format!("{ratio:.2} of its time"));
+    says(&format!("{:.0}00,000 in pipelines", 1e4 / nanoseconds));
+    says(&format!("{} calls a second one at a time", between("docs/cost.md", "8.3 µs): ", " to ")));
+
+    let operating = text_of("docs/operating.md");
+    let rows = section(&operating, "## Memory").lines().filter(|row| row.ends_with("GB |"));
+    for (row, number) in rows.zip(1..) {
+        let cells: Vec<_> = row.split(" | ").collect();
+        assert_eq!(cells[2], format!("{:.1} GB |", cells[1].parse::<f64>().unwrap() / 100.0), "10 million limiters");
+        if number == 1 {
+            says(&format!("A limiter takes [{} bytes]", cells[1]));
+        }
+    }
+}
+
+#[test]
+fn the_pages_name_this_version() {
+    let docs = ["Containerfile", "kubernetes/limits.yaml"].map(|file| Path::new(ROOT).join("docs").join(file));
+    for page in pages(Path::new(ROOT)).into_iter().chain(docs) {
+        let text = fs::read_to_string(&page).unwrap();
+        for prefix in ["redis-cell-v", "ARG VERSION=", "redis-cell_version:", "ghcr.io/REPO:"] {
+            for rest in
+                text.split(prefix).skip(1).filter(|rest| rest.starts_with(|letter: char| letter.is_ascii_digit()))
+            {
+                assert!(rest.starts_with(env!("CARGO_PKG_VERSION")), "{}: another {prefix}", page.display());
+            }
+        }
     }
 }
 
@@ -162,14 +306,12 @@ fn each_command_has_a_row_in_the_readme_and_a_section_with_its_arguments() {
 fn each_guarantee_names_tests_that_exist() {
     let tests = format!("\n{}", output(Command::new(env::current_exe().unwrap()).arg("--list")));
     let page = text_of("docs/design.md");
-    let guarantees = section(&page, "## Guarantees").unwrap().split("\n### The servers' own tests").next().unwrap();
-    let guarantees = guarantees.split("\n* ").skip(1).map(|bullet| bullet.split("\n\n").next().unwrap());
-    let guarantees: Vec<_> = guarantees.collect();
+    let guarantees: Vec<_> = section(&page, "## Guarantees").split("\n* ").skip(1).collect();
     assert!(guarantees.len() > 8);
     for guarantee in guarantees {
-        let (_, named) = guarantee.rsplit_once('(').unwrap_or_else(|| panic!("no test is named: {guarantee}"));
+        let (_, named) = guarantee.split("\n\n").next().unwrap().rsplit_once('(').unwrap_or_default();
         let names: Vec<_> = code(named).collect();
         let known = names.iter().all(|name| tests.contains(&format!("\n{name}")));
-        assert!(!names.is_empty() && known, "not all of these are tests: {names:?}");
+        assert!(!names.is_empty() && known, "not all of these are tests: {names:?}, in {guarantee}");
     }
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::{Value as Json, json};
 
 use crate::support::needs::{EVERYWHERE, needs};
-use crate::support::pages::{ROOT, block, code, create_exporter, text_of};
+use crate::support::pages::{ROOT, block, code, text_of, typed};
 use crate::support::programs::output;
 use crate::support::{Process, Server, ends_with_the_test, free_port, new_folder, run, throttle, wait_for};
 
@@ -30,7 +30,7 @@ fn each_alert_fires_when_it_should() {
 /// Starts the exporter with the page's line and user. Returns the metrics that it exports.
 fn metrics() -> Vec<String> {
     let (server, mut connection) = Server::start().connected();
-    run::<()>(&mut connection, &create_exporter()).unwrap();
+    run::<()>(&mut connection, &typed("ACL SETUSER exporter")).unwrap();
     throttle(&mut connection, "key 0 1 60");
     let address = format!("127.0.0.1:{}", free_port());
     let line = block("sh", "prometheus-redis-exporter").replace("127.0.0.1:9121", &address);

@@ -21,7 +21,6 @@ pub mod programs;
 pub mod random;
 pub mod recipes;
 pub mod replication;
-pub mod sentinel;
 pub mod server;
 pub mod traffic;
 pub mod waiting;

@@ -1,4 +1,4 @@
-//! The pages: README.md and docs/, their blocks of code and their links.
+//! The pages: README.md and those in docs/ and .github/, their blocks of code and their links.
 
 use std::collections::HashSet;
 use std::fs;
@@ -8,12 +8,15 @@ use pulldown_cmark::{BrokenLink, CodeBlockKind, Event, Options, Parser, Tag};
 
 pub const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
+/// The results of scripts/bench, of which docs/cost.md is made.
+pub const RESULTS: &str = "scripts/bench-results/results.json";
+
 /// Returns the text of a file of this repository.
 pub fn text_of(file: &str) -> String {
-    fs::read_to_string(Path::new(ROOT).join(file)).unwrap()
+    fs::read_to_string(Path::new(ROOT).join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// Returns README.md and every page in docs/ and .github/, of a clone or of an unpacked release, which has no .github/.
+/// Returns the pages of a clone or of an unpacked release, which has no .github/.
 pub fn pages(root: &Path) -> Vec<PathBuf> {
     let folders = ["docs", ".github"].into_iter().filter_map(|folder| fs::read_dir(root.join(folder)).ok());
     let files = folders.flatten().map(|file| file.unwrap().path());
@@ -23,9 +26,9 @@ pub fn pages(root: &Path) -> Vec<PathBuf> {
     pages
 }
 
-/// Returns the parts of a page: each, the number of its first line, and its text. An undefined reference is a link to
+/// Returns the parts of a page, each with the number of its first line and its text. An undefined reference is a link to
 /// `[its name]`.
-pub fn parts(text: &str) -> impl Iterator<Item = (Event<'_>, usize, &str)> {
+fn parts(text: &str) -> impl Iterator<Item = (Event<'_>, usize, &str)> {
     let undefined = |link: BrokenLink| Some((format!("[{}]", link.reference).into(), "".into()));
     let parts = Parser::new_with_broken_link_callback(text, Options::ENABLE_TABLES, Some(undefined)).into_offset_iter();
     parts.map(|(part, place)| (part, text[..place.start].matches('\n').count() + 1, &text[place]))
@@ -39,7 +42,14 @@ pub fn code(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// A block of code on a page, between lines of three backticks.
+/// Returns the part of a page under this heading, with the headings below it.
+pub fn section<'a>(page: &'a str, heading: &str) -> &'a str {
+    let (_, rest) = page.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no page has {heading:?}"));
+    let (rank, _) = heading.split_once(' ').unwrap();
+    rest.split(&format!("\n{rank} ")).next().unwrap()
+}
+
+/// A block of code between lines of three backticks.
 pub struct Block {
     /// The file and the line.
     pub place: String,
@@ -48,8 +58,7 @@ pub struct Block {
     pub text: String,
 }
 
-/// Returns the blocks of all pages that are of interest; fails if there is none.
-pub fn blocks(of_interest: impl Fn(&Block) -> bool) -> Vec<Block> {
+pub fn blocks() -> Vec<Block> {
     let mut blocks = Vec::new();
     for page in pages(Path::new(ROOT)) {
         let text = fs::read_to_string(&page).unwrap();
@@ -60,28 +69,20 @@ pub fn blocks(of_interest: impl Fn(&Block) -> bool) -> Vec<Block> {
             blocks.push(Block { place, language: language.to_string(), text: lines[..lines.len() - 1].join("\n") });
         }
     }
-    blocks.retain(of_interest);
-    assert!(!blocks.is_empty(), "no page has such a block");
     blocks
 }
 
 /// Returns the only block in this language with these words in it.
 pub fn block(language: &str, words: &str) -> String {
-    let found = blocks(|block| block.language == language && block.text.contains(words));
-    let [block] = &found[..] else { panic!("expected exactly one block with {words:?}") };
-    block.text.clone()
+    let mut found = blocks();
+    found.retain(|block| block.language == language && block.text.contains(words));
+    assert!(found.len() == 1, "the pages have {} blocks of {language} with {words:?}", found.len());
+    found.remove(0).text
 }
 
-/// Returns the command that creates the user of docs/monitoring.md for the exporter.
-pub fn create_exporter() -> String {
-    let session = block("console", "ACL SETUSER exporter");
-    session.lines().next().unwrap().split_once("> ").unwrap().1.to_string()
-}
-
-/// Returns whether the page shows the lines that a program has printed, and no others, in an indented block.
-pub fn shows(page: &str, printed: &str) -> bool {
-    let lines: String = printed.lines().map(|line| format!("    {line}\n")).collect();
-    text_of(page).contains(&format!("\n\n{lines}\n"))
+/// Returns the command of the only session with these words in it.
+pub fn typed(words: &str) -> String {
+    block("console", words).lines().next().unwrap().split_once("> ").unwrap().1.to_string()
 }
 
 /// Returns every link or picture that leads nowhere, in a clone or an unpacked release: file, line and target. Links to
@@ -105,7 +106,7 @@ pub fn dangling_links(root: &Path) -> Vec<String> {
     dangling
 }
 
-/// Returns the anchors that GitHub makes of a page's headings.
+/// Returns the anchors that GitHub derives from a page's headings.
 fn anchors(page: &Path) -> HashSet<String> {
     let text = fs::read_to_string(page).unwrap();
     let headings = parts(&text).filter(|(part, ..)| matches!(part, Event::Start(Tag::Heading { .. })));
