@@ -25,7 +25,6 @@ fn a_script_that_is_called_with_too_few_or_too_many_words_says_so() {
         ("change_plan.lua", "1 key 9 10 60 99 100 60"),
         ("gcra.lua", "1 key 9 10 60 1"),
         ("minimum.lua", "2 tenant pool 9 40 60 79 100 60 1"),
-        ("../moving/from_dragonfly.lua", "1 key 1790000000123456789"),
         ("../moving/from_redis_rate.lua", "2 rate:key key"),
     ] {
         // One key less, and one key more.

@@ -6,7 +6,6 @@ use crate::support::clock::Clock;
 use crate::support::recipes::{START, eval, refuses};
 use crate::support::{run, snapshot, throttle};
 
-const DRAGONFLY: &str = "../moving/from_dragonfly.lua";
 const REDIS_RATE: &str = "../moving/from_redis_rate.lua";
 
 /// Fails unless the script replies 0 and changes nothing.
@@ -21,13 +20,6 @@ fn leaves(connection: &mut Connection, file: &str, words: &str) {
 fn the_last_moment_of_the_year_2262_is_carried_over_and_no_other_text_beyond_it() {
     let (_clock, _server, mut connection) = Clock::start(START);
     let error = "ERR the moment is after the year 2262";
-    refuses(&mut connection, DRAGONFLY, "1 key 9223372036854775808", error);
-    for moment in ["179000000012345678", "0x90000000123456789"] {
-        leaves(&mut connection, DRAGONFLY, &format!("1 key {moment}"));
-    }
-    assert_eq!(eval::<i64>(&mut connection, DRAGONFLY, "1 last 9223372036854775807"), Ok(1));
-    throttle(&mut connection, "last 9 5 60 0");
-
     let set = |connection: &mut Connection, text: &str| run::<()>(connection, &format!("SET rate {text}")).unwrap();
     for moment in ["7740143237", "inf"] {
         set(&mut connection, moment);
@@ -49,7 +41,6 @@ fn a_key_that_holds_no_limiter_is_not_written_over() {
     run::<()>(&mut connection, "SET rate 316771200").unwrap();
     for text in ["", "1", "-790000000123456789"] {
         redis::cmd("SET").arg("key").arg(text).exec(&mut connection).unwrap();
-        refuses(&mut connection, DRAGONFLY, "1 key 1790000000123456789", "ERR the key holds no rate limiter state");
         refuses(&mut connection, REDIS_RATE, "2 rate key", "ERR the second key holds no rate limiter state");
     }
 }
