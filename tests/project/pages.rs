@@ -18,13 +18,11 @@ use crate::support::pages::{
 use crate::support::programs::{output, python};
 use crate::support::{COMMANDS, MODULES, Server, module, new_folder, run};
 
-/// Returns a text with one space between words.
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 fn assert_says(page: &str, words: &str) {
-    assert!(one_line(&text_of(page)).contains(words), "{page} does not say: {words}");
+    let text = text_of(page).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains(words), "{page} does not say: {words}");
 }
 
 #[test]
@@ -83,7 +81,7 @@ fn each_block_of_code_is_run_or_is_lines_of_a_program_that_is() {
 
 /// Returns whether a server with these settings logs what the README says.
 fn loads(settings: &[&str]) -> bool {
-    let ready = format!("redis-cell {} is ready", env!("CARGO_PKG_VERSION"));
+    let ready = format!("redis-cell {} is ready", VERSION);
     assert_says("README.md", &format!("`{ready}`"));
     Server::start_bare(settings).log().contains(&ready)
 }
@@ -150,9 +148,8 @@ fn commands_are_known_and_calls_get_the_replies_beside_them() {
 
 /// replies.txt quotes what a page says, above the calls that show it.
 #[test]
-fn what_replies_txt_quotes_is_on_the_page() {
-    let table = text_of("tests/every_server/replies.txt");
-    for quote in table.lines().skip(5).filter_map(|line| line.strip_prefix("> ")) {
+fn quotes_of_a_page_are_on_it() {
+    for quote in text_of("tests/every_server/replies.txt").lines().skip(5).filter_map(|line| line.strip_prefix("> ")) {
         let (page, words) = quote.split_once(": ").unwrap();
         assert_says(page, words);
     }
@@ -234,28 +231,34 @@ fn the_table_of_servers_has_those_that_scripts_servers_fetches() {
     }
 }
 
+/// Each alert of the page has the severity, the minutes and the thresholds of its rule.
 #[test]
-fn the_table_of_alerts_has_the_severity_the_minutes_and_the_share_of_the_rules() {
+fn the_table_of_alerts_says_what_the_rules_do() {
     let rules = Yaml::load_from_str(&text_of("docs/monitoring/limits.rules.yml")).unwrap();
+    let rules = rules[0]["groups"][0]["rules"].as_vec().unwrap();
     let page = text_of("docs/monitoring.md");
     for row in section(&page, "### Alerts").lines().filter(|line| line.starts_with("| `")) {
-        let mut rules = rules[0]["groups"][0]["rules"].as_vec().unwrap().iter();
-        let rule = rules.find(|rule| row.starts_with(&format!("| `{}` |", rule["alert"].as_str().unwrap())));
-        let rule = rule.unwrap_or_else(|| panic!("no rule is that of {row}"));
-        let minutes = if rule["for"].as_str() == Some("2m") { "for two minutes" } else { "for five minutes" };
-        assert!(
-            row.contains(minutes) && row.contains(rule["labels"]["severity"].as_str().unwrap()),
-            "{minutes}: {row}"
-        );
-        for (threshold, words) in [("> 0.2\n", "20 %"), ("> 0.01\n", " 1 %"), ("> 10", "more than ten")] {
-            assert_eq!(rule["expr"].as_str().unwrap().contains(threshold), row.contains(words), "{words}: {row}");
+        let [_, name, severity, when] = row.splitn(4, '|').map(str::trim).collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
+        let rule = rules.iter().find(|rule| rule["alert"].as_str() == Some(name.trim_matches('`'))).expect(name);
+        assert_eq!(rule["labels"]["severity"].as_str(), Some(severity), "{name}");
+        let (minutes, query) = (rule["for"].as_str().unwrap(), rule["expr"].as_str().unwrap());
+        for (is_so, words) in [
+            (minutes == "2m", "two minutes"),
+            (minutes == "5m", "five minutes"),
+            (query.contains("> 0.2\n"), "20 %"),
+            (query.contains("> 0.01\n"), " 1 %"),
+            (query.contains("> 10"), "more than ten"),
+        ] {
+            assert_eq!(when.contains(words), is_so, "{words}: {row}");
         }
     }
 }
 
-/// Other files have these figures as well: Cargo.toml, src, scripts/test, the results of scripts/bench, and a table.
+/// Cargo.toml, src, scripts, the results of scripts/bench and a table have these figures as well.
 #[test]
-fn the_figures_of_the_readme_are_those_of_other_files() {
+fn figures_are_those_of_other_files() {
     let says = |words: &str| assert_says("README.md", words);
     says(&format!("Rust {} or newer", env!("CARGO_PKG_RUST_VERSION")));
     let between = |file: &str, before: &str, after: &str| {
@@ -264,6 +267,7 @@ fn the_figures_of_the_readme_are_those_of_other_files() {
     };
     let needs = between("src/redis/module.rs", "\"needs ", ":");
     says(&needs.replace("or Valkey", "or newer, or Valkey").replace("or later", "or newer"));
+    assert_says("docs/platforms.md", &format!("needs glibc {}", between("scripts/package", "\nglibc=", "\n")));
     says(&format!("downloads about {} MB", between("scripts/test", "fetches about ", " MB")));
 
     let results: Json = serde_json::from_str(&text_of(RESULTS)).unwrap();
@@ -291,12 +295,9 @@ fn the_pages_name_this_version() {
     let docs = ["Containerfile", "kubernetes/limits.yaml"].map(|file| Path::new(ROOT).join("docs").join(file));
     for page in pages(Path::new(ROOT)).into_iter().chain(docs) {
         let text = fs::read_to_string(&page).unwrap();
-        for prefix in ["redis-cell-v", "ARG VERSION=", "redis-cell_version:", "ghcr.io/REPO:"] {
-            for rest in
-                text.split(prefix).skip(1).filter(|rest| rest.starts_with(|letter: char| letter.is_ascii_digit()))
-            {
-                assert!(rest.starts_with(env!("CARGO_PKG_VERSION")), "{}: another {prefix}", page.display());
-            }
+        for named in ["redis-cell-v", "ARG VERSION=", "REPO:"].iter().flat_map(|before| text.split(before).skip(1)) {
+            let is_other = named.starts_with(|letter: char| letter.is_ascii_digit()) && !named.starts_with(VERSION);
+            assert!(!is_other, "{} names another version: {}", page.display(), named.lines().next().unwrap());
         }
     }
 }
