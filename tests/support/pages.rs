@@ -8,9 +8,6 @@ use pulldown_cmark::{BrokenLink, CodeBlockKind, Event, Options, Parser, Tag};
 
 pub const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The results of scripts/bench, of which docs/cost.md is made.
-pub const RESULTS: &str = "scripts/bench-results/results.json";
-
 /// Returns the text of a file of this repository.
 pub fn text_of(file: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
