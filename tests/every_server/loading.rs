@@ -7,7 +7,7 @@ use std::process::Command;
 use redis::{Connection, RedisResult, Value};
 
 use crate::support::compiling::load_with_unwritable_keys;
-use crate::support::needs::{FAST, NATIVE, UNLOAD_AT_SHUTDOWN, is_valkey, needs};
+use crate::support::needs::{UNLOAD_AT_SHUTDOWN, is_valkey, needs};
 use crate::support::pages::text_of;
 use crate::support::programs::output;
 use crate::support::{
@@ -188,25 +188,6 @@ fn the_readmes_command_replaces_the_line_of_any_other_redis_cell() {
         let server = Server::start_from(&file, &[]);
         assert_eq!(throttle(&mut server.connect(), "key 4 1 60"), [0, 5, 4, -1, 60], "{today}");
         assert_eq!(run::<(String, String)>(&mut server.connect(), "CONFIG GET hz").unwrap().1, "20", "{today}");
-    }
-}
-
-/// The loader of libraries reads beyond the end of the file.
-#[test]
-fn the_page_has_what_the_log_says_of_a_library_that_is_not_whole() {
-    needs!(FAST);
-    needs!(NATIVE);
-    let page = text_of("docs/platforms.md");
-    let bytes = fs::read(module()).unwrap();
-    let folder = new_folder();
-    let part = folder.path().join("libredis_cell.so");
-    fs::copy(module(), &part).unwrap(); // executable, as the server wants it
-    for (length, words) in
-        [(0, "file too short"), (100, "cannot read file data"), (bytes.len() / 2, "crashed by signal: 7")]
-    {
-        fs::write(&part, &bytes[..length]).unwrap();
-        let log = Server::refused(&["--loadmodule", part.to_str().unwrap()]);
-        assert!(log.contains(words) && page.contains(&format!("`{words}`")), "{length} bytes: {words}\n{log}");
     }
 }
 

@@ -7,10 +7,9 @@ use std::process::Command;
 use redis::Value;
 
 use crate::support::commands::MILLISECOND;
-use crate::support::needs::{COMMAND_DOCS, FAST, FUNCTIONS, REDIS_CLI, needs};
+use crate::support::needs::{COMMAND_DOCS, FAST, REDIS_CLI, needs};
 use crate::support::pages::block;
 use crate::support::programs::output;
-use crate::support::recipes::{load_function, read};
 use crate::support::{COMMANDS, PATIENCE, Server, command, info, run, wait_until};
 
 /// Reads a reply of names and values, on either protocol.
@@ -164,35 +163,4 @@ fn the_pages_lines_print_the_limited_keys_of_a_tenant_and_reset_all() {
     printed.sort_unstable();
     assert_eq!(printed, ["api:acme:a b", "api:acme:d"]);
     assert_eq!(run::<Vec<String>>(&mut connection, "KEYS *").unwrap(), ["api:other:e"]);
-}
-
-#[test]
-#[ignore = "slow: a node joins a cluster"]
-fn a_new_node_has_the_functions_only_if_redis_cli_adds_it() {
-    needs!(FUNCTIONS);
-    needs!(REDIS_CLI);
-    let [old, added, met] = [(); 3].map(|()| Server::start_with(&["--cluster-enabled", "yes"]));
-    run::<()>(&mut old.connect(), "CLUSTER ADDSLOTSRANGE 0 16383").unwrap();
-    load_function(&mut old.connect(), &read("calendar_quota.lua")).unwrap();
-    let [to, from] = [&added, &old].map(|server| format!("127.0.0.1:{}", server.port));
-    output(Command::new("redis-cli").args(["--cluster", "add-node", &to, &from]));
-    run::<()>(&mut met.connect(), &format!("CLUSTER MEET 127.0.0.1 {}", old.port)).unwrap();
-    wait_until("the third node knows the others", || {
-        run::<String>(&mut met.connect(), "CLUSTER INFO").unwrap().contains("cluster_known_nodes:3")
-    });
-    let functions = |server: &Server| run::<Vec<Value>>(&mut server.connect(), "FUNCTION LIST").unwrap().len();
-    assert_eq!([functions(&added), functions(&met)], [1, 0]);
-}
-
-/// The server may have crashed within its allocator, which the module's part of INFO uses.
-#[test]
-fn a_crash_report_is_written_without_the_module() {
-    needs!(FAST);
-    let (server, mut connection) = Server::start_with(&["--crash-memcheck-enabled", "no"]).connected();
-    let count = "redis-cell_throttle_allowed";
-    assert!(run::<String>(&mut connection, "INFO everything").unwrap().contains(count));
-    let _ = run::<Value>(&mut connection, "DEBUG SEGFAULT");
-    wait_until("the end of the crash report", || server.log().contains("BUG REPORT END"));
-    let log = server.log();
-    assert!(log.contains("MODULES INFO OUTPUT") && !log.contains(count), "{log}");
 }
