@@ -11,7 +11,7 @@ use saphyr::{LoadableYamlNode, YamlOwned as Yaml};
 use crate::support::clock::{Clock, START};
 use crate::support::expected::TRY_AGAIN;
 use crate::support::needs::{PYTHON_REDIS, REDIS_CLI, needs};
-use crate::support::pages::{Block, ROOT, block, blocks, code, dangling_links, pages, section, text_of, typed};
+use crate::support::pages::{Block, ROOT, block, blocks, code, dangling_links, section, text_of, typed};
 use crate::support::programs::{output, python};
 use crate::support::{COMMANDS, MODULES, Server, module, new_folder, run};
 
@@ -56,7 +56,7 @@ fn each_block_of_code_is_run_or_is_lines_of_a_program_that_is() {
     for Block { place, language, text } in blocks().into_iter().chain([kubernetes]) {
         let text = text.replace("/path/to/libredis_cell.so", module());
         let is_run = match language.as_str() {
-            "console" | "" => true,
+            "code" | "console" | "" => true,
             "conf" => {
                 text.starts_with("sentinel ") || {
                     let folder = new_folder();
@@ -78,7 +78,7 @@ fn each_block_of_code_is_run_or_is_lines_of_a_program_that_is() {
 
 /// Returns whether a server with these settings logs what the README says.
 fn loads(settings: &[&str]) -> bool {
-    let ready = format!("redis-cell {} is ready", VERSION);
+    let ready = format!("redis-cell {VERSION} is ready");
     assert_says("README.md", &format!("`{ready}`"));
     Server::start_bare(settings).log().contains(&ready)
 }
@@ -115,13 +115,8 @@ fn sessions_are_what_redis_cli_shows() {
 #[test]
 fn commands_are_known_and_calls_get_the_replies_beside_them() {
     let (_clock, _server, mut connection) = Clock::start(START);
-    let mut texts: Vec<_> = blocks().into_iter().map(|block| (block.place, block.text)).collect();
-    for page in pages(Path::new(ROOT)) {
-        let text = fs::read_to_string(&page).unwrap();
-        texts.extend(code(&text).map(|code| (page.display().to_string(), code)));
-    }
     let mut calls = 0;
-    for (place, text) in texts.into_iter().filter(|(_, text)| text.starts_with("CL.")) {
+    for Block { place, text, .. } in blocks().into_iter().filter(|block| block.text.starts_with("CL.")) {
         run::<()>(&mut connection, "FLUSHALL").unwrap();
         let name = text.split(' ').next().unwrap();
         let known: Vec<Value> = run(&mut connection, &format!("COMMAND INFO {name}")).unwrap();
@@ -271,6 +266,11 @@ fn figures_are_those_of_other_files() {
     for row in [&one, &two, &eight] {
         assert_eq!(row[3], format!("{:.1} GB", row[2].parse::<f64>().unwrap() / 100.0), "10 million limiters");
     }
+    assert_says("docs/Containerfile", &format!("ARG VERSION={VERSION} "));
+    for file in ["docs/platforms.md", "docs/kubernetes/limits.yaml"] {
+        let is_this = text_of(file).split("/REPO:").skip(1).all(|image| image.starts_with(VERSION));
+        assert!(is_this, "{file} names another version");
+    }
     assert_says("docs/platforms.md", &format!("needs glibc {}", between("scripts/package", "\nglibc=", "\n")));
     assert_says("docs/cost.md", &(between("README.md", "EPYC handles ", " calls") + " to "));
     for words in [
@@ -282,18 +282,6 @@ fn figures_are_those_of_other_files() {
         format!("A limiter takes [{} bytes]", one[2]),
     ] {
         assert_says("README.md", &words);
-    }
-}
-
-#[test]
-fn the_pages_name_this_version() {
-    let docs = ["Containerfile", "kubernetes/limits.yaml"].map(|file| Path::new(ROOT).join("docs").join(file));
-    for page in pages(Path::new(ROOT)).into_iter().chain(docs) {
-        let text = fs::read_to_string(&page).unwrap();
-        for named in ["redis-cell-v", "ARG VERSION=", "REPO:"].iter().flat_map(|before| text.split(before).skip(1)) {
-            let is_other = named.starts_with(|letter: char| letter.is_ascii_digit()) && !named.starts_with(VERSION);
-            assert!(!is_other, "{} names another version: {}", page.display(), named.lines().next().unwrap());
-        }
     }
 }
 

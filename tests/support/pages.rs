@@ -46,11 +46,11 @@ pub fn section<'a>(page: &'a str, heading: &str) -> &'a str {
     rest.split(&format!("\n{rank} ")).next().unwrap()
 }
 
-/// A block of code between lines of three backticks.
+/// A block of code, or what stands between backticks in a sentence or a table.
 pub struct Block {
     /// The file and the line.
     pub place: String,
-    /// The word after the three backticks.
+    /// The word after the three backticks; "code" within a sentence or a table.
     pub language: String,
     pub text: String,
 }
@@ -60,10 +60,15 @@ pub fn blocks() -> Vec<Block> {
     for page in pages(Path::new(ROOT)) {
         let text = fs::read_to_string(&page).unwrap();
         for (part, number, text) in parts(&text) {
-            let Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language))) = part else { continue };
-            let place = format!("{}:{number}", page.strip_prefix(ROOT).unwrap().display());
-            let lines: Vec<_> = text.lines().skip(1).collect();
-            blocks.push(Block { place, language: language.to_string(), text: lines[..lines.len() - 1].join("\n") });
+            let (language, text) = match part {
+                Event::Code(code) => ("code".into(), code.to_string()),
+                Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language))) => {
+                    let (_, lines) = text.split_once('\n').unwrap();
+                    (language.to_string(), lines[..lines.rfind('\n').unwrap_or(0)].to_string())
+                }
+                _ => continue,
+            };
+            blocks.push(Block { place: format!("{}:{number}", page.display()), language, text });
         }
     }
     blocks
