@@ -5,12 +5,11 @@ use std::process::Command;
 
 use redis::Value;
 
-use crate::support::aof::{AOF, wait_for_the_file};
 use crate::support::clock::{Clock, SECOND, START};
 use crate::support::needs::{INCREX, REDIS_CLI, has_acl_categories, needs};
 use crate::support::pages::{ROOT, code, text_of, typed};
 use crate::support::programs::output;
-use crate::support::{Server, compiled, module, new_folder, run, throttle};
+use crate::support::{Server, compiled, new_folder, run, throttle};
 
 /// 4 of 10 tokens are taken, and 5 come back a minute.
 #[test]
@@ -67,24 +66,6 @@ fn each_call_of_increx_allows_what_the_call_beside_it_allows() {
             assert_eq!(100 - count.min(100), remaining, "{counter}, {limiter}, turn {turn}");
         }
     }
-}
-
-/// redis-cell's AOF holds calls, which a server runs again when it loads the file. A rewrite replaces them with states.
-#[test]
-#[ignore = "slow: restarts"]
-fn an_aof_that_is_rewritten_before_the_move_keeps_the_timestamps() {
-    let folder = new_folder();
-    let settings = folder.path().join("redis.conf");
-    let load = |library: &str| fs::write(&settings, format!("loadmodule {library}\n")).unwrap();
-    load(compiled("redis_cell"));
-    let (mut server, mut connection) = Server::start_from(&settings, &AOF).connected();
-    throttle(&mut connection, "key 4 1 60");
-    let before: String = run(&mut connection, "GET key").unwrap();
-    run::<()>(&mut connection, "BGREWRITEAOF").unwrap();
-    wait_for_the_file(&mut connection);
-    load(module());
-    server.restart();
-    assert_eq!(run::<String>(&mut server.connect(), "GET key").unwrap(), before);
 }
 
 /// The stand-in for redis-cell lacks the commands that are new here.
