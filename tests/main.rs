@@ -1,4 +1,4 @@
-//! The promises to a user, tested on a real server: one module per promise.
+//! The promises to users, tested on real servers: one module per promise.
 //!
 //! `SERVER=/path/to/valkey-server cargo test` runs them on another server than `redis-server`. A test that takes an hour
 //! hangs, and ends the run; `TEST_SECONDS` sets another limit.

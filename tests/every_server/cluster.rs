@@ -1,4 +1,4 @@
-//! Limiters in a cluster: each is one key, which the cluster finds, moves and fails over.
+//! Limiters in a cluster, which finds and moves their keys like any others.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread::sleep;
@@ -28,7 +28,7 @@ fn the_example_for_clients_finds_the_node_of_a_call() {
 /// Four clients empty 20 limiters of one slot, while the slot moves to another node.
 #[test]
 #[ignore = "slow: a cluster"]
-fn a_slot_that_moves_under_load_lets_through_what_one_server_would_have() {
+fn a_slot_that_moves_under_load_allows_what_one_server_would_have_allowed() {
     let limit = 2_000;
     let let_through: [AtomicI64; 20] = Default::default();
     let total = || let_through.iter().map(|key| key.load(Ordering::SeqCst)).sum::<i64>();
@@ -83,7 +83,7 @@ fn a_slot_that_moves_under_load_lets_through_what_one_server_would_have() {
 /// admitted. Redis 7.0 to 8.6 and Valkey 8.0 crash if SET is called there.
 #[test]
 #[ignore = "slow: a cluster"]
-fn a_slot_that_goes_within_a_transaction_ends_no_node() {
+fn a_slot_that_is_lost_within_a_transaction_crashes_no_node() {
     let [server, other] = two_nodes(&["--cluster-require-full-coverage", "no"]);
     let mut connection = server.connect();
     run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
@@ -124,8 +124,8 @@ fn a_slot_that_goes_within_a_transaction_ends_no_node() {
     }
 }
 
-/// The node that gets the slot reads its stream like a replica, but Valkey's INFO counts no replica then. The node is
-/// stopped when the snapshot's process ends, so that the rest of the stream is sent without such a process.
+/// The node that gets the slot reads its stream like a replica, but Valkey's INFO counts no replica. The node is stopped
+/// when the snapshot's process ends, so that the rest of the stream is sent without such a process.
 #[test]
 #[ignore = "slow: a cluster"]
 fn a_node_that_gets_slots_from_another_is_sent_effects() {

@@ -1,8 +1,8 @@
-//! Replicas and files that come and go under load: they hold what the primary holds, to the byte and the millisecond.
-//! The module builds no SET for a write if nothing listens. A replica or a file that appears at any moment must still
-//! miss no write, and get no call of the module.
+//! Replicas and AOFs that come and go under load hold what the primary holds, to the byte and the millisecond. The module
+//! builds no SET for a write if nothing listens. A replica or an AOF that appears at any moment must still miss no write,
+//! and get no call of the module.
 //!
-//! The servers' cron ticks once a second here, so that a test sees a mistake before the cron corrects it.
+//! The servers' cron ticks only once a second, so that it does not correct a mistake before the test sees it.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -35,7 +35,7 @@ fn server(settings: &[&str]) -> Server {
     Server::start_with(&[&SETTINGS, settings].concat())
 }
 
-/// Makes a call that changes its keys; each turn makes another change. No key expires within the test.
+/// Makes a call that changes its keys in another way each turn. No key expires within the test.
 fn change(connection: &mut Connection, client: usize, turn: usize) {
     let key = format!("{{key}}{client}/{}", turn % 20);
     let call = match turn / 20 % 6 {
@@ -44,7 +44,7 @@ fn change(connection: &mut Connection, client: usize, turn: usize) {
         2 => format!("CL.PTAKE {key} 1000000 1 3600000 7"),
         3 => format!("CL.CHARGE {key} 9 1 3600 -3"),
         4 => format!("CL.MTHROTTLE {key} 1000000 1 3600 1 {{key}}shared/{client} 1000000 1 3600 1"),
-        // The call gives everything back, which deletes the key.
+        // A full refund deletes the key.
         _ => format!("CL.THROTTLE {key} 1000000 1 3600 -1000000"),
     };
     run::<Value>(connection, &call).unwrap();
@@ -61,7 +61,7 @@ fn under_changes(primary: &Server, body: impl FnOnce()) {
     under_load(CLIENTS, changing, body);
 }
 
-/// Asks for the stream as a replica does that reads a snapshot from the network.
+/// Asks for the stream like a replica that reads its snapshot from the network.
 fn ask_for_the_stream(primary: &Server, from: &str) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", primary.port)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -138,7 +138,7 @@ fn a_restarted_replica_that_is_promoted_is_listened_to() {
     follow(&sibling, &promoted);
     wait_until("the rest of the stream", || info(&mut connection, "sync_partial_ok") == "1");
     assert_same(&sibling, &promoted);
-    assert_eq!(info(&mut connection, "master_replid2"), id, "it did not go on with its primary's stream");
+    assert_eq!(info(&mut connection, "master_replid2"), id, "the replica did not continue its primary's stream");
 }
 
 /// The primary's backlog comes from the file, and its replica continues from there. Another module calls before the
@@ -183,7 +183,7 @@ fn a_primary_that_restarts_from_a_file_is_still_listened_to() {
     assert_same(&replica, &primary);
 }
 
-/// A client that sends PSYNC with the replication ID and an offset is no replica, but it must not be sent calls either.
+/// A client that sends PSYNC with the replication ID and an offset is not a replica, but must not be sent calls either.
 #[test]
 fn a_client_that_asks_for_the_stream_from_an_offset_of_info_is_sent_effects() {
     let primary = server(&snapshots()[2]);
@@ -201,11 +201,11 @@ fn a_client_that_asks_for_the_stream_from_an_offset_of_info_is_sent_effects() {
     let length = second.read(&mut stream).unwrap();
     let sent = parse(&stream[..length]).into_iter().map(|words| words[0].escape_ascii().to_string());
     let sent: Vec<_> = sent.filter(|word| !["SELECT", "PING"].contains(&word.as_str())).collect();
-    assert_eq!(sent, ["MULTI", "SET", "SET", "EXEC"], "the effects of the call, of which a replica gets all or none");
+    assert_eq!(sent, ["MULTI", "SET", "SET", "EXEC"], "the effects of the call, in one transaction");
 }
 
-/// A module that is loaded first hears first of a snapshot's process, and its calls then go to the replica that gets
-/// the snapshot. Redis 6.2 sends the writes of such a handler, even SET, before its answer to the replica's PSYNC.
+/// A module that is loaded earlier is told first about a snapshot's process, and its calls then go to the replica that gets
+/// the snapshot. Redis 6.2 sends the writes of such a handler, even SET, before its reply to PSYNC.
 #[test]
 #[ignore = "slow: load"]
 fn a_call_at_the_birth_of_a_snapshots_process_is_sent_as_its_effect() {
@@ -224,10 +224,10 @@ fn a_call_at_the_birth_of_a_snapshots_process_is_sent_as_its_effect() {
     assert_same(&replica, &primary);
 }
 
-/// A transaction turns the file on, between two calls.
+/// A transaction turns the AOF on between two calls.
 #[test]
 #[ignore = "slow: load"]
-fn a_file_that_is_turned_on_holds_what_the_server_holds() {
+fn an_aof_that_is_turned_on_holds_what_the_server_holds() {
     let primary = server(&["--aof-use-rdb-preamble", "no"]);
     let mut connection = primary.connect();
     under_changes(&primary, || {
@@ -249,7 +249,7 @@ fn a_file_that_is_turned_on_holds_what_the_server_holds() {
     assert_eq!(call, None, "the AOF holds a call, not its effect");
 }
 
-/// The server's count of changes decides when a save point is due. hostile::calls counts them where a file listens.
+/// The server's count of changes triggers save points. hostile::calls checks it with an AOF.
 #[test]
 fn every_write_counts_for_save_points_if_nothing_listens() {
     let primary = server(&[]);

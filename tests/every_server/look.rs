@@ -1,5 +1,4 @@
-//! CL.LOOK and CL.PLOOK: they tell what CL.THROTTLE would decide, and write nothing in any sense that a server knows.
-//! They are answered wherever GET is.
+//! CL.LOOK and CL.PLOOK tell what CL.THROTTLE would decide, and write nothing in any sense. They work wherever GET works.
 
 use std::fs;
 use std::time::Duration;
@@ -11,15 +10,15 @@ use crate::support::needs::is_redis_6_2;
 use crate::support::replication::{SETTINGS, catch_up, replicate};
 use crate::support::{COMMANDS, Server, assert_reply, command, error_of, info, run, throttle, wait_until};
 
-/// Looks at the limiter, and the time until all its tokens are back.
+/// Looks at the limiter, each with the time until all its tokens are back.
 const LOOKS: [(&str, i64); 2] = [("CL.LOOK key 4 1 3600", 7_200), ("CL.PLOOK key 4 1 3600000", 7_200_000)];
 
-/// Makes a limiter of five tokens, two of which are taken; one comes back in an hour.
+/// Makes a limiter of five tokens, and takes two. One comes back in an hour.
 fn limiter(connection: &mut Connection) {
     throttle(connection, "key 4 1 3600 2");
 }
 
-/// Checks that the server refuses every call that may write with this code, and answers looks: nothing has changed.
+/// Checks that the server refuses every call that may write with this code, and still answers looks.
 fn assert_only_looks(connection: &mut Connection, code: &str) {
     for call in COMMANDS.iter().filter(|command| !command.only_reads()).flat_map(|command| command.calls("key")) {
         let error = error_of(connection, &call);
@@ -30,8 +29,7 @@ fn assert_only_looks(connection: &mut Connection, code: &str) {
         assert_eq!(reply, [0, 5, 3, -1, reset_after], "{look} under {code}");
         assert_reply(connection, &look.replace("key", "new"), &[0, 5, 5, -1, 0]);
     }
-    // A script in EVAL counts as one that may write, so call EVAL_RO. Redis 6.2 lacks it, and checks each call of a
-    // script alone.
+    // EVAL may write, so call EVAL_RO. Redis 6.2 lacks it, and checks each call of a script by itself.
     let eval = if is_redis_6_2() { "EVAL" } else { "EVAL_RO" };
     let line = format!("{eval} return(redis.call('CL.LOOK',KEYS[1],4,1,3600)) 1 key");
     assert_eq!(run::<[i64; 5]>(connection, &line).unwrap(), [0, 5, 3, -1, 7_200], "{eval} under {code}");
@@ -59,7 +57,7 @@ fn an_expired_key_on_a_replica_is_a_full_limiter() {
     clock.set(START + 20 * MILLISECOND);
     for (quantity, limited) in [(1, 0), (5, 0), (6, 1)] {
         assert_reply(&mut connection, &format!("CL.LOOK key 4 1 3600 {quantity}"), &[limited, 5, 5, -1, 0]);
-        assert_eq!(run::<i64>(&mut connection, "DBSIZE").unwrap(), 1, "a look has deleted what the primary has to");
+        assert_eq!(run::<i64>(&mut connection, "DBSIZE").unwrap(), 1, "the look deleted the key");
     }
 }
 
@@ -79,12 +77,12 @@ fn a_look_is_answered_when_replicas_memory_or_disk_are_short() {
     run::<()>(&mut connection, "BGSAVE").unwrap();
     wait_until("the snapshot fails", || info(&mut connection, "rdb_last_bgsave_status") == "err");
     assert_only_looks(&mut connection, "MISCONF");
-    // Under scripts/memcheck a server ends by SIGTERM. It would stay if it had to save: its folder is gone then.
+    // scripts/memcheck stops a server with SIGTERM. A server that had to save would not stop, because its folder is gone.
     command("CONFIG SET save").arg("").exec(&mut connection).unwrap();
 }
 
-/// A server that loads the digits from a file, or gets them from its primary, keeps them as a number, which takes less
-/// memory than a text.
+/// A server that reads the digits from a file or from its primary stores them as a number, which takes less memory than a
+/// text.
 #[test]
 fn the_first_look_at_a_key_takes_at_most_32_bytes_even_at_maxmemory() {
     let (_server, mut connection) = Server::start_with(&["--maxmemory-policy", "noeviction"]).connected();

@@ -9,11 +9,10 @@ use crate::support::expected::expiry;
 use crate::support::traffic::under_load;
 use crate::support::{Server, run, snapshot, throttle, wait_until};
 
-/// The time in which a token comes back: during the test, no limiter is full again.
+/// The time in which a token comes back. No limiter is full again within the test.
 const MINUTE: i64 = 60_000_000_000;
 
-/// Each client takes tokens of a limiter of its own until the server is killed. The limiter's TAT tells exactly how many
-/// were ever taken.
+/// Each client takes tokens from its own limiter until the server is killed. The TAT tells exactly how many were taken.
 #[test]
 #[ignore = "slow: crashes"]
 fn appendfsync_always_loses_no_acknowledged_call_in_20_crashes() {
@@ -50,7 +49,7 @@ fn appendfsync_always_loses_no_acknowledged_call_in_20_crashes() {
             let (text, expires_at) = &state[&format!("limiter/{crash}/{number}")];
             let tat: i64 = text.parse().unwrap();
             assert_eq!(i128::from(*expires_at), expiry(tat.into()), "the expiry of {tat}");
-            // One may have been taken without an answer.
+            // The reply to the last call may have been lost.
             let possible = [acknowledged, acknowledged + 1].map(|taken| first + taken * MINUTE);
             assert!(possible.contains(&tat), "the TAT is {tat} after {acknowledged} calls, the first to {first}");
         }
@@ -58,5 +57,5 @@ fn appendfsync_always_loses_no_acknowledged_call_in_20_crashes() {
     let mut connection = server.connect();
     let before = snapshot(&mut connection);
     run::<()>(&mut connection, "DEBUG RELOAD").unwrap();
-    assert_eq!(snapshot(&mut connection), before, "a snapshot restores other states");
+    assert_eq!(snapshot(&mut connection), before, "the states before and after a reload from a snapshot");
 }

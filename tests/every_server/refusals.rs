@@ -1,5 +1,5 @@
-//! Keys that the server does not open for writing for a time, as Valkey 9.2 may while it saves them. unwritable.c
-//! imitates such a Valkey on every server. A refused call changes nothing.
+//! Keys that cannot be opened for writing, as in Valkey 9.2 while it saves them without a fork. unwritable.c imitates this
+//! on every server. A refused call changes nothing.
 
 use redis::{Connection, Value};
 
@@ -27,7 +27,7 @@ fn start_with_an_unwritable_key() -> (Server, Connection) {
 }
 
 #[test]
-fn a_call_on_a_key_that_cannot_be_written_is_to_be_tried_again_and_changes_nothing() {
+fn a_call_on_a_key_that_cannot_be_written_replies_tryagain_and_changes_nothing() {
     let (_server, mut connection) = start_with_an_unwritable_key();
     let before = state(&mut connection);
     for (call, error) in [
@@ -46,8 +46,8 @@ fn a_call_on_a_key_that_cannot_be_written_is_to_be_tried_again_and_changes_nothi
     }
 }
 
-/// A look works with one quota and with several. The module reads the key's value with GET: the server would end if the
-/// module opened the key for reading.
+/// A look works with one quota and with several. The module reads the key with GET: the server would crash if it opened
+/// the key.
 #[test]
 fn a_look_at_a_key_that_cannot_be_written_is_answered() {
     let (_server, mut connection) = start_with_an_unwritable_key();

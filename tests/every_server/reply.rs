@@ -1,4 +1,4 @@
-//! The integers of each command's replies, and its errors, as replies.txt has them, on both protocols.
+//! Replies and errors, which are listed in replies.txt.
 
 use redis::Value;
 
@@ -43,11 +43,11 @@ fn both_protocols_get_an_array_of_integers() {
     }
 }
 
-/// Returns the integers of a reply, those of a list within it as well.
+/// Returns the integers of a reply, including those of nested arrays.
 fn integers(reply: &Value) -> Vec<String> {
     match reply {
         Value::Array(replies) => replies.iter().flat_map(integers).collect(),
         Value::Int(integer) => vec![integer.to_string()],
-        other => panic!("{other:?} is no integer"),
+        other => panic!("{other:?} is not an integer"),
     }
 }

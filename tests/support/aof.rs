@@ -1,4 +1,4 @@
-//! The append-only file of a server: its settings, and the commands that it holds.
+//! A server's append-only file: its settings and the commands in it.
 
 use std::fs;
 use std::io::Read;
@@ -9,18 +9,18 @@ use redis::{Connection, Parser, Value};
 
 use super::{info, wait_until};
 
-/// Settings for a file that holds a write before its reply is sent, and is rewritten on request only. With `everysec`,
-/// the server's default, a write waits while the disk is busy, and is lost if the process ends meanwhile.
+/// Settings that write the file before each reply, and rewrite it only on request. With `everysec`, the server's default,
+/// a write waits while the disk is busy, and is lost if the process is killed meanwhile.
 pub const AOF: [&str; 6] = ["--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"];
 
-/// Returns every command in the server's append-only file, from all of its parts.
+/// Returns all commands in the file, from all its parts.
 pub fn commands(folder: &Path) -> Vec<Vec<String>> {
     let commands = files(folder).into_iter().flat_map(|path| parse(&fs::read(path).unwrap()));
     let text = |word| String::from_utf8(word).unwrap();
     commands.map(|command| command.into_iter().map(text).collect()).collect()
 }
 
-/// Returns the parts of the server's append-only file, which is one file before Redis 7.
+/// Returns the parts of the file. Before Redis 7, it has only one.
 pub fn files(folder: &Path) -> Vec<PathBuf> {
     let files = folder.join("appendonlydir");
     let mut paths = vec![folder.join("appendonly.aof")];
@@ -31,9 +31,9 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Returns the commands in one part of the file.
+/// Returns the commands in one part.
 pub fn parse(part: &[u8]) -> Vec<Vec<Vec<u8>>> {
-    // A mark after the last command tells the parser's end of the file from a command that is cut off.
+    // A mark after the last command distinguishes the end of the file from a truncated command.
     let mut rest = part.chain(&b"+end\r\n"[..]);
     let mut parser = Parser::new();
     let read = from_fn(|| Some(parser.parse_value(&mut rest).unwrap()));
@@ -41,7 +41,7 @@ pub fn parse(part: &[u8]) -> Vec<Vec<Vec<u8>>> {
     commands.map(|command| redis::from_redis_value(command).unwrap()).collect()
 }
 
-/// Waits until the file is there, and no rewrite is under way or to come.
+/// Waits until the file exists, and no rewrite is running or scheduled.
 pub fn wait_for_the_file(connection: &mut Connection) {
     wait_until("a file", || {
         info(connection, "aof_rewrite_scheduled") == "0"

@@ -1,12 +1,12 @@
-// Another module on the same server. It runs the commands of a test when keyspace events happen, and counts the events,
-// whatever notify-keyspace-events says. A further event is `fork`: the server has started a child process. The commands
-// that run on `fork` are replicated.
+// Another module on the same server. It runs a test's commands on keyspace events, and counts the events, whatever
+// notify-keyspace-events is set to. The event `fork` means that the server has started a child process. Its commands are
+// replicated.
 //
-// The arguments at load are a command, which the module runs at once.
+// The arguments of the module are a command, which it runs when it is loaded.
 //
-// CB.DO event word...  runs the command on each such event; the word % stands for the event's key, and a ! before the
-//                      command's name has the command replicated
-// CB.COUNT event       replies how often the event has happened since CB.CLEAR
+// CB.DO event word...  runs the command on each such event. The word % is the event's key. A ! before the command's name
+//                      replicates the command
+// CB.COUNT event       replies with the number of these events since CB.CLEAR
 // CB.CLEAR             forgets the commands and the counts
 
 #include "loader.h"
@@ -62,7 +62,7 @@ static void run_rules(context *ctx, const char *event, string *name, const char 
         counts_count++;
     }
     if (i < 64) counts[i].count++;
-    // Events that our own commands cause run no further commands.
+    // Events that these commands cause run no commands.
     if (busy) return;
     busy = 1;
     for (i = 0; i < rules_count; i++) {

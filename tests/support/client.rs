@@ -1,15 +1,15 @@
-//! Commands as a user types them, and a server's answers to them.
+//! Commands as a user types them, and a server's replies.
 
 use std::collections::BTreeMap;
 
 use redis::{FromRedisValue, RedisError, RedisResult};
 
-/// Runs a command that is written as a user types it, words split at spaces.
+/// Runs a command whose words are separated by spaces.
 pub fn run<T: FromRedisValue>(connection: &mut impl redis::ConnectionLike, line: &str) -> RedisResult<T> {
     command(line).query(connection)
 }
 
-/// Builds a command from its words as a user types them.
+/// Builds a command from words that are separated by spaces.
 pub fn command(line: &str) -> redis::Cmd {
     let mut command = redis::Cmd::new();
     for word in line.split_whitespace() {
@@ -18,18 +18,18 @@ pub fn command(line: &str) -> redis::Cmd {
     command
 }
 
-/// Calls `CL.THROTTLE` with these arguments; fails unless the reply is five integers.
+/// Calls `CL.THROTTLE` with these arguments, and fails unless the reply is five integers.
 pub fn throttle(connection: &mut impl redis::ConnectionLike, arguments: &str) -> [i64; 5] {
     run(connection, &format!("CL.THROTTLE {arguments}")).unwrap()
 }
 
-/// Fails, and names the call, unless the reply is integers that begin with these.
+/// Fails unless the reply is integers and starts with these.
 pub fn assert_reply(connection: &mut impl redis::ConnectionLike, call: &str, expected: &[i64]) {
     let reply = run::<Vec<i64>>(connection, call).unwrap_or_else(|error| panic!("{call}: {error}"));
     assert!(reply.starts_with(expected), "{call}: the reply is {reply:?}, not {expected:?}");
 }
 
-/// Returns the text of the error that a command gets, code first.
+/// Returns the text of the error that a command gets, starting with its code.
 pub fn error_of(connection: &mut impl redis::ConnectionLike, line: &str) -> String {
     error_text(&run::<redis::Value>(connection, line).expect_err(line))
 }
@@ -51,7 +51,7 @@ pub fn snapshot(connection: &mut impl redis::ConnectionLike) -> Snapshot {
     rows.into_iter().map(|(key, value, expires_at)| (printed(key), (printed(value), expires_at))).collect()
 }
 
-/// Returns the keys at which two maps differ, and what each holds there.
+/// Returns the keys at which two maps differ, with both values.
 pub fn difference<'a, K: Ord, V: PartialEq>(
     one: &'a BTreeMap<K, V>,
     other: &'a BTreeMap<K, V>,

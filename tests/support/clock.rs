@@ -1,4 +1,4 @@
-//! A server whose wall clock stands where the test puts it.
+//! A server whose wall clock the test sets.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -20,13 +20,13 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Starts a server with the module, and connects to it. The server reads no other wall clock.
+    /// Starts a server with the module on this clock, and connects to it.
     pub fn start(now: i64) -> (Self, Server, Connection) {
         Self::start_with(now, &[])
     }
 
-    /// Starts the same server with further settings. Keys expire only when a command reads them: the server's own cycle
-    /// would delete some of them at any moment.
+    /// Starts the same server with more settings. Keys expire only when a command reads them: the server's own cycle could
+    /// delete them at any moment.
     pub fn start_with(now: i64, settings: &[&str]) -> (Self, Server, Connection) {
         let folder = new_folder();
         let path = folder.path().join("clock");
@@ -39,12 +39,12 @@ impl Clock {
         (clock, server, connection)
     }
 
-    /// Moves the clock to this many nanoseconds since the epoch.
+    /// Sets the clock to this many nanoseconds since the epoch.
     pub fn set(&self, now: i64) {
         self.file.write_all_at(&now.to_ne_bytes(), 0).unwrap();
     }
 
-    /// Moves the clock this many seconds further, even to moments whose nanoseconds do not fit in 64 bits.
+    /// Adds this many seconds to the clock, even beyond the moments whose nanoseconds fit in 64 bits.
     pub fn shift(&self, seconds: i64) {
         self.file.write_all_at(&seconds.to_ne_bytes(), 8).unwrap();
     }

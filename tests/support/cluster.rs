@@ -1,17 +1,17 @@
-//! A cluster.
+//! A cluster of two nodes.
 
 use super::{Server, run, wait_until};
 
-/// Starts a cluster with these settings: its first node owns all slots, and its second owns none.
+/// Starts a cluster with these settings. Its first node owns all slots, and its second owns none.
 pub fn two_nodes(settings: &[&str]) -> [Server; 2] {
-    // A node never counts as gone, however long a busy machine stops it.
+    // A node that a busy machine stops for a while must not count as failed.
     let cluster = ["--cluster-enabled", "yes", "--cluster-node-timeout", "120000"];
     let nodes = [(); 2].map(|()| Server::start_with(&[&cluster, settings].concat()));
     meet(&nodes);
     nodes
 }
 
-/// Makes a cluster of two nodes.
+/// Joins two nodes to a cluster.
 pub fn meet([owner, other]: &[Server; 2]) {
     let mut connection = owner.connect();
     let slots: Vec<_> = (0..16_384).collect();

@@ -15,7 +15,7 @@ pub struct Command {
     pub taking: Taking,
     /// The unit of its periods and replies, in nanoseconds.
     pub unit: i128,
-    /// The arguments, as docs/commands.md writes them: brackets mark the optional ones, dots the repeated ones.
+    /// The arguments, as in docs/commands.md: brackets mark optional ones, dots repeated ones.
     pub syntax: &'static str,
 }
 
@@ -43,7 +43,7 @@ const fn command(name: &'static str, since: &'static str, taking: Taking, unit: 
 }
 
 impl Command {
-    /// Returns the command that a call names.
+    /// Returns the command of a call.
     pub fn of(call: &[Vec<u8>]) -> &'static Self {
         let named = COMMANDS.iter().find(|command| call[0].eq_ignore_ascii_case(command.name.as_bytes()));
         named.unwrap_or_else(|| panic!("tests/support/commands.rs has no row for {}", call[0].escape_ascii()))
@@ -59,7 +59,7 @@ impl Command {
         self.syntax.split('[').next().unwrap().split_whitespace()
     }
 
-    /// Returns whether a call may leave its quantity out.
+    /// Returns whether the quantity may be omitted.
     pub fn has_optional_quantity(&self) -> bool {
         self.syntax == OPTIONAL
     }
@@ -69,14 +69,14 @@ impl Command {
         self.syntax == SEVERAL
     }
 
-    /// Returns the same command in seconds, if this one counts milliseconds.
+    /// Returns the command in seconds, if this one is in milliseconds.
     pub fn in_seconds(&self) -> Option<&'static Command> {
         let is_alike =
             |other: &&Command| (other.taking, other.syntax, other.unit) == (self.taking, self.syntax, SECOND);
         COMMANDS.iter().find(is_alike).filter(|_| self.unit == MILLISECOND)
     }
 
-    /// Returns a call on this key without the optional arguments. On a new key it is allowed.
+    /// Returns a call on this key without optional arguments. It is allowed if the key is new.
     pub fn call(&self, key: &str) -> String {
         self.calls(key).swap_remove(0)
     }

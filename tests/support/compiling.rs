@@ -1,4 +1,4 @@
-//! The libraries that the tests load: the module, and those of the C files of this folder.
+//! The libraries that the tests load: the module, and the C files in this folder.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock};
 
 use super::{limit, new_folder};
 
-/// Returns the path of `MODULE`, or of the release build. The first test that asks builds it, so that it is up to date.
+/// Returns the path of `MODULE`, or of the release build, which the first caller brings up to date.
 pub fn module() -> &'static str {
     static MODULE: OnceLock<Option<String>> = OnceLock::new();
     limit::begin();
@@ -19,7 +19,7 @@ pub fn module() -> &'static str {
             return Some(path.to_str().unwrap().to_string());
         }
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        // The cargo that runs the tests, if there is one. It prints its errors itself, and only once.
+        // Prefer the cargo that runs the tests. It prints its errors itself.
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
         let build = cargo.args(["build", "--release", "--locked", "--quiet"]).current_dir(root).status();
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
@@ -28,15 +28,14 @@ pub fn module() -> &'static str {
     module.as_ref().expect("the module did not build: see above")
 }
 
-/// Returns the path of the library of a C file of this folder, compiled once. redis_cell.c is a stand-in for brandur's
-/// redis-cell.
+/// Compiles a C file in this folder once, and returns the path of its library.
 pub fn compiled(name: &'static str) -> &'static str {
     static LIBRARIES: Mutex<BTreeMap<&str, &str>> = Mutex::new(BTreeMap::new());
     LIBRARIES.lock().unwrap().entry(name).or_insert_with(|| compile(name).leak())
 }
 
-/// Returns the arguments by which a server loads redis-cell behind unwritable.c: any server is a Valkey then that saves
-/// keys without a fork, and keys whose names begin with `unwritable` cannot be opened for writing.
+/// Returns the arguments that load redis-cell behind unwritable.c. The server then looks like a Valkey that saves keys
+/// without a fork, and keys whose names start with `unwritable` cannot be opened for writing.
 pub fn load_with_unwritable_keys() -> [&'static str; 4] {
     ["--loadmodule", compiled("unwritable"), "valkey", module()]
 }
@@ -44,10 +43,10 @@ pub fn load_with_unwritable_keys() -> [&'static str; 4] {
 fn compile(name: &str) -> String {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/support/{name}.c"));
     let compiler = std::env::var("MODULE_CC").unwrap_or("cc".to_string());
-    // Each compiler has a library of its own: runs on servers of several platforms share the folder.
+    // Runs on servers of several platforms share this folder: put the compiler into the name.
     let library = format!("{name}-{}.so", compiler.replace('/', "-"));
     let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(library);
-    // Compile elsewhere, then move: another run may be using the old library at this moment.
+    // Compile elsewhere, then move: another run may be using the old library.
     let folder = new_folder();
     let [object, new] = ["o", "so"].map(|kind| folder.path().join(name).with_extension(kind));
     let compile = |arguments: &[&str], from: &Path, to: &Path| {
@@ -56,7 +55,7 @@ fn compile(name: &str) -> String {
         assert!(status.success(), "{name}.c does not compile");
     };
     compile(&["-c", "-fPIC", "-O1", "-Wall", "-Werror"], &source, &object);
-    // Do not link a C library: the server has one, and a shell that starts the server may have another.
+    // Do not link a C library: the server has one, and the shell that starts the server may have another.
     compile(&["-shared", "-nostdlib"], &object, &new);
     fs::rename(&new, &library).unwrap();
     library.to_str().unwrap().to_string()

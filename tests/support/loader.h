@@ -1,5 +1,4 @@
-// The beginning of a module: the functions of the server that callbacks.c and redis_cell.c share, and the look-up of all
-// functions when the module loads.
+// The start of a module: the server's functions that callbacks.c and redis_cell.c share, and how they look up functions.
 
 #include <stddef.h>
 
@@ -19,9 +18,9 @@ struct function {
     void *pointer;
 };
 
-// Looks up the functions above and these, up to one without a name, and gives the module its name.
+// Looks up the functions above and these, which end with one without a name, and sets the module's name.
 static int begin(context *ctx, const char *name, const struct function *functions) {
-    // A context begins with the function that looks up all the others.
+    // A context starts with the function that looks up all others.
     get_api = *(int (**)(const char *, void *))ctx;
     void (*set_attributes)(context *, const char *, int, int);
     const struct function shared[] = {

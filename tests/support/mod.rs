@@ -1,8 +1,7 @@
-//! Real servers for the tests, and all else that several tests share.
+//! Real servers, and everything else that tests share.
 //!
-//! `SERVER` names the server's executable (`redis-server` unless set), `MODULE` the library, a libredis_cell.so (the
-//! release build unless set), and `MODULE_CC` the compiler of the C files loaded beside it (`cc` unless set). All three
-//! have to be for the same platform, whichever that is.
+//! `SERVER` names the server's executable (by default `redis-server`), `MODULE` the library (by default the release
+//! build), and `MODULE_CC` the compiler of the C files (by default `cc`). All three must be for the same platform.
 
 pub mod aof;
 pub mod client;
@@ -34,16 +33,16 @@ pub use ports::free_port;
 pub use server::{Process, Server, ends_with_the_test, executable};
 pub use waiting::{PATIENCE, wait_for, wait_until};
 
-/// The folder into which the package and the image put the library, and which their settings name.
+/// The folder in which the Debian package and the image install the library.
 pub const MODULES: &str = "/usr/lib/redis/modules";
 
-/// Returns a number that the environment may override.
+/// Returns a number, which an environment variable may override.
 pub fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect(name))
 }
 
-/// Makes a folder that is gone when dropped. Its name ends with this process: scripts/test removes those of runs that
-/// were killed.
+/// Makes a folder that is removed when dropped. Its name ends with the id of this process, so that scripts/test can remove
+/// those of killed runs.
 pub fn new_folder() -> TempDir {
     limit::begin();
     let process = format!(".{}", std::process::id());

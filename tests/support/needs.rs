@@ -1,4 +1,4 @@
-//! The kind and version of the server under test, the features that it lacks, and the programs that this machine lacks.
+//! What some tests need: a feature of the server, a program on this machine, or a kind of run.
 
 use std::io::Write;
 use std::ops::Range;
@@ -7,9 +7,8 @@ use std::sync::LazyLock;
 
 use super::executable;
 
-/// Leaves a test out, with a line that says so, if the server or this machine lacks what the test names. `scripts/test`
-/// gathers these lines. Where it has installed all packages, it sets `REQUIRE_ALL`, with which a test fails if this
-/// machine lacks what it names.
+/// Leaves a test out, and prints a line that says so, if something that it needs is missing. `scripts/test` collects these
+/// lines. It sets `REQUIRE_ALL` when it has installed all packages, so that a test fails if a program is missing.
 macro_rules! needs {
     ($need:expr) => {
         if !$crate::support::needs::has($need) {
@@ -30,13 +29,13 @@ const fn from(major: u32, minor: u32) -> Versions {
     (major, minor)..NEWEST
 }
 
-/// A thing that some servers, machines or runs lack, and a test needs.
+/// Something that a test needs, and some servers, machines or runs lack.
 pub enum Need {
     /// A feature of the server, and the versions of Redis and of Valkey that have it.
     Feature(&'static str, Versions, Versions),
-    /// A package of Debian, and a program whose run with these arguments succeeds if it is installed.
+    /// A Debian package, and a program that succeeds with these arguments if the package is installed.
     Package(&'static str, &'static str, &'static [&'static str]),
-    /// A run in which this variable is set, or is not; and why the test is left out of the others.
+    /// A run in which this environment variable is set, or is not set, and the reason to leave the test out of others.
     Run(&'static str, bool, &'static str),
 }
 use Need::{Feature, Package, Run};
@@ -54,16 +53,16 @@ pub const WRITES_IN_FORK: Need = Feature("a primary whose handlers may write whe
 pub const PYTHON_REDIS: Need = Package("python3-redis", "/usr/bin/python3", &["-c", "import redis"]);
 pub const REDIS_CLI: Need = Package("redis-tools", "redis-cli", &["--version"]);
 
-/// The need of tests that install, fetch or count, or take minutes: only scripts/test runs them.
+/// For tests that install, download or measure something, or take minutes.
 pub const SCRIPTS_TEST: Need = Run("SCRIPTS_TEST", true, "scripts/test runs it");
-/// The need of tests that fetch or compile much for what seldom changes.
+/// For tests that download or compile much and seldom change.
 pub const EVERYWHERE: Need = Run("EVERYWHERE", true, "scripts/test --everywhere runs it");
-/// The need of tests that run or load what is made for this machine: a server of another platform cannot.
+/// For tests that load something built for this machine.
 pub const NATIVE: Need = Run("MODULE_CC", false, "needs a server of this machine's platform");
-/// The need of tests that a server under an emulator or under valgrind, ten times as slow, would fail.
+/// For tests that fail on a server ten times as slow, in an emulator or under valgrind.
 pub const FAST: Need = Run("SLOW_SERVER", false, "needs a server that is not slowed down");
 
-/// Returns whether the test has what it needs; otherwise leaves the test out.
+/// Returns whether the need is met, and otherwise leaves the test out.
 pub fn has(need: Need) -> bool {
     let is_set = |name| std::env::var_os(name).is_some();
     match need {
@@ -78,18 +77,16 @@ pub fn has(need: Need) -> bool {
     }
 }
 
-/// Leaves the running test out, or a part of it, because this machine lacks what nothing installs. The line appears in
-/// the table of `scripts/test`. Returns false.
+/// Prints that the running test, or a part of it, is left out. Returns false.
 pub fn leave_out(why: &str) -> bool {
     let test = std::thread::current().name().unwrap_or("a_part_of_a_test").to_string();
-    // The test harness hides the println! of a test that passes, and eprintln! writes in pieces, which mix with other
-    // threads' output.
+    // The test harness hides what a passing test prints, and eprintln! mixes its pieces with other threads' output.
     let _ = std::io::stderr().write_all(format!("left out: {test} ({why})\n").as_bytes());
     false
 }
 
-/// Whether the server under test is Valkey, and its version, by its answer to `--version`: "Redis server v=7.0.15
-/// sha=00000000:0 malloc=...". Valkey 7.2 does not name itself: "Server v=7.2.7 ...".
+/// Whether the server under test is Valkey, and its version. `--version` prints "Redis server v=7.0.15 sha=..."; Valkey 7.2
+/// does not print its name: "Server v=7.2.7 ...".
 static SERVER: LazyLock<(bool, Version)> = LazyLock::new(|| {
     let output = Command::new(executable()).arg("--version").output();
     let answer = output.map_or_else(|error| error.to_string(), |output| String::from_utf8(output.stdout).unwrap());
@@ -108,29 +105,29 @@ pub fn is_valkey() -> bool {
     SERVER.0
 }
 
-/// Returns whether the server is Redis 6.2, the oldest version, which lacks features that all others have.
+/// Returns whether the server is Redis 6.2, the oldest one, which lacks features that all others have.
 pub fn is_redis_6_2() -> bool {
     is_in(&((6, 2)..(6, 3)), &NONE)
 }
 
-/// Returns whether ACL categories can hold a module's commands; in Redis 6.2 and 7.0 they cannot.
+/// Returns whether ACL categories include a module's commands, which is not so in Redis 6.2 and 7.0.
 pub fn has_acl_categories() -> bool {
     is_in(&from(7, 2), &ALL)
 }
 
-/// Makes a server from Redis 8.2 on end if it counts a key by another length than its value has. Older ones lack this.
+/// Makes Redis 8.2 and newer crash if their statistics of key sizes are wrong. Others have no such check.
 pub fn assert_key_sizes(connection: &mut redis::Connection) {
     if let Err(error) = super::run::<redis::Value>(connection, "DEBUG KEYSIZES-HIST-ASSERT 1") {
         assert!(error.to_string().to_lowercase().contains("unknown subcommand"), "{error}");
     }
 }
 
-/// Returns the settings that let clients call MODULE and DEBUG. Redis 6.2 has none: there they always may.
+/// Returns the settings that enable MODULE and DEBUG. In Redis 6.2 they are always enabled.
 pub fn all_commands() -> &'static [&'static str] {
     if is_redis_6_2() { &[] } else { &["--enable-module-command", "yes", "--enable-debug-command", "yes"] }
 }
 
-/// Returns the setting with which a replica gets its snapshot over a second connection, if the server has one.
+/// Returns the setting that sends a replica its snapshot over a second connection, if the server has one.
 pub fn snapshot_channel() -> &'static [&'static str] {
     match (is_valkey(), SERVER.1.0) {
         (false, 8..) => &["--repl-rdb-channel", "yes"],

@@ -1,12 +1,11 @@
-//! Programs that tests run beside their servers, and the programs of docs/.
+//! Programs that tests run beside their servers.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use super::{Server, limit};
 
-/// Returns the command that runs a program of docs/, or of the tests, against the server, with Debian's own Python. It
-/// needs python3-redis.
+/// Returns the command that runs a program in docs/, or at an absolute path, against the server with Debian's own Python.
 pub fn python(program: &str, server: &Server) -> Command {
     let mut command = Command::new("/usr/bin/python3");
     command.arg("-B").arg(path(program));
@@ -28,7 +27,7 @@ pub fn output(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Runs the program, which must succeed. Returns its output, then its errors.
+/// Runs the program, which must succeed. Returns its output and its errors.
 pub fn output_and_errors(command: &mut Command) -> String {
     limit::begin();
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -37,7 +36,7 @@ pub fn output_and_errors(command: &mut Command) -> String {
     said
 }
 
-/// Sends the process a signal, by the shell's own `kill`: a small system has no program of that name.
+/// Sends the process a signal, with the shell's own `kill`: a small system has no such program.
 pub fn signal(process: u32, name: &str) {
     let status = Command::new("sh").args(["-c", &format!("kill -{name} {process}")]).status();
     assert!(status.unwrap().success(), "no process {process}");

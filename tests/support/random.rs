@@ -1,4 +1,4 @@
-//! Random numbers: a seed gives the same run on every machine.
+//! Random numbers, which are the same on every machine for the same seed.
 
 pub struct Random(fastrand::Rng);
 

@@ -1,6 +1,6 @@
-// A stand-in for brandur's redis-cell 0.5.0, for tests of the moves from it and back. It has redis-cell's module name,
-// its command, its state (the TAT as a native string, which expires in whole milliseconds), and its replication (the
-// call itself, limited or not). It accepts only valid calls.
+// A stand-in for brandur's redis-cell 0.5.0, for upgrades from it and back. It has the same module name, command, stored
+// state (the TAT as a native string with an expiry in milliseconds) and replication (the call itself, limited or not). It
+// accepts only valid calls.
 
 #include "loader.h"
 #include <stdio.h>

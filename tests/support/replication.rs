@@ -1,8 +1,8 @@
-//! A server that follows another one.
+//! Replicas.
 
 use super::{Server, info, run, wait_until};
 
-/// Settings that keep PING out of the replication stream, but for a first one.
+/// Settings that keep all but the first PING out of the replication stream.
 pub const SETTINGS: [&str; 2] = ["--repl-ping-replica-period", "3600"];
 
 /// Makes the server a replica, and waits until it has loaded the primary's data.
@@ -11,7 +11,7 @@ pub fn replicate(replica: &Server, primary: &Server) {
     wait_for_replica(replica, primary);
 }
 
-/// Tells the server to become a replica.
+/// Tells the server to become a replica, and does not wait.
 pub fn follow(replica: &Server, primary: &Server) {
     run::<()>(&mut replica.connect(), &format!("REPLICAOF 127.0.0.1 {}", primary.port)).unwrap();
 }
@@ -26,7 +26,7 @@ pub fn wait_for_replica(replica: &Server, primary: &Server) {
     });
 }
 
-/// Waits until the replica has run all that the primary has sent.
+/// Waits until the replica has processed everything that the primary has sent.
 pub fn catch_up(replica: &Server, primary: &Server) {
     let (mut replica, mut primary) = (replica.connect(), primary.connect());
     wait_until("equal offsets", || {

@@ -1,4 +1,4 @@
-//! A server of the test's own, on a free port, in a folder of its own; it ends when it is dropped.
+//! A server on a free port and in its own folder, which is killed when dropped.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,11 +12,9 @@ use super::ports::free_port;
 use super::waiting::wait_for;
 use super::{needs, new_folder};
 
-/// A server process of the test's own.
 pub struct Server {
     pub port: u16,
     pub folder: PathBuf,
-    /// The command that starts the process.
     pub(super) command: Command,
     process: Option<Child>,
 }
@@ -27,7 +25,7 @@ impl Server {
         Self::start_with(&[])
     }
 
-    /// Starts a server with the module and further settings, given as on the server's command line.
+    /// Starts a server with the module and more arguments.
     pub fn start_with(arguments: &[&str]) -> Self {
         Self::start_bare(&[&["--loadmodule", module()], arguments].concat())
     }
@@ -37,7 +35,7 @@ impl Server {
         Self::new(arguments).launched()
     }
 
-    /// Starts a server with a file of settings, which the server may rewrite.
+    /// Starts a server with a configuration file, which the server may rewrite.
     pub fn start_from(settings: &Path, arguments: &[&str]) -> Self {
         Self::of(&executable(), Some(settings), &[needs::all_commands(), arguments].concat()).launched()
     }
@@ -60,10 +58,10 @@ impl Server {
         command
             .args(settings)
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--dir", folder.to_str().unwrap(), "--save", ""])
-            // A primary makes the first replica's snapshot at once; it does not wait for a second replica.
+            // Make the first replica's snapshot at once, without waiting for a second replica.
             .args(["--repl-diskless-sync-delay", "0"])
             .args(arguments)
-            // A server refuses to start in a locale that the machine lacks.
+            // The server does not start in a locale that the machine lacks.
             .env("LC_ALL", "C")
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
@@ -77,15 +75,15 @@ impl Server {
         assert!(self.launch(), "the server did not start again:\n{}", self.log());
     }
 
-    /// Ends the process at once, as a crash does.
+    /// Kills the process, like a crash.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             let children = format!("/proc/{0}/task/{0}/children", process.id());
             let children = fs::read_to_string(children).unwrap_or_default();
             process.kill().unwrap();
             process.wait().unwrap();
-            // A child that writes a file for the server would outlive it, on Redis 6.2 for seconds and with the
-            // clients' connections open.
+            // A child that writes a file would outlive the server, on Redis 6.2 for seconds and with the clients'
+            // connections.
             if !children.trim().is_empty() {
                 let kill = format!("kill -9 {children}");
                 let _ = Command::new("sh").args(["-c", &kill]).stderr(Stdio::null()).status();
@@ -97,7 +95,7 @@ impl Server {
         Client::open(format!("redis://127.0.0.1:{}/", self.port)).unwrap()
     }
 
-    /// Connects without a timeout: a read that has one fails with EINTR when a program of another test ends.
+    /// Connects without a timeout: with one, a read fails with EINTR when another test's program ends.
     pub fn connect(&self) -> Connection {
         self.client().get_connection().unwrap()
     }
@@ -112,7 +110,6 @@ impl Server {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
-    /// Returns the id of the server's process, for its memory and its CPU time.
     pub fn pid(&self) -> u32 {
         self.process.as_ref().unwrap().id()
     }
@@ -129,7 +126,7 @@ impl Server {
         // The server may have to load a large file, on two cores that many servers share.
         wait_for(&format!("a server is ready or gone, see {}/log", self.folder.display()), || {
             let gone = self.process.as_mut().unwrap().try_wait().unwrap().is_some();
-            // The log tells when it is ready: another process may answer on its port.
+            // Read the log: another process may answer on the port.
             let ready = self.log()[logged..].contains("Ready to accept connections");
             (gone || ready).then_some(!gone)
         })
@@ -145,14 +142,14 @@ impl Drop for Server {
     }
 }
 
-/// Returns a command whose process ends with the thread that starts it, also if the tests are killed.
+/// Returns a command whose process is killed when the thread that starts it ends, even if the tests are killed.
 pub fn ends_with_the_test(executable: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL"]).arg(executable);
     command
 }
 
-/// Any process, killed when dropped.
+/// A process, which is killed when dropped.
 pub struct Process(pub Child);
 
 impl Process {

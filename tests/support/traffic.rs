@@ -1,4 +1,4 @@
-//! Clients that call while something happens to the server.
+//! Concurrent clients.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::limit;
 
-/// Runs `client` in threads while `body` runs, and returns what both returned. A client calls the given function before
-/// each turn, and ends when the function returns false. The function pauses first, so that all clients together take
-/// 2,000 turns a second: more turns would only keep the machine busy.
+/// Runs `client` in threads while `body` runs, and returns the results of both. A client calls the given function before
+/// each turn, and ends when it returns false. The function pauses first, so that all clients together take 2,000 turns a
+/// second: more would only keep the machine busy.
 pub fn under_load<T, R: Send>(
     clients: usize,
     client: impl Fn(usize, &dyn Fn() -> bool) -> R + Sync,
@@ -25,7 +25,7 @@ pub fn under_load<T, R: Send>(
     under_full_load(clients, paced, body)
 }
 
-/// Runs the clients without a pause, for a test that needs a call at one particular moment.
+/// Runs the clients without pauses, for a test that needs a call at a particular moment.
 pub fn under_full_load<T, R: Send>(
     clients: usize,
     client: impl Fn(usize, &dyn Fn() -> bool) -> R + Sync,
@@ -44,7 +44,7 @@ pub fn under_full_load<T, R: Send>(
     })
 }
 
-/// Runs `body` for all items at the same time: tests wait for servers more than they compute.
+/// Runs `body` for all items concurrently: tests wait for servers more than they compute.
 pub fn side_by_side<T: Send>(items: impl IntoIterator<Item = T>, body: impl Fn(T) + Sync) {
     limit::begin();
     let body = &body;

@@ -1,10 +1,10 @@
-// A module that loads another one, and stands between that module and the server. It imitates a server that is saving
-// keys without a child process, as Valkey 9.2 can: a key whose name begins with "unwritable" can be opened for reading,
-// but not for writing. If the other module has set the option for such saves, HANDLE_FORKLESS, the server ends as soon
-// as that module asks for the bytes of such a key: StringDMA may change the encoding of a value that is being saved.
+// A module that loads another one, and stands between it and the server. It imitates a server that saves keys without a
+// child process, as Valkey 9.2 can: a key whose name starts with "unwritable" can be opened for reading, but not for
+// writing. If the other module has set the option for such saves, HANDLE_FORKLESS, the server crashes when that module
+// reads such a key with StringDMA, which may change the encoding of a value that is being saved.
 //
-// The other module is told that the server knows this option. The log says which options the server knows, this one
-// among them, and which the other module sets.
+// To the other module, the server seems to have this option. The log lists the options that the server has, including this
+// one, and those that the other module sets.
 //
 // The arguments at load are the other module's path, and then its own arguments. If the word "valkey" comes first, the
 // other module takes any server for a Valkey. If the name of a function of the API comes first, the server lacks this
@@ -74,7 +74,7 @@ static int get_another_api(const char *name, void *function) {
         memcpy(&set_options, function, sizeof set_options);
         replacement = (void *)set_options_but_forkless;
     } else if (is_valkey && !strcmp(name, "ValkeyModule_SetModuleOptions")) {
-        // Only a Valkey has a function of this name.
+        // Only Valkey has a function of this name.
         replacement = (void *)set_options_but_forkless;
     }
     if (replacement) memcpy(function, &replacement, sizeof replacement);
@@ -82,7 +82,7 @@ static int get_another_api(const char *name, void *function) {
 }
 
 int RedisModule_OnLoad(context *ctx, string **argv, int argc) {
-    // A context begins with the function that looks up all the others.
+    // A context starts with the function that looks up all others.
     get_api_function **start = ctx;
     get_api = *start;
     if (!argc || get_api("RedisModule_StringPtrLen", &text_of) || get_api("RedisModule_Log", &write_log)) return ERR;

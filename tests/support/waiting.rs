@@ -1,9 +1,9 @@
-//! Waits of the tests: they count their asks, and measure no time.
+//! Waits, which count attempts instead of time.
 
 use std::thread::sleep;
 use std::time::Duration;
 
-/// The time that a test waits for bytes, which take a slow machine long.
+/// How long a test waits for bytes, even on a slow machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits until the condition holds.
@@ -11,8 +11,8 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     wait_for(what, || holds().then_some(()));
 }
 
-/// Asks until there is an answer, and returns it; fails after 2,400 asks, which take two minutes or, on a slow machine,
-/// longer. The pauses grow.
+/// Asks until there is an answer, and returns it. Fails after 2,400 attempts, which take two minutes, or longer on a slow
+/// machine. The pauses grow.
 pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     for number in 0..2_400 {
         if let Some(answer) = ask() {
