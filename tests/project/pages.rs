@@ -28,6 +28,15 @@ fn links_lead_somewhere() {
     assert!(dangling.is_empty(), "{dangling:#?}");
 }
 
+#[test]
+fn each_file_that_a_page_names_exists() {
+    for Block { place, text, .. } in blocks().into_iter().filter(|block| block.language == "code") {
+        let is_path = ["src/", "tests/", "scripts/", "docs/"].iter().any(|folder| text.starts_with(folder));
+        let exists = !is_path || text.contains([' ', '*', '…']) || Path::new(ROOT).join(&text).exists();
+        assert!(exists, "{place}: there is no {text}");
+    }
+}
+
 /// Words of the blocks of shell commands that another file runs.
 const RUN_ELSEWHERE: [&str; 11] = [
     "scripts/run\nscripts/test",   // scripts.rs, and this test
