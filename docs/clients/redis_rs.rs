@@ -1,66 +1,66 @@
-//! Rate limiting with redis-rs. To run this file, after `cargo add redis`, with TLS `--features tls-native-tls`:
+//! Rate limiting with redis-rs and tokio. To run this file, after `cargo add redis --features tokio-comp` (for TLS,
+//! `tokio-native-tls-comp`) and `cargo add tokio --features macros,rt,sync,time`:
 //! `[REDIS_URL=redis://127.0.0.1:6379] [REDIS_TIMEOUT=0.1] cargo run`
 
 use std::env::var;
+use std::io::Error;
 use std::time::Duration;
 
 use redis::Value::{self, Int};
-use redis::{Client, Connection, ErrorKind, RedisResult};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, ErrorKind, RedisResult};
+use tokio::sync::Mutex;
+use tokio::time::timeout;
 
-/// The status and the headers to answer a request with.
-type Answer = (u16, Vec<(&'static str, i64)>);
-
-/// A connection for one thread. A call waits no longer than `timeout` for a new one, and for the reply.
+/// One connection for all tasks of a process.
 struct Limiter {
     client: Client,
+    /// The longest time to wait for a reply, and for each step of connecting: TCP, TLS, HELLO, the database.
     timeout: Duration,
-    connection: Option<Connection>,
+    connection: Mutex<Option<MultiplexedConnection>>,
 }
 
 impl Limiter {
-    /// Makes a call. A quota is max_burst, count and period. A call without an answer is refused.
-    fn throttle(&mut self, key: &str, quota: (i64, u64, u64), quantity: u32) -> Answer {
-        self.call(key, quota, quantity).unwrap_or_else(|error| {
-            eprintln!("Redis did not decide: {error}");
-            (503, vec![("Retry-After", 1)])
-        })
+    /// Calls CL.THROTTLE and returns its five integers, or an error if Redis did not decide. A quota is max_burst, count
+    /// and period.
+    async fn throttle(&self, key: &[u8], quota: (i64, u64, u64), quantity: u32) -> RedisResult<[i64; 5]> {
+        let mut connection = timeout(4 * self.timeout, self.connected()).await.map_err(Error::from)??;
+        let mut call = redis::cmd("CL.THROTTLE");
+        call.arg(key).arg(quota).arg(quantity);
+        let error = match call.query_async::<Vec<Value>>(&mut connection).await.as_deref() {
+            Ok(&[Int(limited), Int(limit), Int(remaining), Int(retry_after), Int(reset_after)]) => {
+                return Ok([limited, limit, remaining, retry_after, reset_after]);
+            }
+            Ok(_) => (ErrorKind::UnexpectedReturnType, "not a reply of CL.THROTTLE").into(),
+            Err(error) => error.clone(),
+        };
+        // A failed call leaves its connection. An error code is a reply, but a replica's says that the primary is gone.
+        if error.code().is_none_or(|code| code == "READONLY") {
+            self.connection.lock().await.take();
+        }
+        Err(error)
     }
 
-    fn call(&mut self, key: &str, quota: (i64, u64, u64), quantity: u32) -> RedisResult<Answer> {
-        // The connection of a call that fails is dropped: it may have a late reply, or lead to a server that a failover
-        // has made a replica.
-        let connection = self.connection.take();
-        let mut connection = connection.map_or_else(|| self.client.get_connection_with_timeout(self.timeout), Ok)?;
-        connection.set_read_timeout(Some(self.timeout))?;
-        connection.set_write_timeout(Some(self.timeout))?;
-        let reply: Vec<Value> = redis::cmd("CL.THROTTLE").arg(key).arg(quota).arg(quantity).query(&mut connection)?;
-        // redis-rs itself would take texts for integers.
-        let [Int(limited), Int(limit), Int(remaining), Int(retry_after), Int(reset)] = reply[..] else {
-            return Err((ErrorKind::UnexpectedReturnType, "the reply has another shape").into());
-        };
-        self.connection = Some(connection);
-        let headers =
-            vec![("X-RateLimit-Limit", limit), ("X-RateLimit-Remaining", remaining), ("X-RateLimit-Reset", reset)];
-        Ok(match (limited, limit) {
-            (0, _) => (200, headers),
-            _ if retry_after >= 0 => (429, [headers, vec![("Retry-After", retry_after)]].concat()),
-            // A wait of -1 never ends: the call asks for more than the limit, which may be 0.
-            (_, 0) => (403, headers),
-            _ => (413, headers),
-        })
+    async fn connected(&self) -> RedisResult<MultiplexedConnection> {
+        let mut connection = self.connection.lock().await;
+        if let Some(connection) = &*connection {
+            return Ok(connection.clone());
+        }
+        let config = AsyncConnectionConfig::new().set_response_timeout(Some(self.timeout)).set_connection_timeout(None);
+        let opened = self.client.get_multiplexed_async_connection_with_config(&config).await?;
+        Ok(connection.insert(opened).clone())
     }
 }
 
-fn main() -> RedisResult<()> {
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> RedisResult<()> {
     let url = var("REDIS_URL").ok().filter(|url| !url.is_empty()).unwrap_or("redis://127.0.0.1:6379".into());
     let seconds = var("REDIS_TIMEOUT").ok().and_then(|text| text.parse().ok()).unwrap_or(0.1);
-    let client = Client::open(url)?;
-    let mut limiter = Limiter { client, timeout: Duration::from_secs_f64(seconds), connection: None };
-    // The limiter allows three at once and one a minute; the last call asks for four tokens.
-    for quantity in [1, 1, 1, 1, 4] {
-        let (status, headers) = limiter.throttle("user123", (2, 1, 60), quantity);
-        let headers: Vec<_> = headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
-        println!("{status} {}", headers.join(", "));
+    let timeout = Duration::from_secs_f64(seconds);
+    let limiter = Limiter { client: Client::open(url)?, timeout, connection: Mutex::new(None) };
+    // Three calls pass at once, and one more each minute.
+    for _ in 0..4 {
+        println!("{:?}", limiter.throttle(b"user123", (2, 1, 60), 1).await);
     }
     Ok(())
 }
