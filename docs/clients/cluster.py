@@ -1,12 +1,17 @@
-"""A call in a cluster, one node of which is known. To run: [REDIS_URL=redis://…] python3 cluster.py"""
+"""redis_py.py in a cluster, one node of which is known. To run this file, beside redis_py.py:
+[REDIS_URL=redis://…] [REDIS_TIMEOUT=0.1] python3 cluster.py"""
 
-import os
+from functools import partial
 
+import redis
 from redis.cluster import RedisCluster
 
-times = {"socket_timeout": 1, "socket_connect_timeout": 1}
-client = RedisCluster.from_url(os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379", **times)
-# redis-py repeats a call without a reply, and takes twice, unless the call names its node; 4.3.4 always repeats it. Ask
-# for the node before each call: a failover changes it.
-node = client.get_node_from_key("user123")
-print(client.execute_command("CL.THROTTLE", "user123", 2, 1, 60, target_nodes=node))
+import redis_py
+
+redis_py.FAILURES += (redis.exceptions.RedisClusterException,)
+# At most 20 connections to each node. redis-py 4 repeats a call without a reply all the same, and takes twice.
+pool = {"connection_pool_class": partial(redis.BlockingConnectionPool, timeout=redis_py.TIMEOUT), "max_connections": 20}
+redis_py.client = RedisCluster.from_url(redis_py.URL, **pool, **redis_py.TIMES, **redis_py.ONCE)
+
+if __name__ == "__main__":
+    print(redis_py.throttle("user123", 2, 1, 60))

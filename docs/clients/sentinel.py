@@ -1,13 +1,39 @@
-"""A call through Sentinel, which knows the primary. To run: [REDIS_URL=redis://sentinel:26379] python3 sentinel.py"""
+"""redis_py.py and redis_asyncio.py behind Sentinel, which knows the primary. To run this file, beside redis_asyncio.py:
+[REDIS_URL=redis://sentinel:26379] [REDIS_TIMEOUT=0.1] python3 sentinel.py"""
 
-import os
 from urllib.parse import urlsplit
 
-from redis.sentinel import Sentinel
+import redis.asyncio.sentinel
+import redis.sentinel
 
-url = urlsplit(os.environ.get("REDIS_URL") or "redis://127.0.0.1:26379")
-# The URL gives host and port. Username, password and ssl stand here, and db for the primary.
-once = {"socket_timeout": 1, "socket_connect_timeout": 1, "retry": None}
-sentinel = Sentinel([(url.hostname, url.port)], sentinel_kwargs=once)
-client = sentinel.master_for("limits", **once)
-print(client.execute_command("CL.THROTTLE", "user123", 2, 1, 60))
+import redis_asyncio
+import redis_py
+
+url = urlsplit(redis_py.URL)
+SENTINELS = [(url.hostname, url.port)]  # Name all of them.
+TIMES = {"socket_connect_timeout": redis_py.TIMEOUT, "socket_timeout": redis_py.TIMEOUT}
+# A username, a password, ssl and db of the primary belong here.
+PRIMARY = {"service_name": "limits", "max_connections": 20, "timeout": redis_py.TIMEOUT, **TIMES}
+
+
+class Pool(redis.sentinel.SentinelConnectionPool, redis.BlockingConnectionPool):
+    def disconnect(self, inuse_connections=True):
+        redis.BlockingConnectionPool.disconnect(self)  # Before redis-py 7 it has no such argument.
+
+
+class AsyncPool(redis.asyncio.sentinel.SentinelConnectionPool, redis.asyncio.BlockingConnectionPool):
+    pass
+
+
+sentinel = redis.sentinel.Sentinel(SENTINELS, sentinel_kwargs={**TIMES, **redis_py.ONCE})
+redis_py.client = sentinel.master_for(connection_pool_class=Pool, **PRIMARY, **redis_py.ONCE)
+
+
+def connect():
+    """Returns a client for redis_asyncio.py and the running event loop."""
+    sentinel = redis.asyncio.sentinel.Sentinel(SENTINELS, sentinel_kwargs={**TIMES, **redis_asyncio.ONCE})
+    return sentinel.master_for(connection_pool_class=AsyncPool, **PRIMARY, **redis_asyncio.ONCE)
+
+
+if __name__ == "__main__":
+    print(redis_py.throttle("user123", 2, 1, 60))
