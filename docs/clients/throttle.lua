@@ -1,41 +1,40 @@
--- Limits the requests of nginx by redis-cell. nginx.conf shows how; it belongs to the same folder.
+-- Limits nginx's requests with redis-cell. nginx.conf shows how.
 
-local redis = require "nginx.redis"     -- Debian's, lua-nginx-redis; OpenResty's is "resty.redis"
+local redis = require "nginx.redis"     -- from Debian's lua-nginx-redis; OpenResty has "resty.redis"
 
--- The server, and the longest time in ms that a call waits for a free connection, for a new one, and for each part of
--- the reply. A name would need a resolver, even "localhost".
+-- The server's address may also be "[::1]" or "unix:/path"; a name, even "localhost", needs a resolver. TIMEOUT is the
+-- longest time, in ms, to wait for a free connection, for a new one, and for each line of the reply.
 local HOST, PORT, TIMEOUT = "127.0.0.1", 6379, 100
-local logged = 0
+-- A worker has 20 connections, and up to 1,000 calls may wait for one.
+local POOL = { pool = ("throttle %s %d"):format(HOST, PORT), pool_size = 20, backlog = 1000 }
 
--- Calls CL.THROTTLE once. A quota is max_burst, count, period, perhaps a quantity, and further quotas. Returns five
--- integers, or six if there are further quotas, or nil: Redis did not decide.
+local function call(client, key, quota)
+    assert(client:connect(HOST, PORT, POOL))
+    local reply, length = assert(client["CL.THROTTLE"](client, key, unpack(quota))), #quota > 4 and 6 or 5
+    assert(type(reply) == "table" and #reply == length, "the reply has another shape")
+    for i = 1, length do assert(type(reply[i]) == "number", "the reply has another shape") end
+    return reply
+end
+
+-- Calls CL.THROTTLE. Returns its five integers, six with further quotas, or nil if Redis did not decide.
 local function throttle(key, quota)
-    local client, length = redis:new(), #quota > 4 and 6 or 5
+    local client = redis:new()
     client:set_timeout(TIMEOUT)
-    local answered, reply = pcall(function()
-        -- A worker has 20 connections, and 1,000 calls may wait for one.
-        assert(client:connect(HOST, PORT, { pool = "throttle", pool_size = 20, backlog = 1000 }))
-        local reply = assert(client["CL.THROTTLE"](client, key, unpack(quota)))
-        assert(type(reply) == "table" and #reply == length, "the reply has another shape")
-        for i = 1, length do assert(type(reply[i]) == "number", "the reply has another shape") end
-        return reply
-    end)
-    if answered then
+    local decided, reply = pcall(call, client, key, quota)
+    if decided then
         client:set_keepalive(60000)
         return reply
     end
-    -- The connection may have a late reply, or lead to a server that a failover has made a replica.
+    -- The connection may still get a late reply, or lead to a server that a failover has made a replica.
     client:close()
-    if ngx.now() < logged + 1 then return end     -- A line a second is enough.
-    logged = ngx.now()
     ngx.log(ngx.ERR, "Redis did not decide: ", reply)
 end
 
--- Returns the caller's IPv4 address, or the first 64 bits of one of IPv6: a customer has all that begin with them.
+-- Returns the caller's IPv4 address, or its IPv6 network: a customer has all addresses of a /64.
 local function network()
     local bytes, address = ngx.var.binary_remote_addr, ngx.var.remote_addr
     if #bytes == 4 or address:find("^::ffff:") then return address end
-    assert(#bytes == 16, "a Unix socket is no address")
+    assert(#bytes == 16, "a Unix socket has no address to limit")
     return (bytes:sub(1, 8):gsub("..", function(pair) return ("%02x%02x:"):format(pair:byte(1, 2)) end)) .. ":/64"
 end
 
@@ -44,24 +43,27 @@ local function refuse(status, wait)
     return ngx.exit(status)
 end
 
--- Charges the caller, who is $who or, if that is empty, an address, and refuses what is limited. With `may_pass`, a
--- request without an answer from Redis passes to the limit_req of $unanswered; otherwise it is refused.
-local function check(name, quota, may_pass)
-    -- A browser asks by a preflight whether a page may make its call, and does not tell the page of a refusal.
-    if ngx.req.get_method() == "OPTIONS" and ngx.var.http_access_control_request_method then return end
-    local who = ngx.var.who or ""
+-- Charges the request to options.who or, without it, to the address, and refuses a limited one. A quota is max_burst,
+-- count, period, perhaps a quantity, and further quotas. If Redis does not decide, the request is refused with 503; with
+-- options.fallback, so many requests pass a minute.
+local function check(name, quota, options)
+    -- In the access phase, "satisfy any" would take a check that passes for a permission.
+    assert(ngx.get_phase() == "rewrite", "check belongs in rewrite_by_lua_block")
+    options = options or {}
+    local who = options.who or ""
     local key = name .. (who == "" and ":" .. network() or ":caller:" .. who)
     local reply = throttle(key, quota)
     if not reply then
-        if not may_pass then return refuse(503, 1) end
-        ngx.var.unanswered = key
-        return
+        if not options.fallback then return refuse(503, 1) end
+        local counts = ngx.shared.fallback
+        if (counts:incr(key, 1, 0, 60) or math.huge) <= options.fallback then return end
+        return refuse(429, math.ceil(counts:ttl(key) or 60))
     end
     local limited, limit, remaining, retry_after, reset_after = unpack(reply)
     ngx.header["X-RateLimit-Limit"], ngx.header["X-RateLimit-Remaining"] = limit, remaining
     ngx.header["X-RateLimit-Reset"] = reset_after
     if limited == 0 then return end
-    -- A wait of -1 never ends: the call asks for more than the limit, which may be 0.
+    -- A wait of -1 never ends: the request asks for more than the limit, which may be 0.
     if retry_after < 0 then return refuse(limit == 0 and 403 or 413) end
     return refuse(429, retry_after)
 end
