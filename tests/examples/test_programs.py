@@ -1,92 +1,263 @@
-"""The examples as programs, on servers of each kind: local, behind Sentinel, in a cluster."""
+"""The examples as programs: a decision, no answer, a caller's mistake, many callers; behind Sentinel and in a cluster."""
 
 import re
 import socket
-import textwrap
+import subprocess
 from pathlib import Path
+from signal import SIGSTOP
 
 import pytest
 
-from applications import IOREDIS, NODE_REDIS, PROGRAMS, PYPI_IS_REQUIRED, Row, named, on, python
+from applications import Row, on, python
 from packages import IS_DEBIAN, ROOT
-from servers import Address, free_port, wait_for
+from servers import WITH_THE_TEST, Address, free_port, library, wait_for
 
 PAGE = (ROOT / "docs/clients.md").read_text()
-REFUSED = "503 Retry-After: 1\n"
-# The others are applications, too.
-SMALLEST = named("valkey_py", "phpredis", "redis_rb", "redigo", "redis_rs")
+NODE = "node -e 'require(\"%s\")'"
+PROGRAMS = {row.name: row for row in (
+    Row("redis_py", python("redis"), "$PYTHON redis_py.py", "redis_py.py"),
+    Row("redis_asyncio", python("redis"), "$PYTHON redis_asyncio.py", "redis_asyncio.py"),
+    Row("node_redis", NODE % "redis", "node node_redis.js", "node_redis.js"),
+    Row("ioredis", NODE % "ioredis", "node ioredis.js", "ioredis.js"),
+    Row("phpredis", "php -r 'new Redis();'", "php -d display_errors=stderr php_redis.php", "php_redis.php"),
+    Row("redis_rb", "ruby -e 'require \"redis\"'", "ruby redis_rb.rb", "redis_rb.rb"),
+    # scripts/test does not install Go, which is large.
+    Row("redigo", "go list github.com/gomodule/redigo/redis", "go run redigo.go", "redigo.go", is_required=False),
+    Row("redis_rs", "cargo --version",
+        "${REDIS_RS:-cargo run --quiet --profile test --manifest-path $TESTS/../../Cargo.toml --example redis_rs}"),
+)}
 
 
-def python_program(file):
-    return on([Row(file, python("redis"), f"$PYTHON {file}", file)], "program")
+def programs(*names, old=None, new=None, **settings):
+    """The mark of a test that runs these programs, after an edit if one is given."""
+    rows = [PROGRAMS[name] for name in names] if names else [*PROGRAMS.values()]
+    return on([row._replace(edits=((row.files, old, new),) if old else ()) for row in rows], "program", **settings)
 
 
-@on(PROGRAMS, "program")
-def test_each_program_decides_as_redis_does_and_prints_what_the_page_shows(program, server):
-    assert f"Each prints:\n\n{textwrap.indent(program.output(server.port), '    ')}\n" in PAGE
+def replies(said):
+    """Returns the replies that a program has printed: each is five integers."""
+    return [[*map(int, five.split())] for five in re.findall(r"-?\d+(?: -?\d+){4}", re.sub(r"[][, ]+", " ", said))]
 
 
-# A program that took a text, or what is missing, for 0 would pass each call.
-OTHERS = b"-WRONGTYPE no\r\n", b"*0\r\n", b"*4\r\n:0\r\n:3\r\n:2\r\n:-1\r\n", b"*5\r\n" + 5 * b"$1\r\n0\r\n"
+@programs()
+def test_each_program_makes_four_calls_and_prints_what_the_page_shows(program, server):
+    (shown,) = re.findall(r"\n\n((?:    \[.*\]\n)+)\n", PAGE)
+    assert len(replies(shown)) == 4 and replies(program.output(server.port)) == replies(shown)
 
 
-@on(PROGRAMS, "program", REDIS_TIMEOUT=60)
-def test_a_program_is_refused_where_no_server_decides_and_says_why(program, server):
+# A program that took a text, or a missing number, for 0 would allow each call.
+OTHERS = b"-WRONGTYPE no\r\n", b"*0\r\n", b"*4\r\n:0\r\n:3\r\n:2\r\n:-1\r\n", b"*5\r\n" + 5 * b"$1\r\n0\r\n", b"\0\r\n"
+
+
+@programs()
+def test_a_reply_of_another_shape_is_no_answer_and_a_limit_of_0_is_one(program, server):
     address = Address(server)
-    # A limit of 0, for which no wait would help, is an answer. Further calls may have to wait for a new connection.
-    for reply in *OTHERS, b"*5\r\n:1\r\n:0\r\n:0\r\n:-1\r\n:0\r\n":
-        address.fates("CL.", reply)
-        first = re.search(r"^\d{3} .*\n", said := program.output(address.port), re.M)[0]
-        assert first.startswith("403 X-RateLimit-Limit: 0,") if reply not in OTHERS else first == REFUSED, said
-        assert reply != OTHERS[0] or "WRONGTYPE" in said, said
+    for reply in OTHERS:
+        address.fates("CL.", *4 * [reply])
+        said = program.output(address.port, REDIS_TIMEOUT=0.5)
+        assert not replies(said) and (reply != OTHERS[0] or "WRONGTYPE" in said), said
+    address.fates("CL.", b"*5\r\n:1\r\n:0\r\n:0\r\n:-1\r\n:0\r\n")
+    assert replies(program.output(address.port, REDIS_TIMEOUT=60))[0] == [1, 0, 0, -1, 0]
+
+
+# Go waits ten seconds for TLS unless it is told otherwise: many calls would not end before the test does.
+@on([*(row for row in PROGRAMS.values() if row.name != "redigo"),
+     PROGRAMS["redigo"]._replace(edits=(("redigo.go", "call < 4", "call < 99"),))], "program", REDIS_TIMEOUT=0.1)
+def test_a_program_that_no_server_answers_ends_and_says_why(program, server):
     server("CONFIG SET requirepass secret")
-    # A listener whose queue is full answers no further connection.
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.create_connection(full.getsockname()):
-        for port, why in (full.getsockname()[1], ""), (free_port(), ""), (server.port, "uthenticat"):
-            said = program.output(port, REDIS_TIMEOUT=2)
-            assert said.count(REFUSED) == 5 and why in said, said
+    # One listener accepts and is silent, to TLS as well. Another, whose queue is full, accepts no further connection.
+    with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0), backlog=0) as full, \
+            socket.create_connection(full.getsockname()):
+        silent, full = silent.getsockname()[1], full.getsockname()[1]
+        # The Rust of the tests has no TLS, which would need OpenSSL.
+        tls = () if program.row.name == "redis_rs" else (("rediss", silent, ""),)
+        refused = ("redis", free_port(), ""), ("redis", server.port, "uthenticat")
+        for scheme, port, why in ("redis", silent, ""), ("redis", full, ""), *tls, *refused:
+            said = program.output(port, REDIS_URL=f"{scheme}://127.0.0.1:{port}")
+            assert not replies(said) and why in said and ": undefined" not in said, (scheme, port, said)
 
 
-@on(SMALLEST, "program", REDIS_TIMEOUT=2)
-def test_each_smallest_call_is_made_once_and_leaves_its_connection_after_an_error(program, server):
+@programs(REDIS_TIMEOUT=2)
+def test_a_call_is_made_once_and_leaves_its_connection_after_a_failure(program, server):
     """The first call gets a replica's error, as after a failover. The second and the third take a token each, without
-    an answer, and the fourth takes the last one."""
+    a reply, and the fourth takes the last one."""
     address = Address(server)
     address.fates("CL.THROTTLE", b"-READONLY no\r\n", "lost", "broken off")
-    shown = re.findall(r"^(\d{3}) .*?(?:Remaining: (\d),.*)?$", program.output(address.port), re.M)
-    assert shown == [*3 * [("503", "")], ("200", "0"), ("413", "0")]
-    # redigo has a connection for each call.
-    assert address.accepted >= 4
+    (last,) = replies(program.output(address.port))
+    assert last[:4] == [0, 3, 0, -1] and address.accepted >= 4
 
 
-def edited(old, new, *names):
-    return on([row._replace(edits=((row.files, old, new),)) for row in named(*names)], "program")
+# What stands for no key in each language that would take it.
+NO_KEY = {"redis_py": "None", "redis_asyncio": "None", "node_redis": "null", "ioredis": "null", "phpredis": "null",
+          "redis_rb": "nil"}
 
 
-@edited("1, 1, 4]", "-3, 1]", "phpredis", "redis_rb")
-def test_a_program_gives_no_tokens_back_by_a_quantity_below_zero_and_names_it(program, server):
-    with pytest.raises(AssertionError, match="quantity cannot be -3"):
-        program.output(server.port)
+@pytest.mark.parametrize("mistake", ["no key", "a quantity of 1.5", "a quantity of -3"])
+@programs(*NO_KEY)
+def test_a_callers_mistake_is_an_error_of_its_own_and_not_an_outage(program, mistake):
+    """There is no server: a call would say that Redis did not decide."""
+    name, file = program.row.name, program.row.files
+    if mistake == "a quantity of -3" and name not in ("phpredis", "redis_rb"):
+        pytest.skip("a negative quantity is a refund")
+    call = re.search("([\"'])user123.*60", Path(ROOT, "docs/clients", file).read_text())[0]
+    wrong = f"{NO_KEY[name]}, 2, 1, 60" if mistake == "no key" else f"{call}, {mistake.split()[-1]}"
+    program.row = program.row._replace(edits=((file, call, wrong),))
+    with pytest.raises(AssertionError, match="TypeError|ArgumentError|ValueError") as raised:
+        program.output(free_port())
+    assert "did not decide" not in str(raised.value)
 
 
-@edited("'user123'", "null", "node_redis", "ioredis")
-def test_a_key_in_node_js_is_a_text(program, server):
-    with pytest.raises(AssertionError, match="a key is a text"):
-        program.output(server.port)
+def drive(program, text, port, **environment):
+    """Runs a program that uses the example beside it, and returns what it prints."""
+    Path(program.own.name, "driver").write_text(text)
+    program.row = program.row._replace(words=f"{program.row.words.split()[0]} driver")
+    return program.output(port, **environment)
 
 
-@python_program("sentinel.py")
-def test_a_call_through_a_stuck_sentinel_asks_it_once_and_fails(program, server):
+@programs("redis_py")
+def test_each_half_of_a_surrogate_pair_and_each_byte_is_a_key(program, server):
+    drive(program, r"""import redis_py
+for key in "\ud800", "\udfff", b"\xff", "":
+    redis_py.throttle(key, 2, 1, 60)""", server.port)
+    assert server("DBSIZE") == 4
+
+
+LIMITED_IN_TIME = {
+    "redis_py": """import redis_py, signal
+class SoftTimeLimitExceeded(Exception): pass
+def stop(*_): raise SoftTimeLimitExceeded
+signal.signal(signal.SIGALRM, stop)
+signal.setitimer(signal.ITIMER_REAL, 0.2)
+print(redis_py.throttle("user123", 2, 1, 60))""",
+    "redis_asyncio": """import asyncio, redis_asyncio
+async def main(): print(await redis_asyncio.throttle(redis_asyncio.connect(), "user123", 2, 1, 60))
+asyncio.run(asyncio.wait_for(main(), 0.2))""",
+}
+
+
+@programs(*LIMITED_IN_TIME)
+def test_a_time_limit_of_the_application_is_not_taken_for_an_outage(program, server):
+    server.process.send_signal(SIGSTOP)
+    with pytest.raises(AssertionError, match="SoftTimeLimitExceeded\n|TimeoutError\n"):
+        drive(program, LIMITED_IN_TIME[program.row.name], server.port)
+
+
+IDLE = {
+    "redis_asyncio": """import asyncio, redis_asyncio, redis_py
+async def main():
+    client = redis_asyncio.connect()
+    print(await redis_asyncio.throttle(client, "user123", 2, 1, 60))
+    redis_py.client.client_kill_filter(_type="normal")
+    await asyncio.sleep(0.1)
+    print(await redis_asyncio.throttle(client, "user123", 2, 1, 60))
+asyncio.run(main())""",
+    **{name: f"""const {{ client, close, throttle }} = require('./{name}.js'), {{ once }} = require('events');
+(async () => {{
+  console.log(await throttle('user123', 2, 1, 60));
+  client.{call}.catch(() => {{}});
+  await once(client, '{event}');
+  console.log(await throttle('user123', 2, 1, 60));
+  close();
+}})();""" for name, call, event in (
+        ("node_redis", "sendCommand(['CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'no'])", "error"),
+        ("ioredis", "call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'no')", "close"))},
+}
+
+
+@programs(*IDLE)
+def test_a_connection_that_was_closed_while_idle_costs_no_call(program, server):
+    assert len(replies(drive(program, IDLE[program.row.name], server.port))) == 2
+
+
+SIXTY = {
+    "redis_py": """from concurrent.futures import ThreadPoolExecutor
+from redis_py import throttle
+with ThreadPoolExecutor(60) as threads:
+    print(*threads.map(lambda _: throttle("user123", 2, 1, 60), range(60)))""",
+    "redis_asyncio": """import asyncio, redis_asyncio
+async def main():
+    client = redis_asyncio.connect()
+    print(*await asyncio.gather(*(redis_asyncio.throttle(client, "user123", 2, 1, 60) for _ in range(60))))
+asyncio.run(main())""",
+    **{name: f"""const {{ close, throttle }} = require('./{name}.js');
+Promise.all([...Array(60)].map(() => throttle('user123', 2, 1, 60))).then((all) => console.log(`${{all}}`)).finally(close);
+""" for name in ("node_redis", "ioredis")},
+}
+GO = (
+    ("redigo.go", "\tfor pool", "\tdone := make(chan bool)\n\tfor pool"),
+    ("redigo.go", "call < 4", "call < 60"),
+    ("redigo.go", "\t\tfmt.Println(throttle", "\t\tgo func() { fmt.Println(throttle"),
+    ("redigo.go", "1, 60, 1))\n\t}", "1, 60, 1)); done <- true }()\n\t}\n\tfor call := 0; call < 60; call++ { <-done }"),
+)
+
+
+@on([*(PROGRAMS[name] for name in SIXTY), PROGRAMS["redigo"]._replace(edits=GO)], "program")
+def test_of_60_calls_at_once_three_pass_with_at_most_20_connections_or_one(program, server):
+    address, name = Address(server), program.row.name
+    # Each reply is late, so that all calls wait at once. Go's connections overlap, since each call has its own.
+    server(f"CONFIG SET maxclients {2 if name in ('node_redis', 'ioredis') else 41}")
+    address.fates("CL.", *60 * ["late"])
+    said = drive(program, SIXTY[name], address.port) if name in SIXTY else program.output(address.port)
+    assert sorted(reply[0] for reply in replies(said)) == 3 * [0] + 57 * [1], said
+
+
+@on([Row("typescript", "node -e 'require.resolve(\"typescript\")'", "node types.js", "node_redis.js ioredis.js",
+         is_required=False)], "program")
+def test_typescript_finds_no_mistake_in_the_programs_of_node_js(program):
+    Path(program.own.name, "types.js").write_text("""const { execFileSync } = require('child_process'), { dirname } = require('path');
+const types = dirname(dirname(require.resolve('@types/node/package.json')));
+require('fs').symlinkSync(dirname(types), 'node_modules');
+const tsc = require.resolve('typescript').replace(/lib.typescript.js$/, 'bin/tsc');
+const options = '--noEmit --allowJs --checkJs --strict --module nodenext --target es2022 node_redis.js ioredis.js';
+execFileSync('node', [tsc, ...options.split(' ')], { stdio: 'inherit' });""")
+    program.output(0)
+
+
+@programs("redis_py")
+def test_an_applications_tests_have_a_server_of_their_own(program):
+    program.row = Row("own_tests", program.row.check, "$PYTHON -m pytest own_tests.py", "own_tests.py")
+    assert "2 passed" in program.output(0, MODULE=library())
+
+
+def python_example(file):
+    return on([Row(file, python("redis"), f"$PYTHON {file}", file)], "program", REDIS_TIMEOUT=2)
+
+
+@python_example("sentinel.py")
+def test_a_stuck_sentinel_is_asked_once(program, server):
     address = Address(server)
     address.fates("", "lost")
-    with pytest.raises(AssertionError, match="TimeoutError|No master found"):
-        program.output(address.port)
-    assert address.accepted == 1
+    assert "did not decide" in program.output(address.port) and address.accepted == 1
+
+
+BEHIND_SENTINEL = """import asyncio, redis_asyncio, sentinel
+from concurrent.futures import ThreadPoolExecutor
+from redis_py import throttle
+with ThreadPoolExecutor(60) as threads:
+    print(*threads.map(lambda _: throttle("user123", 2, 1, 60), range(60)))
+async def main():
+    client = sentinel.connect()
+    print(*await asyncio.gather(*(redis_asyncio.throttle(client, "user123", 2, 1, 60) for _ in range(60))))
+asyncio.run(main())"""
+
+
+@python_example("sentinel.py")
+def test_behind_sentinel_threads_and_tasks_find_the_primary_with_20_connections_each(program, server, tmp_path):
+    settings, port, address = tmp_path / "sentinel.conf", free_port(), Address(server)
+    settings.write_text(f"port {port}\nsentinel monitor limits 127.0.0.1 {address.port} 1\n")
+    with subprocess.Popen([*WITH_THE_TEST, "KILL", "redis-server", settings, "--sentinel"]) as sentinel:
+        wait_for("Sentinel has connected", lambda: len(server.client.client_list()) > 2)
+        # Three are Sentinel's and the test's own.
+        server("CONFIG SET maxclients 43")
+        address.fates("CL.", *120 * ["late"])
+        said = drive(program, BEHIND_SENTINEL, port, REDIS_TIMEOUT=60)
+        assert sorted(reply[0] for reply in replies(said)) == 3 * [0] + 117 * [1], said
+        sentinel.kill()
 
 
 @pytest.mark.skipif(IS_DEBIAN, reason="redis-py 4.3.4 repeats a call in a cluster, whatever its settings")
-@python_program("cluster.py")
-def test_a_call_in_a_cluster_that_gets_no_answer_takes_once_and_fails_in_time(program, new_server):
+@python_example("cluster.py")
+def test_a_call_in_a_cluster_that_gets_no_answer_takes_once(program, new_server):
     """The node announces a proxy's port as its own, and the proxy loses the answer to the call."""
     node = new_server("--cluster-enabled", "yes")
     node("CLUSTER ADDSLOTSRANGE 0 16383")
@@ -94,8 +265,7 @@ def test_a_call_in_a_cluster_that_gets_no_answer_takes_once_and_fails_in_time(pr
     address = Address(node)
     address.fates("CL.THROTTLE", "lost")
     node(f"CONFIG SET cluster-announce-port {address.port}")
-    with pytest.raises(AssertionError, match="TimeoutError"):
-        program.output(address.port)
+    assert "did not decide" in program.output(address.port)
     assert node("CL.LOOK user123 2 1 60")[2] == 2
 
 
@@ -111,7 +281,7 @@ cluster.connect().then(() => Promise.all([...Array(60).keys()].map((number) => t
 """
 
 
-@on([Row(name, NODE_REDIS if name == "node-redis" else IOREDIS, "node program") for name in CLUSTERS], "program")
+@on([Row(name, NODE % ("redis" if name == "node-redis" else "ioredis"), "node program") for name in CLUSTERS], "program")
 def test_a_call_of_node_js_in_a_cluster_goes_to_its_node_at_once(program, new_server):
     nodes = [new_server("--cluster-enabled", "yes") for _ in range(3)]
     for number, node in enumerate(nodes):
@@ -128,61 +298,3 @@ def test_a_call_of_node_js_in_a_cluster_goes_to_its_node_at_once(program, new_se
     assert program.output(nodes[0].port) == 60 * "0,3,2,-1,60\n"
     assert all(node("DBSIZE") for node in nodes)
     assert not any("MOVED" in str(node("INFO errorstats")) for node in nodes)
-
-
-# Two libraries without an example, each by the call on the page.
-HIREDIS = """
-#include <hiredis/hiredis.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-int main(void) {
-    struct timeval timeout = {2, 0};
-    char key[] = "user\\0x";
-    size_t length = sizeof key - 1;
-    redisContext *context = redisConnectWithTimeout("127.0.0.1", atoi(getenv("REDIS_AT")), timeout);
-    redisSetTimeout(context, timeout);
-    redisReply *reply = CALL;
-    for (size_t i = 0; reply && i < reply->elements; i++) printf("%lld ", reply->element[i]->integer);
-    return !reply;
-}
-"""
-PREDIS = r"""<?php
-require 'Predis/Autoloader.php';
-Predis\Autoloader::register();
-$key = "user\0x";
-$client = new Predis\Client(['port' => getenv('REDIS_AT'), 'timeout' => 2, 'read_write_timeout' => 2]);
-echo implode(' ', CALL);
-"""
-PLAIN = {
-    Row("hiredis", "ls /usr/include/hiredis", "sh -c 'cc -x c program -lhiredis -o hiredis && ./hiredis'"):
-        (HIREDIS, r"redisCommand[^`]*"),
-    Row("predis", "ls /usr/share/php/Predis", "php -n program"): (PREDIS, r"\$client->executeRaw[^`]*"),
-}
-
-
-@on(PLAIN, "program")
-def test_a_library_without_an_example_calls_once_even_if_the_answer_is_lost(program, server):
-    text, call = PLAIN[program.row]
-    Path(program.own.name, "program").write_text(text.replace("CALL", re.search(call, PAGE)[0]))
-    address = Address(server)
-    assert program.output(address.port).split() == ["0", "16", "15", "-1", "2"]
-    address.fates("CL.", "lost")
-    with pytest.raises(AssertionError):
-        program.output(address.port)
-    assert server.client.info("commandstats")["cmdstat_cl.throttle"]["calls"] == 2
-
-
-@on([Row("own_tests.py", python("redis, pytest"), "$PYTHON -m pytest own_tests.py", "own_tests.py")], "program")
-def test_an_applications_tests_have_a_server_of_their_own(program):
-    assert "2 passed" in program.output(0, RUN=ROOT / "scripts/run")
-
-
-# Users move here from these two libraries, which import PyPI's `limits`.
-MOVED = Row("moved", python("flask_limiter, slowapi"), python("flask_limiter, slowapi, flask_app, fastapi_app"),
-            "flask_app.py fastapi_app.py", is_required=PYPI_IS_REQUIRED)
-
-
-@on([MOVED], "program")
-def test_the_copies_hide_no_library(program, server):
-    assert program.output(server.port) == ""
