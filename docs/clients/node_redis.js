@@ -6,31 +6,29 @@ const { ErrorReply, createClient } = require('redis');
 
 // The longest time, in ms, to wait for a reply, and for each step of connecting: TCP, TLS, the password, the database.
 const TIMEOUT = Math.ceil(1000 * Number(process.env.REDIS_TIMEOUT || 0.1));
-// One client for the whole process, with one connection.
-const client = createClient({
+const open = () => createClient({
   url: process.env.REDIS_URL || 'redis://127.0.0.1:6379',
   socket: { connectTimeout: TIMEOUT, reconnectStrategy: false },
   // A call that waited in a queue would take its tokens too late.
   disableOfflineQueue: true,
 });
-/** Resolves when the connection is open. @type {Promise<void> | undefined} */
+/** The process's client, which has one connection. @type {ReturnType<typeof open> | undefined} */
+let client;
+/** Resolves to the client when it is connected. @type {Promise<ReturnType<typeof open>> | undefined} */
 let connection;
-let pause = 0;
-// A server or a firewall may close an idle connection. The next call opens another one.
-client.on('error', () => { connection = undefined; });
 
 async function connect() {
-  close();
-  if (pause) await sleep(pause);
-  pause = 50; // After a failure: at most 20 attempts a second.
-  client.connect().catch(() => {}); // once() rejects with the same error.
-  await once(client, 'ready', { signal: AbortSignal.timeout(4 * TIMEOUT) });
-  pause = 0;
+  const opened = client = open();
+  // A server or a firewall may close an idle connection. The next call opens another one.
+  opened.on('error', () => { if (client === opened) close(); });
+  opened.connect().catch(() => {}); // once() rejects with it.
+  await once(opened, 'ready', { signal: AbortSignal.timeout(4 * TIMEOUT) });
+  return opened;
 }
 
 function close() {
   connection = undefined;
-  if (client.isOpen) client.disconnect().catch(() => {});
+  if (client?.isOpen) client.disconnect().catch(() => {});
 }
 
 /** @returns {Promise<never>} */
@@ -40,11 +38,9 @@ async function tooLate() {
   throw new Error('no reply in time');
 }
 
-/**
- * Calls CL.THROTTLE. Resolves to its five integers, six with further quotas, or undefined if Redis did not decide.
+/** Calls CL.THROTTLE. Resolves to its five integers, six with further quotas, or undefined if Redis did not decide.
  * @type {(key: string, maxBurst: number, count: number, period: number, quantity?: number, ...quotas: number[]) =>
- *   Promise<number[] | undefined>}
- */
+ *   Promise<number[] | undefined>} */
 async function throttle(key, maxBurst, count, period, quantity = 1, ...quotas) {
   const numbers = [maxBurst, count, period, quantity, ...quotas];
   if (typeof key !== 'string' || !numbers.every(Number.isSafeInteger)) {
@@ -53,8 +49,7 @@ async function throttle(key, maxBurst, count, period, quantity = 1, ...quotas) {
   connection ??= connect();
   const own = connection;
   try {
-    await own;
-    const call = client.sendCommand(['CL.THROTTLE', key, ...numbers.map(String)]);
+    const call = (await own).sendCommand(['CL.THROTTLE', key, ...numbers.map(String)]);
     const reply = await Promise.race([call, tooLate()]);
     const isRight = Array.isArray(reply) && reply.every(Number.isSafeInteger);
     if (!isRight || reply.length !== (numbers.length > 4 ? 6 : 5)) throw new Error('the reply has another shape');
@@ -75,4 +70,4 @@ async function demonstrate() {
 }
 
 if (require.main === module) demonstrate();
-module.exports = { client, close, throttle };
+module.exports = { get client() { return client; }, close, throttle };

@@ -9,8 +9,8 @@ import time
 import pytest
 
 MODULE = os.environ.get("MODULE") or "/usr/lib/redis/modules/libredis_cell.so"
-# A port of its own, which the application reads when it is imported. If you have several files of tests, put this part
-# into conftest.py, which pytest imports first.
+# The application reads this URL when it is imported. If you have several files of tests, put this part into
+# conftest.py, which pytest imports first.
 with socket.create_server(("127.0.0.1", 0)) as listener:
     PORT = str(listener.getsockname()[1])
 os.environ["REDIS_URL"] = f"redis://127.0.0.1:{PORT}"
@@ -34,12 +34,3 @@ def test_the_fourth_attempt_is_refused():
     # Without its key, a limiter is full.
     client.delete("login:alice")
     assert [answer(throttle("login:alice", 2, 1, 60))[0] for _ in range(4)] == [200, 200, 200, 429]
-
-
-def test_a_token_comes_back():
-    client.delete("login:alice")
-    # 600 ms stand for the application's minute.
-    call = "CL.PTHROTTLE", "login:alice", 0, 1, 600
-    assert client.execute_command(*call)[0] == 0
-    time.sleep(client.execute_command(*call)[3] / 1000)
-    assert client.execute_command(*call)[0] == 0

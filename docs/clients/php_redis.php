@@ -2,7 +2,6 @@
 declare(strict_types=1);
 // Rate limiting with phpredis. To run this file: [REDIS_URL=redis://…] [REDIS_TIMEOUT=0.1] php php_redis.php
 
-/** Opens a connection. */
 function connect(): Redis
 {
     $url = parse_url(getenv('REDIS_URL') ?: 'redis://127.0.0.1:6379') + ['port' => 6379, 'user' => ''];
@@ -27,8 +26,7 @@ function throttle(string $key, int $maxBurst, int $count, int $period, int $quan
     // The process's connection. Fork only before the first call.
     static $idle;
     $client = $idle ?? connect();
-    // A connection whose call fails is closed: it may get a late reply, or lead to a server that is a replica now.
-    $idle = null;
+    $idle = null; // After a failure, a late reply may come, or the server may be a replica.
     $reply = $client->rawCommand('CL.THROTTLE', $key, $maxBurst, $count, $period, $quantity);
     if (!is_array($reply) || count($reply) !== 5 || array_filter($reply, 'is_int') !== $reply) {
         throw new RedisException('not a reply of CL.THROTTLE: ' . json_encode($reply ?: $client->getLastError()));

@@ -1,7 +1,6 @@
 // Rate limiting with redigo. To run this file in a new folder:
 // go mod init demo && go get github.com/gomodule/redigo/redis
 // [REDIS_URL=redis://127.0.0.1:6379] [REDIS_TIMEOUT=0.1] go run redigo.go
-// Debian's packages alone are enough: GO111MODULE=off GOPATH=/usr/share/gocode go run redigo.go
 package main
 
 import (
@@ -13,10 +12,9 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// connect returns a pool of at most 20 connections for all goroutines. A call waits no longer than timeout for each
-// step: a place in the pool, TCP, TLS, the reply. Each call has its own connection, since an older one may lead to a
-// server that a failover has made a replica. A closed connection holds a local port for a minute: for more than 400
-// calls a second, set MaxIdle: 20 and MaxConnLifetime: time.Second.
+// connect returns a pool of at most 20 connections for all goroutines. Each step waits no longer than timeout. A call
+// has its own connection: an older one may lead to a server that a failover has made a replica. A closed one holds a
+// local port for a minute: for more than 400 calls a second, set MaxIdle: 20 and MaxConnLifetime: time.Second.
 func connect(url string, timeout time.Duration) *redis.Pool {
 	return &redis.Pool{MaxActive: 20, Wait: true,
 		Dial: func() (redis.Conn, error) {

@@ -12,17 +12,15 @@ use redis::{AsyncConnectionConfig, Client, ErrorKind, RedisResult};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-/// One connection for all tasks of a process.
+/// One connection for all tasks of a process. The timeout is for the reply, and for each of four steps of connecting.
 struct Limiter {
     client: Client,
-    /// The longest time to wait for a reply, and for each step of connecting: TCP, TLS, HELLO, the database.
     timeout: Duration,
     connection: Mutex<Option<MultiplexedConnection>>,
 }
 
 impl Limiter {
-    /// Calls CL.THROTTLE and returns its five integers, or an error if Redis did not decide. A quota is max_burst, count
-    /// and period.
+    /// Calls CL.THROTTLE and returns its five integers. A quota is max_burst, count and period.
     async fn throttle(&self, key: &[u8], quota: (i64, u64, u64), quantity: u32) -> RedisResult<[i64; 5]> {
         let mut connection = timeout(4 * self.timeout, self.connected()).await.map_err(Error::from)??;
         let mut call = redis::cmd("CL.THROTTLE");

@@ -10,7 +10,7 @@ import redis_asyncio
 import redis_py
 
 url = urlsplit(redis_py.URL)
-SENTINELS = [(url.hostname, url.port)]  # Name all of them.
+SENTINELS = [(url.hostname, url.port)]  # Name all of them here.
 TIMES = {"socket_connect_timeout": redis_py.TIMEOUT, "socket_timeout": redis_py.TIMEOUT}
 # A username, a password, ssl and db of the primary belong here.
 PRIMARY = {"service_name": "limits", "max_connections": 20, "timeout": redis_py.TIMEOUT, **TIMES}
@@ -21,18 +21,15 @@ class Pool(redis.sentinel.SentinelConnectionPool, redis.BlockingConnectionPool):
         redis.BlockingConnectionPool.disconnect(self)  # Before redis-py 7 it has no such argument.
 
 
-class AsyncPool(redis.asyncio.sentinel.SentinelConnectionPool, redis.asyncio.BlockingConnectionPool):
-    pass
-
-
 sentinel = redis.sentinel.Sentinel(SENTINELS, sentinel_kwargs={**TIMES, **redis_py.ONCE})
 redis_py.client = sentinel.master_for(connection_pool_class=Pool, **PRIMARY, **redis_py.ONCE)
 
 
 def connect():
     """Returns a client for redis_asyncio.py and the running event loop."""
+    pool = type("Pool", (redis.asyncio.sentinel.SentinelConnectionPool, redis.asyncio.BlockingConnectionPool), {})
     sentinel = redis.asyncio.sentinel.Sentinel(SENTINELS, sentinel_kwargs={**TIMES, **redis_asyncio.ONCE})
-    return sentinel.master_for(connection_pool_class=AsyncPool, **PRIMARY, **redis_asyncio.ONCE)
+    return sentinel.master_for(connection_pool_class=pool, **PRIMARY, **redis_asyncio.ONCE)
 
 
 if __name__ == "__main__":

@@ -43,9 +43,9 @@ local function refuse(status, wait)
     return ngx.exit(status)
 end
 
--- Charges the request to options.who or, without it, to the address, and refuses a limited one. A quota is max_burst,
--- count, period, perhaps a quantity, and further quotas. If Redis does not decide, the request is refused with 503; with
--- options.fallback, so many requests pass a minute.
+-- Charges the request to options.who, or else to its address, and refuses a limited one. A quota is max_burst, count,
+-- period, perhaps a quantity, and further quotas. If Redis does not decide, the request is refused with 503; with
+-- options.fallback, so many requests a minute pass.
 local function check(name, quota, options)
     -- In the access phase, "satisfy any" would take a check that passes for a permission.
     assert(ngx.get_phase() == "rewrite", "check belongs in rewrite_by_lua_block")

@@ -151,13 +151,13 @@ async def main():
     await asyncio.sleep(0.1)
     print(await redis_asyncio.throttle(client, "user123", 2, 1, 60))
 asyncio.run(main())""",
-    **{name: f"""const {{ client, close, throttle }} = require('./{name}.js'), {{ once }} = require('events');
+    **{name: f"""const limits = require('./{name}.js'), {{ once }} = require('events');
 (async () => {{
-  console.log(await throttle('user123', 2, 1, 60));
-  client.{call}.catch(() => {{}});
-  await once(client, '{event}');
-  console.log(await throttle('user123', 2, 1, 60));
-  close();
+  console.log(await limits.throttle('user123', 2, 1, 60));
+  limits.client.{call}.catch(() => {{}});
+  await once(limits.client, '{event}');
+  console.log(await limits.throttle('user123', 2, 1, 60));
+  limits.close();
 }})();""" for name, call, event in (
         ("node_redis", "sendCommand(['CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'no'])", "error"),
         ("ioredis", "call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'no')", "close"))},
