@@ -10,6 +10,7 @@ pub fn python(program: &str, server: &Server) -> Command {
     let mut command = Command::new("/usr/bin/python3");
     command.arg("-B").arg(path(program));
     command.env("REDIS_URL", format!("redis://127.0.0.1:{}", server.port));
+    command.env("REDIS_TIMEOUT", "60");
     command
 }
 
