@@ -22,7 +22,7 @@ struct Limiter {
 impl Limiter {
     /// Calls CL.THROTTLE and returns its five integers. A quota is max_burst, count and period.
     async fn throttle(&self, key: &[u8], quota: (i64, u64, u64), quantity: u32) -> RedisResult<[i64; 5]> {
-        let mut connection = timeout(4 * self.timeout, self.connected()).await.map_err(Error::from)??;
+        let mut connection = timeout(self.timeout.saturating_mul(4), self.connected()).await.map_err(Error::from)??;
         let mut call = redis::cmd("CL.THROTTLE");
         call.arg(key).arg(quota).arg(quantity);
         let error = match call.query_async::<Vec<Value>>(&mut connection).await.as_deref() {
