@@ -21,13 +21,11 @@ from redis_py import answer, ask, client, throttle
 @pytest.fixture(scope="session", autouse=True)
 def server():
     with subprocess.Popen(["redis-server", "--port", PORT, "--save", "", "--loadmodule", MODULE]) as server:
-        try:
-            while ask(bool, "PING") is None:
-                assert server.poll() is None, "the server did not start"
-                time.sleep(0.1)
-            yield server
-        finally:
-            server.terminate()
+        while ask(bool, "PING") is None:
+            assert server.poll() is None, "the server did not start"
+            time.sleep(0.1)
+        yield server
+        server.terminate()
 
 
 def test_the_fourth_attempt_is_refused():

@@ -1,5 +1,6 @@
 """The example for nginx: what it passes and refuses, whom it limits, and that no location or server loses a limit."""
 
+import re
 import subprocess
 from ipaddress import ip_address, ip_network
 from signal import SIGCONT, SIGSTOP
@@ -7,6 +8,7 @@ from signal import SIGCONT, SIGSTOP
 import pytest
 
 from applications import Row, on
+from packages import ROOT
 from servers import Server, wait_for
 
 # second.lua calls another server.
@@ -15,10 +17,18 @@ WORDS = (
     """sed "s|TIMEOUT = .*|TIMEOUT = ${SECOND:-}|" throttle.lua >second.lua && """
     """exec nginx -p $OWN -c $OWN/site.conf -g "daemon off;"'"""
 )
+# The page's example comes last, as a server of its own.
+EXAMPLE = re.search(r"```nginx\n(.*?)```", (ROOT / "docs/nginx.md").read_text(), re.S)[1]
+END = """86400 }) }
+        proxy_pass http://application;
+    }
+}
+"""
 EDITS = (
     ("nginx.conf", "127.0.0.1:8080", "unix:front; listen 127.0.0.1:$HTTP_PORT"),
     ("nginx.conf", "127.0.0.1:8081", "unix:application"),
     ("nginx.conf", "/etc/nginx/?.lua", "$OWN/?.lua"),
+    ("nginx.conf", END, END + EXAMPLE.replace("8080;", "$HTTP_PORT; server_name page;")),
     ("throttle.lua", "6379, 100", "$REDIS_AT, 1000 * $REDIS_TIMEOUT"),
 )
 NGINX = Row("nginx", "ls /usr/lib/nginx/modules/ngx_http_lua_module.so /usr/share/lua/5.1/nginx/redis.lua", WORDS,
@@ -133,11 +143,11 @@ def test_an_address_that_a_caller_makes_up_is_not_trusted_and_a_unix_socket_is_a
 
 @on([PROXIED])
 def test_a_customer_has_two_quotas_on_one_key_and_an_unknown_one_is_an_address(app, server):
-    assert charged(app, server, "/items", X_Api_Key="secret-of-acme") == ["nginx_items:caller:acme"]
+    assert charged(app, server, "/items", Host="page", X_Api_Key="secret-of-acme") == ["items:caller:acme"]
     # Each quota has 19 digits.
-    assert server("STRLEN nginx_items:caller:acme") == 38
+    assert server("STRLEN items:caller:acme") == 38
     for unknown in "SECRET-of-acme", "secret-of-acme2", "":
-        assert charged(app, server, "/items", X_Api_Key=unknown) == ["nginx_items:127.0.0.1"]
+        assert charged(app, server, "/items", Host="page", X_Api_Key=unknown) == ["items:127.0.0.1"]
     assert charged(app, server, "/LogIn/", method="POST") == ["nginx_login:127.0.0.1"]
 
 
