@@ -2,8 +2,7 @@
 
 local redis = require "nginx.redis"     -- from Debian's lua-nginx-redis; OpenResty has "resty.redis"
 
--- The server's address may also be "[::1]" or "unix:/path"; a name, even "localhost", needs a resolver. TIMEOUT is the
--- longest time, in ms, to wait for a free connection, for a new one, and for each line of the reply.
+-- The server, also "[::1]" or "unix:/path"; a name needs a resolver. TIMEOUT, in ms, is for each step.
 local HOST, PORT, TIMEOUT = "127.0.0.1", 6379, 100
 -- A worker has 20 connections, and up to 1,000 calls may wait for one.
 local POOL = { pool = ("throttle %s %d"):format(HOST, PORT), pool_size = 20, backlog = 1000 }
@@ -16,7 +15,7 @@ local function call(client, key, quota)
     return reply
 end
 
--- Calls CL.THROTTLE. Returns its five integers, six with further quotas, or nil if Redis did not decide.
+-- Calls CL.THROTTLE with max_burst, count, period, perhaps a quantity, and further quotas. Returns its integers, or nil.
 local function throttle(key, quota)
     local client = redis:new()
     client:set_timeout(TIMEOUT)
@@ -43,9 +42,8 @@ local function refuse(status, wait)
     return ngx.exit(status)
 end
 
--- Charges the request to options.who, or else to its address, and refuses a limited one. A quota is max_burst, count,
--- period, perhaps a quantity, and further quotas. If Redis does not decide, the request is refused with 503; with
--- options.fallback, so many requests a minute pass.
+-- Charges the request to options.who, or else to its address, and refuses a limited one. If Redis does not decide, it is
+-- refused with 503; with options.fallback, so many a minute pass.
 local function check(name, quota, options)
     -- In the access phase, "satisfy any" would take a check that passes for a permission.
     assert(ngx.get_phase() == "rewrite", "check belongs in rewrite_by_lua_block")

@@ -103,16 +103,6 @@ def test_a_call_without_a_right_reply_is_refused_and_not_repeated(app, server, f
     assert app.get("/login", other).numbers("Remaining") == (200, 2)
 
 
-@on([PROXIED], REDIS_TIMEOUT=1)
-def test_a_late_reply_is_not_taken_for_another_callers(app):
-    limited, other = app.caller(), app.caller()
-    assert statuses(app, 4, "/login", X_Forwarded_For=limited) == [200, 200, 200, 429]
-    app.address.fates("CL.", *["late"] * 99)
-    for calls in 1, 60:
-        statuses(app, calls, "/login", X_Forwarded_For=other)
-        assert app.get("/login", limited).status != 200
-
-
 def charged(app, server, path="/", status=200, **request):
     """Returns the keys to which this request is charged."""
     server("FLUSHALL")
