@@ -15,7 +15,7 @@ local function call(client, key, quota)
     return reply
 end
 
--- Calls CL.THROTTLE with max_burst, count, period, perhaps a quantity, and further quotas. Returns its integers, or nil.
+-- Calls CL.THROTTLE with max_burst, count, period, perhaps a quantity and more quotas. Returns its integers, or nil.
 local function throttle(key, quota)
     local client = redis:new()
     client:set_timeout(TIMEOUT)
@@ -42,8 +42,8 @@ local function refuse(status, wait)
     return ngx.exit(status)
 end
 
--- Charges the request to options.who, or else to its address, and refuses a limited one. If Redis does not decide, it is
--- refused with 503; with options.fallback, so many a minute pass.
+-- Charges the request to options.who, or else to its address, and refuses a limited one. If Redis does not decide,
+-- it is refused with 503; with options.fallback, so many a minute pass.
 local function check(name, quota, options)
     -- In the access phase, "satisfy any" would take a check that passes for a permission.
     assert(ngx.get_phase() == "rewrite", "check belongs in rewrite_by_lua_block")
