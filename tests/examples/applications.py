@@ -19,7 +19,7 @@ import pytest
 from packages import HERE, IS_DEBIAN, NODE, PYTHON, ROOT, TARGET
 from servers import WITH_THE_TEST, Address, free_port, wait_for
 
-# The tokens of a caller's limit in each example: three at once and one a day, so that none comes back meanwhile.
+# The limit of a caller: a burst of three, and then one every eight hours.
 LIMIT = 3
 # Whether scripts/test has installed all that Debian has, and fetched what Debian lacks.
 REQUIRE_ALL = "REQUIRE_ALL" in os.environ
@@ -40,9 +40,9 @@ def is_found(check):
 
 
 class Row(NamedTuple):
-    """An application or a program: its name, a command that fails where something is missing, and the words that start
-    it in a folder of its own. The folder has copies of files of docs/clients, with those that their heads name, after
-    edits as a user makes them: a file, a text of it, and another text."""
+    """An application or a program: its name, a command that fails if something is missing, and the words that start it in
+    a folder of its own. The folder has copies of files of docs/clients, with those that their heads name, and of sites in
+    this folder, after edits as a user makes them: a file, a text in it, and another text."""
 
     name: str
     check: str
@@ -54,9 +54,11 @@ class Row(NamedTuple):
     def copy(self, folder, environment):
         names = self.files.split()
         for name in names:
-            text = Path(ROOT, "docs/clients", name).read_text()
-            # A head says "To run this file, beside redis_py.py: ...".
-            names += re.findall(r"beside (\w+\.\w+)", text)
+            (file,) = filter(Path.exists, (ROOT / "docs/clients" / name, HERE / name))
+            text = file.read_text()
+            # A head says "Beside redis_py.py", or "beside limits_storage.py and redis_py.py".
+            beside = re.findall(r"eside (\w+\.\w+)(?: and (\w+\.\w+))?", text)
+            names += {*sum(beside, ())} - {*names, ""}
             for _, old, new in (edit for edit in self.edits if edit[0] == name):
                 assert text.count(old) == 1, f"{name} has {old!r} {text.count(old)} times"
                 text = text.replace(old, re.sub(r"\$([A-Z_]+)", lambda match: environment[match[1]], new))
@@ -67,61 +69,37 @@ def python(module):
     return f"$PYTHON -c 'import {module}'"
 
 
-NODE_REDIS, IOREDIS = ("node -e 'require(\"%s\")'" % library for library in ("redis", "ioredis"))
-NGINX = "ls /usr/lib/nginx/modules/ngx_http_lua_module.so /usr/share/lua/5.1/nginx/redis.lua"
-NGINX_EDITS = (
-    ("nginx.conf", "127.0.0.1:8080", "unix:front; listen 127.0.0.1:$HTTP_PORT"),
-    ("nginx.conf", "127.0.0.1:8081", "unix:application"),
-    ("nginx.conf", "        location / {", "        include $TESTS/nginx_site.conf;\n        location / {"),
-    ("nginx.conf", "    upstream", """
-    server {
-        listen unix:application;
-        location / { return 200 $http_x_forwarded_for; }
-        location /fails { return 500; } location /missing { return 404; }
-    }
-    upstream"""),
-    ("throttle.lua", "6379, 100", "$REDIS_AT, 1000 * $REDIS_TIMEOUT"),
-)
-EXPRESS_4 = (
-    ("express_app.js", "require('express')", "require('express4')"),
-    ("express_app.js", "require('./node_redis.js')", "require('./ioredis.js')"),
-)
-# Each example behind a proxy, the tests, and with paths that answer in further ways. In each, `GET /` is bounded
-# without Redis, and `POST /login` is closed.
-APPLICATIONS = [
-    Row("flask", python("flask, limits"), "$PYTHON -m flask --app flask_site run --port $HTTP_PORT", "flask_app.py"),
-    Row("fastapi", python("fastapi, uvicorn, limits"),
-        "$PYTHON -m uvicorn --forwarded-allow-ips 127.0.0.1 --port $HTTP_PORT fastapi_site:app", "fastapi_app.py"),
-    Row("django", python("rest_framework, werkzeug, limits"), "$PYTHON $TESTS/django_site.py", "django_rest.py",
-        (("django_rest.py", "4, 20, 3600", "2, 1, 86400"),)),
-    Row("express", NODE_REDIS, "node $TESTS/express_site.js", "express_app.js"),
-    Row("express_4", IOREDIS, "node $TESTS/express_site.js", "express_app.js ioredis.js", EXPRESS_4),
-    Row("nginx", NGINX, "nginx -p $OWN -c nginx.conf -g 'daemon off; user root;'", "nginx.conf",
-        (*NGINX_EDITS, ("nginx.conf", "# set_real_ip_from 192.0.2.1;", "set_real_ip_from 127.0.0.1;"))),
-]
-# Programs that make five calls, print the answers and end.
-PROGRAMS = [
-    Row("redis_py", python("redis"), "$PYTHON redis_py.py", "redis_py.py"),
-    Row("redis_asyncio", python("redis"), "$PYTHON redis_asyncio.py", "redis_asyncio.py"),
-    Row("node_redis", NODE_REDIS, "node node_redis.js", "node_redis.js"),
-    Row("ioredis", IOREDIS, "node ioredis.js", "ioredis.js"),
-    # Two forks of these, by the examples of what they are forks of.
-    Row("valkey_py", python("valkey"), "$PYTHON redis_py.py", "redis_py.py",
-        (("redis_py.py", "import redis\n", "import valkey as redis\n"),), PYPI_IS_REQUIRED),
-    Row("iovalkey", "node -e 'require(\"iovalkey\")'", "node ioredis.js", "ioredis.js",
-        (("ioredis.js", "require('ioredis')", "require('iovalkey')"),)),
-    Row("phpredis", "php -r 'new Redis();'", "php -d display_errors=stderr php_redis.php", "php_redis.php"),
-    Row("redis_rb", "ruby -e 'require \"redis\"'", "ruby redis_rb.rb", "redis_rb.rb"),
-    # scripts/test does not install Go, which is large.
-    Row("redigo", "go list github.com/gomodule/redigo/redis", "go run redigo.go", "redigo.go", is_required=False),
-    Row("redis_rs", "cargo --version",
-        "${REDIS_RS:-cargo run --quiet --profile test --manifest-path $TESTS/../../Cargo.toml --example redis_rs}"),
-]
+def node(*modules):
+    return "node -e '%s'" % ";".join(f'require("{module}")' for module in modules)
 
 
-def named(*names):
-    rows = {row.name: row for row in APPLICATIONS + PROGRAMS}
-    return [rows[name] for name in names]
+NODE_REDIS = node("redis")
+IOREDIS = tuple(
+    (file, "require('./node_redis.js'); // or './ioredis.js'", "require('./ioredis.js');")
+    for file in ("rate_limit_store.js", "fastify_store.js", "nest_store.js")
+)
+# FastAPI since 0.93.
+LIFESPAN = python("uvicorn, inspect, fastapi; inspect.signature(fastapi.FastAPI).parameters[\"lifespan\"]")
+UVICORN = "$PYTHON -m uvicorn --forwarded-allow-ips 127.0.0.1 --port $HTTP_PORT"
+# A limiter that people have, or the dependency for FastAPI, on a site behind one proxy, the tests. `POST /login` fails
+# closed, and `GET /` falls back to the limiter's own memory.
+FLASK, SLOWAPI, DJANGO, FASTAPI, EXPRESS, EXPRESS_IOREDIS, HONO, FASTIFY, NEST = APPLICATIONS = [
+    Row("flask", python("flask_limiter"), "$PYTHON -m flask --app flask_site run --port $HTTP_PORT",
+        "flask_site.py limits_storage.py"),
+    Row("slowapi", python("slowapi, uvicorn"), f"{UVICORN} slowapi_site:app", "slowapi_site.py limits_storage.py",
+        is_required=PYPI_IS_REQUIRED),
+    Row("django", python("rest_framework, werkzeug"), "$PYTHON django_site.py", "django_site.py django_throttles.py"),
+    Row("fastapi", LIFESPAN, f"{UVICORN} fastapi_app:app", "fastapi_app.py",
+        (("fastapi_app.py", "4, 20, 3600", "2, 3, 86400"),), PYPI_IS_REQUIRED),
+    Row("express", node("express-rate-limit", "redis"), "node express_site.js", "express_site.js rate_limit_store.js"),
+    Row("express_ioredis", node("express-rate-limit", "ioredis"), "node express_site.js",
+        "express_site.js rate_limit_store.js ioredis.js", IOREDIS),
+    Row("hono", node("hono-rate-limiter", "redis"), "node hono_site.js", "hono_site.js rate_limit_store.js"),
+    Row("fastify", node("@fastify/rate-limit", "redis"), "node fastify_site.js", "fastify_site.js fastify_store.js"),
+    Row("nest", node("@nestjs/throttler", "redis"), "node nest_site.js", "nest_site.js nest_store.js"),
+]
+# FastAPI's dependency, Fastify and Nest have no limiter of their own to fall back to.
+FALLBACKS = [row for row in APPLICATIONS if row not in (FASTAPI, FASTIFY, NEST)]
 
 
 @functools.cache

@@ -1,6 +1,5 @@
-"""A site with the throttles of the example for Django REST framework, behind NUM_PROXIES proxies."""
+"""Django REST framework's throttles, behind one proxy."""
 
-import json
 import os
 from types import SimpleNamespace
 
@@ -11,68 +10,59 @@ settings.configure(
     ROOT_URLCONF=__name__,
     SECRET_KEY="of the tests",
     REST_FRAMEWORK={
-        "DEFAULT_AUTHENTICATION_CLASSES": [], "UNAUTHENTICATED_USER": None,
-        "NUM_PROXIES": json.loads(os.environ.get("NUM_PROXIES", "1")),
+        "DEFAULT_AUTHENTICATION_CLASSES": [],
+        "UNAUTHENTICATED_USER": None,
+        "DEFAULT_THROTTLE_RATES": {"anon": "3/day", "user": "4/day", "login": "3/day", "zero": "0/day"},
+        "NUM_PROXIES": 1,
     },
 )
 
 from django.core.wsgi import get_wsgi_application
 from django.urls import path
 from rest_framework.authentication import BaseAuthentication
-from rest_framework.exceptions import APIException, NotFound, Throttled
 from rest_framework.response import Response
 from rest_framework.views import APIView
 from werkzeug.serving import run_simple
 
-from django_rest import ApiThrottle, LoginThrottle
+from django_throttles import AnonThrottle, RedisCellThrottle, ScopedThrottle, UserThrottle
+
+
+class FallbackThrottle(AnonThrottle):
+    fallback = True
+
+
+class SurrogateThrottle(RedisCellThrottle):
+    scope = "anon"
+
+    def get_cache_key(self, request, view):
+        return "\ud800"
 
 
 class Key(BaseAuthentication):
     def authenticate(self, request):
         key = request.headers.get("X-Api-Key")
-        return key and (SimpleNamespace(pk={"secret-of-acme": "acme"}.get(key), is_authenticated=True), None)
-
-
-class Passes(ApiThrottle):
-    def unanswered(self, request):
-        return True
-
-
-class Forgotten(ApiThrottle):
-    async def unanswered(self, request):
-        return True
+        return key and (SimpleNamespace(pk=key, is_authenticated=True), None)
 
 
 class View(APIView):
-    authentication_classes, throttle_classes, error = [Key], [ApiThrottle], None
+    authentication_classes = [Key]
+    throttle_scope = None
 
     def get(self, request):
-        if self.error:
-            raise self.error
         return Response("Hello")
 
-
-class Own(View):
-    def throttled(self, request, wait):
-        raise Throttled(wait, "Not now.")
+    post = get
 
 
-class Login(View):
-    def post(self, request):
-        if isinstance(request.data, dict) and request.data.get("password") == "correct horse":
-            LoginThrottle().charge(request, -1)
-        return Response("Welcome")
+def view(*throttles, scope=None):
+    return View.as_view(throttle_classes=throttles, throttle_scope=scope)
 
 
 urlpatterns = [
-    path("", View.as_view()),
-    path("login", Login.as_view(throttle_classes=[LoginThrottle])),
-    path("both", Login.as_view(throttle_classes=[ApiThrottle, LoginThrottle])),
-    # Django answers an exception that REST framework does not know, and shows no headers.
-    path("fails", View.as_view(error=APIException)),
-    path("missing", View.as_view(error=NotFound)),
-    path("throttled", Own.as_view()),
-    path("passes", View.as_view(throttle_classes=[Passes])),
-    path("forgotten", View.as_view(throttle_classes=[Forgotten])),
+    path("", view(FallbackThrottle)),
+    path("login", view(ScopedThrottle, scope="login")),
+    path("user", view(AnonThrottle, UserThrottle)),
+    path("zero", view(ScopedThrottle, scope="zero")),
+    path("surrogate", view(SurrogateThrottle)),
 ]
 run_simple("127.0.0.1", int(os.environ["HTTP_PORT"]), get_wsgi_application(), threaded=True)

@@ -1,25 +1,25 @@
-// The example for Express behind a proxy, with routes that answer in further ways, by one limit of three a day.
+// express-rate-limit, behind one proxy.
 
-const { app, limited } = require(`${process.cwd()}/express_app.js`);
+const app = require('express')();
+const { MemoryStore, rateLimit } = require('express-rate-limit');
+const { RedisCellStore } = require('./rate_limit_store.js');
+
+const windowMs = 24 * 60 * 60 * 1000;
+// Fails closed: while Redis does not answer, requests are refused with 503.
+app.post('/login', rateLimit({ limit: 3, windowMs, store: new RedisCellStore('login') }),
+  (request, response) => response.send('Welcome'));
+// Falls back: while Redis does not answer, each process counts in its own memory.
+const fallback = new MemoryStore();
+app.get('/', rateLimit({ limit: 3, windowMs, store: new RedisCellStore('hello', { fallback }) }),
+  (request, response) => response.send('Hello'));
 
 app.set('trust proxy', '127.0.0.1');
-const quota = [2, 1, 86400];
-const [site, burst] = [limited('site', quota), limited('burst', [9, 10, 1])];
-const callers = { acme: 'acme', 7: 7, '': '', 'an object': { id: 7 }, get 'an error'() { throw undefined; } };
-const caller = async (request) => callers[request.get('X-Api-Key')];
-const passes = async () => true;
-const hello = (request, response) => response.send('Hello\n');
-// A middleware, as one for timeouts, begins to answer before Redis does.
-const early = (request, response, next) => {
-  next();
-  response.write('a');
-  setTimeout(() => response.end('b'), 300);
-};
-app.all('/fails', site, () => { throw new Error('fails'); });
-app.all('/missing', site, (request, response, next) => next());
-app.all('/both', burst, site, hello);
-app.all('/answered', early, site, hello);
-app.all('/caller', limited('site', quota, { caller }), hello);
-app.all('/passes', limited('site', quota, { unanswered: passes }), hello);
-app.all('/forgotten', limited('site', quota, { unanswered: () => [passes()] }), hello);
+const respond = (request, response) => response.status(Number(request.query.status ?? 200)).send('Done');
+const limited = (name, options, settings) => app.get(`/${name}`,
+  rateLimit({ limit: 3, windowMs, ...options, store: new RedisCellStore(name, settings) }), respond);
+limited('zero', { limit: 0 });
+limited('failures', { skipSuccessfulRequests: true });
+limited('successes', { skipFailedRequests: true });
+limited('quotas', { limit: 2 }, { quotas: [1, 10, 1, 1, 2, 3, 86400] });
+limited('surrogate', { keyGenerator: () => '\ud800' });
 app.listen(process.env.HTTP_PORT, '127.0.0.1');

@@ -1,36 +1,43 @@
-"""The example for Flask behind one proxy, with views that answer in further ways, by one limit of three a day."""
+"""Flask-Limiter, behind one proxy."""
 
-import flask
-from flask_app import app, limited
+from flask import Flask
+from flask_limiter import Limiter
+from flask_limiter.util import get_remote_address
+
+import limits_storage  # adds redis-cell:// and gcra
+
+app = Flask(__name__)
+redis_cell = {"app": app, "storage_uri": "redis-cell://", "strategy": "gcra", "headers_enabled": True}
+# Fails closed: while Redis does not answer, requests are refused with 503.
+closed = Limiter(get_remote_address, **redis_cell)
+# Falls back: while Redis does not answer, each process counts in its own memory.
+fallback = Limiter(get_remote_address, in_memory_fallback_enabled=True, **redis_cell)
+
+
+@app.post("/login")
+@closed.limit("3/day")
+def login():
+    return "Welcome"
+
+
+@app.get("/")
+@fallback.limit("3/day")
+def hello():
+    return "Hello"
+
+
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-app.wsgi_app = ProxyFix(app.wsgi_app, x_for=1)
-QUOTA = 2, 1, 86400
-SITE, BURST = limited("site", *QUOTA), limited("burst", 9, 10, 1)
-CALLERS = {"acme": "acme", "7": 7, "": "", "an object": {"id": 7}, "an error": "\ud800"}
+app.wsgi_app = ProxyFix(app.wsgi_app)
 
 
-async def missing():
-    flask.abort(404)
+@app.get("/zero")
+@closed.limit("0/day")
+def zero():
+    return "Never"
 
 
-async def caller(request):
-    return CALLERS.get(request.headers["X-Api-Key"])
-
-
-async def passes(caller):
-    return True
-
-
-for path, view in {
-    "/missing": SITE(missing),
-    "/both": BURST(SITE(lambda: "Hello")),
-    "/caller": limited("site", *QUOTA, caller=caller)(lambda: "Hello"),
-    "/passes": limited("site", *QUOTA, unanswered=passes)(lambda: "Hello"),
-    "/forgotten": limited("site", *QUOTA, unanswered=lambda caller: passes(caller))(lambda: "Hello"),
-}.items():
-    app.add_url_rule(path, path, view, methods=["GET", "OPTIONS"])
-blueprint = flask.Blueprint("blueprint", "blueprint")
-blueprint.before_request(SITE(lambda: None))
-blueprint.add_url_rule("/fails", "fails", lambda: 1 / 0)
-app.register_blueprint(blueprint)
+@app.get("/surrogate")
+@closed.limit("3/day", key_func=lambda: "\ud800")
+def surrogate():
+    return "Hello"

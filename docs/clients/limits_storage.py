@@ -1,0 +1,71 @@
+"""A storage for the `limits` library, for Flask-Limiter, slowapi and whatever else is built on it. Beside redis_py.py.
+
+    import limits_storage
+    Limiter(get_remote_address, app=app, storage_uri="redis-cell://", strategy="gcra")
+
+`20 per minute` allows a burst of 20 requests, and then one every three seconds.
+"""
+
+import time
+
+from limits.storage import MovingWindowSupport, Storage
+from limits.strategies import STRATEGIES, FixedWindowRateLimiter, MovingWindowRateLimiter
+
+from redis_py import ask, throttle
+
+try:
+    from werkzeug.exceptions import ServiceUnavailable
+except ImportError:
+    ServiceUnavailable = Exception
+
+
+class Unanswered(ServiceUnavailable):
+    """Redis did not decide. Flask responds with 503; in other frameworks, add a handler for this exception."""
+
+    def __init__(self):
+        super().__init__("Try again later.")
+        self.retry_after = 1
+
+
+def decided(reply):
+    if reply is None:
+        raise Unanswered
+    return reply
+
+
+class RedisCellStorage(MovingWindowSupport, Storage):
+    STORAGE_SCHEME = ["redis-cell"]
+    base_exceptions = Unanswered
+
+    def acquire_entry(self, key, limit, expiry, amount=1):
+        # A limit of 0 refuses every request, but a count must be positive.
+        limited, *_ = decided(throttle(key, limit - 1, max(limit, 1), expiry, amount))
+        return not limited
+
+    def get_moving_window(self, key, limit, expiry):
+        look = ask([int] * 5, "CL.LOOK", key, limit - 1, max(limit, 1), expiry)
+        limited, _, remaining, retry_after, reset_after = decided(look)
+        # The limiters compute Retry-After from the end of the window a moment later, and round it down.
+        end = time.time() + max(retry_after if limited else reset_after, 1) + 0.01
+        return end - expiry, limit - remaining
+
+    def check(self):
+        # A quantity of 0 takes no tokens, and creates no key.
+        return throttle("LIMITER/check", 0, 1, 1, 0) is not None
+
+    def clear(self, key):
+        decided(ask(int, "DEL", key))
+
+    def incr(self, *arguments, **named):
+        raise NotImplementedError('redis-cell:// needs strategy="gcra"')
+
+    get = get_expiry = reset = incr
+
+
+def gcra(storage):
+    """Makes the strategy. An in-memory fallback counts in fixed windows, whose memory is freed when they end."""
+    kind = MovingWindowRateLimiter if isinstance(storage, RedisCellStorage) else FixedWindowRateLimiter
+    return kind(storage)
+
+
+STRATEGIES["gcra"] = gcra

@@ -1,0 +1,88 @@
+// A store for express-rate-limit and hono-rate-limiter. Beside node_redis.js. A limit of 20 in 60,000 ms allows a burst
+// of 20 requests, and then one every three seconds. While Redis does not answer, requests are refused with 503.
+
+const { throttle } = require('./node_redis.js'); // or './ioredis.js'
+
+/** @typedef {[maxBurst: number, count: number, period: number, quantity?: number, ...further: number[]]} Quotas */
+
+/** Returns the quota of a limit in a window. @param {number} limit @param {number} ms @returns {Quotas} */
+function quota(limit, ms) {
+  // The same rate, in seconds. A limit of 0 refuses every request, but a count must be positive.
+  return [limit - 1, 1000 * Math.max(limit, 1), ms];
+}
+
+/** Returns the milliseconds to wait before a retry, or until the limiter is full. @param {number[]} reply */
+function wait([limited, , , retryAfter, resetAfter]) {
+  return 1000 * Math.max(limited ? retryAfter : resetAfter, 1);
+}
+
+function unanswered() {
+  const [message, headers] = ['Try again later', { 'Retry-After': '1' }];
+  const getResponse = () => new Response(message, { status: 503, headers }); // for Hono
+  return Object.assign(new Error(message), { status: 503, statusCode: 503, headers, getResponse });
+}
+
+/** In the limiter's options: `store: new RedisCellStore('login')`. */
+class RedisCellStore {
+  /**
+   * @param {string} prefix Names the limiter.
+   * @param {object} [options]
+   * @param {any} [options.fallback] A store that counts while Redis does not answer: `new MemoryStore()`.
+   * @param {Quotas} [options.quotas] Replaces `limit` and `windowMs`: [9, 10, 1, 1, 999, 1000, 86400] is 10 a second
+   *   and 1,000 a day. Then `limit` is the smallest burst, here 10.
+   */
+  constructor(prefix, { fallback, quotas } = {}) {
+    this.prefix = `${prefix}:`;
+    this.fallback = fallback;
+    /** @type {Quotas} */
+    this.quotas = /** @type {any} */ (quotas);
+    this.refused = new Map();
+    this.counting = Promise.resolve();
+  }
+
+  init(/** @type {any} */ options) {
+    this.limit = options.limit;
+    this.countsRefused = options.skipFailedRequests;
+    this.quotas ??= quota(options.limit, options.windowMs);
+    this.fallback?.init(options);
+  }
+
+  async increment(/** @type {string} */ key) {
+    const reply = await throttle(this.prefix + key, ...this.quotas);
+    if (!reply && this.fallback) return this.count(key);
+    if (!reply) throw unanswered();
+    const [limited, , remaining] = reply;
+    if (limited && this.countsRefused) this.refused.set(key, (this.refused.get(key) ?? 0) + 1);
+    const totalHits = limited ? this.limit + 1 : Math.max(this.limit - remaining, 1);
+    return { totalHits, resetTime: new Date(Date.now() + wait(reply)) };
+  }
+
+  /** Counts in the fallback, one request after another: MemoryStore changes the result that it has returned. */
+  async count(/** @type {string} */ key) {
+    const counted = this.counting.then(async () => ({ ...await this.fallback.increment(key) }));
+    this.counting = counted.then(() => {}, () => {});
+    return counted;
+  }
+
+  /** Gives a token back, for skipFailedRequests and skipSuccessfulRequests. @param {string} key */
+  async decrement(key) {
+    const refused = this.refused.get(key);
+    if (!refused) return this.refund(key, 1);
+    // With skipFailedRequests, a refused request is given back as well, though it has taken no token.
+    if (refused > 1) this.refused.set(key, refused - 1);
+    else this.refused.delete(key);
+  }
+
+  async resetKey(/** @type {string} */ key) {
+    await this.refund(key, Number.MAX_SAFE_INTEGER);
+    await this.fallback?.resetKey(key);
+  }
+
+  /** Gives tokens back, but at most up to a full limiter. @param {string} key @param {number} tokens */
+  async refund(key, tokens) {
+    const [maxBurst, count, period, , ...further] = this.quotas;
+    await throttle(this.prefix + key, maxBurst, count, period, -tokens, ...further);
+  }
+}
+
+module.exports = { RedisCellStore, quota, unanswered, wait };

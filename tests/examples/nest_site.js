@@ -1,0 +1,32 @@
+// @nestjs/throttler, behind one proxy.
+
+require('reflect-metadata');
+const { Controller, Get, HttpCode, Module, Post } = require('@nestjs/common');
+const { APP_GUARD, NestFactory } = require('@nestjs/core');
+const { Throttle, ThrottlerGuard, ThrottlerModule } = require('@nestjs/throttler');
+const { NestStore } = require('./nest_store.js');
+
+const limits = ThrottlerModule.forRoot({
+  throttlers: [{ ttl: 24 * 60 * 60 * 1000, limit: 3 }],
+  storage: new NestStore(),
+});
+
+class Site {
+  login() { return 'Welcome'; }
+
+  zero() { return 'Never'; }
+}
+const route = (name, ...decorators) => decorators.forEach((decorator) => decorator(
+  Site.prototype, name, Object.getOwnPropertyDescriptor(Site.prototype, name)));
+route('login', Post('login'), HttpCode(200));
+route('zero', Get('zero'), Throttle({ default: { limit: 0 } }));
+Controller()(Site);
+class Application {}
+Module({ imports: [limits], controllers: [Site], providers: [{ provide: APP_GUARD, useClass: ThrottlerGuard }] })(Application);
+
+async function start() {
+  const app = await NestFactory.create(Application);
+  app.set('trust proxy', '127.0.0.1');
+  await app.listen(process.env.HTTP_PORT, '127.0.0.1');
+}
+start();
