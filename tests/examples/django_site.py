@@ -5,17 +5,14 @@ from types import SimpleNamespace
 
 from django.conf import settings
 
-settings.configure(
-    ALLOWED_HOSTS=["*"],
-    ROOT_URLCONF=__name__,
-    SECRET_KEY="of the tests",
-    REST_FRAMEWORK={
-        "DEFAULT_AUTHENTICATION_CLASSES": [],
-        "UNAUTHENTICATED_USER": None,
-        "DEFAULT_THROTTLE_RATES": {"anon": "3/day", "user": "4/day", "login": "3/day", "zero": "0/day"},
-        "NUM_PROXIES": 1,
-    },
-)
+REST_FRAMEWORK = {
+    "DEFAULT_THROTTLE_CLASSES": ["django_throttles.AnonThrottle", "django_throttles.UserThrottle"],
+    "DEFAULT_THROTTLE_RATES": {"anon": "3/day", "user": "4/day"},
+    "NUM_PROXIES": 1,
+}
+REST_FRAMEWORK["DEFAULT_THROTTLE_RATES"] |= {"login": "3/day", "zero": "0/day"}
+REST_FRAMEWORK |= {"DEFAULT_AUTHENTICATION_CLASSES": [], "UNAUTHENTICATED_USER": None}
+settings.configure(ALLOWED_HOSTS=["*"], ROOT_URLCONF=__name__, SECRET_KEY="of the tests", REST_FRAMEWORK=REST_FRAMEWORK)
 
 from django.core.wsgi import get_wsgi_application
 from django.urls import path
@@ -24,7 +21,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 from werkzeug.serving import run_simple
 
-from django_throttles import AnonThrottle, RedisCellThrottle, ScopedThrottle, UserThrottle
+from django_throttles import AnonThrottle, RedisCellThrottle, ScopedThrottle
 
 
 class FallbackThrottle(AnonThrottle):
@@ -61,7 +58,8 @@ def view(*throttles, scope=None):
 urlpatterns = [
     path("", view(FallbackThrottle)),
     path("login", view(ScopedThrottle, scope="login")),
-    path("user", view(AnonThrottle, UserThrottle)),
+    # The throttles of the settings.
+    path("user", View.as_view()),
     path("zero", view(ScopedThrottle, scope="zero")),
     path("surrogate", view(SurrogateThrottle)),
 ]
