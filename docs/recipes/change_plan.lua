@@ -1,34 +1,81 @@
--- Moves a limiter to new numbers at once: as many tokens count as taken by the new numbers as by the old ones.
---     redis-cli --eval change_plan.lua user123 , 9 10 86400 99 100 86400
--- KEYS: the limiter. ARGV: its old max_burst, count and period in seconds; the new ones. Replies as CL.CHARGE does.
-if #KEYS ~= 1 or #ARGV ~= 6 then
-    return redis.error_reply('ERR wrong number of arguments')
-end
-for place, name in ipairs({'old max_burst', 'old count', 'old period', 'new max_burst', 'new count', 'new period'}) do
-    local number, least = tonumber(ARGV[place]), name:find('max_burst') and -1 or 1
-    -- A script computes exactly with 15 digits. Lua also reads other texts as numbers.
-    if not (number and number >= least and number < 1e15) or string.format('%d', number) ~= ARGV[place] then
-        local message = 'ERR %s must be a whole number from %d on, of at most 15 digits'
-        return redis.error_reply(message:format(name, least))
+-- Moves a limiter to new quotas at once: as many tokens are taken from each new quota as were taken from the old one.
+--     redis-cli --eval change_plan.lua user123 , 9 10 86400 to 99 100 86400
+--     redis-cli --eval change_plan.lua user123 , 9 10 1 499 500 86400 to 99 100 1 24999 25000 86400
+-- KEYS: the limiter. ARGV: max_burst, count and period in seconds of each old quota; the word "to"; those of each new
+-- quota. A new quota without an old one starts full. Replies as CL.CHARGE does.
+local old, new = {}, {}
+local numbers = old
+for _, word in ipairs(ARGV) do
+    if word == 'to' and numbers == old then
+        numbers = new
+    elseif #word > 15 then
+        return redis.error_reply('ERR a number has at most 15 digits, with which a script computes exactly')
+    else
+        table.insert(numbers, word)
     end
 end
-local old, new = {ARGV[1], ARGV[2], ARGV[3]}, {ARGV[4], ARGV[5], ARGV[6]}
-local function call(command, numbers, quantity)
-    -- Send the numbers as text: Redis 7.2 would send the number 1000000000 as 1e+9.
-    local burst = string.format('%.0f', numbers[1])
-    return redis.call(command, KEYS[1], burst, numbers[2], numbers[3], string.format('%.0f', quantity))
+if #KEYS ~= 1 or #old == 0 or #new == 0 or #old % 3 + #new % 3 > 0 then
+    return redis.error_reply('ERR wrong number of arguments')
 end
--- A look with a burst that is large enough for a debt, too, shows how many tokens are missing in all.
-local reset_after = call('CL.LOOK', old, 0)[5]
-local burst = math.ceil(reset_after * old[2] / old[3])
-local look = call('CL.LOOK', {burst, old[2], old[3]}, 0)
-local taken = look[2] - look[3]
-if taken >= 2 ^ 53 then
-    return redis.error_reply('ERR more tokens are missing than a script can count')
+
+-- Redis 7.2 would send the number 1000000000 of a script as 1e+9.
+local function text(number)
+    return string.format('%.0f', number)
 end
--- Look before the first change: a look fails if the new numbers are wrong, or cannot hold these tokens.
-call('CL.LOOK', new, 0)
-call('CL.LOOK', {taken, new[2], new[3]}, 0)
--- One token more is given back, because rounding may leave a nanosecond.
-call('CL.CHARGE', old, -taken - 1)
-return call('CL.CHARGE', new, taken)
+
+local function call(command, quantity, max_burst, count, period, ...)
+    return redis.call(command, KEYS[1], max_burst, count, period, text(quantity), ...)
+end
+
+-- Moves the limiter from one quota to another. It has one timestamp meanwhile.
+local function move(from, to)
+    local _, count, period = unpack(from)
+    -- A look with a burst that is large enough for a debt as well shows how many tokens are missing.
+    local burst = text(math.ceil(call('CL.LOOK', 0, unpack(from))[5] * count / period))
+    local look = call('CL.LOOK', 0, burst, count, period)
+    local taken = look[2] - look[3]
+    if taken >= 2 ^ 53 then
+        error({err = 'ERR more tokens are missing than a script can count'})
+    elseif taken > 0 then
+        -- One more token is given back, because rounding may leave a nanosecond.
+        call('CL.CHARGE', -taken - 1, unpack(from))
+        call('CL.CHARGE', taken, unpack(to))
+    end
+end
+
+-- Stores the timestamps. The key expires with the last one, rounded up to a millisecond.
+local function store(timestamps)
+    local last = timestamps[1]
+    for _, timestamp in ipairs(timestamps) do
+        last = timestamp > last and timestamp or last
+    end
+    local expires = last:sub(1, 13) + (tonumber(last:sub(14)) > 0 and 1 or 0)
+    redis.call('SET', KEYS[1], table.concat(timestamps), 'PXAT', text(expires))
+end
+
+-- These looks fail if a number is wrong, or the key holds something else.
+call('CL.LOOK', 0, unpack(old))
+call('CL.LOOK', 0, unpack(new))
+local timestamps, moved = {}, {}
+for timestamp in (redis.call('GET', KEYS[1]) or ''):gmatch(('%d'):rep(19)) do
+    table.insert(timestamps, timestamp)
+end
+local done, failure = pcall(function()
+    for number, timestamp in ipairs(timestamps) do
+        local place = 3 * number - 2
+        moved[number] = timestamp
+        if old[place] and new[place] then
+            store({timestamp})
+            move({unpack(old, place, place + 2)}, {unpack(new, place, place + 2)})
+            moved[number] = redis.call('GET', KEYS[1])
+        end
+    end
+end)
+if #timestamps > 0 then
+    store(done and moved or timestamps)
+end
+if done then
+    return call('CL.CHARGE', 0, unpack(new))
+end
+-- Redis 6.2 has a table, and puts the script's line before the error.
+return redis.error_reply(((failure.err or failure):gsub('^@user_script: %d+: %-', '')))

@@ -10,7 +10,6 @@ mod moving;
 mod operating;
 mod other_modules;
 mod persistence;
-mod recipes;
 mod refusals;
 mod reply;
 mod soak;

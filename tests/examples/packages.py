@@ -22,10 +22,12 @@ NPM = 'npm ci --prefix "$0" --silent --ignore-scripts --no-audit --no-fund --fet
 
 def fetched(file, command):
     """Returns the folder into which the command has fetched what the file names."""
+    TARGET.mkdir(parents=True, exist_ok=True)
     folder = TARGET / f"examples-{sys.version_info.minor}-{file}"
     # The copy of the file comes last: a fetch that breaks off, or hangs, leaves none.
     steps = f'rm -rf "$0"; mkdir -p "$0"; cp package*.json "$0"; timeout 900 {command}; cp {file} "$0/fetched"'
-    command = ["sh", "-ec", f'cmp -s {file} "$0/fetched" || {{ {steps}; }}', folder]
+    # Runs on several servers may start at once.
+    command = ["flock", f"{folder}.lock", "sh", "-ec", f'cmp -s {file} "$0/fetched" || {{ {steps}; }}', folder]
     subprocess.run(command, cwd=HERE, check="SCRIPTS_TEST" in os.environ)
     return str(folder)
 

@@ -102,7 +102,9 @@ class Clock:
     def __init__(self, folder):
         library, self.file = folder / "clock.so", open(folder / "clock", "wb", buffering=0)
         source = ROOT / "tests/support/clock.c"
-        subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+        # Without a C library: the server has one, which may be another than that of the shell that starts it.
+        compiler = os.environ.get("MODULE_CC", "cc")
+        subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-nostdlib", "-o", library, source], check=True)
         self.environment = {"LD_PRELOAD": library, "CLOCK": folder / "clock"}
         self.set(1_790_000_000_123_456_000)
 

@@ -18,7 +18,6 @@ pub mod pages;
 pub mod ports;
 pub mod programs;
 pub mod random;
-pub mod recipes;
 pub mod replication;
 pub mod server;
 pub mod traffic;

@@ -2,7 +2,7 @@
 
 const { createServer } = require('http');
 const { createClient } = require('redis');
-const { Limiter } = require('../../docs/recipes/module_or_script.js');
+const { Limiter } = require('../../../docs/recipes/module_or_script.js');
 
 const client = createClient({ url: process.env.REDIS_URL, disableOfflineQueue: true }).on('error', () => {});
 const limiter = new Limiter(client);

@@ -139,7 +139,7 @@ def test_a_limiter_goes_on_where_it_was_when_the_server_loses_the_module_and_get
     having, lacking = new_server(), new_server(module=False)
     # 30 tokens, none of which comes back within the test.
     left = iter(range(29, -1, -1))
-    app = start(Row("module_or_script", NODE_REDIS, "node $TESTS/module_or_script.js"), having, REDIS_TIMEOUT=1)
+    app = start(Row("module_or_script", NODE_REDIS, "node $TESTS/recipes/module_or_script.js"), having, REDIS_TIMEOUT=1)
     limiter = recipe("module_or_script").Limiter(connect(app.address))
 
     def in_node():

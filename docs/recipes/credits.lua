@@ -1,0 +1,88 @@
+#!lua name=credits
+
+-- A plan, then credits: a quota until a period ends, such as 1,000 a month, and after that credits that were bought.
+--     INCRBY {alice}:credits 500
+--     FCALL credits_throttle 2 {alice}:2026-11 {alice}:credits 1 1000 1796079600
+--     FCALL_RO credits_look with the same words takes nothing.
+-- Keys: what the period has used, and the credits. Arguments: the quantity, the quota, and the end of the period in
+-- seconds since 1970. A call takes all its tokens or none, from the plan first. A negative quantity gives them back, to
+-- the credits first. Replies with three parts: 0, or 1 if limited; the plan's five integers, as calendar_throttle has
+-- them; and the credits that are left.
+-- The first key holds two numbers, what was taken from the plan and from the credits, and expires with the period.
+
+local MOST = 999999999999999
+
+local function whole(name, text, least, most)
+    -- CL.THROTTLE refuses -0.
+    local value = text:match('^%-?%d+$') and not text:match('^%-0+$') and tonumber(text)
+    if not value or value < least or value > most then
+        error({err = string.format('ERR %s must be a whole number from %.0f to %.0f', name, least, most)})
+    end
+    return value
+end
+
+-- Redis 7.2 would send the number 1800000000 as 1.8e+9.
+local function text(number)
+    return string.format('%.0f', number)
+end
+
+local function throttle(keys, args, takes)
+    if #keys ~= 2 or #args ~= 3 or keys[1] == keys[2] then
+        error({err = 'ERR wrong number of arguments, or one key for both'})
+    end
+    local clock = redis.call('TIME')
+    local now = clock[1] + clock[2] / 1000000
+    local quantity = whole('quantity', args[1], takes and -MOST or 0, MOST)
+    local quota, ends = whole('quota', args[2], 0, MOST), whole('end', args[3], 0, 99999999999)
+    local plan, spent = (redis.call('GET', keys[1]) or '0 0'):match('^(%d+) (%d+)$')
+    local credits = redis.call('GET', keys[2])
+    if not plan or credits and not credits:match('^%d+$') then
+        error({err = 'ERR the key holds no plan, or no credits'})
+    end
+    if takes and not (redis.acl_check_cmd('SET', keys[1], '0') and redis.acl_check_cmd('DEL', keys[1])
+        and redis.acl_check_cmd('DECRBY', keys[2], '0')) then
+        -- Without these permissions, a call would fail after its first change.
+        error({err = 'NOPERM this function needs the permissions to call SET, DEL and DECRBY'})
+    end
+    plan, spent = tonumber(plan), tonumber(spent)
+    -- The later end counts: a caller who changes the time zone does not shorten the month.
+    ends = math.max(ends, redis.call('EXPIRETIME', keys[1]))
+    if quantity >= 0 and ends <= now then
+        error({err = 'ERR the period has ended'})
+    end
+
+    local left = math.max(quota - plan, 0)
+    -- From the plan and from the credits: what a call takes, or gives back.
+    local own, bought
+    if quantity >= 0 then
+        own = math.min(quantity, left)
+        bought = quantity - own
+    else
+        bought = -math.min(-quantity, spent)
+        own = -math.min(-quantity + bought, plan)
+    end
+    local limited = bought > tonumber(credits or 0)
+    if takes and not limited and own + bought ~= 0 then
+        plan, spent = plan + own, spent + bought
+        -- Credits that have expired meanwhile stay away.
+        if bought ~= 0 and credits then
+            credits = redis.call('DECRBY', keys[2], text(bought))
+        end
+        if plan + spent > 0 then
+            redis.call('SET', keys[1], text(plan) .. ' ' .. text(spent), 'EXAT', text(ends))
+        else
+            redis.call('DEL', keys[1])
+        end
+    end
+    local rest = math.ceil(ends - now)
+    local wait = limited and quantity <= quota + tonumber(credits or 0) and rest or -1
+    local row = {limited and 1 or 0, quota, math.max(quota - plan, 0), wait, plan > 0 and rest or 0}
+    return {row[1], row, tonumber(credits or 0)}
+end
+
+redis.register_function('credits_throttle', function(keys, args) return throttle(keys, args, true) end)
+redis.register_function{
+    function_name = 'credits_look',
+    callback = function(keys, args) return throttle(keys, args, false) end,
+    flags = {'no-writes'},
+}

@@ -1,0 +1,77 @@
+"""What the tests of scripts and functions share. The server's clock stands still, unless a test moves it."""
+
+import os
+import random
+import re
+import secrets
+
+import pytest
+import redis
+
+from packages import ROOT
+
+DOCS = ROOT / "docs"
+
+
+class Recipe:
+    """A server and its clock. The tests call it; `caller` is the user that calls the recipe."""
+
+    def __init__(self, server, clock):
+        self.server, self.clock, self.start = server, clock, clock.now
+        self.caller = server.client
+
+    def __call__(self, line, *words):
+        return self.server(line, *words)
+
+    def at(self, milliseconds):
+        """Sets the clock: milliseconds since the start of the test."""
+        self.clock.set(self.start + milliseconds * 10**6)
+
+    def ask(self, line, *words):
+        return self.caller.execute_command(*line.split(), *words)
+
+    def eval(self, file, line):
+        """Calls a script with words as redis-cli takes them: "key other , 9 10 60"."""
+        keys, arguments = (part.split() for part in f"{line} , ".split(" , ")[:2])
+        return self.ask("EVAL", (DOCS / file).read_text(), len(keys), *keys, *arguments)
+
+    def load(self, file, old="", new=""):
+        """Loads the functions of a file, after an edit if one is given."""
+        try:
+            self("FUNCTION LOAD REPLACE", (DOCS / file).read_text().replace(old, new))
+        except redis.ResponseError as error:
+            if "unknown command" in str(error):
+                pytest.skip("functions: this server has none")
+            raise
+
+    def restrict(self, page, heading):
+        """Lets the caller do what this section of a page says that a user needs, and nothing else."""
+        section = (DOCS / page).read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+        names = re.findall("`([^`]*)`", re.search(r"A user needs permission for (.*?`)\.", section, re.S)[1])
+        self("ACL SETUSER app reset on nopass ~*", *(f"+{name.lower()}" for name in names))
+        self.caller = redis.Redis(port=self.server.port, username="app", password="x", decode_responses=True)
+
+    def everything(self):
+        """Returns each key with a checksum of its value and the rest of its time."""
+        checksum = "return {KEYS[1], redis.sha1hex(redis.call('DUMP', KEYS[1])), redis.call('PTTL', KEYS[1])}"
+        return [self("EVAL", checksum, 1, key) for key in sorted(self("KEYS *"))]
+
+    def refuses(self, error, call, *words):
+        """Fails unless the call raises this error and changes nothing."""
+        before = self.everything()
+        with pytest.raises(redis.RedisError, match=error):
+            call(*words)
+        assert self.everything() == before, words
+
+
+@pytest.fixture
+def recipe(new_server, clock):
+    return Recipe(new_server(environment=clock.environment), clock)
+
+
+@pytest.fixture
+def chance():
+    """Random numbers. SEED repeats those of an earlier run."""
+    seed = os.environ.get("SEED") or secrets.token_hex(4)
+    print(f"SEED={seed}")
+    return random.Random(seed)

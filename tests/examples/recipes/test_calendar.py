@@ -1,0 +1,159 @@
+"""docs/recipes/calendar_quota.lua and credits.lua: quotas until a period ends."""
+
+import math
+
+import pytest
+
+QUOTAS, PERIODS = (7, 20), (60, 300)
+
+
+@pytest.fixture
+def ask(recipe):
+    recipe.load("recipes/calendar_quota.lua")
+    recipe.restrict("recipes.md", "Calendar quotas")
+    recipe.at(0)
+    return lambda name, words: recipe.ask(f"{'FCALL_RO' if name == 'look' else 'FCALL'} calendar_{name} {words}")
+
+
+def test_counters_and_a_limiter_take_all_or_none_until_their_periods_end(recipe, ask, chance):
+    """The calls are on two counters and a limiter, whose twin is called directly."""
+    second = recipe.start // 10**9
+    used, ends, refusals = [0, 0], [0, 0], set()
+    milliseconds = 0
+    for _ in range(800):
+        milliseconds += chance.randrange(4_000)
+        if chance.random() < 0.1:
+            # On a whole second, at which periods end.
+            milliseconds += -(recipe.start // 10**6 + milliseconds) % 1_000
+        recipe.at(milliseconds)
+        now = recipe.clock.now / 10**9
+        for place, period in enumerate(PERIODS):
+            end = (int(now) // period + 1) * period
+            used[place], ends[place] = used[place] if ends[place] == end else 0, end
+        quantity = chance.choice((0, -1, -3, chance.randrange(25), 1, 1, 1, 2, 2))
+        name = chance.choice(("charge", "look", "throttle", "throttle", "throttle") if quantity >= 0 else ("throttle", "charge"))
+        look = recipe(f"CL.LOOK {{a}}:twin 2 1 2 {max(quantity, 0)}")
+        refused = [quantity >= 0 and taken + quantity > quota for taken, quota in zip(used, QUOTAS)]
+        limited = any(refused) or quantity >= 0 and look[0] == 1
+        takes = name == "charge" or name == "throttle" and not limited
+        expected = [int(limited)]
+        for place, quota in enumerate(QUOTAS):
+            used[place] = max(used[place] + quantity, 0) if takes else used[place]
+            rest = math.ceil(ends[place] - recipe.clock.now / 10**9)
+            wait = rest if refused[place] and (quantity <= quota or name == "charge") else -1
+            reset = rest if used[place] else 0
+            expected.append([int(refused[place]), quota, max(quota - used[place], 0), wait, reset])
+        expected.append(recipe(f"CL.{name} {{a}}:twin 2 1 2 {quantity}") if takes else look)
+        numbers = f"{quantity} 7 {ends[0]} 20 {ends[1]} 2 1 2"
+        assert ask(name, f"3 {{a}}:day {{a}}:month {{a}}:rate {numbers}") == expected, (milliseconds, name, numbers)
+        assert len({*recipe("MGET {a}:rate {a}:twin")}) == 1
+        refusals.add((*refused, look[0]))
+    # Each of them has limited a call alone.
+    assert {(True, False, 0), (False, True, 0), (False, False, 1)} <= refusals
+    recipe.at(milliseconds + 300_000)
+    assert recipe("EXISTS {a}:day {a}:month") == 0 and second
+
+
+def test_a_calendar_quota_that_gets_an_error_takes_nothing(recipe, ask):
+    now = recipe.start // 10**9
+    end = now + 3_600
+    recipe("SET text x")
+    call = f"2 day rate 2 10 {end} 4 1 60"
+    taken = ask("throttle", call)
+    for name, words, error in (
+        ("throttle", "0 1", "wrong number of arguments"),
+        ("throttle", f"2 day rate 1 10 {end}", "wrong number of arguments"),
+        ("throttle", f"1 day 1.5 10 {end}", "quantity must be a whole number from "),
+        ("throttle", f"2 day rate -0 10 {end} 4 1 60", "quantity must be a whole number from "),
+        ("look", f"1 day -1 10 {end}", "quantity must be a whole number from 0 "),
+        ("throttle", f"3 day other day 1 10 {end} 10 {end} 4 1 60", "key 3 is the same as key 1"),
+        ("throttle", f"2 day other 1 10 {end} -1 {end}", r"quota must be a whole number from 0 .* \(key 2\)"),
+        # Milliseconds instead of seconds: the period would never end.
+        ("throttle", f"1 day 1 10 {end}000", "end must be a whole number from 0 "),
+        ("throttle", f"2 day other 1 10 {end} 10 {now}", r"the period has ended \(key 2\)"),
+        ("throttle", f"1 text 1 10 {end}", r"the key holds no counter \(key 1\)"),
+        ("charge", f"2 day rate 99999999999 10 {end} 4 1 60", "quantity: the tokens would be back only after"),
+        ("charge", f"1 day 999999999999999 10 {end}", r"the counter would have more than 15 digits \(key 1\)"),
+    ):
+        recipe.refuses(error, ask, name, words)
+    for right in "set", "del":
+        recipe(f"ACL SETUSER app -{right}")
+        recipe.refuses("NOPERM|permission", ask, "throttle", call)
+        recipe(f"ACL SETUSER app +{right}")
+    recipe("REPLICAOF 127.0.0.1 1")
+    assert ask("look", call) == taken
+
+
+def test_a_calendar_period_never_ends_sooner_than_an_earlier_call_said(recipe, ask):
+    """A user who moves to a time zone in the east and back would otherwise get a new day."""
+    now = recipe.start // 10**9
+    call = lambda quantity, quota, end: ask("throttle", f"1 {{a}}:2026-11-22 {quantity} {quota} {now + end}")[1]
+    assert call(10, 10, 3_600) == [0, 10, 0, -1, 3_600]
+    assert call(1, 10, 60) == [1, 10, 0, 3_600, 3_600]
+    recipe.at(61_000)
+    assert call(1, 10, 60) == [1, 10, 0, 3_539, 3_539]
+    assert call(-4, 10, 60) == [0, 10, 4, -1, 3_539]
+    # A smaller quota applies at once, and a quantity above the quota can never pass.
+    assert call(0, 5, 3_600) == [1, 5, 0, 3_539, 3_539]
+    assert call(999_999_999_999_999, 5, 3_600) == [1, 5, 0, -1, 3_539]
+    # A refund that comes after the end changes nothing.
+    recipe.at(3_601_000)
+    assert call(-4, 10, 3_600) == [0, 10, 10, -1, 0]
+    # Redis 7.2 writes this number of a script as 1.8e+9.
+    assert call(10**9, 10**9, 1_800_000_000 - now)[:3] == [0, 10**9, 0]
+
+
+@pytest.fixture
+def credits(recipe):
+    recipe.load("recipes/credits.lua")
+    recipe.restrict("recipes.md", "A plan, then credits")
+    return lambda *numbers, name="throttle": recipe.ask(
+        f"{'FCALL_RO' if name == 'look' else 'FCALL'} credits_{name} 2 {{a}}:2026-11 {{a}}:credits", *numbers)
+
+
+def test_a_plan_is_used_before_credits_and_a_refund_goes_back_where_it_came_from(recipe, credits, chance):
+    """The plan has 20 until its period ends, and credits are bought at times."""
+    milliseconds = bought = plan = spent = 0
+    end = recipe.start // 10**9 + 300
+    for _ in range(800):
+        milliseconds += chance.randrange(2_000)
+        recipe.at(milliseconds)
+        if recipe.clock.now >= end * 10**9:
+            end, plan, spent = end + 300, 0, 0
+        if chance.random() < 0.05:
+            bought = recipe("INCRBY {a}:credits 15")
+        quantity, name = chance.choice((-9, -2, -1, 0, 1, 1, 2, 5, 12, 50)), chance.choice(("throttle", "throttle", "look"))
+        quantity = max(quantity, 0) if name == "look" else quantity
+        own = min(quantity, 20 - plan) if quantity > 0 else -min(-quantity - min(-quantity, spent), plan)
+        more = quantity - own if quantity > 0 else -min(-quantity, spent)
+        limited = more > bought
+        rest = math.ceil(end - recipe.clock.now / 10**9)
+        wait = rest if limited and quantity <= 20 + bought else -1
+        if name == "throttle" and not limited:
+            plan, spent, bought = plan + own, spent + more, bought - more
+        expected = [int(limited), [int(limited), 20, 20 - plan, wait, rest if plan else 0], bought]
+        assert credits(quantity, 20, end, name=name) == expected, (milliseconds, quantity, name)
+
+
+def test_a_call_on_credits_that_gets_an_error_takes_nothing(recipe, credits):
+    end = recipe.start // 10**9 + 300
+    recipe("SET {a}:credits 10")
+    assert credits(25, 20, end) == [0, [0, 20, 0, -1, 300], 5]
+    for numbers, error in {
+        (1, 20): "wrong number of arguments",
+        (1.5, 20, end): "quantity must be",
+        (1, -1, end): "quota must be",
+        (1, 20, 1000 * end): "end must be",
+    }.items():
+        recipe.refuses(error, credits, *numbers)
+    for right in "set", "del", "decrby":
+        recipe(f"ACL SETUSER app -{right}")
+        recipe.refuses("NOPERM|permission", credits, 1, 20, end)
+        recipe(f"ACL SETUSER app +{right}")
+    # Credits that have expired are not given back.
+    recipe("DEL {a}:credits")
+    assert credits(-25, 20, end) == [0, [0, 20, 20, -1, 0], 0] and recipe("DBSIZE") == 0
+    recipe.at(300_000)
+    recipe.refuses("the period has ended", credits, 1, 20, end)
+    recipe("SET {a}:credits x")
+    recipe.refuses("the key holds no plan, or no credits", credits, 1, 20, end + 300)

@@ -1,0 +1,72 @@
+"""docs/recipes/minimum.lua: each tenant has its minimum, and the rest of the pool is lent."""
+
+import pytest
+import redis
+
+# The tenants with their minimums: 5 at once and 20 a second, 10 at once and 50 a second, none.
+TENANTS = {"a": "4 20 1", "b": "9 50 1", "none": "-1 1 1"}
+# All tenants together get 50 at once and 100 a second, of which 35 at once are lent.
+WHOLE, LENT = 50, "34 100 1"
+
+
+@pytest.fixture
+def ask(recipe):
+    recipe.restrict("recipes.md", "A guaranteed minimum")
+    return lambda tenant, words, minimum=None: recipe.eval(
+        "recipes/minimum.lua", f"{tenant} pool , {minimum or TENANTS[tenant]} {words}")
+
+
+def test_tenants_get_their_minimums_and_never_more_than_the_pool(recipe, ask):
+    turn = passed = lowest = most = 0
+    # The tenants that call for half a second, in their order. A turn is when a token of the pool comes back, and a
+    # tenant calls until it is refused: the first one takes all that is lent.
+    for tenants in ["a"], ["a", "none", "b"], ["none"], ["none", "a", "b"], ["b"]:
+        before = passed
+        for _ in range(50):
+            recipe.at(10 * turn)
+            for tenant in tenants:
+                now = 0
+                while ask(tenant, LENT)[0] == 0:
+                    now += 1
+                # A limiter with the numbers of the minimum alone.
+                assert now >= recipe(f"CL.TAKE {tenant}:twin {TENANTS[tenant]} 99")[0], (tenant, turn)
+                passed += now
+            # The calls since any moment, less the tokens that have come back since then.
+            most = max(most, passed - turn - lowest)
+            turn += 1
+            lowest = min(lowest, passed - turn)
+        # Together they use the whole pool, and at first its burst.
+        assert passed - before == (35 + 49 if before == 0 else 50), tenants
+    assert most == WHOLE
+
+
+def test_the_pool_divided_by_its_tenants_is_shared_evenly(recipe, ask):
+    """The figures of the page: ten seconds of two tenants with 10 a second each of 20, and of one alone."""
+    def rates(*tenants):
+        recipe("FLUSHALL")
+        counts = dict.fromkeys(tenants, 0)
+        for turn in range(1_000):
+            recipe.at(10 * turn)
+            for tenant in tenants:
+                counts[tenant] += ask(tenant, "1 20 1", "0 10 1")[0] == 0
+        return [count / 10 for count in counts.values()]
+
+    assert [*rates("one", "two"), *rates("one")] == [10.1, 10.0, 20.1]
+
+
+def test_a_limited_call_has_the_shorter_wait_of_the_minimum_and_the_pool(recipe, ask):
+    recipe(f"CL.CHARGE pool {LENT} 1035")
+    assert ask("a", LENT) == [0, 5, 4, -1, 1] and ask("a", f"{LENT} 4") == [0, 5, 0, -1, 1]
+    # The pool has 1,005 tokens too few, and the minimum four.
+    assert ask("a", f"{LENT} 4") == [1, 5, 0, 1, 1]
+    recipe.at(200)
+    assert ask("a", f"{LENT} 4")[0] == 0
+    # A limiter that would never allow the call has no wait: the other's counts.
+    assert ask("a", "3 100 1 5") == [1, 5, 0, 1, 1]
+    assert ask("a", f"{LENT} 6") == ask("none", f"{LENT} 1") == [1, 35, 0, 10, 11]
+    recipe.refuses("wrong number of arguments", ask, "a", f"{LENT} 1 5")
+    recipe.refuses("need a key each", ask, "pool", LENT, TENANTS["a"])
+    # A client tells from the error's code that a failover has made its server a replica.
+    recipe("REPLICAOF 127.0.0.1 1")
+    with pytest.raises(redis.ReadOnlyError):
+        ask("a", LENT)

@@ -1,0 +1,146 @@
+"""Recipes about the numbers of a limiter: a plan that changes, named policies, a pause, a move from redis_rate."""
+
+import pytest
+
+PLANS = ("9 10 86400", "99 100 86400", "6 7 3600", "999999 1000000 1")
+
+
+@pytest.fixture
+def change(recipe):
+    recipe.restrict("recipes.md", "A plan that changes")
+    return lambda words: recipe.eval("recipes/change_plan.lua", words)
+
+
+def test_a_plan_that_changes_keeps_what_was_taken_from_each_quota(recipe, change):
+    # A full limiter has no key.
+    assert change("bob , 9 10 86400 to 99 100 86400") == [0, 100, 100, -1, 0] and recipe("DBSIZE") == 0
+    # 400 of a day's 500 are taken, and the new day has 25,000.
+    for second in range(40):
+        recipe.at(1_000 * second)
+        recipe("CL.THROTTLE alice 9 10 1 10 499 500 86400")
+    assert change("alice , 9 10 1 499 500 86400 to 99 100 1 24999 25000 86400")[:3] == [0, 100, 90]
+    assert recipe("CL.LOOK alice 24999 25000 86400 0 24999 25000 86400")[2] == 24_600
+
+
+def missing(recipe, plan, number):
+    """Returns the tokens that are missing in a quota. A limit far above the plan's counts debts as well."""
+    timestamp = recipe("GET key")[19 * number:][:19]
+    recipe("SET twin", timestamp)
+    _, limit, remaining, *_ = recipe("CL.LOOK twin 99999 " + plan.split(" ", 1)[1] + " 0")
+    recipe("DEL twin")
+    return limit - remaining
+
+
+def test_plans_that_change_often_bring_back_no_tokens(recipe, change, chance):
+    old = [PLANS[0], PLANS[1]]
+    for turn in range(150):
+        recipe.at(777 * turn)
+        recipe(f"CL.CHARGE key {old[0]} {chance.randrange(1, 60)} {old[1]}")
+        new = [chance.choice(PLANS), chance.choice(PLANS)]
+        before = [missing(recipe, plan, number) for number, plan in enumerate(old)]
+        change(f"key , {' '.join(old)} to {' '.join(new)}")
+        assert [missing(recipe, plan, number) for number, plan in enumerate(new)] == before, (turn, old, new)
+        last = int(max(recipe("GET key")[:19], recipe("GET key")[19:]))
+        # The server's clock is in milliseconds.
+        assert recipe("PTTL key") == -(-last // 10**6) - recipe.clock.now // 10**6
+        old = new
+
+
+def test_a_plan_that_cannot_change_stays_as_it_was(recipe, change):
+    recipe("CL.THROTTLE carol 99 100 86400 80")
+    recipe("CL.CHARGE dave 0 1000000000 1 10000000000000000")
+    recipe("CL.CHARGE erin 9 10 86400 5 9 10 1")
+    for words, error in {
+        "carol , 99 100 86400": "wrong number of arguments",
+        "carol , 99 100 86400 to 9 10": "wrong number of arguments",
+        "carol other , 99 100 86400 to 9 10 86400": "wrong number of arguments",
+        "carol , 9.5 100 86400 to 9 10 86400": "max_burst is not an integer",
+        "carol , 99 1e2 86400 to 9 10 86400": "count is not an integer",
+        "carol , 99 100 nan to 9 10 86400": "period is not an integer",
+        "carol , 99 100 86400 to -2 10 86400": "max_burst must be -1 or more",
+        "carol , 99 100 86400 to 9 0 86400": "count must be 1 or more",
+        "carol , 99 100 86400 to 9 10 1000000000000000": "at most 15 digits",
+        "carol , 99 100 86400 to 0 1 99000000": "the tokens would be back only",
+        "dave , 0 1000000000 1 to 9 10 86400": "more tokens are missing",
+        # The second quota fails after the first one has moved.
+        "erin , 9 10 86400 9 10 1 to 99 100 86400 0 1 9000000000": "the tokens would be back only",
+    }.items():
+        recipe.refuses(error, change, words)
+    recipe("ACL SETUSER app -set")
+    recipe.refuses("permission|can't run", change, "carol , 99 100 86400 to 9 10 86400")
+    recipe("ACL SETUSER app +set -cl.charge")
+    recipe.refuses("permission|can't run", change, "carol , 99 100 86400 to 9 10 86400")
+    recipe("CONFIG SET maxmemory 1")
+    recipe.refuses("maxmemory", change, "carol , 99 100 86400 to 9 10 86400")
+
+
+def test_a_policy_changes_for_all_callers_unless_the_file_has_a_mistake(recipe):
+    file = "recipes/policies.lua"
+    recipe.load(file)
+    recipe.restrict("recipes.md", "Named policies")
+    ask = lambda words: recipe.ask("FCALL throttle " + words)
+    # A policy of several quotas replies with the number of the one that decides.
+    assert ask("1 user123 gold 90")[:3] == [0, 100, 10] and ask("1 user123 gold")[3:] == [-1, 55, 1]
+    assert ask("1 user7 free") == [0, 10, 9, -1, 6]
+    recipe.refuses("no policy of that name", ask, "1 user7 silver")
+    for words in "0 gold", "2 key other gold", "1 key", "1 key gold 1 1":
+        recipe.refuses("wrong number of arguments", ask, words)
+    # A quota that is added at the end starts full, and the others continue.
+    before = recipe("GET user123")
+    recipe.load(file, "99, 100, 60, 9999, 10000, 86400", "99, 100, 60, 9999, 10000, 86400, 5, 1, 1")
+    assert ask("1 user123 gold 0")[:3] == [0, 6, 6] and recipe("GET user123") == before
+    # Redis 7.2 would send this number as 1e+9.
+    recipe.load(file, "9, 10, 60}", "999999999, 1000000000, 1000000000}")
+    assert ask("1 user8 free 0")[:3] == [0, 10**9, 10**9]
+    recipe.load(file)
+    for policy, mistake in {
+        "{'free'}": "not_three_numbers",
+        "{'free'" + ", 9, 10, 60" * 9 + "}": "1_to_8_quotas",
+        "{'free', 9.5, 10, 60}": "not_whole",
+        "{'free', -2, 10, 60}": "too_small",
+        "{'free', 9, 0, 60}": "too_small",
+        "{'free', 9, 1000000001, 1}": "more_than_one_token_a_nanosecond",
+        "{'free', 9, 1, 1000000000}": "too_large",
+        "{'free', 9, 0 / 0, 60}": "too_small",
+        "{9, 10, 60, 5}": "without_a_name",
+        "{'gold', 9, 10, 60}": "two_policies_of_one_name",
+        "{'fre', 9, 10, 60}": "no_policy_of_a_name_that_is_called",
+    }.items():
+        recipe.refuses(mistake, recipe.load, file, "{'free', 9, 10, 60}", policy)
+        assert ask("1 key free 0") == [0, 10, 10, -1, 0], policy
+
+
+def test_of_several_pauses_the_longest_counts_and_then_one_call_passes(recipe):
+    recipe.restrict("recipes.md", "Pause until")
+    # Workers are told to wait, each at another moment: the second one for longest, until 61 s after the start.
+    for second, pause in (0, 30_000), (1, 60_000), (2, 5_000), (3, 57_999):
+        recipe.at(1_000 * second)
+        recipe.ask(f"CL.PTAKE partner {pause + 899} 1 1 {pause + 900}")
+    for milliseconds, passing in (-1, 0), (0, 1), (99, 0), (100, 1):
+        recipe.at(61_000 + milliseconds)
+        passed = [recipe.ask("CL.THROTTLE partner 9 10 1")[0] for _ in range(2)].count(0)
+        assert passed == passing, milliseconds
+    # A partner's remaining of 5 is adopted by taking the difference.
+    recipe.at(99_000)
+    recipe.ask("CL.THROTTLE partner 9 10 1 2")
+    assert recipe.ask("CL.TAKE partner 9 10 1 3")[:3] == [3, 10, 5]
+
+
+def test_a_limiter_of_redis_rate_is_copied_only_if_both_keys_hold_one(recipe):
+    copy = lambda words="rate key": recipe.eval("moving/from_redis_rate.lua", words)
+    for wrong in "rate", "rate key other", "rate key , 5":
+        recipe.refuses("wrong number of arguments", copy, wrong)
+    for moment in "7740143237", "inf":
+        recipe("SET rate", moment)
+        recipe.refuses("after the year 2262", copy)
+    for moment in "nan", "-1e10", "x":
+        recipe("SET rate", moment)
+        assert copy() == 0 and recipe("EXISTS key") == 0
+    # The last moment that a double can express.
+    recipe("SET rate 7740143236.854")
+    assert copy() == 1
+    recipe("CL.THROTTLE key 9 5 60 0")
+    recipe("SET rate 316771200")
+    for text in "", "1", "-790000000123456789":
+        recipe("SET key", text)
+        recipe.refuses("the second key holds no rate limiter state", copy)
