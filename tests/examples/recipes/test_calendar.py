@@ -138,7 +138,11 @@ def test_a_plan_is_used_before_credits_and_a_refund_goes_back_where_it_came_from
 def test_a_call_on_credits_that_gets_an_error_takes_nothing(recipe, credits):
     end = recipe.start // 10**9 + 300
     recipe("SET {a}:credits 10")
-    assert credits(25, 20, end) == [0, [0, 20, 0, -1, 300], 5]
+    # The period never ends sooner than an earlier call said. A plan of 0 uses credits alone.
+    assert credits(25, 20, end) == credits(0, 20, end - 200) == [0, [0, 20, 0, -1, 300], 5]
+    assert credits(-25, 20, end)[2] == 10
+    assert [credits(quantity, 0, end)[2] for quantity in (4, -3, -1, 4, -4)] == [6, 9, 10, 6, 10]
+    credits(25, 20, end)
     for numbers, error in {
         (1, 20): "wrong number of arguments",
         (1.5, 20, end): "quantity must be",

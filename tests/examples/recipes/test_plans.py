@@ -49,7 +49,7 @@ def test_plans_that_change_often_bring_back_no_tokens(recipe, change, chance):
 def test_a_plan_that_cannot_change_stays_as_it_was(recipe, change):
     recipe("CL.THROTTLE carol 99 100 86400 80")
     recipe("CL.CHARGE dave 0 1000000000 1 10000000000000000")
-    recipe("CL.CHARGE erin 9 10 86400 5 9 10 1")
+    recipe("CL.CHARGE erin 99 100 86400 80 99 100 86400")
     for words, error in {
         "carol , 99 100 86400": "wrong number of arguments",
         "carol , 99 100 86400 to 9 10": "wrong number of arguments",
@@ -63,7 +63,7 @@ def test_a_plan_that_cannot_change_stays_as_it_was(recipe, change):
         "carol , 99 100 86400 to 0 1 99000000": "the tokens would be back only",
         "dave , 0 1000000000 1 to 9 10 86400": "more tokens are missing",
         # The second quota fails after the first one has moved.
-        "erin , 9 10 86400 9 10 1 to 99 100 86400 0 1 9000000000": "the tokens would be back only",
+        "erin , 99 100 86400 99 100 86400 to 9 10 86400 0 1 99000000": "the tokens would be back only",
     }.items():
         recipe.refuses(error, change, words)
     recipe("ACL SETUSER app -set")
