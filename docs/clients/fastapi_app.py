@@ -35,6 +35,8 @@ def limited(name, *quota, key=address):
     """
 
     async def limit(request: Request, response: Response, caller: str = Depends(key)):
+        if not caller:
+            raise ValueError("a limit needs the name of a caller")
         reply = await throttle(request.app.state.redis, f"{name}:{caller}", *quota)
         status, headers = answer(reply)
         response.headers.update(headers)

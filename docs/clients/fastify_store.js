@@ -9,18 +9,21 @@ class FastifyStore {
     this.prefix = prefix;
   }
 
-  /** @param {any} options Those of a route, which has a limit of its own. */
-  child(options) {
-    const { method, url } = options.routeInfo ?? {};
-    return new FastifyStore(options, `${this.prefix}${method} ${url}:`);
+  /** @param {any} options Those of a route with a limit of its own. */
+  child({ routeInfo: { method, url } = {} }) {
+    // A handler that fastify.rateLimit() makes has no route: the order in which they are made names them.
+    const name = url ? `${method} ${url}` : `#${FastifyStore.handlers += 1}`;
+    return new FastifyStore({}, `${this.prefix}${name}:`);
   }
 
   /** @param {string} key @param {Function} callback @param {number} timeWindow @param {number} max */
-  async incr(key, callback, timeWindow, max) {
-    const reply = await throttle(this.prefix + key, ...quota(max, timeWindow));
-    if (!reply) return callback(unanswered());
-    callback(null, { current: reply[0] ? max + 1 : max - reply[2], ttl: wait(reply) });
+  incr(key, callback, timeWindow, max) {
+    throttle(this.prefix + key, ...quota(max, timeWindow)).then((reply) => {
+      if (!reply) throw unanswered();
+      return { current: reply[0] ? max + 1 : max - reply[2], ttl: wait(reply) };
+    }).then((result) => callback(null, result), callback);
   }
 }
+FastifyStore.handlers = 0;
 
 module.exports = { FastifyStore };

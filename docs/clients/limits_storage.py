@@ -45,8 +45,8 @@ class RedisCellStorage(MovingWindowSupport, Storage):
     def get_moving_window(self, key, limit, expiry):
         look = ask([int] * 5, "CL.LOOK", key, limit - 1, max(limit, 1), expiry)
         limited, _, remaining, retry_after, reset_after = decided(look)
-        # The limiters compute Retry-After from the end of the window a moment later, and round it down.
-        end = time.time() + max(retry_after if limited else reset_after, 1) + 0.01
+        # The limiters compute Retry-After from this end a moment later, add a second, and round down.
+        end = int(time.time() + max(retry_after if limited else reset_after, 1) + 0.1)
         return end - expiry, limit - remaining
 
     def check(self):

@@ -1,6 +1,7 @@
 // A store for express-rate-limit and hono-rate-limiter. Beside node_redis.js. A limit of 20 in 60,000 ms allows a burst
 // of 20 requests, and then one every three seconds. While Redis does not answer, requests are refused with 503.
 
+const { AsyncLocalStorage } = require('node:async_hooks');
 const { throttle } = require('./node_redis.js'); // or './ioredis.js'
 
 /** @typedef {[maxBurst: number, count: number, period: number, quantity?: number, ...further: number[]]} Quotas */
@@ -36,23 +37,25 @@ class RedisCellStore {
     this.fallback = fallback;
     /** @type {Quotas} */
     this.quotas = /** @type {any} */ (quotas);
-    this.refused = new Map();
+    this.hit = new AsyncLocalStorage(); // What the current request has taken. Only that is given back.
     this.counting = Promise.resolve();
   }
 
   init(/** @type {any} */ options) {
     this.limit = options.limit;
-    this.countsRefused = options.skipFailedRequests;
     this.quotas ??= quota(options.limit, options.windowMs);
     this.fallback?.init(options);
   }
 
   async increment(/** @type {string} */ key) {
+    const hit = { redis: false, fallback: false };
+    this.hit.enterWith(hit);
     const reply = await throttle(this.prefix + key, ...this.quotas);
-    if (!reply && this.fallback) return this.count(key);
+    hit.fallback = !reply && this.fallback !== undefined;
+    if (hit.fallback) return this.count(key);
     if (!reply) throw unanswered();
     const [limited, , remaining] = reply;
-    if (limited && this.countsRefused) this.refused.set(key, (this.refused.get(key) ?? 0) + 1);
+    hit.redis = !limited;
     const totalHits = limited ? this.limit + 1 : Math.max(this.limit - remaining, 1);
     return { totalHits, resetTime: new Date(Date.now() + wait(reply)) };
   }
@@ -64,18 +67,16 @@ class RedisCellStore {
     return counted;
   }
 
-  /** Gives a token back, for skipFailedRequests and skipSuccessfulRequests. @param {string} key */
-  async decrement(key) {
-    const refused = this.refused.get(key);
-    if (!refused) return this.refund(key, 1);
-    // With skipFailedRequests, a refused request is given back as well, though it has taken no token.
-    if (refused > 1) this.refused.set(key, refused - 1);
-    else this.refused.delete(key);
+  /** Gives the request's token back, for skipFailedRequests and skipSuccessfulRequests. */
+  async decrement(/** @type {string} */ key) {
+    const hit = this.hit.getStore();
+    if (hit?.redis) await this.refund(key, 1);
+    if (hit?.fallback) await this.fallback.decrement(key);
   }
 
   async resetKey(/** @type {string} */ key) {
-    await this.refund(key, Number.MAX_SAFE_INTEGER);
     await this.fallback?.resetKey(key);
+    return this.refund(key, Number.MAX_SAFE_INTEGER);
   }
 
   /** Gives tokens back, but at most up to a full limiter. @param {string} key @param {number} tokens */

@@ -67,7 +67,8 @@ local done, failure = pcall(function()
         if old[place] and new[place] then
             store({timestamp})
             move({unpack(old, place, place + 2)}, {unpack(new, place, place + 2)})
-            moved[number] = redis.call('GET', KEYS[1])
+            -- A key whose time has passed is gone: that quota is full.
+            moved[number] = redis.call('GET', KEYS[1]) or timestamp
         end
     end
 end)

@@ -6,8 +6,8 @@
 --     FCALL_RO credits_look with the same words takes nothing.
 -- Keys: what the period has used, and the credits. Arguments: the quantity, the quota, and the end of the period in
 -- seconds since 1970. A call takes all its tokens or none, from the plan first. A negative quantity gives them back, to
--- the credits first. Replies with three parts: 0, or 1 if limited; the plan's five integers, as calendar_throttle has
--- them; and the credits that are left.
+-- the credits first. Replies with four parts: 0, or 1 if limited; the plan's five integers, as calendar_throttle has
+-- them; the credits that are left; and those that this call has taken.
 -- The first key holds two numbers, what was taken from the plan and from the credits, and expires with the period.
 
 local MOST = 999999999999999
@@ -36,7 +36,7 @@ local function throttle(keys, args, takes)
     local quota, ends = whole('quota', args[2], 0, MOST), whole('end', args[3], 0, 99999999999)
     local plan, spent = (redis.call('GET', keys[1]) or '0 0'):match('^(%d+) (%d+)$')
     local credits = redis.call('GET', keys[2])
-    if not plan or credits and not credits:match('^%d+$') then
+    if not plan or credits and (not credits:match('^%-?%d+$') or #credits > 15) then
         error({err = 'ERR the key holds no plan, or no credits'})
     end
     if takes and not (redis.acl_check_cmd('SET', keys[1], '0') and redis.acl_check_cmd('DEL', keys[1])
@@ -61,8 +61,9 @@ local function throttle(keys, args, takes)
         bought = -math.min(-quantity, spent)
         own = -math.min(-quantity + bought, plan)
     end
-    local limited = bought > tonumber(credits or 0)
-    if takes and not limited and own + bought ~= 0 then
+    local limited = bought > math.max(tonumber(credits or 0), 0)
+    local done = takes and not limited
+    if done and own + bought ~= 0 then
         plan, spent = plan + own, spent + bought
         -- Credits that have expired meanwhile stay away.
         if bought ~= 0 and credits then
@@ -77,7 +78,7 @@ local function throttle(keys, args, takes)
     local rest = math.ceil(ends - now)
     local wait = limited and quantity <= quota + tonumber(credits or 0) and rest or -1
     local row = {limited and 1 or 0, quota, math.max(quota - plan, 0), wait, plan > 0 and rest or 0}
-    return {row[1], row, tonumber(credits or 0)}
+    return {row[1], row, tonumber(credits or 0), done and bought or 0}
 end
 
 redis.register_function('credits_throttle', function(keys, args) return throttle(keys, args, true) end)

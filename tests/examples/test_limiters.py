@@ -103,10 +103,20 @@ def test_express_counts_only_failures_or_only_successes(app):
     caller = app.caller()
     assert [status_of(app, "/failures", caller) for _ in range(9)] == 9 * [200]
     assert [status_of(app, "/failures", caller, 401) for _ in range(5)] == 3 * [401] + 2 * [429]
-    # A refused request gives no token back, since it has taken none.
     caller = app.caller()
     assert [status_of(app, "/successes", caller, 404) for _ in range(9)] == 9 * [404]
+    # A refused request has taken no token, and gives none back, whether it counts as a success or as a failure.
     assert [status_of(app, "/successes", caller) for _ in range(9)] == 3 * [200] + 6 * [429]
+    assert [status_of(app, "/guesses", caller, 401) for _ in range(9)] == 3 * [401] + 6 * [429]
+
+
+@on([EXPRESS], REDIS_TIMEOUT=1)
+def test_express_gives_back_to_the_fallback_what_the_fallback_has_counted(app, server):
+    caller = app.caller()
+    server("ACL SETUSER default -cl.throttle")
+    assert [status_of(app, "/outage", caller) for _ in range(9)] == 9 * [200]
+    server("ACL SETUSER default +cl.throttle")
+    assert [status_of(app, "/outage", caller, 401) for _ in range(4)] == 3 * [401] + [429]
 
 
 @on([EXPRESS])
@@ -123,7 +133,11 @@ def test_fastify_has_a_limiter_for_each_route_with_a_limit_of_its_own(app, serve
     caller = app.caller()
     assert [app.get("/own", caller).status for _ in range(4)] == 3 * [200] + [429]
     assert app.passed(4, caller, closed=True) == LIMIT
-    assert len(server("KEYS *")) == 2
+    assert {app.get("/other", caller).status for _ in range(9)} == {200}
+    assert [app.get("/handler", caller).status for _ in range(4)] == 3 * [200] + [429]
+    assert len(server("KEYS *")) == 4
+    # A limit that is no integer is an error of the caller's own.
+    assert app.get("/mistake", caller).status == app.get("/mistake", caller).status == 500
 
 
 @on([DJANGO])

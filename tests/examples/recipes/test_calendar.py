@@ -131,7 +131,8 @@ def test_a_plan_is_used_before_credits_and_a_refund_goes_back_where_it_came_from
         wait = rest if limited and quantity <= 20 + bought else -1
         if name == "throttle" and not limited:
             plan, spent, bought = plan + own, spent + more, bought - more
-        expected = [int(limited), [int(limited), 20, 20 - plan, wait, rest if plan else 0], bought]
+        taken = more if name == "throttle" and not limited else 0
+        expected = [int(limited), [int(limited), 20, 20 - plan, wait, rest if plan else 0], bought, taken]
         assert credits(quantity, 20, end, name=name) == expected, (milliseconds, quantity, name)
 
 
@@ -139,7 +140,8 @@ def test_a_call_on_credits_that_gets_an_error_takes_nothing(recipe, credits):
     end = recipe.start // 10**9 + 300
     recipe("SET {a}:credits 10")
     # The period never ends sooner than an earlier call said. A plan of 0 uses credits alone.
-    assert credits(25, 20, end) == credits(0, 20, end - 200) == [0, [0, 20, 0, -1, 300], 5]
+    assert credits(25, 20, end) == [0, [0, 20, 0, -1, 300], 5, 5]
+    assert credits(0, 20, end - 200) == [0, [0, 20, 0, -1, 300], 5, 0]
     assert credits(-25, 20, end)[2] == 10
     assert [credits(quantity, 0, end)[2] for quantity in (4, -3, -1, 4, -4)] == [6, 9, 10, 6, 10]
     credits(25, 20, end)
@@ -156,7 +158,10 @@ def test_a_call_on_credits_that_gets_an_error_takes_nothing(recipe, credits):
         recipe(f"ACL SETUSER app +{right}")
     # Credits that have expired are not given back.
     recipe("DEL {a}:credits")
-    assert credits(-25, 20, end) == [0, [0, 20, 20, -1, 0], 0] and recipe("DBSIZE") == 0
+    assert credits(-25, 20, end) == [0, [0, 20, 20, -1, 0], 0, -5] and recipe("DBSIZE") == 0
+    # A purchase that was cancelled may leave fewer than none, and the plan goes on.
+    recipe("SET {a}:credits -3")
+    assert credits(20, 20, end)[0] == 0 and credits(1, 20, end)[0] == 1
     recipe.at(300_000)
     recipe.refuses("the period has ended", credits, 1, 20, end)
     recipe("SET {a}:credits x")

@@ -20,6 +20,10 @@ def test_a_plan_that_changes_keeps_what_was_taken_from_each_quota(recipe, change
         recipe("CL.THROTTLE alice 9 10 1 10 499 500 86400")
     assert change("alice , 9 10 1 499 500 86400 to 99 100 1 24999 25000 86400")[:3] == [0, 100, 90]
     assert recipe("CL.LOOK alice 24999 25000 86400 0 24999 25000 86400")[2] == 24_600
+    # The quota of a second is full again, and the day's is not.
+    recipe.at(41_000)
+    change("alice , 99 100 1 24999 25000 86400 to 9 10 1 499 500 86400")
+    assert recipe("STRLEN alice") == 38 and recipe("CL.LOOK alice 499 500 86400 0 499 500 86400")[2] == 100
 
 
 def missing(recipe, plan, number):
