@@ -5,7 +5,7 @@ SHELL       := bash
 
 # The folders of tests/ whose tests run on each server, and those whose tests run on one.
 on_each := every_server:: hostile::
-on_one  := one_server
+on_one  := project
 
 target  := $(abspath $(or $(CARGO_TARGET_DIR),target))
 logs    := target/test

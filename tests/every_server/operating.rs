@@ -164,3 +164,16 @@ fn the_pages_lines_print_the_limited_keys_of_a_tenant_and_reset_all() {
     assert_eq!(printed, ["api:acme:a b", "api:acme:d"]);
     assert_eq!(run::<Vec<String>>(&mut connection, "KEYS *").unwrap(), ["api:other:e"]);
 }
+
+/// The server may have crashed within its allocator, which the module's part of INFO uses.
+#[test]
+fn a_crash_report_is_written_without_the_module() {
+    needs!(FAST);
+    let (server, mut connection) = Server::start_with(&["--crash-memcheck-enabled", "no"]).connected();
+    let count = "redis-cell_throttle_allowed";
+    assert!(run::<String>(&mut connection, "INFO everything").unwrap().contains(count));
+    let _ = run::<Value>(&mut connection, "DEBUG SEGFAULT");
+    wait_until("the end of the crash report", || server.log().contains("BUG REPORT END"));
+    let log = server.log();
+    assert!(log.contains("MODULES INFO OUTPUT") && !log.contains(count), "{log}");
+}

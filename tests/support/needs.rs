@@ -41,7 +41,6 @@ pub enum Need {
 use Need::{Feature, Package, Run};
 
 pub const COMMAND_DOCS: Need = Feature("COMMAND DOCS, Redis 7", from(7, 0), ALL);
-pub const FUNCTIONS: Need = Feature("functions, Redis 7", from(7, 0), ALL);
 pub const INCREX: Need = Feature("INCREX with bounds, Redis 8.8", from(8, 8), NONE);
 pub const KEY_PERMISSIONS: Need = Feature("key permissions, Redis 7", from(7, 0), ALL);
 pub const MOVING_SLOTS: Need =
@@ -57,8 +56,6 @@ pub const REDIS_CLI: Need = Package("redis-tools", "redis-cli", &["--version"]);
 pub const SCRIPTS_TEST: Need = Run("SCRIPTS_TEST", true, "scripts/test runs it");
 /// For tests that download or compile much and seldom change.
 pub const EVERYWHERE: Need = Run("EVERYWHERE", true, "scripts/test --everywhere runs it");
-/// For tests that load something built for this machine.
-pub const NATIVE: Need = Run("MODULE_CC", false, "needs a server of this machine's platform");
 /// For tests that fail on a server ten times as slow, in an emulator or under valgrind.
 pub const FAST: Need = Run("SLOW_SERVER", false, "needs a server that is not slowed down");
 
