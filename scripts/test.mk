@@ -85,6 +85,13 @@ on-%: compiled release servers
 	    echo "left out: the failures on $*, which is not the version that scripts/servers expects"
 	}
 
+# The scripts and functions of the recipes. Their programs are tested with the other examples.
+recipes-%: release servers
+	@$(job)
+	export $(call at,$*)
+	[[ -e $$SERVER || $${EVERYWHERE-} ]] || { grep "left out: $* " $(logs)/servers.log; exit; }
+	/usr/bin/pytest tests/examples/recipes --ignore tests/examples/recipes/test_recipe_programs.py
+
 $(on_one): compiled release servers
 	@$(job)
 	$(call at,redis-7.0) $(tests) $@::

@@ -34,7 +34,10 @@ local function throttle(keys, args, takes)
     local now = clock[1] + clock[2] / 1000000
     local quantity = whole('quantity', args[1], takes and -MOST or 0, MOST)
     local quota, ends = whole('quota', args[2], 0, MOST), whole('end', args[3], 0, 99999999999)
-    local plan, spent = (redis.call('GET', keys[1]) or '0 0'):match('^(%d+) (%d+)$')
+    -- A key still exists in the millisecond of its expiry.
+    local expires = redis.call('EXPIRETIME', keys[1])
+    local used = expires > now and redis.call('GET', keys[1]) or expires == -1 and '' or '0 0'
+    local plan, spent = used:match('^(%d+) (%d+)$')
     local credits = redis.call('GET', keys[2])
     if not plan or credits and (not credits:match('^%-?%d+$') or #credits > 15) then
         error({err = 'ERR the key holds no plan, or no credits'})
@@ -46,7 +49,7 @@ local function throttle(keys, args, takes)
     end
     plan, spent = tonumber(plan), tonumber(spent)
     -- The later end counts: a caller who changes the time zone does not shorten the month.
-    ends = math.max(ends, redis.call('EXPIRETIME', keys[1]))
+    ends = math.max(ends, expires)
     if quantity >= 0 and ends <= now then
         error({err = 'ERR the period has ended'})
     end

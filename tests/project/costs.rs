@@ -38,7 +38,7 @@ fn a_call_costs_at_most_5_percent_more_than_in_the_committed_results() {
     needs!(REDIS_7_0);
     needs!(SCRIPTS_TEST);
     module();
-    let results: Json = serde_json::from_str(&text_of("scripts/bench-results/results.json")).unwrap();
+    let results: Json = serde_json::from_str(&text_of("scripts/bench.json")).unwrap();
     let (rust, here) = (results["about"]["rust"].as_str().unwrap(), output(Command::new("rustc").arg("--version")));
     if here.contains(rust) {
         let mut bench = Command::new("scripts/bench");

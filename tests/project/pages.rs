@@ -38,7 +38,7 @@ fn each_file_that_a_page_names_exists() {
 }
 
 /// Words of the blocks of shell commands that another file runs.
-const RUN_ELSEWHERE: [&str; 11] = [
+const RUN_ELSEWHERE: [&str; 13] = [
     "scripts/run\nscripts/test",   // scripts.rs, and this test
     "scripts/package",             // package.rs
     "apt install ./redis-cell",    // package.rs
@@ -50,6 +50,8 @@ const RUN_ELSEWHERE: [&str; 11] = [
     "psubscribe",                  // monitoring.rs
     "--scan",                      // operating.rs
     "uvicorn",                     // test_protect.py
+    "FCALL calendar_throttle",     // test_pages.py
+    "check(\"items\"",             // test_nginx.py
 ];
 
 /// upgrade.rs starts a Sentinel with its settings.
@@ -74,7 +76,7 @@ fn each_block_of_code_is_run_or_is_lines_of_a_program_that_is() {
                     loads(&["--include", file.to_str().unwrap()])
                 }
             }
-            "sh" => match text.strip_prefix("redis-server ") {
+            "sh" | "nginx" => match text.strip_prefix("redis-server ") {
                 Some(arguments) => loads(&arguments.split(' ').collect::<Vec<_>>()),
                 None => RUN_ELSEWHERE.iter().any(|words| text.contains(words)),
             },
@@ -269,7 +271,10 @@ fn figures_are_those_of_other_files() {
         text.split_once(before).unwrap().1.split(after).next().unwrap().to_string()
     };
     let needs = between("src/redis/module.rs", "\"needs ", ":");
-    let costs = rows("docs/cost.md", "CL.THROTTLE allowed");
+    let [ours, theirs] =
+        ["CL.THROTTLE", "redis-cell 0.5.0"].map(|name| rows("docs/cost.md", &format!("{name} allowed")).remove(0));
+    let log = format!("takes {} of the instructions of `SET key value PX ms`, and {} with an AOF", ours[3], ours[4]);
+    assert_says("CHANGELOG.md", &format!("{log}; redis-cell takes {} and {}.", theirs[3], theirs[4]));
     let [one, two, eight] =
         ["one quota", "two quotas", "eight quotas"].map(|row| rows("docs/operating.md", row).remove(0));
     for row in [&one, &two, &eight] {
@@ -286,8 +291,11 @@ fn figures_are_those_of_other_files() {
         format!("Rust {} or newer", env!("CARGO_PKG_RUST_VERSION")),
         needs.replace("or Valkey", "or newer, or Valkey").replace("or later", "or newer"),
         format!("downloads about {} MB", between("scripts/test", "fetches about ", " MB")),
-        format!("takes {} of the instructions of `SET key value PX ms`, and {} of its time", costs[0][3], costs[1][3]),
-        format!("{} in pipelines", costs[1][4]),
+        format!(
+            "executes {} times as many instructions as `SET key value PX ms`, and takes {} times as long",
+            ours[3], ours[6]
+        ),
+        format!("without pipelining, and {} with it", ours[7]),
         format!("A limiter takes [{} bytes]", one[2]),
     ] {
         assert_says("README.md", &words);
