@@ -292,7 +292,7 @@ fn figures_are_those_of_other_files() {
         format!("downloads about {} MB", between("scripts/test", "fetches about ", " MB")),
         format!(
             "executes {} times as many instructions as `SET key value PX ms`, and takes {} times as long",
-            ours[3], ours[6]
+            ours[3], ours[5]
         ),
         format!("without pipelining, and {} with it", ours[6]),
         format!("A limiter takes [{} bytes]", one[2]),
