@@ -214,13 +214,15 @@ fn a_call_at_the_birth_of_a_snapshots_process_is_sent_as_its_effect() {
     let modules = ["--loadmodule", compiled("callbacks"), "--loadmodule", module()];
     let settings = [&modules, &SETTINGS[..], &snapshots()[2]].concat();
     let (primary, mut connection) = Server::start_bare(&settings).connected();
-    run::<()>(&mut connection, "CB.DO fork CL.CHARGE {key}born 9 1 3600 20").unwrap();
+    for command in ["CL.CHARGE {key}born 9 1 3600 20", "INCR forks"] {
+        run::<()>(&mut connection, &format!("CB.DO fork !{command}")).unwrap();
+    }
     // After this call, the module knows that nothing listens.
     change(&mut connection, 0, 0);
     let replica = Server::start_bare(&SETTINGS);
     replicate(&replica, &primary);
     change(&mut connection, 0, 1);
-    assert_eq!(run::<i64>(&mut connection, "CB.COUNT fork").unwrap(), 1);
+    assert_eq!(run::<i64>(&mut connection, "GET forks").unwrap(), 1);
     assert_same(&replica, &primary);
 }
 

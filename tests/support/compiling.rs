@@ -6,6 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock};
 
+use serde_json::Value as Json;
+
+use super::pages::ROOT;
+use super::programs::output;
 use super::{limit, new_folder};
 
 /// Returns the path of `MODULE`, or of the release build, which the first caller brings up to date.
@@ -18,11 +22,9 @@ pub fn module() -> &'static str {
                 fs::canonicalize(&module).unwrap_or_else(|error| panic!("MODULE: {}: {error}", module.display()));
             return Some(path.to_str().unwrap().to_string());
         }
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        // Prefer the cargo that runs the tests. It prints its errors itself.
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-        let build = cargo.args(["build", "--release", "--locked", "--quiet"]).current_dir(root).status();
-        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        // It prints its errors itself.
+        let build = cargo().args(["build", "--release", "--locked", "--quiet"]).status();
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| Path::new(ROOT).join("target"), PathBuf::from);
         build.unwrap().success().then(|| format!("{}/release/libredis_cell.so", target.display()))
     });
     module.as_ref().expect("the module did not build: see above")
@@ -41,7 +43,7 @@ pub fn load_with_unwritable_keys() -> [&'static str; 4] {
 }
 
 fn compile(name: &str) -> String {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/support/{name}.c"));
+    let source = Path::new(ROOT).join(format!("tests/support/{name}.c"));
     let compiler = std::env::var("MODULE_CC").unwrap_or("cc".to_string());
     // Runs on servers of several platforms share this folder: put the compiler into the name.
     let library = format!("{name}-{}.so", compiler.replace('/', "-"));
@@ -54,9 +56,26 @@ fn compile(name: &str) -> String {
         let status = status.unwrap_or_else(|error| panic!("the C compiler {compiler} does not run: {error}"));
         assert!(status.success(), "{name}.c does not compile");
     };
-    compile(&["-c", "-fPIC", "-O1", "-Wall", "-Werror"], &source, &object);
+    compile(&["-c", "-fPIC", "-O1", "-Wall", "-Werror", "-I", headers().to_str().unwrap()], &source, &object);
     // Do not link a C library: the server has one, and the shell that starts the server may have another.
     compile(&["-shared", "-nostdlib"], &object, &new);
     fs::rename(&new, &library).unwrap();
     library.to_str().unwrap().to_string()
+}
+
+/// Returns the folder of redismodule.h, which comes with the crate redis-module.
+fn headers() -> PathBuf {
+    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let mut metadata = cargo();
+    metadata.args(["metadata", "--locked", "--offline", "--format-version", "1", "--filter-platform", &platform]);
+    let metadata: Json = serde_json::from_str(&output(&mut metadata)).unwrap();
+    let package = metadata["packages"].as_array().unwrap().iter().find(|package| package["name"] == "redis-module");
+    Path::new(package.unwrap()["manifest_path"].as_str().unwrap()).with_file_name("src/include")
+}
+
+/// Returns the cargo that runs the tests, or else the one of this machine.
+fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    cargo.current_dir(ROOT);
+    cargo
 }
