@@ -50,11 +50,14 @@ fn compile(name: &str) -> String {
     let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(library);
     // Compile elsewhere, then move: another run may be using the old library.
     let folder = new_folder();
-    let new = folder.path().join(name);
-    // Do not link a C library: the server has one, and the shell that starts the server may have another.
-    let mut compile = Command::new(compiler);
-    compile.args(["-shared", "-nostdlib", "-fPIC", "-O1", "-Wall", "-Werror", "-I"]).arg(headers());
-    output(compile.arg(source).arg("-o").arg(&new));
+    let [object, new] = ["o", "so"].map(|kind| folder.path().join(name).with_extension(kind));
+    let compile = |arguments: &[&str], from: &Path, to: &Path| {
+        output(Command::new(&compiler).args(arguments).arg("-o").args([to, from]));
+    };
+    compile(&["-c", "-fPIC", "-O1", "-Wall", "-Werror", "-I", headers().to_str().unwrap()], &source, &object);
+    // Do not link a C library: the server has one, and the shell that starts the server may have another. With this option,
+    // zig finds no headers, so link apart from compiling.
+    compile(&["-shared", "-nostdlib"], &object, &new);
     fs::rename(&new, &library).unwrap();
     library.to_str().unwrap().to_string()
 }
