@@ -41,7 +41,6 @@ pub enum Need {
 use Need::{Feature, Package, Run};
 
 pub const COMMAND_DOCS: Need = Feature("COMMAND DOCS, Redis 7", from(7, 0), ALL);
-pub const INCREX: Need = Feature("INCREX with bounds, Redis 8.8", from(8, 8), NONE);
 pub const KEY_PERMISSIONS: Need = Feature("key permissions, Redis 7", from(7, 0), ALL);
 pub const MOVING_SLOTS: Need =
     Feature("slots that servers move by themselves, Redis 8.4 or Valkey 9", from(8, 4), from(9, 0));
