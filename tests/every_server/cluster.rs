@@ -1,82 +1,47 @@
 //! Limiters in a cluster, which finds and moves their keys like any others.
 
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-use redis::Value;
-use redis::cluster::ClusterClient;
+use redis::{Connection, Value};
 
 use crate::support::cluster::two_nodes;
-use crate::support::needs::{FAST, MOVING_SLOTS, PYTHON_REDIS, is_redis_6_2, needs};
-use crate::support::programs::{output, python, signal};
-use crate::support::traffic::under_full_load;
-use crate::support::{Server, assert_reply, command, compiled, error_of, run, throttle, wait_for, wait_until};
+use crate::support::needs::{MOVING_SLOTS, is_redis_6_2, needs};
+use crate::support::programs::signal;
+use crate::support::{Server, assert_reply, command, compiled, error_of, run, wait_for, wait_until};
 
-/// The example works even when the first node that the client knows owns none of the keys.
+/// One limiter of the slot has moved, and the other has not.
 #[test]
 #[ignore = "slow: a cluster"]
-fn the_example_for_clients_finds_the_node_of_a_call() {
-    needs!(FAST);
-    needs!(PYTHON_REDIS);
-    let [owner, other] = two_nodes(&[]);
-    let replies = output(&mut python("clients/cluster.py", &other));
-    assert_eq!(replies, "[0, 3, 2, -1, 60]\n");
-    assert_reply(&mut owner.connect(), "CL.THROTTLE user123 2 1 60", &[0, 3, 1]);
-}
-
-/// Four clients empty 20 limiters of one slot, while the slot moves to another node.
-#[test]
-#[ignore = "slow: a cluster"]
-fn a_slot_that_moves_under_load_allows_what_one_server_would_have_allowed() {
-    let limit = 2_000;
-    let let_through: [AtomicI64; 20] = Default::default();
-    let total = || let_through.iter().map(|key| key.load(Ordering::SeqCst)).sum::<i64>();
+fn a_limiter_keeps_its_tokens_while_its_slot_moves() {
     let [from, to] = two_nodes(&[]);
     let (mut source, mut target) = (from.connect(), to.connect());
-    let cluster = ClusterClient::new([&from, &to].map(|node| format!("redis://127.0.0.1:{}/", node.port))).unwrap();
-    let slot: usize = run(&mut source, "CLUSTER KEYSLOT {tag}").unwrap();
-    under_full_load(
-        4,
-        |_, _| {
-            let mut connection = wait_for("the cluster answers", || cluster.get_connection().ok());
-            let mut open: Vec<usize> = (0..let_through.len()).collect();
-            while !open.is_empty() {
-                open.retain(|&number| {
-                    let call = format!("{{tag}}{number} {} 1 1000000", limit - 1);
-                    let passed = throttle(&mut connection, &call)[0] == 0;
-                    if passed {
-                        let before = let_through[number].fetch_add(1, Ordering::SeqCst);
-                        assert!(before < limit, "limiter {number} lets through more than {limit}");
-                    }
-                    passed
-                });
-            }
-        },
-        || {
-            wait_until("load", || total() > 1_000);
-            run::<()>(&mut target, &format!("CLUSTER SETSLOT {slot} IMPORTING {}", id(&from))).unwrap();
-            run::<()>(&mut source, &format!("CLUSTER SETSLOT {slot} MIGRATING {}", id(&to))).unwrap();
-            loop {
-                let keys: Vec<String> = run(&mut source, &format!("CLUSTER GETKEYSINSLOT {slot} 2")).unwrap();
-                if keys.is_empty() {
-                    break;
-                }
-                let mut migrate = redis::cmd("MIGRATE");
-                migrate.arg(&["127.0.0.1", &to.port.to_string(), "", "0", "5000", "KEYS"]).arg(&keys);
-                migrate.exec(&mut source).unwrap();
-                // From now on, the source answers some calls and the target others.
-                sleep(Duration::from_millis(5));
-            }
-            for node in [&mut target, &mut source] {
-                run::<()>(node, &format!("CLUSTER SETSLOT {slot} NODE {}", id(&to))).unwrap();
-            }
-            assert!(total() < limit * 20, "the limiters were empty before the slot had moved");
-        },
-    );
-    assert_eq!(let_through.map(AtomicI64::into_inner), [limit; 20], "tokens let through");
-    let keys = [source, target].map(|mut node| run::<i64>(&mut node, "DBSIZE").unwrap());
-    assert_eq!(keys, [0, 20], "keys on the two nodes");
+    let set_slot = |node: &mut Connection, state: &str| {
+        let slot: usize = run(node, "CLUSTER KEYSLOT {k}").unwrap();
+        run::<()>(node, &format!("CLUSTER SETSLOT {slot} {state}")).unwrap();
+    };
+    let migrate = |key: &str| format!("MIGRATE 127.0.0.1 {} {key} 0 5000", to.port);
+    let [first, second] = ["CL.THROTTLE {k}1 9 1 3600 2", "CL.THROTTLE {k}2 9 1 3600 2"];
+    assert_reply(&mut source, first, &[0, 10, 8]);
+    assert_reply(&mut source, second, &[0, 10, 8]);
+    set_slot(&mut target, &format!("IMPORTING {}", id(&from)));
+    set_slot(&mut source, &format!("MIGRATING {}", id(&to)));
+    run::<()>(&mut source, &migrate("{k}1")).unwrap();
+    assert_reply(&mut source, second, &[0, 10, 6]);
+    let both = "CL.MTHROTTLE {k}1 9 1 3600 1 {k}2 9 1 3600 1";
+    for (call, code) in [(first, "ASK "), (both, "TRYAGAIN ")] {
+        let error = error_of(&mut source, call);
+        assert!(error.starts_with(code), "{call}: {error}");
+    }
+    run::<()>(&mut target, "ASKING").unwrap();
+    assert_reply(&mut target, first, &[0, 10, 6]);
+    run::<()>(&mut source, &migrate("{k}2")).unwrap();
+    for node in [&mut target, &mut source] {
+        set_slot(node, &format!("NODE {}", id(&to)));
+    }
+    run::<Value>(&mut target, both).unwrap();
+    assert_reply(&mut target, first, &[0, 10, 3]);
+    assert_reply(&mut target, second, &[0, 10, 3]);
 }
 
 /// The node loses the slot of an expired key while writes are paused, within a transaction that the server has already
