@@ -1,18 +1,15 @@
 //! Loads and unloads of the module, and the server's messages about them.
 
-use std::collections::HashMap;
 use std::fs;
 use std::process::Command;
 
 use redis::{Connection, RedisResult, Value};
 
 use crate::support::compiling::load_with_unwritable_keys;
-use crate::support::needs::{UNLOAD_AT_SHUTDOWN, is_valkey, needs};
+use crate::support::needs::is_valkey;
 use crate::support::pages::text_of;
 use crate::support::programs::output;
-use crate::support::{
-    Server, assert_reply, command, compiled, error_of, module, new_folder, run, throttle, wait_until,
-};
+use crate::support::{Server, assert_reply, command, compiled, error_of, module, new_folder, run, throttle};
 
 /// On a later server, an option that the module does not need may be a promise that it does not keep. On Redis, the
 /// bits of Valkey's options may mean something else. Valkey 9.2 makes no snapshot without a fork if a module lacks its
@@ -23,40 +20,10 @@ fn the_module_sets_the_options_that_it_needs() {
     let (_, numbers) = log.split_once("the server knows the options ").unwrap();
     let (known, set) = numbers.lines().next().unwrap().split_once(", the module sets ").unwrap();
     let [known, set] = [known, set].map(|number| number.parse::<i32>().unwrap());
-    assert_eq!(named(known & FORKLESS), ["HANDLE_FORKLESS"], "known, thanks to unwritable.c");
-    let needed = if is_valkey() { ON_EACH | ON_VALKEY & known } else { ON_EACH };
-    assert_eq!(named(set), named(needed), "set, of {:?}", named(known));
-}
-
-const FORKLESS: i32 = 1 << 6;
-const ON_EACH: i32 = 1 << 1 | 1 << 2;
-const ON_VALKEY: i32 = 1 << 4 | 1 << 5 | FORKLESS;
-
-/// Returns the names of options, as valkeymodule.h has them.
-fn named(options: i32) -> Vec<String> {
-    let names = [
-        "HANDLE_IO_ERRORS",
-        "NO_IMPLICIT_SIGNAL_MODIFIED",
-        "HANDLE_REPL_ASYNC_LOAD",
-        "ALLOW_NESTED_KEYSPACE_NOTIFICATIONS",
-        "SKIP_COMMAND_VALIDATION",
-        "HANDLE_ATOMIC_SLOT_MIGRATION",
-        "HANDLE_FORKLESS",
-    ];
-    let set = (0..32).filter(|bit| options & 1 << bit != 0);
-    set.map(|bit| names.get(bit).map_or(format!("bit {bit}"), ToString::to_string)).collect()
-}
-
-#[test]
-fn module_list_shows_the_version_as_one_number() {
-    let (_server, mut connection) = Server::start().connected();
-    let numbers: Vec<i64> = env!("CARGO_PKG_VERSION").split('.').map(|number| number.parse().unwrap()).collect();
-    let version = Value::Int(numbers[0] * 10_000 + numbers[1] * 100 + numbers[2]);
-    let modules: Vec<HashMap<String, Value>> = run(&mut connection, "MODULE LIST").unwrap();
-    let name = Value::BulkString("redis-cell".into());
-    let versions: Vec<_> =
-        modules.iter().filter(|module| module["name"] == name).map(|module| &module["ver"]).collect();
-    assert_eq!(versions, [&version]);
+    // valkeymodule.h names the bits.
+    let (on_each, on_valkey) = (0b000_0110, 0b111_0000);
+    let needed = if is_valkey() { on_each | on_valkey & known } else { on_each };
+    assert_eq!(format!("{set:b}"), format!("{needed:b}"), "the options that are set, of {known:b}");
 }
 
 #[test]
@@ -68,17 +35,6 @@ fn an_unload_is_refused_and_the_log_says_what_to_do_instead() {
     let line = log.lines().find(|line| line.contains("stays loaded"));
     assert!(line.is_some_and(|line| line.contains("estart")), "{log}");
     assert_reply(&mut connection, "CL.THROTTLE key 4 1 60", &[0, 5, 2]);
-}
-
-#[test]
-fn a_shutdown_that_asks_for_the_unload_ends_the_server() {
-    needs!(UNLOAD_AT_SHUTDOWN);
-    let server = Server::start();
-    let _ = run::<Value>(&mut server.connect(), "SHUTDOWN NOSAVE");
-    wait_until("the server ends", || server.log().contains("bye bye"));
-    let line = "Failed to unload module";
-    let told = text_of("docs/platforms.md").split_whitespace().collect::<Vec<_>>().join(" ").contains(line);
-    assert!(told && server.log().contains(line), "{line}: {}", server.log());
 }
 
 /// The module allows an unload only to the command that loads it. The clock, which stands still within a transaction,

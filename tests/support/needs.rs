@@ -45,7 +45,6 @@ pub const KEY_PERMISSIONS: Need = Feature("key permissions, Redis 7", from(7, 0)
 pub const MOVING_SLOTS: Need =
     Feature("slots that servers move by themselves, Redis 8.4 or Valkey 9", from(8, 4), from(9, 0));
 pub const REDIS_7_0: Need = Feature("Redis 7.0 alone", (7, 0)..(7, 1), NONE);
-pub const UNLOAD_AT_SHUTDOWN: Need = Feature("an unload at each shutdown, Valkey 9.1", NONE, from(9, 1));
 pub const WRITES_IN_FORK: Need = Feature("a primary whose handlers may write when it forks, Redis 7", from(7, 0), ALL);
 
 pub const PYTHON_REDIS: Need = Package("python3-redis", "/usr/bin/python3", &["-c", "import redis"]);
