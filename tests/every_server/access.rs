@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use redis::{Connection, RedisResult, Value};
 
 use crate::support::commands::Command;
-use crate::support::needs::{KEY_PERMISSIONS, has_acl_categories, is_redis_6_2, needs};
+use crate::support::needs::{REDIS_7, has_acl_categories, is_redis_6_2, needs};
 use crate::support::{COMMANDS, Server, compiled, info, module, run};
 
 /// Returns calls of each command.
@@ -72,7 +72,7 @@ fn sorted(names: &Value) -> Vec<String> {
 
 #[test]
 fn the_server_knows_the_keys_of_a_call_and_whether_they_are_only_read() {
-    needs!(KEY_PERMISSIONS);
+    needs!(REDIS_7);
     let server = Server::start();
     let mut user = server.connect();
     for line in ["ACL SETUSER user on nopass %R~a +@all", "AUTH user x"] {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use redis::{Connection, Value};
 
 use crate::support::aof::{commands, parse, wait_for_the_file};
-use crate::support::needs::{WRITES_IN_FORK, is_redis_6_2, needs, snapshot_channel};
+use crate::support::needs::{REDIS_7, is_redis_6_2, needs, snapshot_channel};
 use crate::support::programs::signal;
 use crate::support::replication::{catch_up, follow, replicate};
 use crate::support::traffic::{side_by_side, under_full_load, under_load};
@@ -209,7 +209,7 @@ fn a_client_that_asks_for_the_stream_from_an_offset_of_info_is_sent_effects() {
 #[test]
 #[ignore = "slow: load"]
 fn a_call_at_the_birth_of_a_snapshots_process_is_sent_as_its_effect() {
-    needs!(WRITES_IN_FORK);
+    needs!(REDIS_7);
     // The cron starts this snapshot, after a second. If PSYNC starts one, the server itself loses this moment's writes.
     let modules = ["--loadmodule", compiled("callbacks"), "--loadmodule", module()];
     let settings = [&modules, &SETTINGS[..], &snapshots()[2]].concat();

@@ -7,7 +7,7 @@ use std::process::Command;
 use redis::Value;
 
 use crate::support::commands::MILLISECOND;
-use crate::support::needs::{COMMAND_DOCS, FAST, REDIS_CLI, needs};
+use crate::support::needs::{FAST, REDIS_7, REDIS_CLI, needs};
 use crate::support::pages::block;
 use crate::support::programs::output;
 use crate::support::{COMMANDS, PATIENCE, Server, run, wait_until};
@@ -23,7 +23,7 @@ fn text(value: &Value) -> String {
 
 #[test]
 fn command_docs_explain_the_command_and_every_argument() {
-    needs!(COMMAND_DOCS);
+    needs!(REDIS_7);
     let (_server, mut connection) = Server::start().connected();
     for command in &COMMANDS {
         let name = command.name;

@@ -1,7 +1,6 @@
 //! What some tests need: a feature of the server, a program on this machine, or a kind of run.
 
 use std::io::Write;
-use std::ops::Range;
 use std::process::Command;
 use std::sync::LazyLock;
 
@@ -18,21 +17,10 @@ macro_rules! needs {
 }
 pub(crate) use needs;
 
-type Version = (u32, u32);
-type Versions = Range<Version>;
-
-const NEWEST: Version = (u32::MAX, 0);
-const ALL: Versions = (0, 0)..NEWEST;
-const NONE: Versions = NEWEST..NEWEST;
-
-const fn from(major: u32, minor: u32) -> Versions {
-    (major, minor)..NEWEST
-}
-
 /// Something that a test needs, and some servers, machines or runs lack.
 pub enum Need {
-    /// A feature of the server, and the versions of Redis and of Valkey that have it.
-    Feature(&'static str, Versions, Versions),
+    /// A feature, and whether the server has it.
+    Feature(&'static str, fn() -> bool),
     /// A Debian package, and a program that succeeds with these arguments if the package is installed.
     Package(&'static str, &'static str, &'static [&'static str]),
     /// A run in which this environment variable is set, or is not set, and the reason to leave the test out of others.
@@ -40,12 +28,10 @@ pub enum Need {
 }
 use Need::{Feature, Package, Run};
 
-pub const COMMAND_DOCS: Need = Feature("COMMAND DOCS, Redis 7", from(7, 0), ALL);
-pub const KEY_PERMISSIONS: Need = Feature("key permissions, Redis 7", from(7, 0), ALL);
 pub const MOVING_SLOTS: Need =
-    Feature("slots that servers move by themselves, Redis 8.4 or Valkey 9", from(8, 4), from(9, 0));
-pub const REDIS_7_0: Need = Feature("Redis 7.0 alone", (7, 0)..(7, 1), NONE);
-pub const WRITES_IN_FORK: Need = Feature("a primary whose handlers may write when it forks, Redis 7", from(7, 0), ALL);
+    Feature("slots that servers move by themselves, Redis 8.4 or Valkey 9", || is_from((8, 4), (9, 0)));
+pub const REDIS_7: Need = Feature("Redis 7", || !is_redis_6_2());
+pub const REDIS_7_0: Need = Feature("Redis 7.0 alone", || !is_valkey() && SERVER.1 == (7, 0));
 
 pub const PYTHON_REDIS: Need = Package("python3-redis", "/usr/bin/python3", &["-c", "import redis"]);
 pub const REDIS_CLI: Need = Package("redis-tools", "redis-cli", &["--version"]);
@@ -61,7 +47,7 @@ pub const FAST: Need = Run("SLOW_SERVER", false, "needs a server that is not slo
 pub fn has(need: Need) -> bool {
     let is_set = |name| std::env::var_os(name).is_some();
     match need {
-        Feature(name, redis, valkey) => is_in(&redis, &valkey) || leave_out(&format!("needs {name}")),
+        Feature(name, has_it) => has_it() || leave_out(&format!("needs {name}")),
         Package(name, program, arguments) => {
             let check = Command::new(program).args(arguments).output();
             let is_installed = check.is_ok_and(|output| output.status.success());
@@ -82,7 +68,7 @@ pub fn leave_out(why: &str) -> bool {
 
 /// Whether the server under test is Valkey, and its version. `--version` prints "Redis server v=7.0.15 sha=..."; Valkey 7.2
 /// does not print its name: "Server v=7.2.7 ...".
-static SERVER: LazyLock<(bool, Version)> = LazyLock::new(|| {
+static SERVER: LazyLock<(bool, (u32, u32))> = LazyLock::new(|| {
     let output = Command::new(executable()).arg("--version").output();
     let answer = output.map_or_else(|error| error.to_string(), |output| String::from_utf8(output.stdout).unwrap());
     let (kind, rest) = answer.split_once("erver v=").unwrap_or_else(|| {
@@ -92,22 +78,23 @@ static SERVER: LazyLock<(bool, Version)> = LazyLock::new(|| {
     (!kind.starts_with("Redis"), (numbers.next().unwrap(), numbers.next().unwrap()))
 });
 
-fn is_in(redis: &Versions, valkey: &Versions) -> bool {
-    if is_valkey() { valkey } else { redis }.contains(&SERVER.1)
-}
-
 pub fn is_valkey() -> bool {
     SERVER.0
 }
 
+/// Returns whether the server is this Redis or this Valkey, or a later one.
+fn is_from(redis: (u32, u32), valkey: (u32, u32)) -> bool {
+    SERVER.1 >= if is_valkey() { valkey } else { redis }
+}
+
 /// Returns whether the server is Redis 6.2, the oldest one, which lacks features that all others have.
 pub fn is_redis_6_2() -> bool {
-    is_in(&((6, 2)..(6, 3)), &NONE)
+    !is_from((7, 0), (0, 0))
 }
 
 /// Returns whether ACL categories include a module's commands, which is not so in Redis 6.2 and 7.0.
 pub fn has_acl_categories() -> bool {
-    is_in(&from(7, 2), &ALL)
+    is_from((7, 2), (0, 0))
 }
 
 /// Makes Redis 8.2 and newer crash if their statistics of key sizes are wrong. Others have no such check.
