@@ -76,87 +76,53 @@ fn memory(server: &Server, connection: &mut Connection) -> [i64; 2] {
 #[ignore = "slow: load"]
 fn fifty_clients_get_exactly_the_burst_and_the_rate_through_a_promotion() {
     needs!(FAST);
-    const CLIENTS: usize = 50;
+    let time = Duration::from_secs(setting("FAIRNESS_SECONDS", 2)) / 3;
     for rate in [1, 100, 10_000, 100_000] {
         let servers = [Server::start_with(&SETTINGS), Server::start_with(&SETTINGS)];
-        let limiter = Limiter::open(&servers[0], rate);
-        let time = Duration::from_secs(setting("FAIRNESS_SECONDS", 2)) / 3;
-        let ((), tokens) = under_load(
-            CLIENTS,
-            |_, running| limiter.take_while(running, &mut [servers[0].connect(), servers[1].connect()]),
-            || {
-                sleep(time);
-                replicate(&servers[1], &servers[0]);
-                sleep(time);
-                let failover = format!("FAILOVER TO 127.0.0.1 {}", servers[1].port);
-                run::<()>(&mut servers[0].connect(), &failover).unwrap();
-                wait_until("promotion", || info(&mut servers[1].connect(), "role") == "master");
-                sleep(time);
-            },
-        );
-        limiter.check(&servers[1], tokens.iter().sum());
-    }
-}
-
-/// A limiter that all clients share. A full limiter would lose tokens: this one takes 1,000 seconds to fill.
-struct Limiter {
-    rate: i64,
-    limit: i64,
-    /// The tokens that opened the limiter. A second's worth is left.
-    opening: i64,
-    /// The moment at which they were taken.
-    start: i64,
-}
-
-impl Limiter {
-    fn open(server: &Server, rate: i64) -> Self {
-        let limit = rate * 1000;
-        let opening = limit - rate;
-        let mut connection = server.connect();
-        run::<()>(&mut connection, "DEL key").unwrap();
-        let call = format!("CL.THROTTLE key {} {rate} 1 {opening}", limit - 1);
-        assert_reply(&mut connection, &call, &[0]);
-        let tat: i64 = run(&mut connection, "GET key").unwrap();
-        let start = tat - opening * SECOND / rate;
-        Self { rate, limit, opening, start }
-    }
-
-    /// Takes tokens from the first server, and from the next one whenever a server turns out to be a replica. A call
-    /// takes what comes back in a hundredth of a second, at least one token: single tokens would be too slow at a high
-    /// rate. Returns how many it got.
-    fn take_while(&self, running: &dyn Fn() -> bool, servers: &mut [Connection]) -> i64 {
-        let tokens = (self.rate / 100).max(1);
-        let call = format!("CL.THROTTLE key {} {} 1 {tokens}", self.limit - 1, self.rate);
-        let mut got = 0;
-        let mut at = 0;
-        while running() {
-            match run::<[i64; 5]>(&mut servers[at], &call) {
-                Ok(reply) => got += if reply[0] == 0 { tokens } else { 0 },
-                Err(error) => {
-                    assert_eq!(error.code(), Some("READONLY"), "{error}");
-                    at = (at + 1) % servers.len();
+        // A limiter of a thousand seconds' tokens, all but those of one second taken. It must not be full again, because a
+        // full limiter loses tokens.
+        let (limit, opening) = (rate * 1_000, rate * 999);
+        let call = |name: &str, tokens: i64| format!("{name} key {} {rate} 1 {tokens}", limit - 1);
+        let mut connection = servers[0].connect();
+        assert_reply(&mut connection, &call("CL.THROTTLE", opening), &[0]);
+        let start = run::<i64>(&mut connection, "GET key").unwrap() - 999 * SECOND;
+        // A call takes what comes back in a hundredth of a second: single tokens would be too slow at a high rate.
+        let tokens = (rate / 100).max(1);
+        let client = |_, running: &dyn Fn() -> bool| {
+            let mut connections = [servers[0].connect(), servers[1].connect()];
+            let mut got = 0;
+            while running() {
+                match run::<[i64; 5]>(&mut connections[0], &call("CL.THROTTLE", tokens)) {
+                    Ok([limited, ..]) => got += if limited == 0 { tokens } else { 0 },
+                    Err(error) => {
+                        assert_eq!(error.code(), Some("READONLY"), "{error}");
+                        connections.swap(0, 1);
+                    }
                 }
             }
-        }
-        got
-    }
-
-    /// Checks that the clients got burst + rate * time, to the token.
-    fn check(&self, server: &Server, clients_got: i64) {
-        let mut connection = server.connect();
+            got
+        };
+        let ((), got) = under_load(50, client, || {
+            sleep(time);
+            replicate(&servers[1], &servers[0]);
+            sleep(time);
+            run::<()>(&mut connection, &format!("FAILOVER TO 127.0.0.1 {}", servers[1].port)).unwrap();
+            wait_until("promotion", || info(&mut servers[1].connect(), "role") == "master");
+            sleep(time);
+        });
         // Take all tokens that are left, so that the limiter is empty at a known moment.
+        let mut connection = servers[1].connect();
         let mut pipeline = redis::pipe();
-        let rest = format!("CL.TAKE key {0} {1} 1 {2}", self.limit - 1, self.rate, self.limit);
-        pipeline.cmd("TIME").add_command(command(&rest)).cmd("TIME");
+        pipeline.cmd("TIME").add_command(command(&call("CL.TAKE", limit))).cmd("TIME");
         let (before, [rest, ..], after): ((i64, i64), [i64; 5], (i64, i64)) = pipeline.query(&mut connection).unwrap();
         let [before, after] = [before, after].map(|(seconds, microseconds)| seconds * SECOND + microseconds * 1000);
-        let got = self.opening + clients_got + rest;
+        let got = opening + got.iter().sum::<i64>() + rest;
         // The TAT counts the tokens that the limiter gave out since the start: the clients got exactly these.
         let tat: i64 = run(&mut connection, "GET key").unwrap();
-        assert_eq!((tat - self.start) * self.rate / SECOND, got, "tokens by the TAT, and by the clients' count");
+        assert_eq!((tat - start) * rate / SECOND, got, "tokens by the TAT, and by the clients' count");
         // A token may be on its way back, and TIME cuts off a part of a microsecond.
-        let due = |moment: i64| self.limit + (moment - self.start) * self.rate / SECOND;
+        let due = |moment: i64| limit + (moment - start) * rate / SECOND;
         let due = due(before) - 1..=due(after + 1_000);
-        assert!(due.contains(&got), "at {} a second, the clients got {got} tokens, which is not in {due:?}", self.rate);
+        assert!(due.contains(&got), "at {rate} a second, the clients got {got} tokens, which is not in {due:?}");
     }
 }
