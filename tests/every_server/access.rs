@@ -3,22 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use redis::{Connection, RedisResult, Value};
+use redis::{Connection, Value};
 
-use crate::support::commands::Command;
 use crate::support::needs::{REDIS_7, has_acl_categories, is_redis_6_2, needs};
 use crate::support::{COMMANDS, Server, compiled, info, module, run};
 
-/// Returns calls of each command.
-fn calls() -> impl Iterator<Item = (&'static Command, String)> {
-    COMMANDS.iter().flat_map(|command| command.calls("key").into_iter().map(move |call| (command, call)))
-}
-
 /// Returns the code of the error that the call gets; fails if the call changed anything.
-fn refusal(server: &Server, connection: &mut Connection, call: &str) -> Option<String> {
-    let answer: RedisResult<Value> = run(connection, call);
-    let error = answer.err()?;
-    assert_eq!(info(&mut server.connect(), "rdb_changes_since_last_save"), "0", "{call}: {error}");
+fn refusal(connection: &mut Connection, call: &str) -> Option<String> {
+    let error = run::<Value>(connection, call).err()?;
+    assert_eq!(info(connection, "rdb_changes_since_last_save"), "0", "{call}: {error}");
     error.code().map(String::from)
 }
 
@@ -73,8 +66,7 @@ fn sorted(names: &Value) -> Vec<String> {
 #[test]
 fn the_server_knows_the_keys_of_a_call_and_whether_they_are_only_read() {
     needs!(REDIS_7);
-    let server = Server::start();
-    let mut user = server.connect();
+    let (_server, mut user) = Server::start().connected();
     for line in ["ACL SETUSER user on nopass %R~a +@all", "AUTH user x"] {
         run::<()>(&mut user, line).unwrap();
     }
@@ -84,17 +76,15 @@ fn the_server_knows_the_keys_of_a_call_and_whether_they_are_only_read() {
             false => &["RW", "access", "update"],
         };
         for mut call in command.calls("a") {
-            let code = refusal(&server, &mut user, &call);
             let due = (!command.only_reads()).then_some("NOPERM");
-            assert_eq!(code.as_deref(), due, "{call}, of a user who may only read the key");
+            assert_eq!(refusal(&mut user, &call).as_deref(), due, "{call}, of a user who may only read the key");
             let mut names = vec!["a"];
             if command.takes_several_keys() {
                 // An incomplete group has a key as well.
                 call += " b";
                 names.push("b");
             }
-            let keys: Vec<(String, Vec<String>)> =
-                run(&mut server.connect(), &format!("COMMAND GETKEYSANDFLAGS {call}")).unwrap();
+            let keys: Vec<(String, Vec<String>)> = run(&mut user, &format!("COMMAND GETKEYSANDFLAGS {call}")).unwrap();
             let (found, flags): (Vec<_>, Vec<_>) = keys.into_iter().unzip();
             assert!(found == names && flags.iter().all(|flags| flags == expected), "{call}: {found:?}, {flags:?}");
         }
@@ -104,13 +94,15 @@ fn the_server_knows_the_keys_of_a_call_and_whether_they_are_only_read() {
 /// These servers refuse looks as well, as they refuse GET.
 #[test]
 fn a_cluster_that_is_down_and_a_replica_that_serves_no_stale_data_refuse_every_call() {
-    let node = Server::start_with(&["--cluster-enabled", "yes"]);
-    // The server is a replica, though its primary does not exist.
-    let replica = Server::start_with(&["--replicaof", "127.0.0.1", "1", "--replica-serve-stale-data", "no"]);
-    for (command, call) in calls() {
+    // The node has no slots. The replica's primary does not exist.
+    let mut node = Server::start_with(&["--cluster-enabled", "yes"]).connected();
+    let stale = ["--replicaof", "127.0.0.1", "1", "--replica-serve-stale-data", "no"];
+    let mut replica = Server::start_with(&stale).connected();
+    for command in &COMMANDS {
         let of_a_replica = if command.only_reads() { "MASTERDOWN" } else { "READONLY" };
-        for (server, expected) in [(&node, "CLUSTERDOWN"), (&replica, of_a_replica)] {
-            assert_eq!(refusal(server, &mut server.connect(), &call).as_deref(), Some(expected), "{call}");
+        for call in command.calls("key") {
+            assert_eq!(refusal(&mut node.1, &call).as_deref(), Some("CLUSTERDOWN"), "{call}");
+            assert_eq!(refusal(&mut replica.1, &call).as_deref(), Some(of_a_replica), "{call}");
         }
     }
 }
