@@ -1,11 +1,11 @@
-"""The examples as applications and programs, each a line of a table, and the callers of the applications."""
+"""The applications and programs of the tests, each a row of a table, and the callers of the applications."""
 
 import contextlib
 import functools
 import http.client
 import ipaddress
 import os
-import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,16 +19,14 @@ import pytest
 from packages import HERE, IS_DEBIAN, NODE, PYTHON, ROOT, TARGET
 from servers import WITH_THE_TEST, Address, free_port, wait_for
 
-# The limit of a caller: a burst of three, and then one every eight hours.
+# The limit of a caller: a burst of three.
 LIMIT = 3
 # Whether scripts/test has installed all that Debian has, and fetched what Debian lacks.
 REQUIRE_ALL = "REQUIRE_ALL" in os.environ
 PYPI_IS_REQUIRED = REQUIRE_ALL and not IS_DEBIAN
-FORM = "application/x-www-form-urlencoded"
 ENVIRONMENT = {
-    **os.environ, "PYTHON": sys.executable, "PYTHONPATH": f"{PYTHON}:.:{HERE}", "PYTHONUNBUFFERED": "yes",
-    "NODE_PATH": NODE, "GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": f"{TARGET}/go",
-    "TESTS": str(HERE),
+    **os.environ, "PYTHON": sys.executable, "PYTHONPATH": f"{PYTHON}:.", "PYTHONUNBUFFERED": "yes", "NODE_PATH": NODE,
+    "GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": f"{TARGET}/go",
     # Kubernetes sets the first for a Service named redis, images of gunicorn the second: no example reads them.
     "REDIS_PORT": "tcp://10.0.0.5:6379", "TIMEOUT": "soon",
 }
@@ -40,29 +38,14 @@ def is_found(check):
 
 
 class Row(NamedTuple):
-    """An application or a program: its name, a command that fails if something is missing, and the words that start it in
-    a folder of its own. The folder has copies of files of docs/clients, with those that their heads name, and of sites in
-    this folder, after edits as a user makes them: a file, a text in it, and another text."""
+    """An application or a program: its name, a command that fails if something is missing, the words that start it in a
+    folder with copies of docs/clients and of this folder's sites, and commands that edit the copies as users do."""
 
     name: str
     check: str
     words: str
-    files: str = ""
-    edits: tuple = ()
+    edits: str = ""
     is_required: bool = REQUIRE_ALL
-
-    def copy(self, folder, environment):
-        names = self.files.split()
-        for name in names:
-            (file,) = filter(Path.exists, (ROOT / "docs/clients" / name, HERE / name))
-            text = file.read_text()
-            # A head says "Beside redis_py.py", or "beside limits_storage.py and redis_py.py".
-            beside = re.findall(r"eside (\w+\.\w+)(?: and (\w+\.\w+))?", text)
-            names += {*sum(beside, ())} - {*names, ""}
-            for _, old, new in (edit for edit in self.edits if edit[0] == name):
-                assert text.count(old) == 1, f"{name} has {old!r} {text.count(old)} times"
-                text = text.replace(old, re.sub(r"\$([A-Z_]+)", lambda match: environment[match[1]], new))
-            Path(folder, name).write_text(text)
 
 
 def python(module):
@@ -73,79 +56,82 @@ def node(*modules):
     return "node -e '%s'" % ";".join(f'require("{module}")' for module in modules)
 
 
-NODE_REDIS = node("redis")
-IOREDIS = tuple(
-    (file, "require('./node_redis.js'); // or './ioredis.js'", "require('./ioredis.js');")
-    for file in ("rate_limit_store.js", "fastify_store.js", "nest_store.js")
-)
 # FastAPI since 0.93.
 LIFESPAN = python("uvicorn, inspect, fastapi; inspect.signature(fastapi.FastAPI).parameters[\"lifespan\"]")
 UVICORN = "$PYTHON -m uvicorn --forwarded-allow-ips 127.0.0.1 --port $HTTP_PORT"
 # A limiter that people have, or the dependency for FastAPI, on a site behind one proxy, the tests. `POST /login` fails
 # closed, and `GET /` falls back to the limiter's own memory.
-FLASK, SLOWAPI, DJANGO, FASTAPI, EXPRESS, EXPRESS_IOREDIS, HONO, FASTIFY, NEST = APPLICATIONS = [
-    Row("flask", python("flask_limiter"), "$PYTHON -m flask --app flask_site run --port $HTTP_PORT",
-        "flask_site.py limits_storage.py"),
-    Row("slowapi", python("slowapi, uvicorn"), f"{UVICORN} slowapi_site:app", "slowapi_site.py limits_storage.py",
-        is_required=PYPI_IS_REQUIRED),
-    Row("django", python("rest_framework, werkzeug"), "$PYTHON django_site.py", "django_site.py django_throttles.py"),
-    Row("fastapi", LIFESPAN, f"{UVICORN} fastapi_app:app", "fastapi_app.py",
-        (("fastapi_app.py", "4, 20, 3600", "2, 3, 86400"),), PYPI_IS_REQUIRED),
-    Row("express", node("express-rate-limit", "redis"), "node express_site.js", "express_site.js rate_limit_store.js"),
+LIMITERS = FLASK, SLOWAPI, DJANGO, FASTAPI, EXPRESS, EXPRESS_IOREDIS, HONO, FASTIFY, NEST = [
+    Row("flask", python("flask_limiter"), "$PYTHON -m flask --app flask_site run --port $HTTP_PORT"),
+    Row("slowapi", python("slowapi, uvicorn"), f"{UVICORN} slowapi_site:app", is_required=PYPI_IS_REQUIRED),
+    Row("django", python("rest_framework, werkzeug"), "$PYTHON django_site.py"),
+    Row("fastapi", LIFESPAN, f"{UVICORN} fastapi_site:app", is_required=PYPI_IS_REQUIRED),
+    Row("express", node("express-rate-limit", "redis"), "node express_site.js"),
     Row("express_ioredis", node("express-rate-limit", "ioredis"), "node express_site.js",
-        "express_site.js rate_limit_store.js ioredis.js", IOREDIS),
-    Row("hono", node("hono-rate-limiter", "redis"), "node hono_site.js", "hono_site.js rate_limit_store.js"),
-    Row("fastify", node("@fastify/rate-limit", "redis"), "node fastify_site.js", "fastify_site.js fastify_store.js"),
-    Row("nest", node("@nestjs/throttler", "redis"), "node nest_site.js", "nest_site.js nest_store.js"),
+        "sed -i 's,./node_redis.js,./ioredis.js,' rate_limit_store.js"),
+    Row("hono", node("hono-rate-limiter", "redis"), "node hono_site.js"),
+    Row("fastify", node("@fastify/rate-limit", "redis"), "node fastify_site.js"),
+    Row("nest", node("@nestjs/throttler", "redis"), "node nest_site.js"),
 ]
-# FastAPI's dependency, Fastify and Nest have no limiter of their own to fall back to.
-FALLBACKS = [row for row in APPLICATIONS if row not in (FASTAPI, FASTIFY, NEST)]
+# The example of docs/nginx.md is a server of its own, and second.lua calls another Redis server.
+NGINX = Row(
+    "nginx", "ls /usr/lib/nginx/modules/ngx_http_lua_module.so /usr/share/lua/5.1/nginx/redis.lua",
+    "nginx -p $PWD -c $PWD/nginx_site.conf -g 'daemon off;'", f"""
+    mkdir tmp
+    sed -n '/^```nginx/,/^```/{{//!p}}' {ROOT}/docs/nginx.md | sed "s/8080;/$HTTP_PORT; server_name page;/" >page.conf
+    sed -i "s/PORT/$HTTP_PORT/" nginx_site.conf
+    sed -i "s/127.0.0.1:8080/unix:front; listen 127.0.0.1:$HTTP_PORT/; s/127.0.0.1:8081/unix:application/
+        s,/etc/nginx,$PWD,; s/# set_real_ip_from 192.0.2.1;/${{PROXY-set_real_ip_from 127.0.0.1;}}/" nginx.conf
+    sed -i "s/6379, 100/${{REDIS_URL##*:}}, 1000 * $REDIS_TIMEOUT/" throttle.lua
+    sed "s|TIMEOUT = .*|TIMEOUT = ${{SECOND-}}|" throttle.lua >second.lua""")
 
 
-@functools.cache
-def case(row, **environment):
-    return pytest.param((row, environment), id=row.name, marks=pytest.mark.xdist_group(row.name))
-
-
-def on(rows, fixture="running", **environment):
-    """Returns the mark of a situation that runs on these applications, each with further words of `environment`."""
-    return pytest.mark.parametrize(fixture, [case(row, **environment) for row in rows], indirect=True)
+def on(rows, fixture="app", **environment):
+    """Returns the mark of a test of these applications, with further words of `environment`."""
+    cases = [pytest.param((row, environment), id=row.name) for row in rows]
+    return pytest.mark.parametrize(fixture, cases, indirect=True)
 
 
 class Answer(http.client.HTTPResponse):
     """An answer: its status, its headers, whose names may be in any case, and its body."""
 
     def numbers(self, *names):
-        """Returns the status, and the number in each header: Retry-After, or "Limit" for X-RateLimit-Limit, or None."""
-        values = [self.headers.get_all(name, []) + self.headers.get_all(f"X-RateLimit-{name}", []) for name in names]
-        assert all(len(some) < 2 for some in values), values
-        return self.status, *(int(some[0]) if some else None for some in values)
+        """Returns the status, and the number in each header, or None: Retry-After, or "Limit" for X-RateLimit-Limit."""
+        find = lambda name: self.headers[name] or self.headers[f"X-RateLimit-{name}"] or self.headers[f"RateLimit-{name}"]
+        return self.status, *(find(name) and int(find(name)) for name in names)
 
 
 class Application:
-    """An application, and its callers, who are addresses: it believes the tests' X-Forwarded-For."""
+    """The process of a row, and its callers, who are addresses: it believes the tests' X-Forwarded-For."""
 
     def __init__(self, request, row, environment):
+        if not is_found(row.check):
+            (pytest.fail if row.is_required else pytest.skip)(f"what `{row.check}` asks for not found")
         self.request, self.row, self.http_port = request, row, free_port()
         # A new caller, each time that it is called: the address.
         self.caller = map(str, ipaddress.ip_network("192.168.0.0/16").hosts()).__next__
         self.own = tempfile.TemporaryDirectory(f".{os.getpid()}", "app-", TARGET)
+        self.folder = Path(self.own.name)
+        for file in [*(ROOT / "docs/clients").iterdir(), *HERE.glob("*_site.*")]:
+            shutil.copy(file, self.folder)
         # An hour is longer than any machine takes: Redis decides each call that it gets.
-        self.environment = {"OWN": self.own.name, "HTTP_PORT": self.http_port, "REDIS_TIMEOUT": 3600, **environment}
-        if not is_found(row.check):
-            (pytest.fail if row.is_required else pytest.skip)(f"what `{row.check}` asks for not found")
+        self.environment = {"HTTP_PORT": self.http_port, "REDIS_TIMEOUT": 3600, **environment}
+
+    def edit(self, file, old, new):
+        text = Path(self.folder, file).read_text()
+        assert old in text
+        Path(self.folder, file).write_text(text.replace(old, new))
 
     def run(self, port, **streams):
-        own = {"REDIS_URL": f"redis://127.0.0.1:{port}", "REDIS_AT": port, **self.environment}
+        own = {"REDIS_URL": f"redis://127.0.0.1:{port}", **self.environment}
         environment = {**ENVIRONMENT, **{name: str(value) for name, value in own.items()}}
-        self.row.copy(self.own.name, environment)
         # The end by TERM is also that of nginx's workers.
-        command = [*WITH_THE_TEST, "TERM", "sh", "-c", f"mkdir -p tmp && exec env {self.row.words}"]
-        settings = {"cwd": self.own.name, "env": environment, "process_group": 0, "text": True}
+        command = [*WITH_THE_TEST, "TERM", "sh", "-ec", f"{self.row.edits}\nexec {self.row.words}"]
+        settings = {"cwd": self.folder, "env": environment, "process_group": 0, "text": True}
         self.process = subprocess.Popen(command, **streams, **settings)
         self.request.addfinalizer(functools.partial(self.stop, self.process))
 
-    def output(self, port, **environment):
+    def output(self, port=0, **environment):
         """Runs the program to its end, and returns what it prints and its errors."""
         self.environment.update(environment)
         self.run(port, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -153,8 +139,14 @@ class Application:
         assert self.process.returncode == 0, said
         return said
 
+    def drive(self, text, port=0, **environment):
+        """Runs another program in its language and folder."""
+        Path(self.folder, "driver").write_text(text)
+        self.row = self.row._replace(words=f"{self.row.words.split()[0]} driver")
+        return self.output(port, **environment)
+
     def start(self, server):
-        self.server, self.address = server, Address(server)
+        self.address = Address(server)
         self.run(self.address.port)
         wait_for(f"{self.row.name} serves HTTP", self.serves)
         return self
@@ -186,16 +178,12 @@ class Application:
             answer.body = answer.read().decode()
         return answers if times else answers[0]
 
-    def passed(self, times, caller, closed=False, sent=lambda: None):
+    def log_in(self, **request):
+        return self.get("/login", method="POST", **request)
+
+    def passed(self, times, caller, closed=False, sent=lambda: None, **headers):
         """Makes calls of a limit at once, one that is closed or not, and returns how many passed."""
-        path, method, body = ("/login", "POST", f"username={caller}&password=guess") if closed else ("/", "GET", None)
-        answers = self.get(path, caller, method, body, times, sent, Content_Type=FORM)
-        statuses = [answer.status for answer in answers]
+        ask = self.log_in if closed else self.get
+        statuses = [answer.status for answer in ask(caller=caller, times=times, sent=sent, **headers)]
         assert {*statuses} <= {200, 429, 503}, statuses
         return statuses.count(200)
-
-    def finds(self, server):
-        """Leads the address to this server, and waits until the application's calls are decided by it."""
-        self.server = self.address.server = server
-        decides = lambda: self.passed(1, self.caller(), closed=True) and server("DBSIZE")
-        wait_for(f"{self.row.name} finds its server", decides)

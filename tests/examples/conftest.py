@@ -1,18 +1,16 @@
-"""The fixtures of the tests of the examples. A situation is a test with the applications that it runs on:
+"""The fixtures of the tests of the examples. A test names the applications, or the programs, that it runs:
 
-    @on(named("flask", "nginx"), NUM_PROXIES=1)
+    @on([FLASK, EXPRESS], REDIS_TIMEOUT=1)
     def test_a_caller_is_charged(app, server):
         assert app.passed(4, app.caller()) == 3
         assert server("DBSIZE") == 1
 
-`app` is an Application of applications.py, in which each application is a line. It is started once for situations with
-the same environment, and calls `server`, a new Server, by way of `app.address`: those, and the failures of a network,
-are in servers.py. An application waits an hour for Redis, however slow the machine: a test without an answer needs
-`@on(…, REDIS_TIMEOUT=1)`. `program` is an application that ends by itself: `@on(PROGRAMS, "program")`.
+`app` is an Application of applications.py, which has them in a table. It serves HTTP, and calls `server`, a Server,
+through `app.address`: those, and the failures of a network, are in servers.py. It waits an hour for Redis, however
+slow the machine: a test without an answer needs `REDIS_TIMEOUT=1`. A `program` ends by itself.
 """
 
 import functools
-from types import SimpleNamespace
 
 import pytest
 
@@ -27,8 +25,10 @@ def new_server(request):
 
 
 @pytest.fixture
-def server(new_server):
-    return new_server()
+def server(request, new_server):
+    """A server. If the test has a `clock`, it has the server's."""
+    clock = "clock" in request.fixturenames and request.getfixturevalue("clock")
+    return new_server(environment=clock.environment if clock else {})
 
 
 @pytest.fixture
@@ -38,24 +38,10 @@ def clock(tmp_path):
 
 
 @pytest.fixture
-def start(request):
-    """Starts one more application: start(app.row, server, NUM_PROXIES=1)."""
-    return lambda row, server, **environment: Application(request, row, environment).start(server)
-
-
-@pytest.fixture
 def program(request):
     return Application(request, *request.param)
 
 
-@pytest.fixture(scope="session")
-def running(request):
-    """An application that runs until another one is needed, or with another environment. It has no server at first."""
-    return Application(request, *request.param).start(SimpleNamespace(port=1))
-
-
 @pytest.fixture
-def app(running, server):
-    running.address.fates("CL.")
-    running.finds(server)
-    return running
+def app(request, server):
+    return Application(request, *request.param).start(server)

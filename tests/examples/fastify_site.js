@@ -5,13 +5,14 @@ const { FastifyStore } = require('./fastify_store.js');
 
 async function start() {
   await fastify.register(require('@fastify/rate-limit'), { max: 3, timeWindow: '1 day', store: FastifyStore });
-  fastify.addContentTypeParser('*', (request, body, done) => done(null));
   fastify.post('/login', async () => 'Welcome');
-  fastify.get('/zero', { config: { rateLimit: { max: 0 } } }, async () => 'Never');
-  fastify.get('/own', { config: { rateLimit: { max: 3 } } }, async () => 'Hello');
-  fastify.get('/mistake', { config: { rateLimit: { max: () => 2.5 } } }, async () => 'Never');
-  fastify.get('/handler', { config: { rateLimit: false }, preHandler: fastify.rateLimit({ max: 3 }) }, async () => 'Hello');
-  fastify.get('/other', { config: { rateLimit: false }, preHandler: fastify.rateLimit({ max: 100 }) }, async () => 'Hello');
+  const route = (path, rateLimit, preHandler) => fastify.get(path, { config: { rateLimit }, preHandler }, async () => 'Hi');
+  route('/zero', { max: 0 });
+  route('/surrogate', { keyGenerator: () => '\ud800' });
+  route('/own', { max: 3 });
+  route('/mistake', { max: () => 2.5 });
+  route('/handler', false, fastify.rateLimit({ max: 3 }));
+  route('/other', false, fastify.rateLimit({ max: 100 }));
   await fastify.listen({ port: process.env.HTTP_PORT, host: '127.0.0.1' });
 }
 start();

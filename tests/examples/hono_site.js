@@ -14,4 +14,7 @@ const fallback = new (require('express-rate-limit').MemoryStore)();
 app.get('/', rateLimiter({ limit: 3, windowMs, keyGenerator, store: new RedisCellStore('hello', { fallback }) }),
   (context) => context.text('Hello'));
 app.get('/zero', rateLimiter({ limit: 0, windowMs, keyGenerator, store: new RedisCellStore('zero') }));
+app.get('/surrogate',
+  rateLimiter({ limit: 3, windowMs, keyGenerator: () => '\ud800', store: new RedisCellStore('surrogate') }),
+  (context) => context.text('Hello'));
 serve({ fetch: app.fetch, port: Number(process.env.HTTP_PORT), hostname: '127.0.0.1' });

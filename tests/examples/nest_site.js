@@ -11,18 +11,18 @@ const limits = ThrottlerModule.forRoot({
   storage: new NestStore(),
 });
 
-class Site {
-  login() { return 'Welcome'; }
-
-  zero() { return 'Never'; }
-}
-const route = (name, ...decorators) => decorators.forEach((decorator) => decorator(
-  Site.prototype, name, Object.getOwnPropertyDescriptor(Site.prototype, name)));
+class Site {}
+const route = (name, ...decorators) => {
+  Site.prototype[name] = () => 'Hello';
+  decorators.forEach((decorate) => decorate(Site.prototype, name, Object.getOwnPropertyDescriptor(Site.prototype, name)));
+};
 route('login', Post('login'), HttpCode(200));
 route('zero', Get('zero'), Throttle({ default: { limit: 0 } }));
+route('surrogate', Get('surrogate'), Throttle({ default: { getTracker: () => '\ud800' } }));
 Controller()(Site);
 class Application {}
-Module({ imports: [limits], controllers: [Site], providers: [{ provide: APP_GUARD, useClass: ThrottlerGuard }] })(Application);
+const providers = [{ provide: APP_GUARD, useClass: ThrottlerGuard }];
+Module({ imports: [limits], controllers: [Site], providers })(Application);
 
 async function start() {
   const app = await NestFactory.create(Application);

@@ -8,30 +8,28 @@ from signal import SIGSTOP
 
 import pytest
 
-from applications import Row, on, python
+from applications import Row, node, on, python
 from packages import IS_DEBIAN, ROOT
 from servers import WITH_THE_TEST, Address, free_port, library, wait_for
 
 PAGE = (ROOT / "docs/clients.md").read_text()
-NODE = "node -e 'require(\"%s\")'"
 PROGRAMS = {row.name: row for row in (
-    Row("redis_py", python("redis"), "$PYTHON redis_py.py", "redis_py.py"),
-    Row("redis_asyncio", python("redis"), "$PYTHON redis_asyncio.py", "redis_asyncio.py"),
-    Row("node_redis", NODE % "redis", "node node_redis.js", "node_redis.js"),
-    Row("ioredis", NODE % "ioredis", "node ioredis.js", "ioredis.js"),
-    Row("phpredis", "php -r 'new Redis();'", "php -d display_errors=stderr php_redis.php", "php_redis.php"),
-    Row("redis_rb", "ruby -e 'require \"redis\"'", "ruby redis_rb.rb", "redis_rb.rb"),
+    Row("redis_py", python("redis"), "$PYTHON redis_py.py"),
+    Row("redis_asyncio", python("redis"), "$PYTHON redis_asyncio.py"),
+    Row("node_redis", node("redis"), "node node_redis.js"),
+    Row("ioredis", node("ioredis"), "node ioredis.js"),
+    Row("phpredis", "php -r 'new Redis();'", "php php_redis.php"),
+    Row("redis_rb", "ruby -e 'require \"redis\"'", "ruby redis_rb.rb"),
     # scripts/test does not install Go, which is large.
-    Row("redigo", "go list github.com/gomodule/redigo/redis", "go run redigo.go", "redigo.go", is_required=False),
+    Row("redigo", "go list github.com/gomodule/redigo/redis", "go run redigo.go", is_required=False),
     Row("redis_rs", "cargo --version",
-        "${REDIS_RS:-cargo run --quiet --profile test --manifest-path $TESTS/../../Cargo.toml --example redis_rs}"),
+        f"${{REDIS_RS:-cargo run --quiet --profile test --manifest-path {ROOT}/Cargo.toml --example redis_rs}}"),
 )}
 
 
-def programs(*names, old=None, new=None, **settings):
-    """The mark of a test that runs these programs, after an edit if one is given."""
-    rows = [PROGRAMS[name] for name in names] if names else [*PROGRAMS.values()]
-    return on([row._replace(edits=((row.files, old, new),) if old else ()) for row in rows], "program", **settings)
+def programs(*names, **environment):
+    """Returns the mark of a test of these programs, or of all."""
+    return on([PROGRAMS[name] for name in names or PROGRAMS], "program", **environment)
 
 
 def replies(said):
@@ -60,11 +58,12 @@ def test_a_reply_of_another_shape_is_no_answer_and_a_limit_of_0_is_one(program, 
     assert replies(program.output(address.port, REDIS_TIMEOUT=60))[0] == [1, 0, 0, -1, 0]
 
 
-# Go waits ten seconds for TLS unless it is told otherwise: many calls would not end before the test does.
-@on([*(row for row in PROGRAMS.values() if row.name != "redigo"),
-     PROGRAMS["redigo"]._replace(edits=(("redigo.go", "call < 4", "call < 99"),))], "program", REDIS_TIMEOUT=0.1)
+@programs(REDIS_TIMEOUT=0.1)
 def test_a_program_that_no_server_answers_ends_and_says_why(program, server):
     server("CONFIG SET requirepass secret")
+    if program.row.name == "redigo":
+        # Go waits ten seconds for TLS unless it is told otherwise: so many calls would not end before the test does.
+        program.edit("redigo.go", "call < 4", "call < 99")
     # One listener accepts and is silent, to TLS as well. Another, whose queue is full, accepts no further connection.
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as silent, \
             socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.create_connection(full.getsockname()):
@@ -94,31 +93,24 @@ NO_KEY = {"redis_py": "None", "redis_asyncio": "None", "node_redis": "null", "io
           "redis_rb": "nil"}
 
 
-@pytest.mark.parametrize("mistake", ["no key", "a quantity of 1.5", "a quantity of -3"])
 @programs(*NO_KEY)
-def test_a_callers_mistake_is_an_error_of_its_own_and_not_an_outage(program, mistake):
+def test_a_callers_mistake_is_an_error_of_its_own_and_not_an_outage(program):
     """There is no server: a call would say that Redis did not decide."""
-    name, file = program.row.name, program.row.files
-    if mistake == "a quantity of -3" and name not in ("phpredis", "redis_rb"):
-        pytest.skip("a negative quantity is a refund")
-    call = re.search("([\"'])user123.*60", Path(ROOT, "docs/clients", file).read_text())[0]
-    wrong = f"{NO_KEY[name]}, 2, 1, 60" if mistake == "no key" else f"{call}, {mistake.split()[-1]}"
-    program.row = program.row._replace(edits=((file, call, wrong),))
-    with pytest.raises(AssertionError, match="TypeError|ArgumentError|ValueError") as raised:
-        program.output(free_port())
-    assert "did not decide" not in str(raised.value)
-
-
-def drive(program, text, port, **environment):
-    """Runs a program that uses the example beside it, and returns what it prints."""
-    Path(program.own.name, "driver").write_text(text)
-    program.row = program.row._replace(words=f"{program.row.words.split()[0]} driver")
-    return program.output(port, **environment)
+    name, file = program.row.name, program.row.words.split()[1]
+    call = re.search("([\"'])user123.*60", Path(program.folder, file).read_text())[0]
+    mistakes = [f"{NO_KEY[name]}, 2, 1, 60", f"{call}, 1.5"]
+    # In Python and Node.js, a negative quantity is a refund.
+    for mistake in mistakes + [f"{call}, -3"] * (name in ("phpredis", "redis_rb")):
+        program.edit(file, call, mistake)
+        with pytest.raises(AssertionError, match="TypeError|ArgumentError|ValueError") as raised:
+            program.output(free_port())
+        assert "did not decide" not in str(raised.value)
+        program.edit(file, mistake, call)
 
 
 @programs("redis_py")
 def test_each_half_of_a_surrogate_pair_and_each_byte_is_a_key(program, server):
-    drive(program, r"""import redis_py
+    program.drive(r"""import redis_py
 for key in "\ud800", "\udfff", b"\xff", "":
     redis_py.throttle(key, 2, 1, 60)""", server.port)
     assert server("DBSIZE") == 4
@@ -141,7 +133,7 @@ asyncio.run(asyncio.wait_for(main(), 0.2))""",
 def test_a_time_limit_of_the_application_is_not_taken_for_an_outage(program, server):
     server.process.send_signal(SIGSTOP)
     with pytest.raises(AssertionError, match="SoftTimeLimitExceeded\n|TimeoutError\n"):
-        drive(program, LIMITED_IN_TIME[program.row.name], server.port)
+        program.drive(LIMITED_IN_TIME[program.row.name], server.port)
 
 
 NODE_IDLE = """const limits = require('./%s.js'), { once } = require('events');
@@ -169,7 +161,7 @@ asyncio.run(main())""",
 
 @programs(*IDLE)
 def test_a_connection_that_was_closed_while_idle_costs_no_call(program, server):
-    assert len(replies(drive(program, IDLE[program.row.name], server.port))) == 2
+    assert len(replies(program.drive(IDLE[program.row.name], server.port))) == 2
 
 
 SIXTY = {
@@ -186,21 +178,21 @@ asyncio.run(main())""",
 Promise.all([...Array(60)].map(() => throttle('user123', 2, 1, 60))).then((all) => console.log(`${{all}}`, close()));
 """ for name in ("node_redis", "ioredis")},
 }
-GO = (
-    ("redigo.go", "\tfor pool", "\tdone := make(chan bool)\n\tfor pool"),
-    ("redigo.go", "call < 4", "call < 60"),
-    ("redigo.go", "\t\tfmt.Println(throttle", "\t\tgo func() { fmt.Println(throttle"),
-    ("redigo.go", "1, 60, 1))\n\t}", "1, 60, 1)); done <- true }()\n\t}\n\tfor i := 0; i < 60; i++ { <-done }"),
-)
+GO = """done := make(chan bool)
+for i := 0; i < 60; i++ { go func() { fmt.Println(throttle(pool, timeout, "user123", 2, 1, 60, 1)); done <- true }() }
+for i := 0; i < 60; i++ { <-done }"""
 
 
-@on([*(PROGRAMS[name] for name in SIXTY), PROGRAMS["redigo"]._replace(edits=GO)], "program")
+@programs(*SIXTY, "redigo")
 def test_of_60_calls_at_once_three_pass_with_at_most_20_connections_or_one(program, server):
     address, name = Address(server), program.row.name
     # Each reply is late, so that all calls wait at once. Go's connections overlap, since each call has its own.
     server(f"CONFIG SET maxclients {2 if name in ('node_redis', 'ioredis') else 41}")
     address.fates("CL.", *60 * ["late"])
-    said = drive(program, SIXTY[name], address.port) if name in SIXTY else program.output(address.port)
+    if name == "redigo":
+        program.edit("redigo.go", 'fmt.Println(throttle(pool, timeout, "user123", 2, 1, 60, 1))', GO)
+        program.edit("redigo.go", "call < 4", "call < 1")
+    said = program.drive(SIXTY[name], address.port) if name in SIXTY else program.output(address.port)
     assert sorted(reply[0] for reply in replies(said)) == 3 * [0] + 57 * [1], said
 
 
@@ -211,19 +203,19 @@ const files = ['node_redis.js', 'ioredis.js'];
 require('child_process').execFileSync('node', [...words.split(' '), ...files], { stdio: 'inherit' });"""
 
 
-@on([Row("typescript", NODE % "typescript", "node driver", "node_redis.js ioredis.js", is_required=False)], "program")
+@on([Row("typescript", node("typescript"), "node driver", is_required=False)], "program")
 def test_typescript_finds_no_mistake_in_the_programs_of_node_js(program):
-    drive(program, TYPESCRIPT, 0)
+    program.drive(TYPESCRIPT, 0)
 
 
 @programs("redis_py")
 def test_an_applications_tests_have_a_server_of_their_own(program):
-    program.row = Row("own_tests", program.row.check, "$PYTHON -m pytest own_tests.py", "own_tests.py")
-    assert "1 passed" in program.output(0, MODULE=library())
+    program.row = program.row._replace(words="$PYTHON -m pytest own_tests.py")
+    assert "1 passed" in program.output(MODULE=library())
 
 
 def python_example(file):
-    return on([Row(file, python("redis"), f"$PYTHON {file}", file)], "program", REDIS_TIMEOUT=2)
+    return on([Row(file, python("redis"), f"$PYTHON {file}")], "program", REDIS_TIMEOUT=2)
 
 
 @python_example("sentinel.py")
@@ -253,7 +245,7 @@ def test_behind_sentinel_threads_and_tasks_share_20_connections_each(program, se
     # Three are Sentinel's and the test's own.
     server("CONFIG SET maxclients 43")
     address.fates("CL.", *120 * ["late"])
-    said = drive(program, BEHIND_SENTINEL, port, REDIS_TIMEOUT=60)
+    said = program.drive(BEHIND_SENTINEL, port, REDIS_TIMEOUT=60)
     assert sorted(reply[0] for reply in replies(said)) == 3 * [0] + 117 * [1], said
 
 
@@ -278,7 +270,7 @@ CLUSTERS = {
 }
 
 
-@on([Row(name, NODE % name, "node driver") for name in CLUSTERS], "program")
+@on([Row(name, node(name), "node driver") for name in CLUSTERS], "program")
 def test_a_call_of_node_js_in_a_cluster_goes_to_its_node_at_once(program, new_server):
     nodes = [new_server("--cluster-enabled", "yes") for _ in range(2)]
     for node, slots in zip(nodes, ("0 8191", "8192 16383")):
@@ -288,7 +280,7 @@ def test_a_call_of_node_js_in_a_cluster_goes_to_its_node_at_once(program, new_se
         wait_for("the cluster is up", lambda: "cluster_state:ok" in node("CLUSTER INFO"))
         node("CONFIG RESETSTAT")
     call = re.search(rf"^    (cluster\..*)  // (?:node-)?{program.row.name}$", PAGE, re.M)[1]
-    said = drive(program, f"""const cluster = {CLUSTERS[program.row.name]}, throttle = (key) => {call};
+    said = program.drive(f"""const cluster = {CLUSTERS[program.row.name]}, throttle = (key) => {call};
 cluster.connect().then(() => Promise.all([...Array(60).keys()].map((number) => throttle(`user:${{number}}`))))
   .then((replies) => console.log(`${{replies}}`), console.error).finally(process.exit);""", nodes[0].port)
     assert replies(said) == 60 * [[0, 3, 2, -1, 60]], said

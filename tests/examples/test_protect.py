@@ -7,19 +7,19 @@ from collections import Counter
 
 import pytest
 
-from applications import FASTAPI, Row
+from applications import FASTAPI, Application
 from packages import ROOT
 
 PAGE = (ROOT / "docs/protect.md").read_text()
 
 
 @pytest.fixture
-def app(start, new_server, clock, tmp_path):
-    """The application, made and started by the page's own lines, and its server, whose clock the test moves."""
+def app(request, server, clock, tmp_path):
+    """The application, made and started by the page's own lines."""
     lines, words = re.search(r"```sh\n(.*)cd /tmp/protect && python3 (.*?)\n```", PAGE, re.S).groups()
     subprocess.run(["bash", "-ec", lines.replace("/tmp/protect", str(tmp_path))], cwd=ROOT, check=True)
-    row = Row("protect", FASTAPI.check, f"env -C {tmp_path} $PYTHON {words} --port $HTTP_PORT", is_required=FASTAPI.is_required)
-    return start(row, new_server(environment=clock.environment))
+    row = FASTAPI._replace(words=f"env -C {tmp_path} $PYTHON {words} --port $HTTP_PORT")
+    return Application(request, row, {}).start(server)
 
 
 def log_in(app, name, password, times=1, caller=None):
@@ -30,8 +30,8 @@ def log_in(app, name, password, times=1, caller=None):
     return Counter(answer.status for answer in answers)
 
 
-def test_a_reader_sees_what_the_page_shows(app):
-    page = PAGE.replace(":8000", f":{app.http_port}").replace("redis-cli", f"redis-cli --no-raw -p {app.server.port}")
+def test_a_reader_sees_what_the_page_shows(app, server):
+    page = PAGE.replace(":8000", f":{app.http_port}").replace("redis-cli", f"redis-cli --no-raw -p {server.port}")
     definitions = "".join(re.findall(r"^    \$ (?:url=|login\(\)).*\n", page, re.M))
     for part in page.split("\nStart the server again"):
         # A line that begins with a dollar sign is a command, and its output is below.
@@ -40,22 +40,22 @@ def test_a_reader_sees_what_the_page_shows(app):
         # With -v, the shell shows each command before its output.
         shown = subprocess.check_output(["bash", "-v"], input=commands, stderr=subprocess.STDOUT, text=True)
         assert re.sub(" +$", "", shown, flags=re.M) == re.sub(r"^    (\$ )?", "", session, flags=re.M)
-        app.server.kill()
-        app.server.restart()
+        server.kill()
+        server.restart()
 
 
-def test_200_guesses_at_once_get_five_tries_with_the_permissions_on_the_page(app, clock):
+def test_200_guesses_at_once_get_five_tries_with_the_permissions_on_the_page(app, server, clock):
     rights = " ".join(re.findall(r"^ +ACL SETUSER login (.*)$", PAGE, re.M)).replace("on >secret ", "")
-    app.server(f"ACL SETUSER default reset on nopass {rights} +keys")
+    server(f"ACL SETUSER default reset on nopass {rights} +keys")
     assert log_in(app, "bob", "battery staple") == {200: 1}
     # An address that the caller makes up is not trusted.
     assert log_in(app, "alice", "guess", 200, "192.0.2.1") == {401: 5, 429: 195}
     keys = {f"{name}:127.0.0.1" for name in ("address", "attempts", "banned", "offences")}
-    assert {*app.server("KEYS *")} == keys | {"account:alice"}
+    assert {*server("KEYS *")} == keys | {"account:alice"}
     # Two attempts are back after the first ban. The third bans for a day.
     clock.set(clock.now + 3_601 * 10**9)
     assert log_in(app, "alice", "guess", 3) == {401: 2, 429: 1}
-    assert app.server("PTTL banned:127.0.0.1") == 86_400_000
+    assert server("PTTL banned:127.0.0.1") == 86_400_000
 
 
 def test_each_spelling_of_a_name_has_the_same_five_tries_and_each_name_its_own(app):

@@ -14,8 +14,8 @@ from zoneinfo import ZoneInfo
 import pytest
 import redis
 
-from applications import NODE_REDIS, Row, on, python
-from packages import ROOT
+from applications import Row, node, on, python
+from packages import HERE, ROOT
 from servers import Address, wait_for
 
 DOCS = ROOT / "docs"
@@ -135,11 +135,12 @@ def test_any_name_has_its_keys_on_one_node_of_a_cluster(server, name):
     assert plan.throttle(*plan.of(name))[0] == 0
 
 
-def test_a_limiter_goes_on_where_it_was_when_the_server_loses_the_module_and_gets_it_back(new_server, start):
+@on([Row("module_or_script", node("redis"), f"node {HERE}/recipes/module_or_script.js")], "program", REDIS_TIMEOUT=1)
+def test_a_limiter_goes_on_where_it_was_when_the_server_loses_the_module_and_gets_it_back(program, new_server):
     having, lacking = new_server(), new_server(module=False)
     # 30 tokens, none of which comes back within the test.
     left = iter(range(29, -1, -1))
-    app = start(Row("module_or_script", NODE_REDIS, "node $TESTS/recipes/module_or_script.js"), having, REDIS_TIMEOUT=1)
+    app = program.start(having)
     limiter = recipe("module_or_script").Limiter(connect(app.address))
 
     def in_node():
