@@ -3,6 +3,8 @@
 -- Reservations, whose keys, arguments and replies are in budgets.md. The call's key has the words of its reserve, then
 -- a receipt. The server expires it. The holds are the calls by the end of their leases, in milliseconds since 1970.
 -- After an error, everything is as it was.
+-- Permissions: +fcall +fcall_ro +time +get +set +pexpire +zadd +zcard +zcount +zrange +zrem +zremrangebyscore +zscore
+-- +cl.charge +cl.mthrottle +cl.throttle
 
 local function fail(message)
     error({err = 'ERR ' .. message})

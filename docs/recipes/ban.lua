@@ -3,6 +3,7 @@
 -- KEYS: the limiter of attempts, the ban, the limiter of offences. ARGV: max_burst, count and period of the attempts;
 -- the seconds after which an offence is forgiven; the seconds of the first ban, of the second, of every later one.
 -- Replies the milliseconds until an attempt may be made. 0 means that this attempt may be made, and has been charged.
+-- Permissions: +eval +evalsha +script +pttl +set +cl.throttle +cl.take
 local bans = #ARGV - 4
 if #KEYS ~= 3 or bans < 1 then
     return redis.error_reply('ERR wrong number of arguments')

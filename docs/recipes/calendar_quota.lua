@@ -7,6 +7,7 @@
 -- Keys: any number of counters, and then the limiter, if there is one. Arguments: the quantity (a negative one gives
 -- back); the quota of each counter and the end of its period, in seconds since 1970; the limiter's max_burst, count and
 -- period. The reply is like CL.MTHROTTLE's. A counter is a number that expires at the end of its period.
+-- Permissions: +fcall +fcall_ro +get +set +del +expiretime +time +cl.look +cl.charge +cl.throttle
 
 -- Fails. The number is that of the key whose counter is wrong, if it is one.
 local function fail(message, number)

@@ -3,6 +3,7 @@
 --     redis-cli --eval change_plan.lua user123 , 9 10 1 499 500 86400 to 99 100 1 24999 25000 86400
 -- KEYS: the limiter. ARGV: max_burst, count and period in seconds of each old quota; the word "to"; those of each new
 -- quota. A new quota without an old one starts full. Replies as CL.CHARGE does.
+-- Permissions: +eval +get +set +cl.look +cl.charge
 local old, new = {}, {}
 local numbers = old
 for _, word in ipairs(ARGV) do

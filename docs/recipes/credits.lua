@@ -9,6 +9,7 @@
 -- the credits first. Replies with four parts: 0, or 1 if limited; the plan's five integers, as calendar_throttle has
 -- them; the credits that are left; and those that this call has taken.
 -- The first key holds two numbers, what was taken from the plan and from the credits, and expires with the period.
+-- Permissions: +fcall +fcall_ro +get +set +del +decrby +expiretime +time
 
 local MOST = 999999999999999
 

@@ -3,6 +3,7 @@
 --     redis-cli --eval gcra.lua user123 , 9 10 1 1 499 500 86400
 -- KEYS: the limiter. ARGV: max_burst, count, the period in seconds; the quantity, by default 1; the same three numbers
 -- of each further quota.
+-- Permissions: +eval +time +get +set +del
 --
 -- Every number in a script is a double, which is exact for whole numbers up to 2^53; nanoseconds since 1970 are more.
 -- A moment or a span is therefore a pair of whole seconds and the nanoseconds after them, and a result that would not

@@ -2,6 +2,7 @@
 --     redis-cli --eval minimum.lua {pool}:acme {pool}:all , 9 40 60 79 100 60 1
 -- KEYS: the tenant's limiter, the pool. ARGV: max_burst, count and period of the minimum; those of the pool; the
 -- quantity, by default 1. Replies as CL.THROTTLE does: the five integers of the limiter that decides.
+-- Permissions: +eval +evalsha +script +cl.throttle +cl.charge
 if #KEYS ~= 2 or #ARGV < 6 or #ARGV > 7 then
     return redis.error_reply('ERR wrong number of arguments')
 elseif KEYS[1] == KEYS[2] then

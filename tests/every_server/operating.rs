@@ -1,15 +1,11 @@
-//! The module as the server and its operator see it: documentation, keyspace notifications, a tenant's keys, a crash
-//! report.
+//! The module as the server and its operator see it: documentation, keyspace notifications, a crash report.
 
 use std::collections::HashMap;
-use std::process::Command;
 
 use redis::Value;
 
 use crate::support::commands::MILLISECOND;
-use crate::support::needs::{FAST, REDIS_7, REDIS_CLI, needs};
-use crate::support::pages::block;
-use crate::support::programs::output;
+use crate::support::needs::{FAST, REDIS_7, needs};
 use crate::support::{COMMANDS, PATIENCE, Server, run, wait_until};
 
 /// Reads a reply of names and values, on either protocol.
@@ -109,24 +105,6 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
     });
     let events: Vec<_> = events.take_while(|event| event != "last last").collect();
     assert_eq!(events, expected, "the events in their order");
-}
-
-#[test]
-fn the_pages_lines_print_the_limited_keys_of_a_tenant_and_reset_all() {
-    needs!(REDIS_CLI);
-    let (server, mut connection) = Server::start().connected();
-    for (key, tokens) in [("api:acme:a b", 10), ("api:acme:c", 9), ("api:acme:d", 10), ("api:other:e", 10)] {
-        redis::cmd("CL.THROTTLE").arg(key).arg(&["9", "10", "86400"]).arg(tokens).exec(&mut connection).unwrap();
-    }
-    // A day instead of the page's minute: no token comes back during the test.
-    let lines = block("sh", "--scan").replace(" 9 10 60 ", " 9 10 86400 ");
-    let lines = lines.replace("redis-cli ", &format!("redis-cli -p {} ", server.port));
-    let printed = output(Command::new("bash").args(["-c", &lines]));
-    let mut printed: Vec<_> = printed.lines().collect();
-    assert_eq!(printed.pop(), Some("3"), "the keys that are reset");
-    printed.sort_unstable();
-    assert_eq!(printed, ["api:acme:a b", "api:acme:d"]);
-    assert_eq!(run::<Vec<String>>(&mut connection, "KEYS *").unwrap(), ["api:other:e"]);
 }
 
 /// The server may have crashed within its allocator, which the module's part of INFO uses.

@@ -44,11 +44,10 @@ class Recipe:
                 pytest.skip("functions: this server has none")
             raise
 
-    def restrict(self, page, heading):
-        """Lets the caller do what this section of a page says that a user needs, and nothing else."""
-        section = (DOCS / page).read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
-        names = re.findall("`([^`]*)`", re.search(r"A user needs permission for (.*?`)\.", section, re.S)[1])
-        self("ACL SETUSER app reset on nopass ~*", *(f"+{name.lower()}" for name in names))
+    def restrict(self, file):
+        """Lets the caller do what the first lines of this file say that it needs, and nothing else."""
+        (words,) = re.findall(r"^-- Permissions: (.*(?:\n-- \+.*)*)", (DOCS / file).read_text(), re.M)
+        self("ACL SETUSER app reset on nopass ~*", *re.findall(r"\+\S+", words))
         self.caller = redis.Redis(port=self.server.port, username="app", password="x", decode_responses=True)
 
     def everything(self):

@@ -13,7 +13,7 @@ CALL = KEYS + "4 1 60 86400 60 600 3600"
 
 @pytest.fixture
 def ban(recipe):
-    recipe.restrict("recipes.md", "A ban after too many")
+    recipe.restrict("recipes/ban.lua")
     return lambda words=CALL: recipe.eval("recipes/ban.lua", words)
 
 

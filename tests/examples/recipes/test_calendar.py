@@ -10,7 +10,7 @@ QUOTAS, PERIODS = (7, 20), (60, 300)
 @pytest.fixture
 def ask(recipe):
     recipe.load("recipes/calendar_quota.lua")
-    recipe.restrict("recipes.md", "Calendar quotas")
+    recipe.restrict("recipes/calendar_quota.lua")
     recipe.at(0)
     return lambda name, words: recipe.ask(f"{'FCALL_RO' if name == 'look' else 'FCALL'} calendar_{name} {words}")
 
@@ -106,7 +106,7 @@ def test_a_calendar_period_never_ends_sooner_than_an_earlier_call_said(recipe, a
 @pytest.fixture
 def credits(recipe):
     recipe.load("recipes/credits.lua")
-    recipe.restrict("recipes.md", "A plan, then credits")
+    recipe.restrict("recipes/credits.lua")
     return lambda *numbers, name="throttle": recipe.ask(
         f"{'FCALL_RO' if name == 'look' else 'FCALL'} credits_{name} 2 {{a}}:2026-11 {{a}}:credits", *numbers)
 

@@ -11,7 +11,7 @@ WHOLE, LENT = 50, "34 100 1"
 
 @pytest.fixture
 def ask(recipe):
-    recipe.restrict("recipes.md", "A guaranteed minimum")
+    recipe.restrict("recipes/minimum.lua")
     return lambda tenant, words, minimum=None: recipe.eval(
         "recipes/minimum.lua", f"{tenant} pool , {minimum or TENANTS[tenant]} {words}")
 

@@ -1,4 +1,4 @@
-"""Recipes about the numbers of a limiter: a plan that changes, named policies, a pause, a move from redis_rate."""
+"""Recipes about the numbers of a limiter: a plan that changes, a pause, a move from redis_rate."""
 
 import pytest
 
@@ -7,7 +7,7 @@ PLANS = ("9 10 86400", "99 100 86400", "6 7 3600", "999999 1000000 1")
 
 @pytest.fixture
 def change(recipe):
-    recipe.restrict("recipes.md", "A plan that changes")
+    recipe.restrict("recipes/change_plan.lua")
     return lambda words: recipe.eval("recipes/change_plan.lua", words)
 
 
@@ -78,44 +78,7 @@ def test_a_plan_that_cannot_change_stays_as_it_was(recipe, change):
     recipe.refuses("maxmemory", change, "carol , 99 100 86400 to 9 10 86400")
 
 
-def test_a_policy_changes_for_all_callers_unless_the_file_has_a_mistake(recipe):
-    file = "recipes/policies.lua"
-    recipe.load(file)
-    recipe.restrict("recipes.md", "Named policies")
-    ask = lambda words: recipe.ask("FCALL throttle " + words)
-    # A policy of several quotas replies with the number of the one that decides.
-    assert ask("1 user123 gold 90")[:3] == [0, 100, 10] and ask("1 user123 gold")[3:] == [-1, 55, 1]
-    assert ask("1 user7 free") == [0, 10, 9, -1, 6]
-    recipe.refuses("no policy of that name", ask, "1 user7 silver")
-    for words in "0 gold", "2 key other gold", "1 key", "1 key gold 1 1":
-        recipe.refuses("wrong number of arguments", ask, words)
-    # A quota that is added at the end starts full, and the others continue.
-    before = recipe("GET user123")
-    recipe.load(file, "99, 100, 60, 9999, 10000, 86400", "99, 100, 60, 9999, 10000, 86400, 5, 1, 1")
-    assert ask("1 user123 gold 0")[:3] == [0, 6, 6] and recipe("GET user123") == before
-    # Redis 7.2 would send this number as 1e+9.
-    recipe.load(file, "9, 10, 60}", "999999999, 1000000000, 1000000000}")
-    assert ask("1 user8 free 0")[:3] == [0, 10**9, 10**9]
-    recipe.load(file)
-    for policy, mistake in {
-        "{'free'}": "not_three_numbers",
-        "{'free'" + ", 9, 10, 60" * 9 + "}": "1_to_8_quotas",
-        "{'free', 9.5, 10, 60}": "not_whole",
-        "{'free', -2, 10, 60}": "too_small",
-        "{'free', 9, 0, 60}": "too_small",
-        "{'free', 9, 1000000001, 1}": "more_than_one_token_a_nanosecond",
-        "{'free', 9, 1, 1000000000}": "too_large",
-        "{'free', 9, 0 / 0, 60}": "too_small",
-        "{9, 10, 60, 5}": "without_a_name",
-        "{'gold', 9, 10, 60}": "two_policies_of_one_name",
-        "{'fre', 9, 10, 60}": "no_policy_of_a_name_that_is_called",
-    }.items():
-        recipe.refuses(mistake, recipe.load, file, "{'free', 9, 10, 60}", policy)
-        assert ask("1 key free 0") == [0, 10, 10, -1, 0], policy
-
-
 def test_of_several_pauses_the_longest_counts_and_then_one_call_passes(recipe):
-    recipe.restrict("recipes.md", "Pause until")
     # Workers are told to wait, each at another moment: the second one for longest, until 61 s after the start.
     for second, pause in (0, 30_000), (1, 60_000), (2, 5_000), (3, 57_999):
         recipe.at(1_000 * second)

@@ -12,7 +12,7 @@ NEW = "reserve 4 {a}:new {a}:calls {a}:requests {a}:tokens 30000 2 59 60 60 1 19
 @pytest.fixture
 def ask(recipe):
     recipe.load("budgets/reservation.lua")
-    recipe.restrict("budgets.md", "A reservation")
+    recipe.restrict("budgets/reservation.lua")
     recipe.at(0)
     return lambda line: recipe.ask(f"{'FCALL_RO' if line.startswith('reservations') else 'FCALL'} {line}")
 
