@@ -29,7 +29,8 @@ fn a_limiter_keeps_its_tokens_while_its_slot_moves() {
     run::<()>(&mut source, &migrate("{k}1")).unwrap();
     assert_reply(&mut source, second, &[0, 10, 6]);
     let both = "CL.MTHROTTLE {k}1 9 1 3600 1 {k}2 9 1 3600 1";
-    for (call, code) in [(first, "ASK "), (both, "TRYAGAIN ")] {
+    // Redis 6.2 sends a client to the new node although it lacks a key.
+    for (call, code) in [(first, "ASK "), (both, if is_redis_6_2() { "ASK " } else { "TRYAGAIN " })] {
         let error = error_of(&mut source, call);
         assert!(error.starts_with(code), "{call}: {error}");
     }
