@@ -42,7 +42,7 @@ at     = SERVER=$$(echo $(CURDIR)/target/servers/$(1)/*-server)
 
 # The longest jobs come first, so that no core is idle at the end.
 quick:      here rule format
-all:        examples $(on_one) $(servers:%=on-%) rule shellcheck format
+all:        examples $(on_one) $(servers:%=on-%) $(servers:%=recipes-%) rule shellcheck format
 everywhere: $(targets:%=for-%) all debian lints memcheck
 .PHONY: quick all everywhere compiled release servers here rule $(on_one) examples debian lints memcheck format \
     shellcheck
