@@ -233,72 +233,31 @@ fn the_page_names_the_servers_that_scripts_servers_fetches() {
     }
 }
 
-/// Each alert of the page has the severity, the minutes and the thresholds of its rule.
+/// Other files have these figures as well. costs.rs holds the bytes of docs/operating.md.
 #[test]
-fn the_table_of_alerts_says_what_the_rules_do() {
-    let file = Yaml::load_from_str(&text_of("docs/monitoring/limits.rules.yml")).unwrap();
-    for rule in file[0]["groups"][0]["rules"].as_vec().unwrap() {
-        let [name, severity] = [&rule["alert"], &rule["labels"]["severity"]].map(|of| of.as_str().unwrap());
-        let [minutes, query] = [&rule["for"], &rule["expr"]].map(|of| of.as_str().unwrap());
-        for row in rows("docs/monitoring.md", &format!("`{name}`")) {
-            assert_eq!(row[2], severity, "{name}");
-            for (is_so, words) in [
-                (minutes == "2m", "two minutes"),
-                (minutes == "5m", "five minutes"),
-                (query.contains("> 0.2\n"), "20 %"),
-                (query.contains("> 0.01\n"), " 1 %"),
-                (query.contains("> 10"), "more than ten"),
-            ] {
-                assert_eq!(row[3].contains(words), is_so, "{name}: {words}");
-            }
-        }
-    }
-}
-
-/// Returns the cells of a table's rows that begin with this cell.
-fn rows(page: &str, first: &str) -> Vec<Vec<String>> {
-    let rows = text_of(page);
-    let rows = rows.lines().filter(|row| row.starts_with(&format!("| {first} |")));
-    rows.map(|row| row.split('|').map(|cell| cell.trim().to_string()).collect()).collect()
-}
-
-/// Other files have these figures as well; costs.rs holds those of two pages.
-#[test]
-fn figures_are_those_of_other_files() {
+fn versions_and_figures_are_those_of_other_files() {
     let between = |file: &str, before: &str, after: &str| {
         let text = text_of(file);
         text.split_once(before).unwrap().1.split(after).next().unwrap().to_string()
     };
+    let [cost, memory] = [("docs/cost.md", "CL.THROTTLE allowed"), ("docs/operating.md", "one quota")]
+        .map(|(page, name)| between(page, &format!("| {name} | "), " |\n"))
+        .map(|row| row.split(" | ").map(String::from).collect::<Vec<_>>());
     let needs = between("src/redis/module.rs", "\"needs ", ":");
-    let [ours, theirs] =
-        ["CL.THROTTLE", "redis-cell 0.5.0"].map(|name| rows("docs/cost.md", &format!("{name} allowed")).remove(0));
-    let log = format!("{} times as many instructions as `SET key value PX ms`, and {} times as many", ours[3], ours[4]);
-    assert_says("CHANGELOG.md", &log);
-    assert_says("CHANGELOG.md", &format!("redis-cell 0.5.0 executes {} and {} times as many.", theirs[3], theirs[4]));
-    let [one, two, eight] =
-        ["one quota", "two quotas", "eight quotas"].map(|row| rows("docs/operating.md", row).remove(0));
-    for row in [&one, &two, &eight] {
-        assert_eq!(row[3], format!("{:.1} GB", row[2].parse::<f64>().unwrap() / 100.0), "10 million limiters");
-    }
-    assert_says("docs/Containerfile", &format!("ARG VERSION={VERSION} "));
-    for file in ["docs/platforms.md", "docs/kubernetes/limits.yaml"] {
-        let is_this = text_of(file).split("/REPO:").skip(1).all(|image| image.starts_with(VERSION));
-        assert!(is_this, "{file} names another version");
-    }
-    assert_says("docs/platforms.md", &format!("needs glibc {}", between("scripts/package", "\nglibc=", "\n")));
-    assert_says("docs/cost.md", &(between("README.md", "EPYC handles ", " calls") + " to "));
-    for words in [
-        format!("Rust {} or newer", env!("CARGO_PKG_RUST_VERSION")),
-        needs.replace("or Valkey", "or newer, or Valkey").replace("or later", "or newer"),
-        format!("downloads about {} MB", between("scripts/test", "fetches about ", " MB")),
-        format!(
-            "executes {} times as many instructions as `SET key value PX ms`, and takes {} times as long",
-            ours[3], ours[5]
-        ),
-        format!("without pipelining, and {} with it", ours[6]),
-        format!("A limiter takes [{} bytes]", one[2]),
+    for (page, words) in [
+        ("docs/Containerfile", format!("ARG VERSION={VERSION} ")),
+        ("docs/kubernetes/limits.yaml", format!("/REPO:{VERSION}")),
+        ("docs/cost.md", between("README.md", "EPYC handles ", " calls") + " to "),
+        ("docs/platforms.md", format!("needs glibc {}", between("scripts/package", "\nglibc=", "\n"))),
+        ("README.md", format!("Rust {} or newer", env!("CARGO_PKG_RUST_VERSION"))),
+        ("README.md", needs.replace("or Valkey", "or newer, or Valkey").replace("or later", "or newer")),
+        ("README.md", format!("downloads about {} MB", between("scripts/test", "fetches about ", " MB"))),
+        ("README.md", format!("executes {} times as many instructions as `SET key value PX ms`", cost[1])),
+        ("README.md", format!("takes {} times as long", cost[3])),
+        ("README.md", format!("without pipelining, and {} with it", cost[4])),
+        ("README.md", format!("A limiter takes [{} bytes]", memory[0])),
     ] {
-        assert_says("README.md", &words);
+        assert_says(page, &words);
     }
 }
 
