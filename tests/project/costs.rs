@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use crate::support::needs::{REDIS_7_0, SCRIPTS_TEST, leave_out, needs};
 use crate::support::pages::{ROOT, text_of};
-use crate::support::programs::{output, output_and_errors};
+use crate::support::programs::output;
 use crate::support::{Server, executable, info, module};
 
 /// These keys fill the server's tables as far as a million do: 125,000 of 2^17 places, 1,000,000 of 2^20.
@@ -43,7 +43,7 @@ fn a_call_costs_at_most_5_percent_more_than_in_the_committed_results() {
     if here.contains(rust) {
         let mut bench = Command::new("scripts/bench");
         bench.arg("--check").current_dir(ROOT).env("SERVER", executable()).env_remove("PEER");
-        println!("{}", output_and_errors(&mut bench));
+        println!("{}", output(&mut bench));
     } else {
         leave_out(&format!("the committed results are of Rust {rust}"));
     }

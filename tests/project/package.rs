@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::support::needs::{EVERYWHERE, needs};
 use crate::support::pages::{ROOT, dangling_links};
-use crate::support::programs::output_and_errors as output;
+use crate::support::programs::output;
 use crate::support::{MODULES, Server, new_folder, throttle};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -31,12 +31,12 @@ fn release() -> TempDir {
 }
 
 fn package(root: &Path, folder: &Path) -> String {
-    output(Command::new(root.join("scripts/package")).arg("--folder").arg(folder).env_remove("CARGO_TARGET_DIR"))
+    shell("unset CARGO_TARGET_DIR; scripts/package --folder \"$0\"", folder, root)
 }
 
-/// Runs the commands in a folder; `$0` is the argument.
+/// Runs the commands in a folder; `$0` is the argument. Returns their output and their errors.
 fn shell(commands: &str, argument: &Path, folder: &Path) -> String {
-    output(Command::new("sh").args(["-ec", commands]).arg(argument).current_dir(folder))
+    output(Command::new("sh").args(["-ec", &format!("exec 2>&1; {commands}")]).arg(argument).current_dir(folder))
 }
 
 fn assert_loads(settings: [&str; 2]) {

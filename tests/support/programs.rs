@@ -23,17 +23,8 @@ pub fn path(file: &str) -> PathBuf {
 pub fn output(command: &mut Command) -> String {
     limit::begin();
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {}\n{errors}", output.status);
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Runs the program, which must succeed. Returns its output and its errors.
-pub fn output_and_errors(command: &mut Command) -> String {
-    limit::begin();
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-    assert!(output.status.success(), "{command:?}: {}\n{said}", output.status);
+    let [said, errors] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    assert!(output.status.success(), "{command:?}: {}\n{said}\n{errors}", output.status);
     said
 }
 
