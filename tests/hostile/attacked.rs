@@ -6,8 +6,7 @@ use std::io::Read;
 
 use redis::{Connection, RedisResult, Value};
 
-use super::client::{Bytes, KEYS, Words, typed, words};
-use super::visit::{Place, Visit};
+use super::client::{Bytes, KEYS, Place, Visit, Words, typed, words};
 use crate::support::aof::{self, AOF};
 use crate::support::clock::{Clock, START};
 use crate::support::commands::{Command, MILLISECOND};
@@ -152,8 +151,8 @@ impl Facts {
             self.apply(call, &outcome);
             outcomes.push(outcome);
         }
-        let changes = outcomes.iter().flatten().flat_map(|outcome| &outcome.changes);
-        let written = changes.filter(|(_, change)| *change != Change::Nothing).count();
+        let decisions = outcomes.iter().flatten().flat_map(|outcome| &outcome.decisions);
+        let written = decisions.filter(|(_, decision)| decision.change != Change::Nothing).count();
         if visit.place != Place::Transaction && (executed == Some(&Value::Nil)) != (written > 0) {
             return Err(format!("{written} keys were written, but EXEC after WATCH: {executed:?}"));
         }
@@ -162,12 +161,12 @@ impl Facts {
 
     /// Makes the changes of a call.
     fn apply(&mut self, call: &Words, outcome: &Result<Expected, String>) {
-        let Ok(Expected { limited, changes, .. }) = outcome else { return };
+        let Ok(Expected { limited, decisions, .. }) = outcome else { return };
         let result = if *limited { "limited" } else { "allowed" };
         self.count(&format!("{}_{result}", Command::of(call).name.replace("cl.", "redis-cell_")));
-        for (key, change) in changes {
+        for (key, decision) in decisions {
             let key = key.clone();
-            let effect = match change {
+            let effect = match &decision.change {
                 Change::Nothing => continue,
                 Change::Delete => {
                     self.database.remove(&key);

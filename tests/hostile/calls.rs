@@ -5,8 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::attacked::{Attacked, Database, state};
-use super::client::{Bytes, Hostile, KEYS, Words, typed};
-use super::visit::{Place, Visit};
+use super::client::{Hostile, KEYS, Place, Visit, Words, typed};
 use crate::support::clock;
 use crate::support::commands::{Command, MILLISECOND, SECOND};
 use crate::support::expected::{ARITY, Expected, NOT_A_STATE, WRONG_TYPE, expected};
@@ -54,8 +53,8 @@ fn hostile_calls_get_the_right_reply_and_change_nothing_else() {
 fn end(outcome: &Result<Expected, String>) -> String {
     match outcome {
         Err(error) => error.clone(),
-        Ok(Expected { limited, changes, .. }) => {
-            format!("{}: {:?}", if *limited { "limited" } else { "allowed" }, changes[0].1)
+        Ok(Expected { limited, decisions, .. }) => {
+            format!("{}: {:?}", if *limited { "limited" } else { "allowed" }, decisions[0].1.change)
         }
     }
 }
@@ -100,25 +99,18 @@ impl Hostile {
 /// or the tokens of a full limiter's call come back at the last moment that fits.
 fn edges(call: &Words, database: &Database) -> Vec<i128> {
     let mut edges = Vec::new();
-    for key in keys(call) {
-        edges.extend(state(database, key).unwrap_or_default());
+    // Of a call at moment 0, the time to wait is the moment at which the wait ends.
+    let outcome = expected(call, 0, |key| state(database, key));
+    for (key, decision) in outcome.iter().flat_map(|outcome| &outcome.decisions) {
+        let (tats, verdict) = (state(database, key).unwrap_or_default(), decision.verdict);
+        edges.push(match tats.is_empty() {
+            true => i128::from(i64::MAX) - verdict.reset_after,
+            false => verdict.retry_after.unwrap_or(verdict.reset_after),
+        });
+        edges.extend(tats);
         let expires_at = database.get(key).and_then(|entry| entry.expires_at);
         edges.extend(expires_at.map(|expires_at| i128::from(expires_at + 1) * MILLISECOND));
     }
-    // Of a call at moment 0, the time to wait is the moment at which the wait ends.
-    let outcome = expected(call, 0, |key| state(database, key));
-    for (verdict, key) in outcome.iter().flat_map(|outcome| &outcome.verdicts).zip(keys(call)) {
-        match state(database, key) {
-            Ok(tats) if !tats.is_empty() => edges.push(verdict.retry_after.unwrap_or(verdict.reset_after)),
-            _ => edges.push(i128::from(i64::MAX) - verdict.reset_after),
-        }
-    }
     edges.retain(|edge| (edge - START).abs() <= YEAR);
     edges
-}
-
-/// Returns the keys that a call names.
-fn keys(call: &[Bytes]) -> impl Iterator<Item = &Bytes> {
-    let several = Command::of(call).takes_several_keys();
-    call[1..].iter().step_by(if several { 5 } else { call.len() })
 }

@@ -3,7 +3,7 @@
 use redis::Value;
 
 use super::commands::{Command, MILLISECOND};
-use super::model::{Call, Change, Error, Quota, Taking, Verdict};
+use super::model::{Call, Decision, Error, Quota, Taking, Verdict};
 
 /// Returns the millisecond in which a key with this TAT expires. It is rounded up, so that the key is not gone too early.
 pub fn expiry(tat: i128) -> i128 {
@@ -54,10 +54,8 @@ pub type State = Result<Vec<i128>, &'static str>;
 pub struct Expected {
     pub reply: Value,
     pub limited: bool,
-    /// The verdict of each limiter.
-    pub verdicts: Vec<Verdict>,
-    /// The change of each limiter's key.
-    pub changes: Vec<(Vec<u8>, Change)>,
+    /// The keys of the limiters, and what each decides.
+    pub decisions: Vec<(Vec<u8>, Decision)>,
 }
 
 /// Returns the expected outcome of a call at `now`, or the expected error. `state` returns the state at a key.
@@ -65,25 +63,28 @@ pub fn expected(call: &[Vec<u8>], now: i128, state: impl Fn(&[u8]) -> State) -> 
     let command = Command::of(call);
     let limiters = limiters(command, call, now)?;
     let several = command.takes_several_keys();
-    let mut decisions = Vec::new();
-    for (Limiter { key, quotas, quantity }, number) in limiters.iter().zip(1..) {
-        let tats = state(key).map_err(|error| if several { in_group(number, error) } else { error.into() })?;
-        let decide = |taking, quantity| {
+    let decide = |taking| {
+        let decisions = limiters.iter().zip(1..).map(|(Limiter { key, quotas, quantity }, number)| {
+            let tats = state(key).map_err(|error| if several { in_group(number, error) } else { error.into() })?;
+            let quantity = if taking == command.taking { *quantity } else { 0 };
             let decision = Call { taking, now, quantity }.decide(quotas, &tats);
             decision.map_err(|(error, number)| in_quota(number, text_of(error)))
-        };
+        });
+        decisions.collect::<Result<Vec<_>, String>>()
+    };
+    let mut decisions = decide(command.taking)?;
+    let limited = decisions.iter().any(|decision| decision.verdict.limited);
+    if several && limited {
         // A limiter that stays as it is because another one limits the call reports what it holds.
-        decisions.push((decide(command.taking, *quantity)?, decide(Taking::UpTo, 0)?));
+        for (decision, untouched) in decisions.iter_mut().zip(decide(Taking::UpTo)?) {
+            if !decision.verdict.limited {
+                *decision = untouched;
+            }
+        }
     }
-    let limited = decisions.iter().any(|(decision, _)| decision.verdict.limited);
-    let decisions = decisions.into_iter().map(|(decision, untouched)| match decision.verdict.limited {
-        false if several && limited => untouched,
-        _ => decision,
-    });
-    let decisions: Vec<_> = decisions.collect();
 
     let array =
-        |integers: Vec<i128>| Value::Array(integers.into_iter().map(|number| Value::Int(number as i64)).collect());
+        |integers: Vec<i128>| Value::Array(integers.iter().map(|integer| Value::Int(*integer as i64)).collect());
     let units = |span: i128| (span + command.unit - 1) / command.unit;
     let replies = decisions.iter().zip(&limiters).map(|(decision, limiter)| {
         let Verdict { limited, taken, limit, remaining, retry_after, reset_after } = decision.verdict;
@@ -98,16 +99,9 @@ pub fn expected(call: &[Vec<u8>], now: i128, state: impl Fn(&[u8]) -> State) -> 
     if several {
         replies.insert(0, Value::Int(limited.into()));
     }
-    Ok(Expected {
-        limited,
-        reply: if several { Value::Array(replies) } else { replies.remove(0) },
-        verdicts: decisions.iter().map(|decision| decision.verdict).collect(),
-        changes: limiters
-            .into_iter()
-            .zip(decisions)
-            .map(|(limiter, decision)| (limiter.key, decision.change))
-            .collect(),
-    })
+    let reply = if several { Value::Array(replies) } else { replies.remove(0) };
+    let keys = limiters.into_iter().map(|limiter| limiter.key);
+    Ok(Expected { reply, limited, decisions: keys.zip(decisions).collect() })
 }
 
 /// The arguments of a call that are about one limiter.
