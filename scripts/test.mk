@@ -35,7 +35,8 @@ trap 'if (($$?)); then printf "\n======== %s\n" $(logs)/$@.log; cat $(logs)/$@.l
     else echo "$@: $$(grep . $(logs)/$@.log | tail -n 1 | grep . || echo passed)"; fi >&3' EXIT
 unset MAKEFLAGS MFLAGS
 endef
-tests  = $(logs)/servers --include-ignored
+# The longest run takes minutes, and a machine may be twenty times slower: after four hours, a test hangs.
+tests  = timeout 4h $(logs)/servers --include-ignored
 pytest = /usr/bin/pytest -n 4 --dist loadgroup tests/examples
 # The variable SERVER, for the server with the name $(1) in scripts/servers.
 at     = SERVER=$$(echo $(CURDIR)/target/servers/$(1)/*-server)
@@ -68,7 +69,7 @@ servers:
 
 here: compiled release
 	@$(job)
-	$(logs)/servers
+	timeout 4h $(logs)/servers
 
 rule: compiled
 	@$(job)

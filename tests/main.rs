@@ -1,7 +1,6 @@
 //! The promises to users, tested on real servers: one module per promise.
 //!
-//! `SERVER=/path/to/valkey-server cargo test` runs them on another server than `redis-server`. A run ends after
-//! four hours, because a test hangs; `TEST_SECONDS` sets another limit.
+//! `SERVER=/path/to/valkey-server cargo test` runs them on another server than `redis-server`.
 
 #![allow(
     clippy::unwrap_used,

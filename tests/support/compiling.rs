@@ -8,14 +8,13 @@ use std::sync::{Mutex, OnceLock};
 
 use serde_json::Value as Json;
 
+use super::new_folder;
 use super::pages::ROOT;
 use super::programs::output;
-use super::{limit, new_folder};
 
 /// Returns the path of `MODULE`, or of the release build, which the first caller brings up to date.
 pub fn module() -> &'static str {
     static MODULE: OnceLock<Option<String>> = OnceLock::new();
-    limit::begin();
     let module = MODULE.get_or_init(|| {
         if let Some(module) = std::env::var_os("MODULE") {
             let path =

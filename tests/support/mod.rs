@@ -10,7 +10,6 @@ pub mod cluster;
 pub mod commands;
 pub mod compiling;
 pub mod expected;
-pub mod limit;
 #[path = "../../src/limiter/tests/model.rs"]
 pub mod model;
 pub mod needs;
@@ -43,7 +42,6 @@ pub fn setting(name: &str, default: u64) -> u64 {
 /// Makes a folder that is removed when dropped. Its name ends with the id of this process, so that scripts/test can remove
 /// those of killed runs.
 pub fn new_folder() -> TempDir {
-    limit::begin();
     let process = format!(".{}", std::process::id());
     tempfile::Builder::new().suffix(&process).tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }

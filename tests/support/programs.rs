@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::{Server, limit};
+use super::Server;
 
 /// Returns the command that runs a program in docs/, or at an absolute path, against the server with Debian's own Python.
 pub fn python(program: &str, server: &Server) -> Command {
@@ -21,7 +21,6 @@ pub fn path(file: &str) -> PathBuf {
 
 /// Runs the program, which must succeed. Returns its output.
 pub fn output(command: &mut Command) -> String {
-    limit::begin();
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let [said, errors] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
     assert!(output.status.success(), "{command:?}: {}\n{said}\n{errors}", output.status);

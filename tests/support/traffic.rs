@@ -5,8 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::limit;
-
 /// Runs `client` in threads while `body` runs, and returns the results of both. A client calls the given function before
 /// each turn, and ends when it returns false. The function pauses first, so that all clients together take 2,000 turns a
 /// second: more would only keep the machine busy.
@@ -46,7 +44,6 @@ pub fn under_full_load<T, R: Send>(
 
 /// Runs `body` for all items concurrently: tests wait for servers more than they compute.
 pub fn side_by_side<T: Send>(items: impl IntoIterator<Item = T>, body: impl Fn(T) + Sync) {
-    limit::begin();
     let body = &body;
     thread::scope(|scope| {
         for item in items {
