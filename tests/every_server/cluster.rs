@@ -8,7 +8,7 @@ use redis::{Connection, Value};
 use crate::support::cluster::two_nodes;
 use crate::support::needs::{MOVING_SLOTS, is_redis_6_2, needs};
 use crate::support::programs::signal;
-use crate::support::{Server, assert_reply, command, compiled, error_of, run, wait_for, wait_until};
+use crate::support::{Server, assert_reply, command, compiled, error_of, run, transaction, wait_for, wait_until};
 
 /// One limiter of the slot has moved, and the other has not.
 #[test]
@@ -70,12 +70,7 @@ fn a_slot_that_is_lost_within_a_transaction_crashes_no_node() {
                 run::<Value>(&mut connection, line).unwrap();
             }
             sleep(Duration::from_millis(10));
-            let mut transaction = redis::pipe();
-            transaction.atomic();
-            for line in ["CLIENT PAUSE 60000 WRITE", &within, call] {
-                transaction.add_command(command(line));
-            }
-            let answer = transaction.query::<Vec<Value>>(&mut connection);
+            let answer = transaction(&mut connection, &["CLIENT PAUSE 60000 WRITE", &within, call]);
             run::<()>(&mut server.connect(), "CLIENT UNPAUSE")
                 .unwrap_or_else(|error| panic!("{call}, {within}: {error}\n{}", server.log()));
             let _ = run::<Value>(&mut connection, &format!("CLUSTER ADDSLOTS {slot}"));

@@ -15,8 +15,8 @@ use crate::support::aof::{commands, parse, wait_for_the_file};
 use crate::support::needs::{REDIS_7, is_redis_6_2, needs, snapshot_channel};
 use crate::support::programs::signal;
 use crate::support::replication::{catch_up, follow, replicate};
-use crate::support::traffic::{side_by_side, under_full_load, under_load};
-use crate::support::{PATIENCE, Server, command, compiled, difference, info, module, run, snapshot, wait_until};
+use crate::support::traffic::{under_full_load, under_load};
+use crate::support::{PATIENCE, Server, compiled, difference, info, module, run, snapshot, transaction, wait_until};
 
 const CLIENTS: usize = 3;
 const SETTINGS: [&str; 4] = ["--hz", "1", "--repl-ping-replica-period", "3600"];
@@ -87,7 +87,7 @@ fn assert_same(replica: &Server, primary: &Server) {
 #[test]
 #[ignore = "slow: load"]
 fn replicas_that_join_at_any_moment_hold_what_the_primary_holds() {
-    side_by_side(snapshots(), |settings| {
+    for settings in snapshots() {
         // The file takes milliseconds to send, so that a call comes between the end of the snapshot's process and the
         // replica's event.
         let primary = server(&[&settings[..], &["--rdbcompression", "no"]].concat());
@@ -103,7 +103,7 @@ fn replicas_that_join_at_any_moment_hold_what_the_primary_holds() {
         for replica in &replicas {
             assert_same(replica, &primary);
         }
-    });
+    }
 }
 
 /// The replica restarts from its file and continues its primary's stream. Its backlog begins at that moment, and no
@@ -234,11 +234,8 @@ fn an_aof_that_is_turned_on_holds_what_the_server_holds() {
     let mut connection = primary.connect();
     under_changes(&primary, || {
         sleep(Duration::from_millis(100));
-        let call = || command("CL.CHARGE {key}turn 9 1 3600 5");
-        let mut transaction = redis::pipe();
-        transaction.atomic().add_command(call());
-        transaction.add_command(command("CONFIG SET appendonly yes")).add_command(call());
-        transaction.exec(&mut connection).unwrap();
+        let call = "CL.CHARGE {key}turn 9 1 3600 5";
+        transaction(&mut connection, &[call, "CONFIG SET appendonly yes", call]).unwrap();
         wait_for_the_file(&mut connection);
         let _ = run::<Value>(&mut connection, "BGREWRITEAOF");
         wait_for_the_file(&mut connection);

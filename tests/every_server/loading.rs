@@ -3,13 +3,13 @@
 use std::fs;
 use std::process::Command;
 
-use redis::{Connection, RedisResult, Value};
+use redis::Value;
 
 use crate::support::compiling::load_with_unwritable_keys;
 use crate::support::needs::is_valkey;
 use crate::support::pages::text_of;
 use crate::support::programs::output;
-use crate::support::{Server, assert_reply, command, compiled, error_of, module, new_folder, run, throttle};
+use crate::support::{Server, assert_reply, compiled, error_of, module, new_folder, run, throttle, transaction};
 
 /// On a later server, an option that the module does not need may be a promise that it does not keep. On Redis, the
 /// bits of Valkey's options may mean something else. Valkey 9.2 makes no snapshot without a fork if a module lacks its
@@ -48,16 +48,6 @@ fn the_module_stays_after_load_and_unload_in_one_transaction() {
         run::<Value>(&mut connection, line).unwrap_or_else(|error| panic!("{line}: {error}\n{}", server.log()));
     }
     assert_reply(&mut connection, "CL.THROTTLE key 4 1 60", &[0, 5, 4, -1, 60]);
-}
-
-/// Runs these commands in one transaction.
-fn transaction(connection: &mut Connection, lines: &[&str]) -> RedisResult<Vec<Value>> {
-    let mut transaction = redis::pipe();
-    transaction.atomic();
-    for line in lines {
-        transaction.add_command(command(line));
-    }
-    transaction.query(connection)
 }
 
 #[test]

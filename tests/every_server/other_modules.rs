@@ -8,7 +8,7 @@ use redis::{Connection, RedisResult, Value};
 
 use crate::support::needs::{assert_key_sizes, is_redis_6_2};
 use crate::support::replication::{catch_up, replicate};
-use crate::support::{Server, command, compiled, module, run, snapshot};
+use crate::support::{Server, compiled, module, run, snapshot, transaction};
 
 /// Starts a server with the other module and redis-cell, which announces its events. Keys expire only when they are
 /// accessed.
@@ -36,13 +36,8 @@ fn assert_same(replica: &Server, primary: &Server, key: &str) {
 }
 
 /// Makes these calls in the transaction that pauses writes.
-fn while_paused(connection: &mut Connection, calls: &[impl AsRef<str>]) -> RedisResult<Vec<Value>> {
-    let mut transaction = redis::pipe();
-    transaction.atomic().add_command(command("CLIENT PAUSE 60000 WRITE")).ignore();
-    for call in calls {
-        transaction.add_command(command(call.as_ref()));
-    }
-    let replies = transaction.query(connection);
+fn while_paused(connection: &mut Connection, calls: &[&str]) -> RedisResult<Vec<Value>> {
+    let replies = transaction(connection, &[&["CLIENT PAUSE 60000 WRITE"], calls].concat());
     let _ = run::<()>(connection, "CLIENT UNPAUSE");
     replies
 }

@@ -9,6 +9,7 @@ use redis::Value;
 use saphyr::{LoadableYamlNode, YamlOwned as Yaml};
 
 use crate::support::clock::{Clock, START};
+use crate::support::commands::MILLISECOND;
 use crate::support::expected::TRY_AGAIN;
 use crate::support::needs::{PYTHON_REDIS, REDIS_CLI, needs};
 use crate::support::pages::{Block, ROOT, block, blocks, code, dangling_links, section, text_of, typed};
@@ -213,9 +214,9 @@ fn each_command_has_a_row_in_the_readme_and_a_section_with_its_arguments() {
     let (readme, page) = (text_of("README.md"), text_of("docs/commands.md"));
     for command in &COMMANDS {
         let name = command.name.to_uppercase();
-        let (heading, words) = match command.in_seconds() {
-            None => (format!("## {name}"), format!("```\n{name} {}\n```\n", command.syntax)),
-            Some(_) => ("## Milliseconds".to_string(), format!("`{name}`")),
+        let (heading, words) = match command.unit == MILLISECOND {
+            false => (format!("## {name}"), format!("```\n{name} {}\n```\n", command.syntax)),
+            true => ("## Milliseconds".to_string(), format!("`{name}`")),
         };
         assert!(section(&page, &heading).contains(&words), "docs/commands.md does not have under {heading:?}: {words}");
         assert!(section(&readme, "## Commands").contains(&format!("`{name}`")), "README.md has no row for {name}");

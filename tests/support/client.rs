@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use redis::{FromRedisValue, RedisError, RedisResult};
+use redis::{Connection, FromRedisValue, RedisError, RedisResult, Value};
 
 /// Runs a command whose words are separated by spaces.
 pub fn run<T: FromRedisValue>(connection: &mut impl redis::ConnectionLike, line: &str) -> RedisResult<T> {
@@ -18,6 +18,16 @@ pub fn command(line: &str) -> redis::Cmd {
     command
 }
 
+/// Runs commands in one transaction, and returns their replies.
+pub fn transaction(connection: &mut Connection, lines: &[&str]) -> RedisResult<Vec<Value>> {
+    let mut transaction = redis::pipe();
+    transaction.atomic();
+    for line in lines {
+        transaction.add_command(command(line));
+    }
+    transaction.query(connection)
+}
+
 /// Calls `CL.THROTTLE` with these arguments, and fails unless the reply is five integers.
 pub fn throttle(connection: &mut impl redis::ConnectionLike, arguments: &str) -> [i64; 5] {
     run(connection, &format!("CL.THROTTLE {arguments}")).unwrap()
@@ -31,7 +41,7 @@ pub fn assert_reply(connection: &mut impl redis::ConnectionLike, call: &str, exp
 
 /// Returns the text of the error that a command gets, starting with its code.
 pub fn error_of(connection: &mut impl redis::ConnectionLike, line: &str) -> String {
-    error_text(&run::<redis::Value>(connection, line).expect_err(line))
+    error_text(&run::<Value>(connection, line).expect_err(line))
 }
 
 /// Returns an error's text as the server sent it.

@@ -69,13 +69,6 @@ impl Command {
         self.syntax == SEVERAL
     }
 
-    /// Returns the command in seconds, if this one is in milliseconds.
-    pub fn in_seconds(&self) -> Option<&'static Command> {
-        let is_alike =
-            |other: &&Command| (other.taking, other.syntax, other.unit) == (self.taking, self.syntax, SECOND);
-        COMMANDS.iter().find(is_alike).filter(|_| self.unit == MILLISECOND)
-    }
-
     /// Returns a call on this key without optional arguments. It is allowed if the key is new.
     pub fn call(&self, key: &str) -> String {
         self.calls(key).swap_remove(0)

@@ -24,7 +24,9 @@ pub mod waiting;
 
 use tempfile::TempDir;
 
-pub use client::{Snapshot, assert_reply, command, difference, error_of, error_text, info, run, snapshot, throttle};
+pub use client::{
+    Snapshot, assert_reply, command, difference, error_of, error_text, info, run, snapshot, throttle, transaction,
+};
 pub use commands::COMMANDS;
 pub use compiling::{compiled, module};
 pub use ports::free_port;

@@ -8,22 +8,17 @@ pub const SETTINGS: [&str; 2] = ["--repl-ping-replica-period", "3600"];
 /// Makes the server a replica, and waits until it has loaded the primary's data.
 pub fn replicate(replica: &Server, primary: &Server) {
     follow(replica, primary);
-    wait_for_replica(replica, primary);
-}
-
-/// Tells the server to become a replica, and does not wait.
-pub fn follow(replica: &Server, primary: &Server) {
-    run::<()>(&mut replica.connect(), &format!("REPLICAOF 127.0.0.1 {}", primary.port)).unwrap();
-}
-
-/// Waits until the replica has loaded the primary's data.
-pub fn wait_for_replica(replica: &Server, primary: &Server) {
     let [mut above, mut below] = [primary, replica].map(Server::connect);
     let online = format!("port={},state=online", replica.port);
     wait_until("synchronisation, as both see it", || {
         let replicas: String = run(&mut above, "INFO replication").unwrap();
         replicas.contains(&online) && info(&mut below, "master_link_status") == "up"
     });
+}
+
+/// Tells the server to become a replica, and does not wait.
+pub fn follow(replica: &Server, primary: &Server) {
+    run::<()>(&mut replica.connect(), &format!("REPLICAOF 127.0.0.1 {}", primary.port)).unwrap();
 }
 
 /// Waits until the replica has processed everything that the primary has sent.

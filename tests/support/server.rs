@@ -37,7 +37,7 @@ impl Server {
 
     /// Starts a server with a configuration file, which the server may rewrite.
     pub fn start_from(settings: &Path, arguments: &[&str]) -> Self {
-        Self::of(&executable(), Some(settings), &[needs::all_commands(), arguments].concat()).launched()
+        Self::of(Some(settings), arguments).launched()
     }
 
     /// Returns the log of a server that must not start with these settings.
@@ -48,18 +48,19 @@ impl Server {
     }
 
     pub(super) fn new(arguments: &[&str]) -> Self {
-        Self::of(&executable(), None, &[needs::all_commands(), arguments].concat())
+        Self::of(None, arguments)
     }
 
-    fn of(executable: &Path, settings: Option<&Path>, arguments: &[&str]) -> Self {
+    fn of(settings: Option<&Path>, arguments: &[&str]) -> Self {
         let (port, folder) = (free_port(), new_folder().keep());
         let log = fs::File::options().append(true).create(true).open(folder.join("log")).unwrap();
-        let mut command = ends_with_the_test(executable);
+        let mut command = ends_with_the_test(executable());
         command
             .args(settings)
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--dir", folder.to_str().unwrap(), "--save", ""])
             // Make the first replica's snapshot at once, without waiting for a second replica.
             .args(["--repl-diskless-sync-delay", "0"])
+            .args(needs::all_commands())
             .args(arguments)
             // The server does not start in a locale that the machine lacks.
             .env("LC_ALL", "C")

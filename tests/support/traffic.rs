@@ -41,13 +41,3 @@ pub fn under_full_load<T, R: Send>(
         (answer, threads.into_iter().map(|thread| thread.join().unwrap()).collect())
     })
 }
-
-/// Runs `body` for all items concurrently: tests wait for servers more than they compute.
-pub fn side_by_side<T: Send>(items: impl IntoIterator<Item = T>, body: impl Fn(T) + Sync) {
-    let body = &body;
-    thread::scope(|scope| {
-        for item in items {
-            scope.spawn(move || body(item));
-        }
-    });
-}
