@@ -80,11 +80,8 @@ impl Attacked {
         // Some servers replicate an expiry as UNLINK.
         sent.iter_mut().filter(|effect| effect[0] == b"UNLINK").for_each(|effect| effect[0] = "DEL".into());
         let (seen, due) = (self.facts.shown(), due.shown());
-        let differ = difference(&seen, &due).into_iter().map(|(what, facts)| {
-            let [seen, due] = facts.map(|fact| fact.map_or("nothing", String::as_str));
-            format!("{what}:\n  {seen}\nexpected:\n  {due}")
-        });
-        if seen == due { Ok(outcomes) } else { Err(differ.collect::<Vec<_>>().join("\n")) }
+        let differ = difference(&seen, &due);
+        if differ.is_empty() { Ok(outcomes) } else { Err(format!("the facts, and the expected ones: {differ:#?}")) }
     }
 
     /// Sends the commands of a visit. Returns the replies and the facts afterwards.

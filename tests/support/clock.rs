@@ -32,7 +32,7 @@ impl Clock {
         let path = folder.path().join("clock");
         fs::write(&path, [now, 0].map(i64::to_ne_bytes).concat()).unwrap();
         let clock = Self { file: File::options().write(true).open(&path).unwrap(), _folder: folder };
-        let mut server = Server::new(&[&["--loadmodule", module()], settings].concat());
+        let mut server = Server::new(None, &[&["--loadmodule", module()], settings].concat());
         server.command.env("LD_PRELOAD", compiled("clock")).env("CLOCK", path);
         let (server, mut connection) = server.launched().connected();
         run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();

@@ -32,26 +32,22 @@ impl Server {
 
     /// Starts a server without the module.
     pub fn start_bare(arguments: &[&str]) -> Self {
-        Self::new(arguments).launched()
+        Self::new(None, arguments).launched()
     }
 
     /// Starts a server with a configuration file, which the server may rewrite.
     pub fn start_from(settings: &Path, arguments: &[&str]) -> Self {
-        Self::of(Some(settings), arguments).launched()
+        Self::new(Some(settings), arguments).launched()
     }
 
     /// Returns the log of a server that must not start with these settings.
     pub fn refused(arguments: &[&str]) -> String {
-        let mut server = Self::new(arguments);
+        let mut server = Self::new(None, arguments);
         assert!(!server.launch(), "the server started:\n{}", server.log());
         server.log()
     }
 
-    pub(super) fn new(arguments: &[&str]) -> Self {
-        Self::of(None, arguments)
-    }
-
-    fn of(settings: Option<&Path>, arguments: &[&str]) -> Self {
+    pub(super) fn new(settings: Option<&Path>, arguments: &[&str]) -> Self {
         let (port, folder) = (free_port(), new_folder().keep());
         let log = fs::File::options().append(true).create(true).open(folder.join("log")).unwrap();
         let mut command = ends_with_the_test(executable());
