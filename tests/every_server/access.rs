@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use redis::{Connection, Value};
 
 use crate::support::needs::{REDIS_7, has_acl_categories, is_redis_6_2, needs};
-use crate::support::{COMMANDS, Server, compiled, info, module, run};
+use crate::support::{COMMANDS, Server, compiled, info, module, run, run_all};
 
 /// Returns the code of the error that the call gets; fails if the call changed anything.
 fn refusal(connection: &mut Connection, call: &str) -> Option<String> {
@@ -67,9 +67,7 @@ fn sorted(names: &Value) -> Vec<String> {
 fn the_server_knows_the_keys_of_a_call_and_whether_they_are_only_read() {
     needs!(REDIS_7);
     let (_server, mut user) = Server::start().connected();
-    for line in ["ACL SETUSER user on nopass %R~a +@all", "AUTH user x"] {
-        run::<()>(&mut user, line).unwrap();
-    }
+    run_all(&mut user, &["ACL SETUSER user on nopass %R~a +@all", "AUTH user x"]);
     for command in &COMMANDS {
         let expected: &[_] = match command.only_reads() {
             true => &["RO", "access"],

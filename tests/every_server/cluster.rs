@@ -8,7 +8,9 @@ use redis::{Connection, Value};
 use crate::support::cluster::two_nodes;
 use crate::support::needs::{MOVING_SLOTS, is_redis_6_2, needs};
 use crate::support::programs::signal;
-use crate::support::{Server, assert_reply, command, compiled, error_of, run, transaction, wait_for, wait_until};
+use crate::support::{
+    Server, assert_reply, command, compiled, error_of, run, run_all, transaction, wait_for, wait_until,
+};
 
 /// One limiter of the slot has moved, and the other has not.
 #[test]
@@ -66,9 +68,8 @@ fn a_slot_that_is_lost_within_a_transaction_crashes_no_node() {
             "CL.MTHROTTLE {k}1 5 1 60 1 {k}2 5 1 60 1",
             "CL.MTHROTTLE {k}2 5 1 60 1 {k}1 5 1 60 1",
         ] {
-            for line in ["DEL {k}1 {k}2", "CL.THROTTLE {k}2 5 1 60 2", "SET {k}1 1790000000000000000 PX 5"] {
-                run::<Value>(&mut connection, line).unwrap();
-            }
+            let expired = "SET {k}1 1790000000000000000 PX 5";
+            run_all(&mut connection, &["DEL {k}1 {k}2", "CL.THROTTLE {k}2 5 1 60 2", expired]);
             sleep(Duration::from_millis(10));
             let answer = transaction(&mut connection, &["CLIENT PAUSE 60000 WRITE", &within, call]);
             run::<()>(&mut server.connect(), "CLIENT UNPAUSE")

@@ -16,7 +16,9 @@ use crate::support::needs::{REDIS_7, is_redis_6_2, needs, snapshot_channel};
 use crate::support::programs::signal;
 use crate::support::replication::{catch_up, follow, replicate};
 use crate::support::traffic::{under_full_load, under_load};
-use crate::support::{PATIENCE, Server, compiled, difference, info, module, run, snapshot, transaction, wait_until};
+use crate::support::{
+    PATIENCE, Server, compiled, difference, info, module, run, run_all, snapshot, transaction, wait_until,
+};
 
 const CLIENTS: usize = 3;
 const SETTINGS: [&str; 4] = ["--hz", "1", "--repl-ping-replica-period", "3600"];
@@ -214,9 +216,7 @@ fn a_call_at_the_birth_of_a_snapshots_process_is_sent_as_its_effect() {
     let modules = ["--loadmodule", compiled("callbacks"), "--loadmodule", module()];
     let settings = [&modules, &SETTINGS[..], &snapshots()[2]].concat();
     let (primary, mut connection) = Server::start_bare(&settings).connected();
-    for command in ["CL.CHARGE {key}born 9 1 3600 20", "INCR forks"] {
-        run::<()>(&mut connection, &format!("CB.DO fork !{command}")).unwrap();
-    }
+    run_all(&mut connection, &["CB.DO fork !CL.CHARGE {key}born 9 1 3600 20", "CB.DO fork !INCR forks"]);
     // After this call, the module knows that nothing listens.
     change(&mut connection, 0, 0);
     let replica = Server::start_bare(&SETTINGS);

@@ -10,7 +10,7 @@ use crate::support::cluster::meet;
 use crate::support::needs::{REDIS_CLI, needs};
 use crate::support::pages::{block, text_of, typed};
 use crate::support::replication::replicate;
-use crate::support::{COMMANDS, Server, difference, run, throttle, wait_until};
+use crate::support::{COMMANDS, Server, difference, run, run_all, throttle, wait_until};
 
 /// The exporter's user has the permissions on the page, and no others.
 #[test]
@@ -20,10 +20,8 @@ fn the_exporters_user_reads_every_count_with_the_script() {
         let _ = run::<Value>(&mut connection, call);
     }
     // RESETSTAT does not reset the module's counts.
-    for line in ["CONFIG RESETSTAT", &typed("ACL SETUSER exporter"), "AUTH exporter secret", "CLIENT SETNAME exporter"]
-    {
-        run::<()>(&mut connection, line).unwrap();
-    }
+    run_all(&mut connection, &["CONFIG RESETSTAT", &typed("ACL SETUSER exporter"), "AUTH exporter secret"]);
+    run_all(&mut connection, &["CLIENT SETNAME exporter"]);
     let script = text_of("docs/monitoring/limits.lua");
     let counts: BTreeMap<String, u64> = redis::cmd("EVAL").arg(script).arg("0").query(&mut connection).unwrap();
     let mut expected = BTreeMap::new();

@@ -8,7 +8,7 @@ use redis::{Connection, RedisResult, Value};
 
 use crate::support::needs::{assert_key_sizes, is_redis_6_2};
 use crate::support::replication::{catch_up, replicate};
-use crate::support::{Server, compiled, module, run, snapshot, transaction};
+use crate::support::{Server, compiled, module, run, run_all, snapshot, transaction};
 
 /// Starts a server with the other module and redis-cell, which announces its events. Keys expire only when they are
 /// accessed.
@@ -18,13 +18,6 @@ fn start() -> (Server, Connection) {
     let (server, mut connection) = Server::start_bare(&settings).connected();
     run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
     (server, connection)
-}
-
-/// Runs commands, which must succeed.
-fn runs(connection: &mut Connection, lines: &[&str]) {
-    for line in lines {
-        run::<Value>(connection, line).unwrap_or_else(|error| panic!("{line}: {error}"));
-    }
 }
 
 /// Checks that the replica holds the primary's state of this key. Other keys may differ: another module's are not
@@ -63,11 +56,11 @@ fn a_callback_may_change_the_keys_of_the_call_that_it_interrupts() {
         "CL.CHARGE k1 5 1 60 1",
     ] {
         for line in ["CL.CHARGE k1 5 1 60 3", "CL.MTHROTTLE k2 5 1 60 3 k1 5 1 60 3"] {
-            runs(&mut connection, &["FLUSHALL", "CB.CLEAR", "CL.THROTTLE k2 5 1 60 2", "SET k1 1 PX 1"]);
+            run_all(&mut connection, &["FLUSHALL", "CB.CLEAR", "CL.THROTTLE k2 5 1 60 2", "SET k1 1 PX 1"]);
             sleep(Duration::from_millis(2));
             let rule = format!("CB.DO expired {harm}");
             let index = ["CB.DO new SET idx:1 k1", "CB.DO new SET idx:2 k1"];
-            runs(&mut connection, &["CB.DO expired INCR expiries", &rule, index[0], index[1]]);
+            run_all(&mut connection, &["CB.DO expired INCR expiries", &rule, index[0], index[1]]);
             let reply = run::<Value>(&mut connection, line);
             assert_eq!(run::<i64>(&mut connection, "GET expiries").unwrap(), 1, "{line}");
             if let Err(error) = reply {
@@ -95,7 +88,7 @@ fn a_callback_may_change_a_key_that_the_call_has_just_written() {
     ] {
         for line in ["CL.CHARGE k1 5 1 60 9", "CL.MTHROTTLE k1 5 1 60 1 k2 5 1 60 1"] {
             let rule = format!("CB.DO cl.throttle {harm}");
-            runs(&mut connection, &["FLUSHALL", "CB.CLEAR", "CL.THROTTLE k1 5 1 60 2", &rule]);
+            run_all(&mut connection, &["FLUSHALL", "CB.CLEAR", "CL.THROTTLE k1 5 1 60 2", &rule]);
             run::<Value>(&mut connection, line).unwrap_or_else(|error| panic!("{line}: {error}\n{}", server.log()));
             assert_eq!(run::<i64>(&mut connection, look).unwrap(), expected, "{harm} after {line}");
         }
@@ -106,7 +99,7 @@ fn a_callback_may_change_a_key_that_the_call_has_just_written() {
 #[test]
 fn a_callback_may_change_the_length_of_a_key_that_the_call_makes() {
     let (server, mut connection) = start();
-    runs(&mut connection, &["CB.DO new APPEND % x"]);
+    run_all(&mut connection, &["CB.DO new APPEND % x"]);
     for (call, length) in [
         ("CL.THROTTLE k1 5 1 60", 19),
         ("CL.THROTTLE k1 5 1 60 1 9 1 60", 38),
@@ -138,9 +131,9 @@ fn a_key_that_has_expired_while_clients_are_paused_is_written_whole() {
             (["CL.THROTTLE k1 5 1 60 0", "CL.CHARGE k1 5 1 60 -1"], 6),
             (["CL.THROTTLE k1 5 1 60 7", "CL.CHARGE k1 5 1 60 1"], 5),
         ] {
-            runs(&mut connection, &["FLUSHALL", "CB.CLEAR", "CL.PTHROTTLE k1 0 1 1", "CL.PTHROTTLE k2 0 1 1"]);
+            run_all(&mut connection, &["FLUSHALL", "CB.CLEAR", "CL.PTHROTTLE k1 0 1 1", "CL.PTHROTTLE k2 0 1 1"]);
             sleep(Duration::from_millis(3));
-            runs(&mut connection, &rules);
+            run_all(&mut connection, &rules);
             let replies = while_paused(&mut connection, &calls);
             replies.unwrap_or_else(|error| panic!("{calls:?}, {rules:?}: {error}\n{}", server.log()));
             let held: [i64; 5] = run(&mut connection, "CL.LOOK k1 5 1 60 0").unwrap();
@@ -156,9 +149,9 @@ fn a_key_that_has_expired_while_clients_are_paused_is_written_whole() {
 #[test]
 fn a_key_that_a_handler_has_made_while_clients_are_paused_is_written_in_its_place() {
     let (_server, mut connection) = start();
-    runs(&mut connection, &["CL.PTHROTTLE k1 0 1 1"]);
+    run_all(&mut connection, &["CL.PTHROTTLE k1 0 1 1"]);
     sleep(Duration::from_millis(3));
-    runs(&mut connection, &["CB.DO new INCR new", "CB.DO del SET % 1790000000000000000"]);
+    run_all(&mut connection, &["CB.DO new INCR new", "CB.DO del SET % 1790000000000000000"]);
     while_paused(&mut connection, &["CL.THROTTLE k1 5 1 60"]).unwrap();
     assert!(!run::<bool>(&mut connection, "EXISTS new").unwrap(), "the call makes a new key");
 }

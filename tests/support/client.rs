@@ -9,6 +9,13 @@ pub fn run<T: FromRedisValue>(connection: &mut impl redis::ConnectionLike, line:
     command(line).query(connection)
 }
 
+/// Runs commands, which must succeed.
+pub fn run_all(connection: &mut Connection, lines: &[&str]) {
+    for line in lines {
+        run::<Value>(connection, line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    }
+}
+
 /// Builds a command from words that are separated by spaces.
 pub fn command(line: &str) -> redis::Cmd {
     let mut command = redis::Cmd::new();

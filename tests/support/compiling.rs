@@ -14,19 +14,17 @@ use super::programs::output;
 
 /// Returns the path of `MODULE`, or of the release build, which the first caller brings up to date.
 pub fn module() -> &'static str {
-    static MODULE: OnceLock<Option<String>> = OnceLock::new();
+    static MODULE: OnceLock<Option<PathBuf>> = OnceLock::new();
     let module = MODULE.get_or_init(|| {
-        if let Some(module) = std::env::var_os("MODULE") {
-            let path =
-                fs::canonicalize(&module).unwrap_or_else(|error| panic!("MODULE: {}: {error}", module.display()));
-            return Some(path.to_str().unwrap().to_string());
+        if let Some(module) = std::env::var_os("MODULE").map(PathBuf::from) {
+            return Some(module.canonicalize().unwrap_or_else(|error| panic!("MODULE: {}: {error}", module.display())));
         }
         // It prints its errors itself.
         let build = cargo().args(["build", "--release", "--locked", "--quiet"]).status();
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| Path::new(ROOT).join("target"), PathBuf::from);
-        build.unwrap().success().then(|| format!("{}/release/libredis_cell.so", target.display()))
+        build.unwrap().success().then(|| target.join("release/libredis_cell.so"))
     });
-    module.as_ref().expect("the module did not build: see above")
+    module.as_ref().expect("the module did not build: see above").to_str().unwrap()
 }
 
 /// Compiles a C file in this folder once, and returns the path of its library.

@@ -25,7 +25,8 @@ pub mod waiting;
 use tempfile::TempDir;
 
 pub use client::{
-    Snapshot, assert_reply, command, difference, error_of, error_text, info, run, snapshot, throttle, transaction,
+    Snapshot, assert_reply, command, difference, error_of, error_text, info, run, run_all, snapshot, throttle,
+    transaction,
 };
 pub use commands::COMMANDS;
 pub use compiling::{compiled, module};

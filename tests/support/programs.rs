@@ -1,22 +1,18 @@
 //! Programs that tests run beside their servers.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 
 use super::Server;
+use super::pages::ROOT;
 
 /// Returns the command that runs a program in docs/, or at an absolute path, against the server with Debian's own Python.
 pub fn python(program: &str, server: &Server) -> Command {
     let mut command = Command::new("/usr/bin/python3");
-    command.arg("-B").arg(path(program));
+    command.arg("-B").arg(Path::new(ROOT).join("docs").join(program));
     command.env("REDIS_URL", format!("redis://127.0.0.1:{}", server.port));
     command.env("REDIS_TIMEOUT", "60");
     command
-}
-
-/// Returns the path of a file in docs/.
-pub fn path(file: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "docs", file].iter().collect()
 }
 
 /// Runs the program, which must succeed. Returns its output.

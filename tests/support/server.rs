@@ -147,7 +147,7 @@ pub fn ends_with_the_test(executable: impl AsRef<OsStr>) -> Command {
 }
 
 /// A process, which is killed when dropped.
-pub struct Process(pub Child);
+pub struct Process(Child);
 
 impl Process {
     pub fn start(command: &mut Command) -> Self {
