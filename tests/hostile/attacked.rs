@@ -124,13 +124,10 @@ impl Facts {
     /// expires, and then until a call or the client's GET reads it.
     fn expire(&mut self, now: i64) {
         let now = now / MILLISECOND as i64;
-        self.database.retain(|key, entry| {
-            let is_gone = entry.expires_at.is_some_and(|expires_at| expires_at < now);
-            if is_gone {
-                self.effects.push(vec!["DEL".into(), key.clone()]);
-            }
-            !is_gone
-        });
+        let is_gone = |entry: &Entry| entry.expires_at.is_some_and(|expires_at| expires_at < now);
+        let gone = self.database.iter().filter(|(_, entry)| is_gone(entry));
+        self.effects.extend(gone.map(|(key, _)| vec!["DEL".into(), key.clone()]));
+        self.database.retain(|_, entry| !is_gone(entry));
     }
 
     /// Makes the changes that the calls have to make. Returns their expected outcomes, or the first wrong reply.
