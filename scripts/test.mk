@@ -35,8 +35,10 @@ trap 'if (($$?)); then printf "\n======== %s\n" $(logs)/$@.log; cat $(logs)/$@.l
     else echo "$@: $$(grep . $(logs)/$@.log | tail -n 1 | grep . || echo passed)"; fi >&3' EXIT
 unset MAKEFLAGS MFLAGS
 endef
-# The longest run takes minutes, and a machine may be twenty times slower: after four hours, a test hangs.
-tests  = timeout 4h $(logs)/servers --include-ignored
+# The longest run takes five minutes on two busy cores: after an hour, a test hangs. The run stays in make's group of
+# processes.
+limit  = timeout --foreground 1h
+tests  = $(limit) $(logs)/servers --include-ignored
 pytest = /usr/bin/pytest -n 4 --dist loadgroup tests/examples
 # The variable SERVER, for the server with the name $(1) in scripts/servers.
 at     = SERVER=$$(echo $(CURDIR)/target/servers/$(1)/*-server)
@@ -69,7 +71,7 @@ servers:
 
 here: compiled release
 	@$(job)
-	timeout 4h $(logs)/servers
+	$(limit) $(logs)/servers
 
 rule: compiled
 	@$(job)
