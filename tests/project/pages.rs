@@ -225,7 +225,7 @@ fn versions_and_figures_are_those_of_other_files() {
         let text = text_of(file);
         text.split_once(before).unwrap().1.split(after).next().unwrap().to_string()
     };
-    let [cost, memory] = [("docs/cost.md", "CL.THROTTLE allowed"), ("docs/operating.md", "one quota")]
+    let [cost, memory] = [("docs/cost.md", "CL.THROTTLE, allowed"), ("docs/operating.md", "one quota")]
         .map(|(page, name)| between(page, &format!("| {name} | "), " |\n"))
         .map(|row| row.split(" | ").map(String::from).collect::<Vec<_>>());
     for server in between("scripts/servers", "\nsupported='\n", "\n'").lines() {
