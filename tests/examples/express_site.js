@@ -20,7 +20,6 @@ const limited = (name, options, settings) => app.get(`/${name}`,
 limited('zero', { limit: 0 });
 limited('failures', { skipSuccessfulRequests: true });
 limited('successes', { skipFailedRequests: true });
-limited('guesses', { skipSuccessfulRequests: true, requestWasSuccessful: (_, { statusCode }) => statusCode !== 401 });
 limited('outage', { skipSuccessfulRequests: true }, { fallback: new MemoryStore() });
 limited('quotas', { limit: 2 }, { quotas: [1, 10, 1, 1, 2, 3, 86400] });
 limited('surrogate', { keyGenerator: () => '\ud800' });
