@@ -26,8 +26,8 @@ class FallbackThrottle(AnonThrottle):
     fallback = True
 
 
-class SurrogateThrottle(RedisCellThrottle):
-    scope = "anon"
+class ZeroThrottle(RedisCellThrottle):
+    scope = "zero"
 
     def get_cache_key(self, request, view):
         return "\ud800"
@@ -51,7 +51,6 @@ urlpatterns = [
     path("login", view(ScopedThrottle, scope="login")),
     # The throttles of the settings.
     path("user", View.as_view()),
-    path("zero", view(ScopedThrottle, scope="zero")),
-    path("surrogate", view(SurrogateThrottle)),
+    path("zero", view(ZeroThrottle)),
 ]
 run_simple("127.0.0.1", int(os.environ["HTTP_PORT"]), get_wsgi_application(), threaded=True)

@@ -7,8 +7,7 @@ async function start() {
   await fastify.register(require('@fastify/rate-limit'), { max: 3, timeWindow: '1 day', store: FastifyStore });
   fastify.post('/login', async () => 'Welcome');
   const route = (path, rateLimit, preHandler) => fastify.get(path, { config: { rateLimit }, preHandler }, async () => 'Hi');
-  route('/zero', { max: 0 });
-  route('/surrogate', { keyGenerator: () => '\ud800' });
+  route('/zero', { max: 0, keyGenerator: () => '\ud800' });
   route('/own', { max: 3 });
   route('/mistake', { max: () => 2.5 });
   route('/handler', false, fastify.rateLimit({ max: 3 }));

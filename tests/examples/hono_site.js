@@ -13,8 +13,6 @@ app.post('/login', rateLimiter({ limit: 3, windowMs, keyGenerator, store: new Re
 const fallback = new (require('express-rate-limit').MemoryStore)();
 app.get('/', rateLimiter({ limit: 3, windowMs, keyGenerator, store: new RedisCellStore('hello', { fallback }) }),
   (context) => context.text('Hello'));
-app.get('/zero', rateLimiter({ limit: 0, windowMs, keyGenerator, store: new RedisCellStore('zero') }));
-app.get('/surrogate',
-  rateLimiter({ limit: 3, windowMs, keyGenerator: () => '\ud800', store: new RedisCellStore('surrogate') }),
-  (context) => context.text('Hello'));
+app.get('/zero',
+  rateLimiter({ limit: 0, windowMs, keyGenerator: () => '\ud800', store: new RedisCellStore('zero') }));
 serve({ fetch: app.fetch, port: Number(process.env.HTTP_PORT), hostname: '127.0.0.1' });

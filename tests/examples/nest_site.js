@@ -17,8 +17,7 @@ const route = (name, ...decorators) => {
   decorators.forEach((decorate) => decorate(Site.prototype, name, Object.getOwnPropertyDescriptor(Site.prototype, name)));
 };
 route('login', Post('login'), HttpCode(200));
-route('zero', Get('zero'), Throttle({ default: { limit: 0 } }));
-route('surrogate', Get('surrogate'), Throttle({ default: { getTracker: () => '\ud800' } }));
+route('zero', Get('zero'), Throttle({ default: { limit: 0, getTracker: () => '\ud800' } }));
 Controller()(Site);
 class Application {}
 const providers = [{ provide: APP_GUARD, useClass: ThrottlerGuard }];
