@@ -1,4 +1,4 @@
-"""The applications and programs of the tests, each a row of a table, and the callers of the applications."""
+"""The applications and programs under test, each a row of a table, and the callers of the applications."""
 
 import contextlib
 import functools
@@ -24,8 +24,6 @@ LIMIT = 3
 ENVIRONMENT = {
     **os.environ, "PYTHON": sys.executable, "PYTHONPATH": f"{PYTHON}:.", "PYTHONUNBUFFERED": "yes", "NODE_PATH": NODE,
     "GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": f"{TARGET}/go",
-    # Kubernetes sets the first for a Service named redis, images of gunicorn the second: no example reads them.
-    "REDIS_PORT": "tcp://10.0.0.5:6379", "TIMEOUT": "soon",
 }
 
 
@@ -43,7 +41,7 @@ NODE_IS_REQUIRED = REQUIRE_ALL and is_found("node -e 'process.exit(parseInt(proc
 
 class Row(NamedTuple):
     """An application or a program: its name, a command that fails if something is missing, the words that start it in a
-    folder with copies of docs/clients and of this folder's sites, and commands that edit the copies as users do."""
+    folder with copies of docs/clients and this folder's sites, and commands that edit the copies as a user would."""
 
     name: str
     check: str
@@ -63,8 +61,7 @@ def node(*modules):
 # FastAPI since 0.93.
 LIFESPAN = python("uvicorn, inspect, fastapi; inspect.signature(fastapi.FastAPI).parameters[\"lifespan\"]")
 UVICORN = "$PYTHON -m uvicorn --forwarded-allow-ips 127.0.0.1 --port $HTTP_PORT"
-# A limiter that people have, or the dependency for FastAPI, on a site behind one proxy, the tests. `POST /login` fails
-# closed, and `GET /` falls back to the limiter's own memory.
+# A site with each limiter, behind one proxy: the tests. `POST /login` fails closed, and `GET /` falls back.
 LIMITERS = FLASK, SLOWAPI, DJANGO, FASTAPI, EXPRESS, EXPRESS_IOREDIS, HONO, FASTIFY, NEST = [
     Row("flask", python("flask_limiter"), "$PYTHON -m flask --app flask_site run --port $HTTP_PORT"),
     Row("slowapi", python("slowapi, uvicorn"), f"{UVICORN} slowapi_site:app", is_required=PYPI_IS_REQUIRED),
@@ -77,49 +74,49 @@ LIMITERS = FLASK, SLOWAPI, DJANGO, FASTAPI, EXPRESS, EXPRESS_IOREDIS, HONO, FAST
     Row("fastify", node("fastify", "@fastify/rate-limit", "redis"), "node fastify_site.js"),
     Row("nest", node("@nestjs/platform-express", "@nestjs/throttler", "redis"), "node nest_site.js"),
 ]
-# The example of docs/nginx.md is a server of its own, and second.lua calls another Redis server.
+# page.conf is the example in docs/nginx.md, and second.lua calls another Redis server.
 NGINX = Row(
     "nginx", "ls /usr/lib/nginx/modules/ngx_http_lua_module.so /usr/share/lua/5.1/nginx/redis.lua",
     "nginx -p $PWD -c $PWD/nginx_site.conf -g 'daemon off;'", f"""
     mkdir tmp
     sed -n '/^```nginx/,/^```/{{//!p}}' {ROOT}/docs/nginx.md | sed "s/8080;/$HTTP_PORT; server_name page;/" >page.conf
     sed -i "s/PORT/$HTTP_PORT/" nginx_site.conf
-    sed -i "s/127.0.0.1:8080/unix:front; listen 127.0.0.1:$HTTP_PORT/; s/127.0.0.1:8081/unix:application/
-        s,/etc/nginx,$PWD,; s/# set_real_ip_from 192.0.2.1;/${{PROXY-set_real_ip_from 127.0.0.1;}}/" nginx.conf
+    sed -i "s/127.0.0.1:8080/127.0.0.1:$HTTP_PORT/; s/127.0.0.1:8081/unix:application/; s,/etc/nginx,$PWD,
+        s/# set_real_ip_from 192.0.2.1;/${{PROXY-set_real_ip_from 127.0.0.1;}}/" nginx.conf
     sed -i "s/6379, 100/${{REDIS_URL##*:}}, 1000 * $REDIS_TIMEOUT/" throttle.lua
     sed "s|TIMEOUT = .*|TIMEOUT = ${{SECOND-}}|" throttle.lua >second.lua""")
 
 
 def on(rows, fixture="app", **environment):
-    """Returns the mark of a test of these applications, with further words of `environment`."""
+    """Parametrizes a test with these applications, and sets further environment variables."""
     cases = [pytest.param((row, environment), id=row.name) for row in rows]
     return pytest.mark.parametrize(fixture, cases, indirect=True)
 
 
 class Answer(http.client.HTTPResponse):
-    """An answer: its status, its headers, whose names may be in any case, and its body."""
+    """A response to a caller, with its body."""
 
     def numbers(self, *names):
-        """Returns the status, and the number in each header, or None: Retry-After, or "Limit" for X-RateLimit-Limit."""
+        """Returns the status, and each header's number or None. "Limit" stands for X-RateLimit-Limit, for example."""
         find = lambda name: self.headers[name] or self.headers[f"X-RateLimit-{name}"] or self.headers[f"RateLimit-{name}"]
         return self.status, *(find(name) and int(find(name)) for name in names)
 
 
 class Application:
-    """The process of a row, and its callers, who are addresses: it believes the tests' X-Forwarded-For."""
+    """The process of a row. Its callers are addresses: it trusts the tests' X-Forwarded-For."""
 
     def __init__(self, request, row, environment):
         if not is_found(row.check):
             is_required = NODE_IS_REQUIRED if row.words.startswith("node") else row.is_required
             (pytest.fail if is_required else pytest.skip)(f"this fails: {row.check}")
         self.request, self.row, self.http_port = request, row, free_port()
-        # A new caller, each time that it is called: the address.
+        # Returns a new address each time.
         self.caller = map(str, ipaddress.ip_network("192.168.0.0/16").hosts()).__next__
         self.own = tempfile.TemporaryDirectory(f".{os.getpid()}", "app-", TARGET)
         self.folder = Path(self.own.name)
         for file in [*(ROOT / "docs/clients").iterdir(), *HERE.glob("*_site.*")]:
             shutil.copy(file, self.folder)
-        # An hour is longer than any machine takes: Redis decides each call that it gets.
+        # After an hour, no call of a slow machine times out.
         self.environment = {"HTTP_PORT": self.http_port, "REDIS_TIMEOUT": 3600, **environment}
 
     def edit(self, file, old, new):
@@ -130,14 +127,14 @@ class Application:
     def run(self, port, **streams):
         own = {"REDIS_URL": f"redis://127.0.0.1:{port}", **self.environment}
         environment = {**ENVIRONMENT, **{name: str(value) for name, value in own.items()}}
-        # The end by TERM is also that of nginx's workers.
+        # On SIGTERM, nginx stops its workers as well.
         command = [*WITH_THE_TEST, "TERM", "sh", "-ec", f"{self.row.edits}\nexec {self.row.words}"]
         settings = {"cwd": self.folder, "env": environment, "process_group": 0, "text": True}
         self.process = subprocess.Popen(command, **streams, **settings)
         self.request.addfinalizer(functools.partial(self.stop, self.process))
 
     def output(self, port=0, **environment):
-        """Runs the program to its end, and returns what it prints and its errors."""
+        """Runs the program until it exits. Returns its output and errors."""
         self.environment.update(environment)
         self.run(port, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         said, _ = self.process.communicate()
@@ -145,7 +142,7 @@ class Application:
         return said
 
     def drive(self, text, port=0, **environment):
-        """Runs another program in its language and folder."""
+        """Runs another program, in the same language and folder."""
         Path(self.folder, "driver").write_text(text)
         self.row = self.row._replace(words=f"{self.row.words.split()[0]} driver")
         return self.output(port, **environment)
@@ -157,19 +154,19 @@ class Application:
         return self
 
     def serves(self):
-        assert self.process.poll() is None, "it has ended, see its output"
+        assert self.process.poll() is None, "it has exited, see its output"
         with contextlib.suppress(OSError):
             return socket.create_connection(("127.0.0.1", self.http_port))
 
     def stop(self, process):
-        # The workers of nginx survive the process that started them.
+        # nginx's workers survive the process that started them.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
     def get(self, path="/", caller=None, method="GET", body=None, times=None, sent=lambda: None, **headers):
-        """Returns the answer to a caller; with `times`, those to that many, and `sent` is called when all have asked. A
-        header is like X_Api_Key="secret"."""
+        """Returns the response. With `times`, sends that many concurrent requests, calls `sent`, and returns a list of
+        responses. X_Api_Key="secret" is a header."""
         headers = {"Connection": "close", **{name.replace("_", "-"): value for name, value in headers.items()}}
         if caller:
             headers["X-Forwarded-For"] = caller
@@ -187,7 +184,7 @@ class Application:
         return self.get("/login", method="POST", **request)
 
     def passed(self, times, caller, closed=False, sent=lambda: None, **headers):
-        """Makes calls of a limit at once, one that is closed or not, and returns how many passed."""
+        """Sends concurrent requests to the route that fails closed, or to the other one. Returns how many passed."""
         ask = self.log_in if closed else self.get
         statuses = [answer.status for answer in ask(caller=caller, times=times, sent=sent, **headers)]
         assert {*statuses} <= {200, 429, 503}, statuses

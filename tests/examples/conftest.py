@@ -1,13 +1,12 @@
-"""The fixtures of the tests of the examples. A test names the applications, or the programs, that it runs:
+"""The fixtures. A test names the applications or programs that it runs, which are rows of applications.py:
 
     @on([FLASK, EXPRESS], REDIS_TIMEOUT=1)
     def test_a_caller_is_charged(app, server):
         assert app.passed(4, app.caller()) == 3
         assert server("DBSIZE") == 1
 
-`app` is an Application of applications.py, which has them in a table. It serves HTTP, and calls `server`, a Server,
-through `app.address`: those, and the failures of a network, are in servers.py. It waits an hour for Redis, however
-slow the machine: a test without an answer needs `REDIS_TIMEOUT=1`. A `program` ends by itself.
+`app` serves HTTP, and calls `server` through `app.address`, which can fail like a network. It waits an hour for Redis:
+a test in which Redis does not answer needs `REDIS_TIMEOUT=1`. A `program` exits by itself.
 """
 
 import functools
@@ -20,20 +19,20 @@ from servers import Clock, Server
 
 @pytest.fixture
 def new_server(request):
-    """Makes another server: new_server("--cluster-enabled", "yes", module=False)."""
+    """Starts another server: new_server("--cluster-enabled", "yes")."""
     return functools.partial(Server, request)
 
 
 @pytest.fixture
 def server(request, new_server):
-    """A server. If the test has a `clock`, it has the server's."""
+    """A server. If the test has a `clock`, it is the server's."""
     clock = "clock" in request.fixturenames and request.getfixturevalue("clock")
     return new_server(environment=clock.environment if clock else {})
 
 
 @pytest.fixture
 def clock(tmp_path):
-    """A wall clock that only the test moves: new_server(environment=clock.environment)."""
+    """A wall clock that only the test moves. For a second server: new_server(environment=clock.environment)."""
     return Clock(tmp_path)
 
 

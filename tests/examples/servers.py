@@ -57,19 +57,17 @@ def library():
 
 
 class Server:
-    """A server with the module, unless that is False, and with further settings. It has a free port and a folder of
-    its own, and ends with the test. `SERVER` names another executable."""
+    """A server with the module and further settings. It has a free port and a folder of its own, and is killed after the
+    test. `SERVER` names another executable."""
 
-    def __init__(self, request, *settings, module=True, environment={}):
+    def __init__(self, request, *settings, environment={}):
         self.folder = tempfile.TemporaryDirectory(f".{os.getpid()}", "server-", TARGET)
         self.port = free_port()
         words = [*WITH_THE_TEST, "KILL", os.environ.get("SERVER", "redis-server"), "--port", self.port, "--save", ""]
-        words += ["--bind", "127.0.0.1", "--dir", self.folder.name, *settings]
+        words += ["--bind", "127.0.0.1", "--dir", self.folder.name, "--loadmodule", library(), *settings]
         if "--cluster-enabled" in settings:
             # Its own choice, 10,000 ports further, may be a port that the system has given to a client.
             words += ["--cluster-port", free_port()]
-        if module:
-            words += ["--loadmodule", library()]
         # A server refuses to start in a locale that the machine lacks.
         self.words, self.environment = [*map(str, words)], {**os.environ, "LC_ALL": "C", **environment}
         self.client = redis.Redis(port=self.port, decode_responses=True)

@@ -1,6 +1,5 @@
 """The example for nginx: whom it limits, what a refusal says, and that no location or server loses a limit."""
 
-import subprocess
 from ipaddress import ip_network
 
 import pytest
@@ -10,13 +9,12 @@ from applications import LIMIT, NGINX, on
 
 @on([NGINX])
 def test_each_answer_has_the_headers_and_a_refusal_is_not_stored(app):
-    for path, status in {"/": 200, "/missing": 404}.items():
-        caller = app.caller()
-        for expected, remaining in ((status, 2), (status, 1), (status, 0), (429, 0)):
-            answer = app.get(path, caller)
-            *shown, reset, wait = answer.numbers("Limit", "Remaining", "Reset", "Retry-After")
-            assert shown == [expected, 3, remaining] and reset > 0, (path, shown, reset)
-            assert bool(wait) == (expected == 429) == (answer.headers["Cache-Control"] == "no-store"), path
+    caller = app.caller()
+    for expected, remaining in (404, 2), (404, 1), (404, 0), (429, 0):
+        answer = app.get("/missing", caller)
+        *shown, reset, wait = answer.numbers("Limit", "Remaining", "Reset", "Retry-After")
+        assert shown == [expected, 3, remaining] and reset > 0
+        assert bool(wait) == (expected == 429) == (answer.headers["Cache-Control"] == "no-store")
 
 
 @on([NGINX])
@@ -62,12 +60,9 @@ def test_the_address_that_the_own_proxy_adds_is_the_caller_and_what_the_applicat
 
 
 @on([NGINX], PROXY="")
-def test_an_address_that_a_caller_makes_up_is_not_trusted_and_a_unix_socket_is_an_error(app, server):
+def test_an_address_that_a_caller_forges_is_not_trusted(app, server):
     assert charged(app, server, X_Forwarded_For="192.0.2.7") == ["nginx_hello:127.0.0.1"]
     assert app.get("/", X_Forwarded_For="192.0.2.7").body == "127.0.0.1"
-    call = "curl", "-so", "/dev/null", "-w", "%{http_code}", "--unix-socket", app.folder / "front", "http://x/"
-    server("FLUSHALL")
-    assert subprocess.check_output(call, text=True) == "500" and server("DBSIZE") == 0
 
 
 @on([NGINX])

@@ -108,14 +108,6 @@ def test_a_callers_mistake_is_an_error_of_its_own_and_not_an_outage(program):
         program.edit(file, mistake, call)
 
 
-@programs("redis_py")
-def test_each_half_of_a_surrogate_pair_and_each_byte_is_a_key(program, server):
-    program.drive(r"""import redis_py
-for key in "\ud800", "\udfff", b"\xff", "":
-    redis_py.throttle(key, 2, 1, 60)""", server.port)
-    assert server("DBSIZE") == 4
-
-
 SOFT_TIME_LIMIT = """import redis_py, signal
 class SoftTimeLimitExceeded(Exception): pass
 def stop(*_): raise SoftTimeLimitExceeded
