@@ -42,15 +42,10 @@ class View(APIView):
     post = get
 
 
-def view(*throttles, scope=None):
-    return View.as_view(throttle_classes=throttles, throttle_scope=scope)
-
-
 urlpatterns = [
-    path("", view(FallbackThrottle)),
-    path("login", view(ScopedThrottle, scope="login")),
-    # The throttles of the settings.
-    path("user", View.as_view()),
-    path("zero", view(ZeroThrottle)),
+    path("", View.as_view(throttle_classes=[FallbackThrottle])),
+    path("login", View.as_view(throttle_classes=[ScopedThrottle], throttle_scope="login")),
+    path("user", View.as_view()),  # the throttles in the settings
+    path("zero", View.as_view(throttle_classes=[ZeroThrottle])),
 ]
 run_simple("127.0.0.1", int(os.environ["HTTP_PORT"]), get_wsgi_application(), threaded=True)

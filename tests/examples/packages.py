@@ -1,7 +1,7 @@
-"""The libraries of the examples, and where the programs find them.
+"""Fetches the libraries of the examples into target/, and tells the programs where they are.
 
-They are the newest, those of requirements.txt and package.json, fetched once into target/. With `LIBRARIES=debian`,
-redis-py, node-redis and all that is in Python are Debian's.
+These are the versions in requirements.txt and package.json. With `LIBRARIES=debian`, node-redis and all of Python's
+libraries are Debian's.
 """
 
 import os
@@ -21,10 +21,10 @@ NPM = 'npm ci --prefix "$0" --silent --ignore-scripts --no-audit --no-fund --fet
 
 
 def fetched(file, command):
-    """Returns the folder into which the command has fetched what the file names."""
+    """Fetches what the file names, unless this is done, and returns the folder."""
     TARGET.mkdir(parents=True, exist_ok=True)
     folder = TARGET / f"examples-{sys.version_info.minor}-{file}"
-    # The copy of the file comes last: a fetch that breaks off, or hangs, leaves none.
+    # Copy the file last: a fetch that fails or hangs leaves no copy.
     steps = f'rm -rf "$0"; mkdir -p "$0"; cp package*.json "$0"; timeout 900 {command}; cp {file} "$0/fetched"'
     # Runs on several servers may start at once.
     command = ["flock", f"{folder}.lock", "sh", "-ec", f'cmp -s {file} "$0/fetched" || {{ {steps}; }}', folder]
@@ -32,8 +32,8 @@ def fetched(file, command):
     return str(folder)
 
 
-# Fetched before the workers of pytest-xdist start.
+# Fetch before the workers of pytest-xdist start.
 PYTHON = "" if IS_DEBIAN else fetched("requirements.txt", PIP)
 NODE = ("/usr/share/nodejs:" if IS_DEBIAN else "") + f"{fetched('package-lock.json', NPM)}/node_modules"
-# The tests' own redis-py is that of the programs. An empty path would be this folder.
+# The tests import the same redis-py as the programs. An empty path would be this folder.
 sys.path[:0] = filter(None, [PYTHON])

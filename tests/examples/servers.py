@@ -1,4 +1,4 @@
-"""A real server with the module, and an address that leads to one, over a network that can fail."""
+"""A real server with the module, and an address that leads to it over a network that can fail."""
 
 import contextlib
 import functools
@@ -17,12 +17,12 @@ import redis
 
 from packages import ROOT, TARGET
 
-# A process ends with the test that has started it, also if that is killed.
+# Ends a process when the test that started it exits or is killed.
 WITH_THE_TEST = "setpriv", "--pdeathsig"
 
 
 def wait_for(what, ask):
-    """Asks until the answer is true, and returns it; fails after 2,400 asks, which take two minutes or longer."""
+    """Asks until the answer is true, and returns it. Fails after 2,400 asks, which take at least two minutes."""
     for number in range(2_400):
         if answer := ask():
             return answer
@@ -35,8 +35,8 @@ def listening(port):
         return socket.create_server(("127.0.0.1", port), backlog=1024)
 
 
-# Runs do not share ports: each reserves fifty, by listening on the first of them until it ends. The system gives none
-# of them to a client.
+# Concurrent runs do not share ports: each reserves fifty by listening on the first one. The system gives none of these
+# ports to a client.
 BLOCK = next(filter(None, map(listening, range(30_100, 32_700, 50))))
 PORTS = itertools.cycle(range(BLOCK.getsockname()[1] + 1, BLOCK.getsockname()[1] + 50))
 
@@ -50,15 +50,15 @@ def free_port():
 
 @functools.cache
 def library():
-    """Returns the module in MODULE, or else makes it."""
+    """Returns the path of the module: MODULE, or else a new build."""
     if "MODULE" not in os.environ:
         subprocess.run("cargo build --locked --quiet --release".split(), cwd=ROOT, check=True)
     return Path(os.environ.get("MODULE", TARGET.parent / "release/libredis_cell.so")).resolve()
 
 
 class Server:
-    """A server with the module and further settings. It has a free port and a folder of its own, and is killed after the
-    test. `SERVER` names another executable."""
+    """A server with the module and further settings, on a free port and in a new folder. It is killed after the test.
+    `SERVER` names another executable."""
 
     def __init__(self, request, *settings, environment={}):
         self.folder = tempfile.TemporaryDirectory(f".{os.getpid()}", "server-", TARGET)
@@ -66,41 +66,41 @@ class Server:
         words = [*WITH_THE_TEST, "KILL", os.environ.get("SERVER", "redis-server"), "--port", self.port, "--save", ""]
         words += ["--bind", "127.0.0.1", "--dir", self.folder.name, "--loadmodule", library(), *settings]
         if "--cluster-enabled" in settings:
-            # Its own choice, 10,000 ports further, may be a port that the system has given to a client.
+            # The default, 10,000 higher, may be a port that the system has given to a client.
             words += ["--cluster-port", free_port()]
-        # A server refuses to start in a locale that the machine lacks.
+        # A server refuses to start if the machine lacks its locale.
         self.words, self.environment = [*map(str, words)], {**os.environ, "LC_ALL": "C", **environment}
         self.client = redis.Redis(port=self.port, decode_responses=True)
         request.addfinalizer(self.kill)
         self.restart()
 
     def restart(self):
-        """Starts the process, again on its port."""
+        """Starts the process on its port, perhaps again."""
         self.process = subprocess.Popen(self.words, env=self.environment)
         wait_for("a server is ready", self.is_ready)
 
     def is_ready(self):
-        assert self.process.poll() is None, "a server has ended, see its output"
+        assert self.process.poll() is None, "a server has exited, see its output"
         with contextlib.suppress(redis.ConnectionError):
             return self.client.ping()
 
     def __call__(self, line, *words):
-        """Runs a command that is written as a user types it; further words are taken as they are."""
+        """Runs a command as a user types it. Further words may contain spaces."""
         return self.client.execute_command(*line.split(), *words)
 
     def kill(self):
-        """Ends the process at once, as a crash does."""
+        """Kills the process, like a crash."""
         self.process.kill()
         self.process.wait()
 
 
 class Clock:
-    """The wall clock of a server with this `environment`: it stands where the test puts it, in ns since 1970."""
+    """The wall clock of a server with this `environment`, in ns since 1970. Only the test moves it."""
 
     def __init__(self, folder):
         library, self.file = folder / "clock.so", open(folder / "clock", "wb", buffering=0)
         source = ROOT / "tests/support/clock.c"
-        # Without a C library: the server has one, which may be another than that of the shell that starts it.
+        # Link no C library: the server's may differ from that of the shell that starts it.
         compiler = os.environ.get("MODULE_CC", "cc")
         subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-nostdlib", "-o", library, source], check=True)
         self.environment = {"LD_PRELOAD": library, "CLOCK": folder / "clock"}
@@ -113,7 +113,7 @@ class Clock:
 
 
 class Address:
-    """An address whose new connections lead to `server`, like a Service of Kubernetes, over a network that can fail."""
+    """An address whose new connections lead to `server`, like a Kubernetes Service, over a network that can fail."""
 
     def __init__(self, server):
         self.server, self.accepted, self.listener = server, 0, listening(0)
@@ -122,10 +122,10 @@ class Address:
         threading.Thread(target=self.accept, daemon=True).start()
 
     def fates(self, command, *fates):
-        """Sets the fates of the next calls of this command, in their order; others pass.
+        """Sets what happens to the next calls of this command, one after another. All other calls pass.
 
-        "broken off": the connection is closed instead of the answer; bytes: they are the answer, in the server's place.
-        "lost" and "late" are said of the answer and all after it on the connection, whose further calls take no fate.
+        None passes as well. "broken off" closes the connection instead of replying. Bytes replace the reply, and the
+        call never reaches the server. "lost" and "late" concern this reply and all later ones on the connection.
         """
         self.command, self.coming = command.encode(), iter(fates)
 
@@ -136,7 +136,7 @@ class Address:
             threading.Thread(target=self.carry, args=(client, self.server.port), daemon=True).start()
 
     def carry(self, client, port):
-        """Carries what the two ends of a connection send, in one thread, until an end or a fate closes it."""
+        """Copies data between the two ends of a connection until one end or a fate closes it."""
         fate, poll = None, select.poll()
         with client, contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)) as server:
             for end in client, server:
