@@ -94,12 +94,11 @@ def on(rows, fixture="app", **environment):
 
 
 class Answer(http.client.HTTPResponse):
-    """A response to a caller, with its body."""
-
     def numbers(self, *names):
         """Returns the status, and each header's number or None. "Limit" stands for X-RateLimit-Limit, for example."""
-        find = lambda name: self.headers[name] or self.headers[f"X-RateLimit-{name}"] or self.headers[f"RateLimit-{name}"]
-        return self.status, *(find(name) and int(find(name)) for name in names)
+        found = [self.headers[name] or self.headers[f"X-RateLimit-{name}"] or self.headers[f"RateLimit-{name}"]
+                 for name in names]
+        return self.status, *(number and int(number) for number in found)
 
 
 class Application:

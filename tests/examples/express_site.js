@@ -18,8 +18,7 @@ const respond = (request, response) => response.status(Number(request.query.stat
 const limited = (name, options, settings) => app.get(`/${name}`,
   rateLimit({ limit: 3, windowMs, ...options, store: new RedisCellStore(name, settings) }), respond);
 limited('zero', { limit: 0, keyGenerator: () => '\ud800' });
-limited('failures', { skipSuccessfulRequests: true });
+limited('failures', { skipSuccessfulRequests: true }, { fallback: new MemoryStore() });
 limited('successes', { skipFailedRequests: true });
-limited('outage', { skipSuccessfulRequests: true }, { fallback: new MemoryStore() });
 limited('quotas', { limit: 2 }, { quotas: [1, 10, 1, 1, 2, 3, 86400] });
 app.listen(process.env.HTTP_PORT, '127.0.0.1');

@@ -6,10 +6,8 @@ const { APP_GUARD, NestFactory } = require('@nestjs/core');
 const { Throttle, ThrottlerGuard, ThrottlerModule } = require('@nestjs/throttler');
 const { NestStore } = require('./nest_store.js');
 
-const limits = ThrottlerModule.forRoot({
-  throttlers: [{ ttl: 24 * 60 * 60 * 1000, limit: 3 }],
-  storage: new NestStore(),
-});
+const throttlers = [{ ttl: 24 * 60 * 60 * 1000, limit: 3 }];
+const limits = ThrottlerModule.forRoot({ throttlers, storage: new NestStore() });
 
 class Site {}
 const route = (name, ...decorators) => {

@@ -84,28 +84,21 @@ def test_without_an_answer_a_closed_limit_refuses_all_and_a_fallback_passes_its_
         wait_for("Redis decides again", lambda: decides(closed))
 
 
-def status_of(app, path, caller, status=200):
-    return app.get(f"{path}?status={status}", caller).status
-
-
 @on([EXPRESS, EXPRESS_IOREDIS])
-def test_express_counts_only_failures_or_only_successes(app):
+def test_express_counts_only_successes(app):
     caller = app.caller()
-    assert [status_of(app, "/failures", caller) for _ in range(9)] == 9 * [200]
-    assert [status_of(app, "/failures", caller, 401) for _ in range(5)] == 3 * [401] + 2 * [429]
-    caller = app.caller()
-    assert [status_of(app, "/successes", caller, 404) for _ in range(9)] == 9 * [404]
+    assert [app.get("/successes?status=404", caller).status for _ in range(9)] == 9 * [404]
     # A refused request is a failure as well. It has taken no token, and gives none back.
-    assert [status_of(app, "/successes", caller) for _ in range(9)] == 3 * [200] + 6 * [429]
+    assert [app.get("/successes", caller).status for _ in range(9)] == 3 * [200] + 6 * [429]
 
 
 @on([EXPRESS], REDIS_TIMEOUT=1)
-def test_express_gives_back_to_the_fallback_what_the_fallback_has_counted(app, server):
+def test_express_counts_only_failures_with_redis_and_in_the_fallback(app, server):
     caller = app.caller()
-    server("ACL SETUSER default -cl.throttle")
-    assert [status_of(app, "/outage", caller) for _ in range(9)] == 9 * [200]
-    server("ACL SETUSER default +cl.throttle")
-    assert [status_of(app, "/outage", caller, 401) for _ in range(4)] == 3 * [401] + [429]
+    for permission in "-cl.throttle", "+cl.throttle":
+        server(f"ACL SETUSER default {permission}")
+        assert [app.get("/failures", caller).status for _ in range(9)] == 9 * [200]
+        assert [app.get("/failures?status=401", caller).status for _ in range(4)] == 3 * [401] + [429]
 
 
 @on([EXPRESS])
@@ -124,8 +117,6 @@ def test_fastify_has_a_limiter_for_each_route_with_a_limit_of_its_own(app, serve
     assert {app.get("/other", caller).status for _ in range(9)} == {200}
     assert [app.get("/handler", caller).status for _ in range(4)] == 3 * [200] + [429]
     assert len(server("KEYS *")) == 4
-    # A limit that is no integer is an error of the caller's own.
-    assert app.get("/mistake", caller).status == app.get("/mistake", caller).status == 500
 
 
 @on([DJANGO])
@@ -144,7 +135,6 @@ from limits.storage import MemoryStorage
 from limits.strategies import STRATEGIES
 storage = MemoryStorage()
 limiter, limit = STRATEGIES["gcra"](storage), parse("3/second")
-assert [limiter.hit(limit, "caller") for _ in range(4)] == [True, True, True, False]
 for caller in range(1_000):
     limiter.hit(limit, str(caller))
 assert len(storage.storage) > 900

@@ -108,19 +108,16 @@ def test_a_callers_mistake_is_an_error_of_its_own_and_not_an_outage(program):
         program.edit(file, mistake, call)
 
 
-SOFT_TIME_LIMIT = """import redis_py, signal
-class SoftTimeLimitExceeded(Exception): pass
-def stop(*_): raise SoftTimeLimitExceeded
-signal.signal(signal.SIGALRM, stop)
-signal.setitimer(signal.ITIMER_REAL, 0.2)
-print(redis_py.throttle("user123", 2, 1, 60))"""
-
-
 @programs("redis_py")
 def test_a_time_limit_of_the_application_such_as_celerys_is_not_taken_for_an_outage(program, server):
     server.process.send_signal(SIGSTOP)
     with pytest.raises(AssertionError, match="SoftTimeLimitExceeded\n"):
-        program.drive(SOFT_TIME_LIMIT, server.port)
+        program.drive("""import redis_py, signal
+class SoftTimeLimitExceeded(Exception): pass
+def stop(*_): raise SoftTimeLimitExceeded
+signal.signal(signal.SIGALRM, stop)
+signal.alarm(1)
+redis_py.throttle("user123", 2, 1, 60)""", server.port)
 
 
 NODE_IDLE = """const limits = require('./%s.js'), { once } = require('events');
@@ -151,19 +148,17 @@ def test_a_connection_that_was_closed_while_idle_costs_no_call(program, server):
     assert len(replies(program.drive(IDLE[program.row.name], server.port))) == 2
 
 
-GO = """done := make(chan bool)
-for i := 0; i < 60; i++ { go func() { fmt.Println(throttle(pool, timeout, "user123", 2, 1, 60, 1)); done <- true }() }
-for i := 0; i < 60; i++ { <-done }"""
-
-
 @programs("redigo")
-def test_of_60_calls_at_once_in_go_three_pass_with_at_most_20_connections(program, server):
-    """The limiters do this in Python and Node.js."""
+def test_of_60_concurrent_calls_in_go_three_pass_with_at_most_20_connections(program, server):
+    """test_limiters.py tests this in Python and Node.js."""
     address = Address(server)
     # Each reply is late, so that all calls wait at once. A call opens a connection while another one still closes.
     server("CONFIG SET maxclients 41")
     address.fates("CL.", *60 * ["late"])
-    program.edit("redigo.go", 'fmt.Println(throttle(pool, timeout, "user123", 2, 1, 60, 1))', GO)
+    call = 'fmt.Println(throttle(pool, timeout, "user123", 2, 1, 60, 1))'
+    program.edit("redigo.go", call, f"""done := make(chan bool)
+for i := 0; i < 60; i++ {{ go func() {{ {call}; done <- true }}() }}
+for i := 0; i < 60; i++ {{ <-done }}""")
     program.edit("redigo.go", "call < 4", "call < 1")
     said = program.output(address.port)
     assert sorted(reply[0] for reply in replies(said)) == 3 * [0] + 57 * [1], said
@@ -186,17 +181,6 @@ def test_a_stuck_sentinel_is_asked_once(program, server):
     assert "did not decide" in program.output(address.port) and address.accepted == 1
 
 
-BEHIND_SENTINEL = """import asyncio, redis_asyncio, sentinel
-from concurrent.futures import ThreadPoolExecutor
-from redis_py import throttle
-with ThreadPoolExecutor(60) as threads:
-    print(*threads.map(lambda _: throttle("user123", 2, 1, 60), range(60)))
-async def main():
-    client = sentinel.connect()
-    print(*await asyncio.gather(*(redis_asyncio.throttle(client, "user123", 2, 1, 60) for _ in range(60))))
-asyncio.run(main())"""
-
-
 @python_example("sentinel.py")
 def test_behind_sentinel_threads_and_tasks_share_20_connections_each(program, server, request, tmp_path):
     settings, port, address = tmp_path / "sentinel.conf", free_port(), Address(server)
@@ -206,7 +190,15 @@ def test_behind_sentinel_threads_and_tasks_share_20_connections_each(program, se
     # Three are Sentinel's and the test's own.
     server("CONFIG SET maxclients 43")
     address.fates("CL.", *120 * ["late"])
-    said = program.drive(BEHIND_SENTINEL, port, REDIS_TIMEOUT=60)
+    said = program.drive("""import asyncio, redis_asyncio, sentinel
+from concurrent.futures import ThreadPoolExecutor
+from redis_py import throttle
+with ThreadPoolExecutor(60) as threads:
+    print(*threads.map(lambda _: throttle("user123", 2, 1, 60), range(60)))
+async def main():
+    client = sentinel.connect()
+    print(*await asyncio.gather(*(redis_asyncio.throttle(client, "user123", 2, 1, 60) for _ in range(60))))
+asyncio.run(main())""", port, REDIS_TIMEOUT=60)
     assert sorted(reply[0] for reply in replies(said)) == 3 * [0] + 117 * [1], said
 
 
