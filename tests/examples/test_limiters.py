@@ -1,4 +1,4 @@
-"""The storages for limiters that people have: the burst, the wait, no answer, and what one limiter asks of them."""
+"""The storages for limiters: the burst, the wait, outages, and what only one limiter needs."""
 
 from signal import SIGCONT, SIGSTOP
 
@@ -10,13 +10,13 @@ from applications import (
 from servers import Server, wait_for
 
 ALL = [*LIMITERS, NGINX]
-# FastAPI's dependency, Fastify and Nest have no limiter of their own to fall back to.
+# The other limiters have no fallback.
 FALLBACKS = [row for row in ALL if row not in (FASTAPI, FASTIFY, NEST)]
 
 
 @on(ALL)
 def test_of_200_concurrent_requests_the_burst_passes_with_a_bounded_number_of_connections(app, server):
-    # The server replies to none before all have been sent.
+    # The server replies only after all requests have been sent.
     server.process.send_signal(SIGSTOP)
     assert app.passed(200, app.caller(), True, sent=lambda: server.process.send_signal(SIGCONT)) == LIMIT
     # nginx has two workers.
@@ -31,7 +31,7 @@ def test_a_request_passes_when_the_reply_to_the_last_one_said_so(app, clock):
     # REST framework has no such header.
     expected = [None, None, None] if app.row is DJANGO else [2, 1, 0]
     assert [numbers[:2] for numbers in passed] == [(200, remaining) for remaining in expected]
-    # The first of three tokens a day is back after eight hours. nginx's limit has one a day.
+    # Of three tokens a day, the first one is back after eight hours. nginx's limit is one a day.
     wait = 86_400 if app.row is NGINX else 28_800
     # Flask-Limiter and slowapi add up to a second.
     assert refused[0] == 429 and refused[2] - wait in ((0, 1) if app.row in (FLASK, SLOWAPI) else (0,))
@@ -48,13 +48,13 @@ def test_a_limit_of_0_and_half_of_a_surrogate_pair_as_its_key_are_no_outage(app,
     assert server.client.info("commandstats")["cmdstat_cl.throttle"]["calls"] == 1
 
 
-# How each failure begins, and how it ends. After a hang, a replica or a crash, the address leads to another server.
+# How each failure begins and ends. With None, the address then leads to another server.
 FAILURES = {
     "crash": (Server.kill, None),
     "hang": (lambda server: server.process.send_signal(SIGSTOP), None),
     "replica": (lambda server: server("REPLICAOF 127.0.0.1 1"), None),
     "permission": (lambda server: server("ACL SETUSER default -cl.throttle"), "ACL SETUSER default +cl.throttle"),
-    # A connection that is open would stay logged in.
+    # An open connection would stay logged in.
     "password": (lambda server: (server("CONFIG SET requirepass secret"), server("CLIENT KILL TYPE normal")),
                  "ACL SETUSER default nopass"),
 }
@@ -72,14 +72,14 @@ def test_without_an_answer_a_closed_limit_refuses_all_and_a_fallback_passes_its_
     assert app.log_in(caller=app.caller()).numbers("Retry-After") == (503, None if app.row is NEST else 1)
     assert app.passed(10, app.caller(), closed=True) == 0
     if app.row in FALLBACKS:
-        # Flask-Limiter and slowapi notice the failure with one request: others at that moment get 503.
+        # Flask-Limiter and slowapi notice the failure in one request. Concurrent ones get 503.
         wait_for("the fallback decides", lambda: app.passed(1, app.caller()))
         assert app.passed(10, app.caller()) == LIMIT
     if end:
         server(end)
     else:
         server = app.address.server = new_server()
-    # Each limiter asks again at its own pace whether Redis is back.
+    # Each limiter checks at its own pace whether Redis is back.
     for closed in limits:
         wait_for("Redis decides again", lambda: decides(closed))
 
@@ -127,7 +127,7 @@ def test_django_has_a_limit_for_each_throttle_of_the_settings(app, server):
 
 @on([FLASK._replace(words="$PYTHON driver")], "program")
 def test_the_fallback_of_limits_frees_its_memory(program):
-    """After two seconds, 1,000 callers of one second are forgotten."""
+    """The windows of 1,000 callers end after a second."""
     program.drive("""import time
 import limits_storage
 from limits import parse

@@ -1,4 +1,4 @@
-"""The examples as programs: a decision, no answer, a mistake, many callers; behind Sentinel and in a cluster."""
+"""The examples as programs: decisions, outages, mistakes, many callers; behind Sentinel and in a cluster."""
 
 import re
 import socket
@@ -28,12 +28,12 @@ PROGRAMS = {row.name: row for row in (
 
 
 def programs(*names, **environment):
-    """Returns the mark of a test of these programs, or of all."""
+    """Parametrizes a test with these programs, or with all."""
     return on([PROGRAMS[name] for name in names or PROGRAMS], "program", **environment)
 
 
 def replies(said):
-    """Returns the replies that a program has printed: each is five integers."""
+    """Returns the replies that a program has printed, five integers each."""
     return [[*map(int, five.split())] for five in re.findall(r"-?\d+(?: -?\d+){4}", re.sub(r"[][, ]+", " ", said))]
 
 
@@ -43,7 +43,7 @@ def test_each_program_makes_four_calls_and_prints_what_the_page_shows(program, s
     assert len(replies(shown)) == 4 and replies(program.output(server.port)) == replies(shown)
 
 
-# A program that took a text, or a missing number, for 0 would allow each call.
+# A program that reads a string or a missing number as 0 would allow every call.
 OTHERS = b"-WRONGTYPE no\r\n", b"*0\r\n", b"*4\r\n:0\r\n:3\r\n:2\r\n:-1\r\n", b"*5\r\n" + 5 * b"$1\r\n0\r\n", b"\0\r\n"
 
 
@@ -59,16 +59,16 @@ def test_a_reply_of_another_shape_is_no_answer_and_a_limit_of_0_is_one(program, 
 
 
 @programs(REDIS_TIMEOUT=0.1)
-def test_a_program_that_no_server_answers_ends_and_says_why(program, server):
+def test_a_program_that_no_server_answers_exits_and_says_why(program, server):
     server("CONFIG SET requirepass secret")
     if program.row.name == "redigo":
-        # Go waits ten seconds for TLS unless it is told otherwise: so many calls would not end before the test does.
+        # Without a timeout, Go waits ten seconds for TLS: this test would time out.
         program.edit("redigo.go", "call < 4", "call < 99")
-    # One listener accepts and is silent, to TLS as well. Another, whose queue is full, accepts no further connection.
+    # One listener accepts connections and is silent. The other one accepts no more, because its queue is full.
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as silent, \
             socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.create_connection(full.getsockname()):
         silent, full = silent.getsockname()[1], full.getsockname()[1]
-        # The Rust of the tests has no TLS, which would need OpenSSL.
+        # redis_rs is compiled without TLS, which would need OpenSSL.
         tls = () if program.row.name == "redis_rs" else (("rediss", silent, ""),)
         refused = ("redis", free_port(), ""), ("redis", server.port, "uthenticat")
         for scheme, port, why in ("redis", silent, ""), ("redis", full, ""), *tls, *refused:
@@ -79,7 +79,7 @@ def test_a_program_that_no_server_answers_ends_and_says_why(program, server):
 @programs(REDIS_TIMEOUT=2)
 def test_a_call_leaves_its_connection_after_a_failure_and_is_made_once(program, server):
     address = Address(server)
-    # After a reply come a replica's errors, as after a failover. The last call is on a third connection.
+    # After a reply, two calls get a replica's error, as after a failover. The last call is on a third connection.
     address.fates("CL.THROTTLE", b"*5\r\n:0\r\n:3\r\n:2\r\n:-1\r\n:60\r\n", *2 * [b"-READONLY no\r\n"])
     assert len(replies(program.output(address.port))) == 2 and address.accepted >= 3
     # Two calls without a reply take a token each.
@@ -88,14 +88,14 @@ def test_a_call_leaves_its_connection_after_a_failure_and_is_made_once(program, 
     assert [reply[0] for reply in replies(program.output(address.port))] == [0, 1]
 
 
-# What stands for no key in each language that would take it.
+# A key that is missing, in each language that compiles it.
 NO_KEY = {"redis_py": "None", "redis_asyncio": "None", "node_redis": "null", "ioredis": "null", "phpredis": "null",
           "redis_rb": "nil"}
 
 
 @programs(*NO_KEY)
 def test_a_callers_mistake_is_an_error_of_its_own_and_not_an_outage(program):
-    """There is no server: a call would say that Redis did not decide."""
+    """There is no server. A call to it would say that Redis did not decide."""
     name, file = program.row.name, program.row.words.split()[1]
     call = re.search("([\"'])user123.*60", Path(program.folder, file).read_text())[0]
     mistakes = [f"{NO_KEY[name]}, 2, 1, 60", f"{call}, 1.5"]
@@ -150,9 +150,8 @@ def test_a_connection_that_was_closed_while_idle_costs_no_call(program, server):
 
 @programs("redigo")
 def test_of_60_concurrent_calls_in_go_three_pass_with_at_most_20_connections(program, server):
-    """test_limiters.py tests this in Python and Node.js."""
     address = Address(server)
-    # Each reply is late, so that all calls wait at once. A call opens a connection while another one still closes.
+    # Each reply is late, so all calls wait at once. A connection may still be closing when the next one opens.
     server("CONFIG SET maxclients 41")
     address.fates("CL.", *60 * ["late"])
     call = 'fmt.Println(throttle(pool, timeout, "user123", 2, 1, 60, 1))'
@@ -187,7 +186,7 @@ def test_behind_sentinel_threads_and_tasks_share_20_connections_each(program, se
     settings.write_text(f"port {port}\nsentinel monitor limits 127.0.0.1 {address.port} 1\n")
     request.addfinalizer(subprocess.Popen([*WITH_THE_TEST, "KILL", "redis-server", settings, "--sentinel"]).kill)
     wait_for("Sentinel has connected", lambda: len(server.client.client_list()) > 2)
-    # Three are Sentinel's and the test's own.
+    # Sentinel and this test have three more.
     server("CONFIG SET maxclients 43")
     address.fates("CL.", *120 * ["late"])
     said = program.drive("""import asyncio, redis_asyncio, sentinel
@@ -205,7 +204,7 @@ asyncio.run(main())""", port, REDIS_TIMEOUT=60)
 @pytest.mark.skipif(IS_DEBIAN, reason="redis-py 4.3.4 repeats a call in a cluster, whatever its settings")
 @python_example("cluster.py")
 def test_a_call_in_a_cluster_that_gets_no_answer_takes_once(program, new_server):
-    """The node announces a proxy's port as its own, and the proxy loses the answer to the call."""
+    """The node announces the port of a proxy, which loses the reply."""
     node = new_server("--cluster-enabled", "yes")
     node("CLUSTER ADDSLOTSRANGE 0 16383")
     wait_for("the cluster is up", lambda: "cluster_state:ok" in str(node("CLUSTER INFO")))

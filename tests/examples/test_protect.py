@@ -1,4 +1,4 @@
-"""The log-in form of docs/protect.md, attacked, and every command that the page's reader types."""
+"""The log-in form of docs/protect.md: attacks, and the commands on the page."""
 
 import json
 import re
@@ -15,7 +15,7 @@ PAGE = (ROOT / "docs/protect.md").read_text()
 
 @pytest.fixture
 def app(request, server, clock, tmp_path):
-    """The application, made and started by the page's own lines."""
+    """The application, installed and started with the page's commands."""
     lines, words = re.search(r"```sh\n(.*)cd /tmp/protect && python3 (.*?)\n```", PAGE, re.S).groups()
     subprocess.run(["bash", "-ec", lines.replace("/tmp/protect", str(tmp_path))], cwd=ROOT, check=True)
     row = FASTAPI._replace(words=f"env -C {tmp_path} $PYTHON {words} --port $HTTP_PORT")
@@ -23,7 +23,7 @@ def app(request, server, clock, tmp_path):
 
 
 def log_in(app, name, password, times=1, caller=None):
-    """Returns the statuses of that many log-ins at once."""
+    """Returns the statuses of concurrent log-ins."""
     form = json.dumps({"name": name, "password": password})
     answers = app.get("/login", caller, "POST", form, times, Content_Type="application/json")
     assert {answer.headers["Cache-Control"] for answer in answers if answer.status in (429, 503)} <= {"no-store"}
@@ -34,10 +34,10 @@ def test_a_reader_sees_what_the_page_shows(app, server):
     page = PAGE.replace(":8000", f":{app.http_port}").replace("redis-cli", f"redis-cli --no-raw -p {server.port}")
     definitions = "".join(re.findall(r"^    \$ (?:url=|login\(\)).*\n", page, re.M))
     for part in page.split("\nStart the server again"):
-        # A line that begins with a dollar sign is a command, and its output is below.
+        # A dollar sign begins a command. The lines below are its output.
         session = definitions + "".join(re.findall(r"^    \$ .*\n(?:    .*\n)*", part, re.M))
         commands = "".join(re.findall(r"^    \$ (.*\n)", session, re.M))
-        # With -v, the shell shows each command before its output.
+        # With -v, the shell prints each command before its output.
         shown = subprocess.check_output(["bash", "-v"], input=commands, stderr=subprocess.STDOUT, text=True)
         assert re.sub(" +$", "", shown, flags=re.M) == re.sub(r"^    (\$ )?", "", session, flags=re.M)
         server.kill()
