@@ -9,7 +9,7 @@ from redis.cluster import RedisCluster
 import redis_py
 
 redis_py.FAILURES += (redis.exceptions.RedisClusterException,)
-# At most 20 connections to each node. redis-py 4 repeats a call without a reply all the same, and takes twice.
+# At most 20 connections to each node. redis-py 4 retries anyway, and may take the tokens twice.
 pool = {"connection_pool_class": partial(redis.BlockingConnectionPool, timeout=redis_py.TIMEOUT), "max_connections": 20}
 redis_py.client = RedisCluster.from_url(redis_py.URL, **pool, **redis_py.TIMES, **redis_py.ONCE)
 

@@ -1,8 +1,6 @@
-"""FastAPI, and a dependency that limits a route.
-
-To run this file, beside redis_asyncio.py and redis_py.py, and after `pip install fastapi redis uvicorn`:
-[REDIS_URL=redis://127.0.0.1:6379] [REDIS_TIMEOUT=0.1] uvicorn --no-proxy-headers fastapi_app:app
-"""
+"""A dependency for FastAPI that limits a route. To run this file, beside redis_asyncio.py and redis_py.py:
+pip install fastapi redis uvicorn
+[REDIS_URL=redis://…] [REDIS_TIMEOUT=0.1] uvicorn --no-proxy-headers fastapi_app:app"""
 
 import contextlib
 import ipaddress
@@ -14,14 +12,14 @@ from redis_asyncio import answer, connect, throttle
 
 @contextlib.asynccontextmanager
 async def lifespan(app):
-    # A client belongs to one event loop, and so to the application that runs in it.
+    # A client belongs to the event loop of its application.
     app.state.redis = connect()
     yield
     await app.state.redis.aclose()
 
 
 def address(request: Request):
-    """Returns the IPv4 address of the caller, or the network of its IPv6 address, which one customer has."""
+    """Returns the caller's IPv4 address, or the /64 of its IPv6 address, because one customer has all of it."""
     ip = ipaddress.ip_address(request.client.host)
     if ip.version == 6 and not ip.ipv4_mapped:
         return str(ipaddress.ip_network((ip, 64), strict=False))
@@ -29,7 +27,7 @@ def address(request: Request):
 
 
 def limited(name, *quota, key=address):
-    """Returns a dependency that limits a route. `key` is a function, or itself a dependency, that returns the caller.
+    """Returns a dependency that limits a route. `key` is a function or dependency that returns the caller's name.
 
     Fails closed: while Redis does not answer, requests are refused with 503.
     """
@@ -47,11 +45,6 @@ def limited(name, *quota, key=address):
 
 
 app = FastAPI(lifespan=lifespan)
-
-
-@app.get("/", dependencies=[limited("hello", 2, 3, 86400)])
-async def hello():
-    return "Hello"
 
 
 @app.post("/login", dependencies=[limited("login", 4, 20, 3600)])

@@ -1,4 +1,4 @@
-// A store for @fastify/rate-limit: `store: FastifyStore`. Beside rate_limit_store.js and node_redis.js.
+// A store for @fastify/rate-limit: `store: FastifyStore`. Needs rate_limit_store.js and node_redis.js.
 
 const { throttle } = require('./node_redis.js'); // or './ioredis.js'
 const { quota, unanswered, wait } = require('./rate_limit_store.js');
@@ -9,9 +9,9 @@ class FastifyStore {
     this.prefix = prefix;
   }
 
-  /** @param {any} options Those of a route with a limit of its own. */
+  /** Returns the store of a route that has its own limit. @param {any} options */
   child({ routeInfo: { method, url } = {} }) {
-    // A handler that fastify.rateLimit() makes has no route: the order in which they are made names them.
+    // A handler that fastify.rateLimit() returns has no route, so the handlers are numbered.
     const name = url ? `${method} ${url}` : `#${FastifyStore.handlers += 1}`;
     return new FastifyStore({}, `${this.prefix}${name}:`);
   }

@@ -8,16 +8,16 @@ const TIMEOUT = Math.ceil(1000 * Number(process.env.REDIS_TIMEOUT || 0.1));
 // One client for the whole process, with one connection.
 const client = new Redis(process.env.REDIS_URL || 'redis://127.0.0.1:6379', {
   connectTimeout: TIMEOUT,
-  // A call that waited in a queue would take its tokens too late. One that was sent again would take twice.
+  // A queued call would take its tokens too late. A retry would take them twice.
   enableOfflineQueue: false,
   maxRetriesPerRequest: 0,
   commandTimeout: TIMEOUT,
   // After a failover, the connection may lead to a replica.
   reconnectOnError: (error) => error.message.startsWith('READONLY'),
-  // Reconnects at once. After a failure, at most 20 times a second.
+  // Reconnect immediately, and after a failure, at most 20 times a second.
   retryStrategy: (times) => (times > 1 ? 50 : 0),
   enableReadyCheck: false,
-  // Another server's boolean is not taken for the number 0.
+  // Do not convert a boolean to the number 0.
   replyMapping: 'resp3',
 });
 client.on('error', () => {}); // The calls log it.
@@ -36,7 +36,7 @@ async function connected() {
 async function throttle(key, maxBurst, count, period, quantity = 1, ...quotas) {
   const numbers = [maxBurst, count, period, quantity, ...quotas];
   if (typeof key !== 'string' || !numbers.every(Number.isSafeInteger)) {
-    throw new TypeError('a key is a string, and all other arguments are integers');
+    throw new TypeError('the key must be a string, and all other arguments integers');
   }
   try {
     if (client.status !== 'ready' || !client.stream.writable) await connected();
@@ -46,7 +46,7 @@ async function throttle(key, maxBurst, count, period, quantity = 1, ...quotas) {
     return reply;
   } catch (/** @type {any} */ error) {
     console.error(`Redis did not decide: ${error.message || error.code}`);
-    // A late reply must not be taken for another call's.
+    // A late reply must not be mistaken for another call's.
     if (error.message === 'Command timed out') client.stream.destroy();
     return undefined;
   }

@@ -1,9 +1,7 @@
-"""A storage for the `limits` library, for Flask-Limiter, slowapi and whatever else is built on it. Beside redis_py.py.
+"""A storage for Flask-Limiter, slowapi, and other limiters that use `limits`. Needs redis_py.py.
 
     import limits_storage
     Limiter(get_remote_address, app=app, storage_uri="redis-cell://", strategy="gcra")
-
-`20 per minute` allows a burst of 20 requests, and then one every three seconds.
 """
 
 import time
@@ -38,14 +36,14 @@ class RedisCellStorage(MovingWindowSupport, Storage):
     base_exceptions = Unanswered
 
     def acquire_entry(self, key, limit, expiry, amount=1):
-        # A limit of 0 refuses every request, but a count must be positive.
+        # A limit of 0 refuses every request, but the count must be positive.
         limited, *_ = decided(throttle(key, limit - 1, max(limit, 1), expiry, amount))
         return not limited
 
     def get_moving_window(self, key, limit, expiry):
         look = ask([int] * 5, "CL.LOOK", key, limit - 1, max(limit, 1), expiry)
         limited, _, remaining, retry_after, reset_after = decided(look)
-        # The limiters compute Retry-After from this end a moment later, add a second, and round down.
+        # A moment later, the limiters subtract the time, add a second, and round down.
         end = int(time.time() + max(retry_after if limited else reset_after, 1) + 0.1)
         return end - expiry, limit - remaining
 
@@ -63,7 +61,7 @@ class RedisCellStorage(MovingWindowSupport, Storage):
 
 
 def gcra(storage):
-    """Makes the strategy. An in-memory fallback counts in fixed windows, whose memory is freed when they end."""
+    """Creates the strategy. A fallback in memory counts in fixed windows, which free their memory when they end."""
     kind = MovingWindowRateLimiter if isinstance(storage, RedisCellStorage) else FixedWindowRateLimiter
     return kind(storage)
 

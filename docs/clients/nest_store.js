@@ -1,4 +1,4 @@
-// A storage for @nestjs/throttler: `storage: new NestStore()`. Beside rate_limit_store.js and node_redis.js.
+// A storage for @nestjs/throttler: `storage: new NestStore()`. Needs rate_limit_store.js and node_redis.js.
 
 const { throttle } = require('./node_redis.js'); // or './ioredis.js'
 const { quota, unanswered, wait } = require('./rate_limit_store.js');

@@ -19,7 +19,7 @@ let connection;
 
 async function connect() {
   const opened = client = open();
-  // A server or a firewall may close an idle connection. The next call opens another one.
+  // If a server or firewall closes an idle connection, the next call opens a new one.
   opened.on('error', () => { if (client === opened) close(); });
   opened.connect().catch(() => {}); // once() rejects with it.
   await once(opened, 'ready', { signal: AbortSignal.timeout(4 * TIMEOUT) });
@@ -34,7 +34,7 @@ function close() {
 /** @returns {Promise<never>} */
 async function tooLate() {
   await sleep(TIMEOUT, undefined, { ref: false });
-  await turn(); // A reply that has already arrived is read first.
+  await turn(); // Read a reply that has already arrived.
   throw new Error('no reply in time');
 }
 
@@ -44,7 +44,7 @@ async function tooLate() {
 async function throttle(key, maxBurst, count, period, quantity = 1, ...quotas) {
   const numbers = [maxBurst, count, period, quantity, ...quotas];
   if (typeof key !== 'string' || !numbers.every(Number.isSafeInteger)) {
-    throw new TypeError('a key is a string, and all other arguments are integers');
+    throw new TypeError('the key must be a string, and all other arguments integers');
   }
   connection ??= connect();
   const own = connection;
@@ -56,7 +56,7 @@ async function throttle(key, maxBurst, count, period, quantity = 1, ...quotas) {
     return reply;
   } catch (/** @type {any} */ error) {
     console.error(`Redis did not decide: ${error.message || error.code}`);
-    // A failed call leaves its connection. An error is a reply, except a replica's: the primary is elsewhere now.
+    // Close the connection after a failure. An error is a reply, unless it comes from a replica after a failover.
     const isReply = error instanceof ErrorReply && !error.message.startsWith('READONLY');
     if (!isReply && own === connection) close();
     return undefined;

@@ -9,8 +9,7 @@ import time
 import pytest
 
 MODULE = os.environ.get("MODULE") or "/usr/lib/redis/modules/libredis_cell.so"
-# The application reads this URL when it is imported. If you have several files of tests, put this part into
-# conftest.py, which pytest imports first.
+# The application reads this URL when it is imported. With several test files, put this into conftest.py.
 with socket.create_server(("127.0.0.1", 0)) as listener:
     PORT = str(listener.getsockname()[1])
 os.environ["REDIS_URL"] = f"redis://127.0.0.1:{PORT}"
@@ -29,6 +28,6 @@ def server():
 
 
 def test_the_fourth_attempt_is_refused():
-    # Without its key, a limiter is full.
+    # A limiter without a key is full.
     client.delete("login:alice")
     assert [answer(throttle("login:alice", 2, 1, 60))[0] for _ in range(4)] == [200, 200, 200, 429]

@@ -1,5 +1,4 @@
-// A store for express-rate-limit and hono-rate-limiter. Beside node_redis.js. A limit of 20 in 60,000 ms allows a burst
-// of 20 requests, and then one every three seconds. While Redis does not answer, requests are refused with 503.
+// A store for express-rate-limit and hono-rate-limiter. Needs node_redis.js.
 
 const { AsyncLocalStorage } = require('node:async_hooks');
 const { throttle } = require('./node_redis.js'); // or './ioredis.js'
@@ -8,7 +7,7 @@ const { throttle } = require('./node_redis.js'); // or './ioredis.js'
 
 /** Returns the quota of a limit in a window. @param {number} limit @param {number} ms @returns {Quotas} */
 function quota(limit, ms) {
-  // The same rate, in seconds. A limit of 0 refuses every request, but a count must be positive.
+  // CL.THROTTLE takes seconds. A limit of 0 refuses every request, but the count must be positive.
   return [limit - 1, 1000 * Math.max(limit, 1), ms];
 }
 
@@ -23,21 +22,17 @@ function unanswered() {
   return Object.assign(new Error(message), { status: 503, statusCode: 503, headers, getResponse });
 }
 
-/** In the limiter's options: `store: new RedisCellStore('login')`. */
+/** In the limiter's options: `store: new RedisCellStore('login')`. Fails closed, with 503. With `fallback`, such as
+ * `new MemoryStore()`, that store counts while Redis does not answer. `quotas` replace `limit` and `windowMs`:
+ * [9, 10, 1, 1, 999, 1000, 86400] allows 10 a second and 1,000 a day. Then `limit` is the smallest burst, here 10. */
 class RedisCellStore {
-  /**
-   * @param {string} prefix Names the limiter.
-   * @param {object} [options]
-   * @param {any} [options.fallback] A store that counts while Redis does not answer: `new MemoryStore()`.
-   * @param {Quotas} [options.quotas] Replaces `limit` and `windowMs`: [9, 10, 1, 1, 999, 1000, 86400] is 10 a second
-   *   and 1,000 a day. Then `limit` is the smallest burst, here 10.
-   */
+  /** @param {string} prefix The limiter's name. @param {{ fallback?: any, quotas?: Quotas }} [options] */
   constructor(prefix, { fallback, quotas } = {}) {
     this.prefix = `${prefix}:`;
     this.fallback = fallback;
     /** @type {Quotas} */
     this.quotas = /** @type {any} */ (quotas);
-    this.hit = new AsyncLocalStorage(); // What the current request has taken. Only that is given back.
+    this.hit = new AsyncLocalStorage(); // Where the request was counted. Only there it is refunded.
     this.counting = Promise.resolve();
   }
 
@@ -60,14 +55,14 @@ class RedisCellStore {
     return { totalHits, resetTime: new Date(Date.now() + wait(reply)) };
   }
 
-  /** Counts in the fallback, one request after another: MemoryStore changes the result that it has returned. */
+  /** Counts in the fallback, one request after another, because MemoryStore changes results that it has returned. */
   async count(/** @type {string} */ key) {
     const counted = this.counting.then(async () => ({ ...await this.fallback.increment(key) }));
     this.counting = counted.then(() => {}, () => {});
     return counted;
   }
 
-  /** Gives the request's token back, for skipFailedRequests and skipSuccessfulRequests. */
+  /** Refunds the request, for skipFailedRequests and skipSuccessfulRequests. */
   async decrement(/** @type {string} */ key) {
     const hit = this.hit.getStore();
     if (hit?.redis) await this.refund(key, 1);
@@ -79,7 +74,7 @@ class RedisCellStore {
     return this.refund(key, Number.MAX_SAFE_INTEGER);
   }
 
-  /** Gives tokens back, but at most up to a full limiter. @param {string} key @param {number} tokens */
+  /** Gives tokens back, up to a full limiter. @param {string} key @param {number} tokens */
   async refund(key, tokens) {
     const [maxBurst, count, period, , ...further] = this.quotas;
     await throttle(this.prefix + key, maxBurst, count, period, -tokens, ...further);

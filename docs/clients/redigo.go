@@ -1,6 +1,5 @@
-// Rate limiting with redigo. To run this file in a new folder:
-// go mod init demo && go get github.com/gomodule/redigo/redis
-// [REDIS_URL=redis://127.0.0.1:6379] [REDIS_TIMEOUT=0.1] go run redigo.go
+// Rate limiting with redigo. To run this file: go mod init demo && go get github.com/gomodule/redigo/redis
+// [REDIS_URL=redis://…] [REDIS_TIMEOUT=0.1] go run redigo.go
 package main
 
 import (
@@ -12,9 +11,9 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// connect returns a pool of at most 20 connections for all goroutines. Each step waits no longer than timeout. A call
-// has its own connection: an older one may lead to a server that a failover has made a replica. A closed one holds a
-// local port for a minute: for more than 400 calls a second, set MaxIdle: 20 and MaxConnLifetime: time.Second.
+// connect returns a pool of at most 20 connections for all goroutines, with a timeout for each step. Each call opens a
+// connection, because an older one may lead to a replica after a failover. A closed connection holds a local port for a
+// minute: for more than 400 calls a second, set MaxIdle: 20 and MaxConnLifetime: time.Second.
 func connect(url string, timeout time.Duration) *redis.Pool {
 	return &redis.Pool{MaxActive: 20, Wait: true,
 		Dial: func() (redis.Conn, error) {
@@ -36,7 +35,7 @@ func throttle(pool *redis.Pool, timeout time.Duration, key string, maxBurst, cou
 	defer connection.Close()
 	values, err := redis.Values(connection.Do("CL.THROTTLE", key, maxBurst, count, period, quantity))
 	for _, value := range values {
-		// redis.Int64s would take a text for an integer.
+		// redis.Int64s would accept a string.
 		if integer, ok := value.(int64); ok {
 			reply = append(reply, integer)
 		}

@@ -10,19 +10,19 @@ from redis.asyncio.retry import Retry
 
 from redis_py import FAILURES, TIMES, URL, answer, decided, packed
 
-# No retries, as in redis_py.py. With RESP3, redis-py 8 loses a call on a connection that was closed while idle.
+# No retries, as in redis_py.py. With RESP3, redis-py 8 loses a call if the server has closed an idle connection.
 ONCE = {"retry": Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
 ONCE |= {"protocol": 2} if redis.VERSION >= (5,) else {}
 
 
 def connect(url=URL):
-    """Returns a client for all tasks of the running event loop, and fails if none is running."""
+    """Returns a client for all tasks of the running event loop. Fails if none is running."""
     asyncio.get_running_loop()
     return Redis(connection_pool=BlockingConnectionPool.from_url(url, max_connections=20, **TIMES, **ONCE))
 
 
 async def ask(client, shape, command, *words):
-    """Makes one call. Returns its reply, or None if Redis did not decide: a failure, or a reply of another shape."""
+    """Makes one call. Returns its reply, or None after a failure or a reply of another shape."""
     try:
         reply = await client.execute_command(command, *map(packed, words))
     except FAILURES as error:

@@ -10,17 +10,16 @@ URL = os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379"
 # The longest time, in seconds, to wait for a free connection, for a new one, and for the reply.
 TIMEOUT = float(os.environ.get("REDIS_TIMEOUT") or 0.1)
 TIMES = {"timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT, "socket_timeout": TIMEOUT}
-# No retries: a call that timed out may have taken its token. The listed error closes the connection, which leads to a
-# replica after a failover.
+# No retries: a call that timed out may have taken its token. READONLY closes the connection, as after a failover.
 ONCE = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
-# What redis-py and the network raise. The last four come from a reply that breaks the protocol.
+# What redis-py and the network raise. The last four come from replies that violate the protocol.
 FAILURES = redis.RedisError, OSError, ValueError, OverflowError, RecursionError, IndexError
 # One client for all threads of a process.
 client = redis.Redis(connection_pool=redis.BlockingConnectionPool.from_url(URL, max_connections=20, **TIMES, **ONCE))
 
 
 def ask(shape, command, *words):
-    """Makes one call. Returns its reply, or None if Redis did not decide: a failure, or a reply of another shape."""
+    """Makes one call. Returns its reply, or None after a failure or a reply of another shape."""
     try:
         reply = client.execute_command(command, *map(packed, words))
     except FAILURES as error:
@@ -29,7 +28,7 @@ def ask(shape, command, *words):
 
 
 def packed(word):
-    """Returns an argument's bytes. A wrong type or too large a number is the caller's mistake, and not an outage."""
+    """Returns an argument's bytes. A wrong type or a number that is too large is a mistake, not an outage."""
     if isinstance(word, int) and -(2**63) <= word < 2**63:
         return b"%d" % word
     if not isinstance(word, (str, bytes)):
@@ -57,7 +56,7 @@ def throttle(key, max_burst, count, period, quantity=1, *further_quotas):
 
 
 def answer(reply):
-    """Returns the status and the headers to answer a request with."""
+    """Returns the status and headers of the HTTP response."""
     if reply is None:
         return 503, {"Retry-After": "1"}
     limited, limit, remaining, retry_after, reset_after = reply[:5]
@@ -65,7 +64,7 @@ def answer(reply):
     headers = {f"X-RateLimit-{name}": str(number) for name, number in numbers.items()}
     if retry_after >= 0:
         return 429, {**headers, "Retry-After": str(retry_after)}
-    # A call that is limited without a wait asks for more than the limit, which may be 0.
+    # Such a call can never pass: it asks for more than the limit, which may be 0.
     return (413 if limit else 403) if limited else 200, headers
 
 

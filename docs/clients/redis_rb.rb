@@ -3,9 +3,9 @@
 require "openssl"
 require "redis"
 
-# The thread's own client: threads that share one wait for each other without a limit. After a fork, call client.close.
+# The thread's own client: a shared one would make threads wait without a timeout. After a fork, call client.close.
 def client
-  # The timeout, in seconds, is for each step. By default, redis-rb retries, and may take twice.
+  # The timeout, in seconds, applies to each step. By default, redis-rb retries, and may take the tokens twice.
   Thread.current[:limits] ||= Redis.new(
     url: ENV["REDIS_URL"].to_s[/.+/] || "redis://127.0.0.1:6379",
     timeout: (ENV["REDIS_TIMEOUT"].to_s[/.+/] || 0.1).to_f, reconnect_attempts: 0
@@ -16,7 +16,7 @@ end
 def throttle(key, max_burst, count, period, quantity = 1)
   numbers = [max_burst, count, period, quantity]
   unless key.is_a?(String) && numbers.all?(Integer) && quantity.between?(0, 2**63 - 1)
-    raise ArgumentError, "a key is a String, the rest are Integers, and a negative quantity would give tokens back"
+    raise ArgumentError, "a key must be a String, all else Integers, and a negative quantity would give tokens back"
   end
 
   begin
@@ -25,7 +25,7 @@ def throttle(key, max_burst, count, period, quantity = 1)
 
     decided = reply
   ensure
-    # The connection may still get a late reply, or lead to a server that a failover has made a replica.
+    # After a failure, a late reply may arrive, or a failover may have made the server a replica.
     client.close unless decided
   end
 end

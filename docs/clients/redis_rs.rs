@@ -1,6 +1,6 @@
-//! Rate limiting with redis-rs and tokio. To run this file, after `cargo add redis --features tokio-comp` (for TLS,
-//! `tokio-native-tls-comp`) and `cargo add tokio --features macros,rt,sync,time`:
-//! `[REDIS_URL=redis://127.0.0.1:6379] [REDIS_TIMEOUT=0.1] cargo run`
+//! Rate limiting with redis-rs and tokio. To run this file: `cargo add redis --features tokio-comp` (for TLS,
+//! `tokio-native-tls-comp`), `cargo add tokio --features macros,rt,sync,time`, and then
+//! `[REDIS_URL=redis://…] [REDIS_TIMEOUT=0.1] cargo run`
 
 use std::env::var;
 use std::io::Error;
@@ -12,7 +12,7 @@ use redis::{AsyncConnectionConfig, Client, ErrorKind, RedisResult};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-/// One connection for all tasks of a process. The timeout is for the reply, and for each of four steps of connecting.
+/// One connection for all tasks of a process. The timeout applies to the reply and to each of four steps of connecting.
 struct Limiter {
     client: Client,
     timeout: Duration,
@@ -32,7 +32,7 @@ impl Limiter {
             Ok(_) => (ErrorKind::UnexpectedReturnType, "not a reply of CL.THROTTLE").into(),
             Err(error) => error.clone(),
         };
-        // A failed call leaves its connection. An error code is a reply, but a replica's says that the primary is gone.
+        // Close the connection after a failure. An error is a reply, unless it comes from a replica after a failover.
         if error.code().is_none_or(|code| code == "READONLY") {
             self.connection.lock().await.take();
         }

@@ -18,7 +18,7 @@ PRIMARY = {"service_name": "limits", "max_connections": 20, "timeout": redis_py.
 
 class Pool(redis.sentinel.SentinelConnectionPool, redis.BlockingConnectionPool):
     def disconnect(self, inuse_connections=True):
-        redis.BlockingConnectionPool.disconnect(self)  # Before redis-py 7 it has no such argument.
+        redis.BlockingConnectionPool.disconnect(self)  # redis-py 6 and older have no such argument.
 
 
 sentinel = redis.sentinel.Sentinel(SENTINELS, sentinel_kwargs={**TIMES, **redis_py.ONCE})

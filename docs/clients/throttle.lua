@@ -2,7 +2,7 @@
 
 local redis = require "nginx.redis"     -- from Debian's lua-nginx-redis; OpenResty has "resty.redis"
 
--- The server, also "[::1]" or "unix:/path"; a name needs a resolver. TIMEOUT, in ms, is for each step.
+-- HOST may also be "[::1]" or "unix:/path"; a name needs a resolver. TIMEOUT, in ms, applies to each step.
 local HOST, PORT, TIMEOUT = "127.0.0.1", 6379, 100
 -- A worker has 20 connections, and up to 1,000 calls may wait for one.
 local POOL = { pool = ("throttle %s %d"):format(HOST, PORT), pool_size = 20, backlog = 1000 }
@@ -24,12 +24,12 @@ local function throttle(key, quota)
         client:set_keepalive(60000)
         return reply
     end
-    -- The connection may still get a late reply, or lead to a server that a failover has made a replica.
+    -- After a failure, a late reply may arrive, or a failover may have made the server a replica.
     client:close()
     ngx.log(ngx.ERR, "Redis did not decide: ", reply)
 end
 
--- Returns the caller's IPv4 address, or its IPv6 network: a customer has all addresses of a /64.
+-- Returns the caller's IPv4 address, or the /64 of its IPv6 address, because one customer has all of it.
 local function network()
     local bytes, address = ngx.var.binary_remote_addr, ngx.var.remote_addr
     if #bytes == 4 or address:find("^::ffff:") then return address end
@@ -42,10 +42,10 @@ local function refuse(status, wait)
     return ngx.exit(status)
 end
 
--- Charges the request to options.who, or else to its address, and refuses a limited one. If Redis does not decide,
--- it is refused with 503; with options.fallback, so many a minute pass.
+-- Charges the request to options.who, or else to its address, and refuses it if it is limited. While Redis does not
+-- answer, it is refused with 503. With options.fallback, that many requests a minute pass instead.
 local function check(name, quota, options)
-    -- In the access phase, "satisfy any" would take a check that passes for a permission.
+    -- In the access phase, "satisfy any" would let each request pass that is not limited.
     assert(ngx.get_phase() == "rewrite", "check belongs in rewrite_by_lua_block")
     options = options or {}
     local who = options.who or ""
@@ -61,7 +61,7 @@ local function check(name, quota, options)
     ngx.header["X-RateLimit-Limit"], ngx.header["X-RateLimit-Remaining"] = limit, remaining
     ngx.header["X-RateLimit-Reset"] = reset_after
     if limited == 0 then return end
-    -- A wait of -1 never ends: the request asks for more than the limit, which may be 0.
+    -- With -1, no wait helps: the request asks for more than the limit, which may be 0.
     if retry_after < 0 then return refuse(limit == 0 and 403 or 413) end
     return refuse(429, retry_after)
 end
