@@ -16,7 +16,7 @@ class FastifyStore {
     return new FastifyStore({}, `${this.prefix}${name}:`);
   }
 
-  /** @param {string} key @param {Function} callback @param {number} timeWindow @param {number} max */
+  /** @param {string} key @param {(...args: any[]) => void} callback @param {number} timeWindow @param {number} max */
   incr(key, callback, timeWindow, max) {
     throttle(this.prefix + key, ...quota(max, timeWindow)).then((reply) => {
       if (!reply) throw unanswered();
