@@ -66,20 +66,15 @@ def test_the_script_refuses_what_the_module_refuses(recipe):
 
 
 def test_the_script_is_exact_or_refuses(recipe):
-    # A token is back after ten years, or a nanosecond later: a double cannot tell these two numbers apart.
+    # A token is back after ten years, or a nanosecond later. As doubles, these two numbers are equal.
     for more, remaining in (0, 3), (1, 2):
         tat = recipe.clock.now + 700_000_000 * SECOND + more
         recipe("MSET", "module", tat, "script", tat)
         reply = recipe.eval(FILE, "script , 9 1 100000000 0")
         assert reply == recipe("CL.THROTTLE module 9 1 100000000 0") and reply[2] == remaining
-    for words, error in {
-        "15 30 60 9007199254740993": "quantity is not an integer or out of range",
-        "15 9000001 9000001": "too large for a script to be exact",
-        "9007199254740990 1 2": "too large for a script to be exact",
-        "15 30 60 -9007199254740991": "too large for a script to be exact",
-        "15 30 60 1 15 9000001 9000001": r"too large for a script to be exact \(quota 2\)",
-    }.items():
-        recipe.refuses(error, recipe.eval, FILE, f"key , {words}")
+    for words in "15 9000001 9000001", "9007199254740990 1 2", "15 30 60 -9007199254740991", "15 30 60 1 15 9000001 9000001":
+        recipe.refuses("too large for a script to be exact", recipe.eval, FILE, f"key , {words}")
+    recipe.refuses("quantity is not an integer", recipe.eval, FILE, "key , 15 30 60 9007199254740993")
 
 
 def test_the_script_looks_on_a_replica_with_the_permissions_of_its_first_lines(recipe):

@@ -48,7 +48,7 @@ def test_a_program_prints_what_its_page_shows(program, server):
     assert printed and (textwrap.indent(printed, "    ") in PAGES) == (program.row.name != "calendar_quota")
 
 
-def test_a_guess_is_charged_before_it_is_checked_and_a_line_of_the_page_lifts_the_ban(server):
+def test_a_guess_is_charged_before_it_is_checked_and_a_command_on_the_page_lifts_the_ban(server):
     ban, guess = recipe("ban"), MagicMock()
     door = ban.Door(connect(server), "account")
     guess.__eq__.return_value = False
@@ -58,7 +58,7 @@ def test_a_guess_is_charged_before_it_is_checked_and_a_line_of_the_page_lifts_th
     assert guess.__eq__.call_count == 5
     server(re.search("`(DEL attempts:.*?)`", PAGES)[1])
     assert ban.log_in(door, "alice", "correct horse")
-    # A right password counts even if its attempt cannot be given back.
+    # A right password is accepted even if the attempt cannot be refunded.
     door.attempt = lambda who: server.kill()
     assert ban.log_in(door, "alice", "correct horse")
 
@@ -91,11 +91,11 @@ LOST, ESTIMATE = "broken off", 3_000
 
 
 @pytest.mark.parametrize("used, fate, raised, paid", [
-    # The first two answers of each call to Redis are lost, and then all three.
+    # Of each call's replies, the first two are lost, and then all three.
     (9_000, [LOST, LOST, None, LOST, LOST], None, 9_000),
     (9_000, [LOST] * 6, redis.ConnectionError, 0),
     (0, [], ConnectionRefusedError, 0),
-    # A caller that hangs up before the answer's end has used the model.
+    # The model has been used, even if the caller hangs up.
     (0, [], BrokenPipeError, ESTIMATE),
     (0, [], GeneratorExit, ESTIMATE),
     (-1, [], None, ESTIMATE),
@@ -112,10 +112,9 @@ def test_a_call_pays_its_use_or_its_estimate_and_frees_its_place(server, monkeyp
     assert server("FCALL_RO reservations 1 {gate:%7D}:calls") == 0
 
 
-# A user may choose any name. On keys without one hash tag, which may not be empty, a call gets CROSSSLOT.
-@pytest.mark.parametrize("name", ["", "}", "\ud800"])
-def test_any_name_has_its_keys_on_one_node_of_a_cluster(server, name):
-    client, ban, calendar = connect(server), recipe("ban"), recipe("calendar_quota")
-    assert ban.log_in(ban.Door(client, "account"), name, "correct horse")
-    plan = calendar.Plan(client, ZoneInfo("UTC"))
-    assert plan.throttle(*plan.of(name))[0] == 0
+def test_any_name_has_its_keys_on_one_node_of_a_cluster(server):
+    """A call whose keys have different hash tags, or empty ones, gets CROSSSLOT."""
+    ban, plan = recipe("ban"), recipe("calendar_quota").Plan(connect(server), ZoneInfo("UTC"))
+    for name in "", "}", "\ud800":
+        assert ban.log_in(ban.Door(plan.client, "account"), name, "correct horse")
+        assert plan.throttle(*plan.of(name))[0] == 0
