@@ -1,4 +1,4 @@
-"""What the tests of scripts and functions share. The server's clock stands still, unless a test moves it."""
+"""The fixtures for scripts and functions. Only the test moves the server's clock."""
 
 import os
 import random
@@ -14,7 +14,7 @@ DOCS = ROOT / "docs"
 
 
 class Recipe:
-    """A server and its clock. The tests call it; `caller` is the user that calls the recipe."""
+    """A server and its clock. `caller` is the user that calls the recipe."""
 
     def __init__(self, server, clock):
         self.server, self.clock, self.start = server, clock, clock.now
@@ -31,28 +31,27 @@ class Recipe:
         return self.caller.execute_command(*line.split(), *words)
 
     def eval(self, file, line):
-        """Calls a script with words as redis-cli takes them: "key other , 9 10 60"."""
+        """Calls a script with a line like redis-cli's: "key other , 9 10 60"."""
         keys, arguments = (part.split() for part in f"{line} , ".split(" , ")[:2])
         return self.ask("EVAL", (DOCS / file).read_text(), len(keys), *keys, *arguments)
 
-    def load(self, file, old="", new=""):
-        """Loads the functions of a file, after an edit if one is given."""
+    def load(self, file):
         try:
-            self("FUNCTION LOAD REPLACE", (DOCS / file).read_text().replace(old, new))
+            self("FUNCTION LOAD REPLACE", (DOCS / file).read_text())
         except redis.ResponseError as error:
             if "unknown command" in str(error):
                 pytest.skip("functions: this server has none")
             raise
 
     def restrict(self, file):
-        """Lets the caller do what the first lines of this file say that it needs, and nothing else."""
+        """Gives the caller only the permissions that the file's first lines list."""
         (words,) = re.findall(r"^-- Permissions: (.*(?:\n-- \+.*)*)", (DOCS / file).read_text(), re.M)
         self("ACL SETUSER app reset on nopass ~*", *re.findall(r"\+\S+", words))
         self.caller = redis.Redis(port=self.server.port, username="app", password="x", decode_responses=True)
 
     def everything(self):
-        """Returns each key with a checksum of its value and the rest of its time. A key in its last millisecond may expire
-        between two calls, and is left out."""
+        """Returns each key with a checksum of its value and its time to live. Leaves out keys in their last millisecond,
+        which may expire between two calls."""
         checksum = "return {KEYS[1], redis.sha1hex(redis.call('DUMP', KEYS[1])), redis.call('PTTL', KEYS[1])}"
         keys = [self("EVAL", checksum, 1, key) for key in sorted(self("KEYS *"))]
         return [key for key in keys if key[2] not in (-2, 0)]
@@ -72,7 +71,7 @@ def recipe(new_server, clock):
 
 @pytest.fixture
 def chance():
-    """Random numbers. SEED repeats those of an earlier run."""
+    """Random numbers. SEED reproduces an earlier run."""
     seed = os.environ.get("SEED") or secrets.token_hex(4)
     print(f"SEED={seed}")
     return random.Random(seed)

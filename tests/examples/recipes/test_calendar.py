@@ -16,8 +16,7 @@ def ask(recipe):
 
 
 def test_counters_and_a_limiter_take_all_or_none_until_their_periods_end(recipe, ask, chance):
-    """The calls are on two counters and a limiter, whose twin is called directly."""
-    second = recipe.start // 10**9
+    """Each call takes from two counters and a limiter. The limiter has a twin that is called directly."""
     used, ends, refusals = [0, 0], [0, 0], set()
     milliseconds = 0
     for _ in range(800):
@@ -51,7 +50,7 @@ def test_counters_and_a_limiter_take_all_or_none_until_their_periods_end(recipe,
     # Each of them has limited a call alone.
     assert {(True, False, 0), (False, True, 0), (False, False, 1)} <= refusals
     recipe.at(milliseconds + 300_000)
-    assert recipe("EXISTS {a}:day {a}:month") == 0 and second
+    assert recipe("EXISTS {a}:day {a}:month") == 0
 
 
 def test_a_calendar_quota_that_gets_an_error_takes_nothing(recipe, ask):
@@ -63,7 +62,6 @@ def test_a_calendar_quota_that_gets_an_error_takes_nothing(recipe, ask):
     for name, words, error in (
         ("throttle", "0 1", "wrong number of arguments"),
         ("throttle", f"1 day 1.5 10 {end}", "quantity must be a whole number from "),
-        ("throttle", f"3 day other day 1 10 {end} 10 {end} 4 1 60", "key 3 is the same as key 1"),
         ("throttle", f"2 day other 1 10 {end} -1 {end}", r"quota must be a whole number from 0 .* \(key 2\)"),
         # Milliseconds instead of seconds: the period would never end.
         ("throttle", f"1 day 1 10 {end}000", "end must be a whole number from 0 "),
@@ -73,14 +71,16 @@ def test_a_calendar_quota_that_gets_an_error_takes_nothing(recipe, ask):
         ("charge", f"1 day 999999999999999 10 {end}", r"the counter would have more than 15 digits \(key 1\)"),
     ):
         recipe.refuses(error, ask, name, words)
-    recipe("ACL SETUSER app -set")
-    recipe.refuses("NOPERM|permission", ask, "throttle", call)
+    for right in "set", "del":
+        recipe(f"ACL SETUSER app -{right}")
+        recipe.refuses("NOPERM|permission", ask, "throttle", call)
+        recipe(f"ACL SETUSER app +{right}")
     recipe("REPLICAOF 127.0.0.1 1")
     assert ask("look", call) == taken
 
 
 def test_a_calendar_period_never_ends_sooner_than_an_earlier_call_said(recipe, ask):
-    """A user who moves to a time zone in the east and back would otherwise get a new day."""
+    """Otherwise, a user who changes the time zone to the east and back would get a new day."""
     now = recipe.start // 10**9
     call = lambda quantity, quota, end: ask("throttle", f"1 {{a}}:2026-11-22 {quantity} {quota} {now + end}")[1]
     assert call(10, 10, 3_600) == [0, 10, 0, -1, 3_600]

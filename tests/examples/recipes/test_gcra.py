@@ -72,7 +72,7 @@ def test_the_script_is_exact_or_refuses(recipe):
         recipe("MSET", "module", tat, "script", tat)
         reply = recipe.eval(FILE, "script , 9 1 100000000 0")
         assert reply == recipe("CL.THROTTLE module 9 1 100000000 0") and reply[2] == remaining
-    for words in "15 9000001 9000001", "9007199254740990 1 2", "15 30 60 -9007199254740991", "15 30 60 1 15 9000001 9000001":
+    for words in "15 9000001 9000001", "9007199254740990 1 2", "15 30 60 -9007199254740991", "0 1 1 1 15 9000001 9000001":
         recipe.refuses("too large for a script to be exact", recipe.eval, FILE, f"key , {words}")
     recipe.refuses("quantity is not an integer", recipe.eval, FILE, "key , 15 30 60 9007199254740993")
 

