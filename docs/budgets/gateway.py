@@ -15,12 +15,12 @@ from urllib.parse import quote
 
 import redis
 
-# An organisation's calls in flight, and the milliseconds after which the place of a caller that has died is free.
+# An organisation's calls in flight, and the milliseconds after which a place is free again if its caller crashes.
 PLACES, LEASE = 2, 60_000
 
 
 class Refused(Exception):
-    """The call is not admitted. Has the reason, and the seconds to wait, or None if no wait helps."""
+    """The call is refused. The arguments are the reason, and the seconds to wait, or None if no wait helps."""
 
 
 @contextlib.contextmanager
@@ -37,12 +37,12 @@ def admitted(client, organisation, user, estimate):
     try:
         limited = repeat(client, "reserve", [6, *keys, LEASE, PLACES, *quotas])
     except (redis.ConnectionError, redis.TimeoutError):
-        # Without an answer, no call is admitted. A try may have been carried out, or may still be.
+        # Without a reply, refuse the call. An attempt may still have taken effect, or may take effect later.
         settle(client, keys, 0, 0)
         raise
     if limited:
         raise Refused("over budget" if limited[0] else "no place", None if limited[1] < 0 else limited[1])
-    # A caller that hangs up pays the estimate. One that takes longer than a lease renews it in time.
+    # A caller that hangs up pays the estimate. One that needs more time than a lease has to renew it.
     call = types.SimpleNamespace(used=estimate, renew=lambda: repeat(client, "renew", [2, *keys[:2], LEASE]))
     try:
         yield call
@@ -66,13 +66,13 @@ def settle(client, keys, requests, tokens):
 
 
 def repeat(client, function, words):
-    """Calls a function, in at most three tries: one that is called again with the same words does no more."""
+    """Calls a function up to three times. With the same arguments, it takes effect only once."""
     lost = None
     for pause in 0.3, 0.3, None:
         try:
             return client.execute_command("FCALL", function, *words)
         except redis.RedisError as error:
-            # A try without an answer may have been carried out, even if a later one is refused.
+            # An attempt without a reply may have taken effect, even if a later one is refused.
             lost = error if isinstance(error, (redis.ConnectionError, redis.TimeoutError)) else lost
             if pause is None or not (lost or isinstance(error, (redis.ReadOnlyError, redis.exceptions.TryAgainError))):
                 raise lost or error
@@ -80,7 +80,7 @@ def repeat(client, function, words):
 
 
 def ask(client, organisation, user, estimate, model):
-    """Returns the model's answer. A refused connection costs no tokens, and a call that breaks off its estimate."""
+    """Returns the model's answer. A refused connection costs nothing, and a call that breaks off costs its estimate."""
     with admitted(client, organisation, user, estimate) as call:
         try:
             answer, call.used = model()
@@ -91,7 +91,7 @@ def ask(client, organisation, user, estimate, model):
 
 
 if __name__ == "__main__":
-    # After a failover, redis-py closes a connection that leads to a replica. It repeats nothing itself.
+    # After a failover, redis-py closes a connection that leads to a replica. It never retries.
     retries = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
     url = os.getenv("REDIS_URL") or "redis://127.0.0.1:6379"
     timeout = float(os.getenv("REDIS_TIMEOUT") or 0.3)

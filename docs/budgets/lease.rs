@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use redis::{Client, Connection, RedisResult};
 
 pub struct Lease {
-    /// Makes a connection, at the first call and at the next one after an error.
+    /// Opens a connection, for the first call and after an error.
     pub connect: Box<dyn FnMut() -> RedisResult<Connection> + Send>,
     connection: Option<Connection>,
     pub key: String,
@@ -38,8 +38,8 @@ impl Lease {
         Self { connect, connection: None, key, quota, batch, time, left: 0, ends: None, ask_again: now }
     }
 
-    /// Takes a token. Returns zero if there was one, otherwise the time until there is one. After an error, the caller
-    /// decides whether the request goes on.
+    /// Takes a token. Returns zero, or the time until a token is available. After an error, the caller decides
+    /// whether to serve the request.
     pub fn take(&mut self, now: Instant) -> RedisResult<Duration> {
         self.end_if_over(now)?;
         if self.left == 0 {
@@ -49,7 +49,7 @@ impl Lease {
             let (taken, retry_after) = self.call("CL.PTAKE", self.batch.clamp(1, i64::MAX as u64) as i64)?;
             self.left = taken as u64;
             self.ends = now.checked_add(self.time);
-            // The wait is -1 if the server had all these tokens.
+            // The wait is -1 if the server had enough tokens.
             self.ask_again = now + Duration::from_millis(retry_after.max(0) as u64);
             if taken == 0 {
                 return Ok(self.ask_again - now);
@@ -59,10 +59,10 @@ impl Lease {
         Ok(Duration::ZERO)
     }
 
-    /// Gives back the tokens that are left, once their time is over. If requests may pause, a timer has to call this.
+    /// Gives back unused tokens after their time. If requests may pause, call this from a timer.
     pub fn end_if_over(&mut self, now: Instant) -> RedisResult<()> {
         if self.left > 0 && self.ends.is_some_and(|ends| now >= ends) {
-            // The server has these tokens again, whatever it has said of the next one.
+            // The server now has these tokens again, so an earlier wait is out of date.
             self.ask_again = now;
             self.give_back()?;
         }
@@ -70,7 +70,7 @@ impl Lease {
     }
 
     fn give_back(&mut self) -> RedisResult<()> {
-        // Forget the tokens first: if the answer is lost, they must not be given back twice.
+        // Forget the tokens first: if the reply is lost, they must not be given back twice.
         let left = std::mem::take(&mut self.left);
         if left > 0 {
             self.call("CL.PTHROTTLE", -(left as i64))?;
@@ -83,7 +83,7 @@ impl Lease {
             Some(connection) => connection,
             None => (self.connect)()?,
         };
-        // An error drops the connection: it may be lost, or lead to a server that has become a replica.
+        // After an error, drop the connection: it may be broken, or lead to a replica after a failover.
         let (first, _, _, retry_after, _): (i64, i64, i64, i64, i64) =
             redis::cmd(command).arg(&self.key).arg(self.quota).arg(quantity).query(&mut connection)?;
         self.connection = Some(connection);

@@ -2,7 +2,7 @@
 
 -- Reservations, whose keys, arguments and replies are in budgets.md. The call's key has the words of its reserve, then
 -- a receipt. The server expires it. The holds are the calls by the end of their leases, in milliseconds since 1970.
--- After an error, everything is as it was.
+-- A call that returns an error changes nothing.
 -- Permissions: +fcall +fcall_ro +time +get +set +pexpire +zadd +zcard +zcount +zrange +zrem +zremrangebyscore +zscore
 -- +cl.charge +cl.mthrottle +cl.throttle
 
@@ -44,7 +44,7 @@ local function wait_for_place(holds, places)
     end
 end
 
--- Returns the names after the call's as a text that no others have. One name without a space may stay as it is.
+-- Returns a unique string for the keys after the call's. A single key without a space stays as it is.
 local function names_of(keys, holds)
     local names = keys[2]
     if #keys > 2 or names:find(' ', 1, true) then
@@ -100,7 +100,7 @@ local function reserve(keys, args)
     if wait and wait > 0 then
         return {0, wait}
     end
-    -- One limiter alone is asked without the list around its answer: 5% of what reserve and settle cost.
+    -- For a single limiter, CL.THROTTLE is cheaper: this saves 5% of reserve and settle.
     local command = limiters > 1 and 'CL.MTHROTTLE' or 'CL.THROTTLE'
     local answer = limiters > 0 and redis.call(command, unpack(args, before + 1)) or {0}
     if answer[1] == 1 then
@@ -115,7 +115,7 @@ local function reserve(keys, args)
     if not stored.err then
         return 0
     end
-    -- The caller lacks a right: take back what is done.
+    -- The caller lacks a permission: undo the changes.
     if holds then
         redis.pcall('ZREM', holds, id)
     end
@@ -153,7 +153,7 @@ local function charge(keys, words, at, used, number)
         local answer = redis.pcall('CL.CHARGE', key, burst, count, period, string.format('%d', quantity))
         return answer.err and answer
     end
-    -- A refund that is cut at full cannot be undone. So it waits for the others, and zero shows that it will not fail.
+    -- A refund that fills the limiter cannot be undone, so refund last. A quantity of 0 checks that it will not fail.
     local failure = (more > 0 or more < 0 and #used > 1) and call(math.max(more, 0))
     if not failure and number < #used then
         failure = charge(keys, words, rest, used, number + 1)
@@ -180,7 +180,7 @@ local function settle(keys, used)
     if words == 'settled' then
         return 2
     elseif not words then
-        -- The reservation may still be on its way, but its caller has given up: the receipt refuses it.
+        -- The reservation may still arrive after its caller has given up. The receipt makes it fail.
         redis.call('SET', id, 'settled', 'PX', '60000')
         return 0
     end
@@ -193,7 +193,7 @@ local function settle(keys, used)
         return failure
     end
     if before == 2 then
-        -- The call is settled, whatever has become of the holds.
+        -- The call is settled, even if its hold has expired.
         redis.pcall('ZREM', keys[2], id)
     end
     return 1

@@ -11,14 +11,14 @@ elseif KEYS[1] == KEYS[2] or KEYS[2] == KEYS[3] or KEYS[3] == KEYS[1] then
     return redis.error_reply('ERR the attempts, the ban and the offences need a key each')
 end
 for place = 4, #ARGV do
-    -- These seconds are 190 years; the module counts to the year 2262.
+    -- This is 190 years. The module supports timestamps up to the year 2262.
     local most = place == 4 and math.floor(6e9 / bans) or 6e9
     if not ARGV[place]:find('^[1-9]%d*$') or tonumber(ARGV[place]) > most then
         local name = place == 4 and 'the time of forgiveness' or 'ban ' .. place - 4
         return redis.error_reply('ERR ' .. name .. ' must be a whole number of seconds, from 1 to ' .. most)
     end
 end
--- Returns the error of a call. Redis 6.2 puts the script's line before the code, by which a client knows a replica.
+-- Returns the error of a call. Redis 6.2 puts the script's line before the error code, such as READONLY.
 local function error_of(answer)
     return redis.error_reply((answer.err:gsub('^@user_script: %d+: %-', '')))
 end
@@ -36,14 +36,14 @@ local limited, _, _, retry_after = unpack(answer)
 if limited == 0 then
     return 0
 end
--- The limiter of offences holds as many tokens as there are bans. The fewer are left, the longer the ban.
+-- The limiter of offences has one token for each ban. The fewer tokens are left, the longer the ban.
 local taken, _, left = unpack(redis.call('CL.TAKE', KEYS[3], bans - 1, 1, ARGV[4], 1))
--- The ban lasts at least until an attempt is back, so that a caller who waits for this time is let in.
+-- The ban lasts at least until an attempt is back, so a caller who waits for it gets in.
 local ban = math.max(ARGV[#ARGV - left], retry_after)
--- Redis 7.2 would send a number of Lua from 100000000 on as 1e+08.
+-- Redis 7.2 would send 100000000 as 1e+08.
 local banned = redis.pcall('SET', KEYS[2], bans - left, 'EX', string.format('%.0f', ban))
 if banned.err then
-    -- There is no ban, so this is no offence.
+    -- The ban could not be set, so undo the offence.
     redis.call('CL.THROTTLE', KEYS[3], bans - 1, 1, ARGV[4], -taken)
     return error_of(banned)
 end

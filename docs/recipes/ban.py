@@ -1,4 +1,4 @@
-"""A ban after too many attempts. Five wrong passwords ban a caller for five minutes, then for thirty, then for an hour.
+"""A ban after too many attempts. Five wrong passwords ban a caller for five minutes, then thirty, then an hour.
 
 To run this file: [REDIS_URL=redis://…] [REDIS_TIMEOUT=1] python3 ban.py
 """
@@ -11,18 +11,18 @@ import redis
 
 
 class KeptOut(Exception):
-    """The caller has no attempt left. Has the seconds until the next one."""
+    """The caller has no attempts left. The argument is the seconds until the next one."""
 
 
 class Door:
     # max_burst, count, period: five attempts at once, and one a minute after that.
     ATTEMPTS = (4, 1, 60)
-    # The seconds of the first ban, of the second, and of every later one; the seconds after which one is forgiven. In
-    # the first five minutes, all five attempts come back: after a ban, a caller may mistype again.
+    # The seconds of the first ban, the second, and all later ones; the seconds after which one is forgiven. During the
+    # first ban, all five attempts come back, so a caller may mistype again.
     BANS, FORGIVEN = (300, 1800, 3600), 86400
 
     def __init__(self, client, kind):
-        """`kind` says what is kept out, such as "account" or "address": an account may have the name of an address."""
+        """`kind` is what to ban, such as "account" or "address", so that an account may have the name of an address."""
         if ":" in kind:
             raise ValueError(f"{kind}: a kind has no colon, which ends it in a key")
         self.client, self.kind = client, kind
@@ -36,16 +36,16 @@ class Door:
             raise KeptOut(-(-wait // 1000))
 
     def succeeded(self, who):
-        """Gives the attempt back, after a right password."""
+        """Refunds the attempt after the right password."""
         try:
             self.client.execute_command("CL.THROTTLE", self.key("attempts", who), *self.ATTEMPTS, -1)
         except redis.RedisError as error:
-            # The password was right all the same: the attempt stays charged.
+            # The password is right, even if the attempt stays charged.
             print(f"not given back: {error}", file=sys.stderr)
 
     def key(self, name, who):
-        # The hash tag in braces keeps the keys on one node of a cluster. A tag that began with a brace would be none.
-        # A name may have half of a surrogate pair.
+        # The hash tag in braces keeps the keys on one node of a cluster. A tag that began with a brace would be empty.
+        # A name may contain half of a surrogate pair.
         return f"{name}:{{{self.kind}:{who}}}".encode(errors="surrogatepass")
 
 
@@ -58,8 +58,7 @@ def log_in(door, name, password):
 
 
 if __name__ == "__main__":
-    # A repeated call would take twice, so there are no retries. The listed error closes the connection: after a
-    # failover behind one address, it leads to a replica.
+    # No retries: a call that timed out may have taken its tokens. READONLY closes the connection, as after a failover.
     once = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
     timeout = float(os.environ.get("REDIS_TIMEOUT") or 1)
     times = {"socket_timeout": timeout, "socket_connect_timeout": timeout}

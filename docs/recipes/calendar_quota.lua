@@ -1,15 +1,15 @@
 #!lua name=calendar_quota
 
--- Quotas by the calendar, like 100 until midnight and 1,000 until the end of the month, and a limiter. All take, or
--- none.
+-- Calendar quotas, such as 100 until midnight and 1,000 until the end of the month, and a limiter. Either all of them
+-- take tokens, or none does.
 --     FCALL calendar_throttle 3 {alice}:2026-11-22 {alice}:2026-11 {alice}:rate 1 100 1795388400 1000 1796079600 9 10 1
---     FCALL calendar_charge with the same words takes in any case; FCALL_RO calendar_look takes nothing.
+--     FCALL calendar_charge with the same arguments always takes the tokens; FCALL_RO calendar_look takes none.
 -- Keys: any number of counters, and then the limiter, if there is one. Arguments: the quantity (a negative one gives
 -- back); the quota of each counter and the end of its period, in seconds since 1970; the limiter's max_burst, count and
 -- period. The reply is like CL.MTHROTTLE's. A counter is a number that expires at the end of its period.
 -- Permissions: +fcall +fcall_ro +get +set +del +expiretime +time +cl.look +cl.charge +cl.throttle
 
--- Fails. The number is that of the key whose counter is wrong, if it is one.
+-- Raises an error, with the number of the key if a counter is wrong.
 local function fail(message, number)
     error({err = 'ERR ' .. message .. (number and ' (key ' .. number .. ')' or '')})
 end
@@ -23,7 +23,7 @@ local function whole(name, text, least, most, number)
     return value
 end
 
--- MOST: the sum of two such numbers is exact in a script. LAST: an end in milliseconds is larger, and is refused.
+-- MOST: the sum of two such numbers is exact in a script. LAST: refuses an end in milliseconds, which is larger.
 local MOST, LAST = 999999999999999, 99999999999
 
 -- Redis 7.2 would send the number 1800000000 as 1.8e+9.
@@ -33,18 +33,18 @@ end
 
 local function read(number, key, quota, ends, now)
     local expires, digits = redis.call('EXPIRETIME', key), '0'
-    -- A key still exists in the millisecond of its expiry.
+    -- A key still exists in the millisecond in which it expires.
     if expires == -1 or expires > now then
         digits = redis.call('GET', key)
     end
     if expires == -1 or not digits:match('^%d+$') or #digits > 15 then
         fail('the key holds no counter', number)
     end
-    -- The later end counts: a caller who changes the time zone does not shorten the day.
+    -- The later end counts: changing the time zone does not shorten the day.
     return {key = key, quota = quota, used = tonumber(digits), ends = math.max(ends, expires)}
 end
 
--- Takes all or none as CL.THROTTLE does, takes in any case as CL.CHARGE, or takes nothing as CL.LOOK.
+-- Takes all or none like CL.THROTTLE, always takes like CL.CHARGE, or takes nothing like CL.LOOK.
 local function decide(keys, args, command)
     local takes, charges = command ~= 'CL.LOOK', command == 'CL.CHARGE'
     local limiter = #args == 2 * #keys + 2 and keys[#keys]
@@ -70,7 +70,7 @@ local function decide(keys, args, command)
         if quantity >= 0 and counter.ends <= now then
             fail('the period has ended', number)
         elseif takes and not (redis.acl_check_cmd('SET', key, '0') and redis.acl_check_cmd('DEL', key)) then
-            -- Without these rights, the limiter would take and the counters would not.
+            -- Without these permissions, the limiter would take tokens and the counters would not.
             error({err = 'NOPERM this function needs the permissions to call SET and DEL'})
         end
         if charges and counter.used + quantity > MOST then

@@ -1,4 +1,4 @@
-"""Quotas by the calendar: when the day, the week and the month of a time zone end, and calls of calendar_quota.lua.
+"""Calendar quotas: when the day, the week and the month end in a time zone, and calls of calendar_quota.lua.
 
 To run this file: redis-cli -x FUNCTION LOAD REPLACE < calendar_quota.lua, and then
 [REDIS_URL=redis://…] [REDIS_TIMEOUT=1] python3 calendar_quota.py
@@ -24,7 +24,7 @@ def periods(zone, now=None):
 
 
 def midnight(day, zone):
-    # Midnight depends on the time zone: a day may have 23 or 25 hours.
+    # With daylight saving time, a day may have 23 or 25 hours.
     return int(datetime.combine(day, time(), zone).timestamp())
 
 
@@ -35,10 +35,10 @@ class Plan:
         self.client, self.zone = client, zone
 
     def of(self, user, now=None):
-        """Returns the keys and numbers of a call. A refund needs those of the original call: its day may have ended."""
+        """Returns the keys and numbers of a call. A refund needs those of the original call, even on the next day."""
         (day, day_ends), _, (month, month_ends) = periods(self.zone, now)
-        # The hash tag in braces keeps the keys on one node of a cluster. A tag that began with a brace would be none.
-        # A name may have half of a surrogate pair.
+        # The hash tag in braces keeps the keys on one node of a cluster. A tag that began with a brace would be empty.
+        # A name may contain half of a surrogate pair.
         keys = [f"{{plan:{user}}}:{end}".encode(errors="surrogatepass") for end in (day, month, "rate")]
         return keys, [100, day_ends, 1000, month_ends, 9, 10, 1]
 
@@ -51,8 +51,7 @@ if __name__ == "__main__":
     for day in date(2026, 3, 29), date(2026, 10, 25), date(2026, 11, 22):
         seconds = midnight(day + timedelta(days=1), berlin) - midnight(day, berlin)
         print(day, "has", seconds // 3600, "hours")
-    # A repeated call would take twice, so there are no retries. The listed error closes the connection: after a
-    # failover behind one address, it leads to a replica.
+    # No retries: a call that timed out may have taken its tokens. READONLY closes the connection, as after a failover.
     once = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
     timeout = float(os.environ.get("REDIS_TIMEOUT") or 1)
     times = {"socket_timeout": timeout, "socket_connect_timeout": timeout}

@@ -1,8 +1,8 @@
--- Moves a limiter to new quotas at once: as many tokens are taken from each new quota as were taken from the old one.
+-- Moves a limiter to new quotas. As many tokens are used of each new quota as were used of the old one.
 --     redis-cli --eval change_plan.lua user123 , 9 10 86400 to 99 100 86400
 --     redis-cli --eval change_plan.lua user123 , 9 10 1 499 500 86400 to 99 100 1 24999 25000 86400
 -- KEYS: the limiter. ARGV: max_burst, count and period in seconds of each old quota; the word "to"; those of each new
--- quota. A new quota without an old one starts full. Replies as CL.CHARGE does.
+-- quota. A new quota without an old one starts full. Replies like CL.CHARGE.
 -- Permissions: +eval +get +set +cl.look +cl.charge
 local old, new = {}, {}
 local numbers = old
@@ -19,7 +19,7 @@ if #KEYS ~= 1 or #old == 0 or #new == 0 or #old % 3 + #new % 3 > 0 then
     return redis.error_reply('ERR wrong number of arguments')
 end
 
--- Redis 7.2 would send the number 1000000000 of a script as 1e+9.
+-- Redis 7.2 would send 1000000000 as 1e+9.
 local function text(number)
     return string.format('%.0f', number)
 end
@@ -28,17 +28,17 @@ local function call(command, quantity, max_burst, count, period, ...)
     return redis.call(command, KEYS[1], max_burst, count, period, text(quantity), ...)
 end
 
--- Moves the limiter from one quota to another. It has one timestamp meanwhile.
+-- Moves the limiter from one quota to another, while it has one timestamp.
 local function move(from, to)
     local _, count, period = unpack(from)
-    -- A look with a burst that is large enough for a debt as well shows how many tokens are missing.
+    -- With a burst that covers debts as well, CL.LOOK shows how many tokens are missing.
     local burst = text(math.ceil(call('CL.LOOK', 0, unpack(from))[5] * count / period))
     local look = call('CL.LOOK', 0, burst, count, period)
     local taken = look[2] - look[3]
     if taken >= 2 ^ 53 then
         error({err = 'ERR more tokens are missing than a script can count'})
     elseif taken > 0 then
-        -- One more token is given back, because rounding may leave a nanosecond.
+        -- Give back one more token, because rounding may leave a nanosecond.
         call('CL.CHARGE', -taken - 1, unpack(from))
         call('CL.CHARGE', taken, unpack(to))
     end
@@ -54,7 +54,7 @@ local function store(timestamps)
     redis.call('SET', KEYS[1], table.concat(timestamps), 'PXAT', text(expires))
 end
 
--- These looks fail if a number is wrong, or the key holds something else.
+-- These calls fail if a number is wrong, or if the key holds no limiter.
 call('CL.LOOK', 0, unpack(old))
 call('CL.LOOK', 0, unpack(new))
 local timestamps, moved = {}, {}
@@ -68,7 +68,7 @@ local done, failure = pcall(function()
         if old[place] and new[place] then
             store({timestamp})
             move({unpack(old, place, place + 2)}, {unpack(new, place, place + 2)})
-            -- A key whose time has passed is gone: that quota is full.
+            -- If the key has expired, this quota is full.
             moved[number] = redis.call('GET', KEYS[1]) or timestamp
         end
     end

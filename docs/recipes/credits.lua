@@ -1,9 +1,9 @@
 #!lua name=credits
 
--- A plan, then credits: a quota until a period ends, such as 1,000 a month, and after that credits that were bought.
+-- A plan, then credits: first a quota for a period, such as 1,000 a month, and then credits that the user has bought.
 --     INCRBY {alice}:credits 500
 --     FCALL credits_throttle 2 {alice}:2026-11 {alice}:credits 1 1000 1796079600
---     FCALL_RO credits_look with the same words takes nothing.
+--     FCALL_RO credits_look with the same arguments takes nothing.
 -- Keys: what the period has used, and the credits. Arguments: the quantity, the quota, and the end of the period in
 -- seconds since 1970. A call takes all its tokens or none, from the plan first. A negative quantity gives them back, to
 -- the credits first. Replies with four parts: 0, or 1 if limited; the plan's five integers, as calendar_throttle has
@@ -35,7 +35,7 @@ local function throttle(keys, args, takes)
     local now = clock[1] + clock[2] / 1000000
     local quantity = whole('quantity', args[1], takes and -MOST or 0, MOST)
     local quota, ends = whole('quota', args[2], 0, MOST), whole('end', args[3], 0, 99999999999)
-    -- A key still exists in the millisecond of its expiry.
+    -- A key still exists in the millisecond in which it expires.
     local expires = redis.call('EXPIRETIME', keys[1])
     local used = expires > now and redis.call('GET', keys[1]) or expires == -1 and '' or '0 0'
     local plan, spent = used:match('^(%d+) (%d+)$')
@@ -49,7 +49,7 @@ local function throttle(keys, args, takes)
         error({err = 'NOPERM this function needs the permissions to call SET, DEL and DECRBY'})
     end
     plan, spent = tonumber(plan), tonumber(spent)
-    -- The later end counts: a caller who changes the time zone does not shorten the month.
+    -- The later end counts: changing the time zone does not shorten the month.
     ends = math.max(ends, expires)
     if quantity >= 0 and ends <= now then
         error({err = 'ERR the period has ended'})
@@ -69,7 +69,7 @@ local function throttle(keys, args, takes)
     local done = takes and not limited
     if done and own + bought ~= 0 then
         plan, spent = plan + own, spent + bought
-        -- Credits that have expired meanwhile stay away.
+        -- Expired credits are not refunded.
         if bought ~= 0 and credits then
             credits = redis.call('DECRBY', keys[2], text(bought))
         end

@@ -1,4 +1,4 @@
--- CL.THROTTLE as a script, for a server that loads no modules: the same arguments, reply and stored state.
+-- CL.THROTTLE as a script, for servers that cannot load modules, with the same arguments, replies and stored state.
 --     redis-cli --eval gcra.lua user123 , 15 30 60 1
 --     redis-cli --eval gcra.lua user123 , 9 10 1 1 499 500 86400
 -- KEYS: the limiter. ARGV: max_burst, count, the period in seconds; the quantity, by default 1; the same three numbers
@@ -30,14 +30,14 @@ end
 local function call(...)
     local answer = redis.pcall(...)
     if type(answer) == 'table' and answer.err then
-        -- Redis 6.2 puts the script's line before the code, by which a client knows a replica.
+        -- Redis 6.2 puts the script's line before the error code, such as READONLY.
         answer.err = answer.err:gsub('^@user_script: %d+: %-', '')
         error(answer)
     end
     return answer
 end
 
--- Returns the quotient and the rest, exact for 0 <= a < 2^53.
+-- Returns the quotient and the remainder, exact for 0 <= a < 2^53.
 local function divide(a, b)
     local rest = math.fmod(a, b)
     return (a - rest) / b, rest
@@ -82,7 +82,7 @@ local function parse(number, place)
 end
 
 local function prepare(quota, quantity, now)
-    -- The product of NANO and a rest below count must be exact too.
+    -- The product of NANO and a remainder below count must be exact, too.
     if quota.count > 9000000 or math.max(quota.limit, -quantity) * quota.period >= EXACT then
         fail(quota.number, 'these numbers are too large for a script to be exact')
     end
@@ -116,13 +116,13 @@ local function write(key, moments, last)
     call('SET', key, table.concat(texts), 'PXAT', string.format('%.0f', milliseconds))
 end
 
--- Returns the tokens that the quota has, if it is full after this time.
+-- Returns the tokens of a quota that is full again after this time.
 local function remaining(quota, full_after)
     local free = subtract(quota.tolerance, full_after)
     if free[1] < 0 then
         return 0
     end
-    -- The division of fractions comes near the number of tokens; whole numbers then find it exactly.
+    -- Floating-point division estimates the number of tokens. Integers then correct it.
     local tokens = math.min(math.floor((free[1] + free[2] / NANO) * quota.count / quota.period), quota.limit)
     while tokens < quota.limit and not after(time(quota, tokens + 1), free) do
         tokens = tokens + 1
@@ -183,7 +183,7 @@ local function throttle(key)
         if left < fewest then
             deciding, fewest = quota, left
         end
-        -- Giving back does not move a moment that has come.
+        -- A refund does not move a moment that has passed.
         if quantity > 0 or after(quota.full_after, ZERO) then
             moments[number], moved = add(now, quota.then_full_after), true
         else

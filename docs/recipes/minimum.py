@@ -1,4 +1,4 @@
-"""A guaranteed minimum: each tenant's calls pass up to its minimum, whatever the others do. The rest is lent to all.
+"""A guaranteed minimum for each tenant, whatever the others do. The rest of the pool is lent to all.
 
 To run this file: [REDIS_URL=redis://…] [REDIS_TIMEOUT=1] python3 minimum.py
 """
@@ -22,18 +22,17 @@ class Pool:
         self.script = client.register_script(Path(__file__).with_name("minimum.lua").read_text())
 
     def throttle(self, tenant, quantity=1):
-        """Takes tokens of the tenant's minimum, or else lends some. Returns the five integers of CL.THROTTLE."""
+        """Takes tokens from the tenant's minimum, or else from the pool. Returns the five integers of CL.THROTTLE."""
         max_burst, count, period = self.WHOLE
-        # The burst of each minimum is not lent: its tenant may come at any moment.
+        # Do not lend the bursts of the minimums: their tenants may call at any moment.
         lent = max_burst - sum(minimum[0] + 1 for minimum in self.MINIMUMS.values())
-        # The hash tag in braces keeps the keys on one node of a cluster. A name may have half of a surrogate pair.
+        # The hash tag in braces keeps the keys on one node of a cluster. A name may contain half of a surrogate pair.
         keys = [f"{{pool}}:minimum:{tenant}".encode(errors="surrogatepass"), "{pool}:lent"]
         return self.script(keys, [*self.MINIMUMS.get(tenant, self.NONE), lent, count, period, quantity])
 
 
 if __name__ == "__main__":
-    # A repeated call would take twice, so there are no retries. The listed error closes the connection: after a
-    # failover behind one address, it leads to a replica.
+    # No retries: a call that timed out may have taken its tokens. READONLY closes the connection, as after a failover.
     once = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
     timeout = float(os.environ.get("REDIS_TIMEOUT") or 1)
     times = {"socket_timeout": timeout, "socket_connect_timeout": timeout}

@@ -1,4 +1,4 @@
-"""A queue: a call that comes too early is told how long to wait, and keeps its turn.
+"""A queue: a call that comes too early learns how long to wait for its turn.
 
 To run this file: [REDIS_URL=redis://…] [REDIS_TIMEOUT=1] python3 waiting.py
 """
@@ -10,7 +10,7 @@ import redis
 
 
 class TooLong(Exception):
-    """The wait would be too long. Has the milliseconds after which a new call would get a turn."""
+    """The wait would be too long. The argument is the milliseconds after which a new call gets a turn."""
 
 
 class Queue:
@@ -20,7 +20,7 @@ class Queue:
         for name, (number, least) in numbers.items():
             if type(number) is not int or number < least:
                 raise ValueError(f"{name} must be a whole number from {least} on, not {number!r}")
-        # A name may have half of a surrogate pair.
+        # A name may contain half of a surrogate pair.
         self.client, self.key = client, key.encode(errors="surrogatepass") if isinstance(key, str) else key
         self.max_burst, self.count, self.period, self.longest = max_burst, count, period, longest
         # The tokens that come back within the longest wait.
@@ -35,7 +35,7 @@ class Queue:
         )
         if limited:
             raise TooLong(retry_after)
-        # A turn comes when at most max_burst + 1 tokens are missing, those of the turn included.
+        # A turn comes when at most max_burst + 1 tokens are missing, including its own.
         if remaining >= self.waiting:
             return 0
         # Rounding may add a millisecond, so the result is at most the longest wait.
@@ -46,8 +46,7 @@ class Queue:
 
 
 if __name__ == "__main__":
-    # A repeated call would take twice, so there are no retries. The listed error closes the connection: after a
-    # failover behind one address, it leads to a replica.
+    # No retries: a call that timed out may have taken its tokens. READONLY closes the connection, as after a failover.
     once = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
     timeout = float(os.environ.get("REDIS_TIMEOUT") or 1)
     times = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
