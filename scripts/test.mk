@@ -35,8 +35,7 @@ trap 'if (($$?)); then printf "\n======== %s\n" $(logs)/$@.log; cat $(logs)/$@.l
     else echo "$@: $$(grep . $(logs)/$@.log | tail -n 1 | grep . || echo passed)"; fi >&3' EXIT
 unset MAKEFLAGS MFLAGS
 endef
-# The longest run takes five minutes on two busy cores: after an hour, a test hangs. The run stays in make's group of
-# processes.
+# The longest run takes five minutes on two busy cores: after an hour, a test hangs.
 limit  = timeout --foreground 1h
 tests  = $(limit) $(logs)/servers --include-ignored
 pytest = /usr/bin/pytest -n 4 --dist loadgroup tests/examples
@@ -117,6 +116,7 @@ for-%: compiled servers
 # All lints of the oldest Rust: these no longer change.
 lints: compiled
 	@$(job)
+	rustup toolchain install $(oldest) --profile minimal --component clippy
 	cargo +$(oldest) clippy --locked --quiet --all-targets -- --deny warnings
 
 # One test under valgrind, to see that scripts/memcheck works.

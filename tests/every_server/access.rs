@@ -1,5 +1,4 @@
-//! Flags, categories and key positions, with which the server refuses calls like those of its own commands. A refused call
-//! changes nothing.
+//! Flags, categories and key positions, with which the server refuses calls. A refused call changes nothing.
 
 use std::collections::BTreeMap;
 

@@ -86,8 +86,8 @@ fn a_slot_that_is_lost_within_a_transaction_crashes_no_node() {
     }
 }
 
-/// The node that gets the slot reads its stream like a replica, but Valkey's INFO counts no replica. The node is stopped
-/// when the snapshot's process ends, so that the rest of the stream is sent without such a process.
+/// The node that gets the slot reads its stream like a replica, but Valkey's INFO counts no replica. The node is
+/// stopped when the snapshot's process ends, so that the rest of the stream is sent without such a process.
 #[test]
 #[ignore = "slow: a cluster"]
 fn a_node_that_gets_slots_from_another_is_sent_effects() {

@@ -1,6 +1,6 @@
-//! Replicas and AOFs that come and go under load hold what the primary holds, to the byte and the millisecond. The module
-//! builds no SET for a write if nothing listens. A replica or an AOF that appears at any moment must still miss no write,
-//! and get no call of the module.
+//! Replicas and AOFs that come and go under load hold what the primary holds, to the byte and the millisecond. The
+//! module builds no SET for a write if nothing listens. A replica or an AOF that appears at any moment must still miss
+//! no write, and get no call of the module.
 //!
 //! The servers' cron ticks only once a second, so that it does not correct a mistake before the test sees it.
 
@@ -206,8 +206,8 @@ fn a_client_that_asks_for_the_stream_from_an_offset_of_info_is_sent_effects() {
     assert_eq!(sent, ["MULTI", "SET", "SET", "EXEC"], "the effects of the call, in one transaction");
 }
 
-/// A module that is loaded earlier is told first about a snapshot's process, and its calls then go to the replica that gets
-/// the snapshot. Redis 6.2 sends the writes of such a handler, even SET, before its reply to PSYNC.
+/// A module that is loaded earlier is told first about a snapshot's process, and its calls then go to the replica that
+/// gets the snapshot. Redis 6.2 sends the writes of such a handler, even SET, before its reply to PSYNC.
 #[test]
 #[ignore = "slow: load"]
 fn a_call_at_the_birth_of_a_snapshots_process_is_sent_as_its_effect() {

@@ -1,4 +1,4 @@
-//! CL.LOOK and CL.PLOOK tell what CL.THROTTLE would decide, and write nothing in any sense. They work wherever GET works.
+//! CL.LOOK and CL.PLOOK tell what CL.THROTTLE would decide, and write nothing. They work wherever GET works.
 
 use std::fs;
 use std::time::Duration;
@@ -77,12 +77,11 @@ fn a_look_is_answered_when_replicas_memory_or_disk_are_short() {
     run::<()>(&mut connection, "BGSAVE").unwrap();
     wait_until("the snapshot fails", || info(&mut connection, "rdb_last_bgsave_status") == "err");
     assert_only_looks(&mut connection, "MISCONF");
-    // scripts/memcheck stops a server with SIGTERM. A server that had to save would not stop, because its folder is gone.
+    // scripts/memcheck stops a server with SIGTERM, and a server that cannot save would not stop.
     command("CONFIG SET save").arg("").exec(&mut connection).unwrap();
 }
 
-/// A server that reads the digits from a file or from its primary stores them as a number, which takes less memory than a
-/// text.
+/// A server that reads the digits from a file or its primary stores them as a number, which takes less memory.
 #[test]
 fn the_first_look_at_a_key_takes_at_most_32_bytes_even_at_maxmemory() {
     let (_server, mut connection) = Server::start_with(&["--maxmemory-policy", "noeviction"]).connected();

@@ -1,5 +1,5 @@
-//! The lines of docs/monitoring.md on each server: the exporter's script, the health check, and the keys that are limited
-//! most. tests/project/prometheus.rs has the exporter and the alerts.
+//! The lines of docs/monitoring.md on each server: the exporter's script, the health check, and the keys that are
+//! limited most. tests/project/prometheus.rs has the exporter and the alerts.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};

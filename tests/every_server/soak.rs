@@ -79,8 +79,8 @@ fn fifty_clients_get_exactly_the_burst_and_the_rate_through_a_promotion() {
     let time = Duration::from_secs(setting("FAIRNESS_SECONDS", 2)) / 3;
     for rate in [1, 100, 10_000, 100_000] {
         let servers = [Server::start_with(&SETTINGS), Server::start_with(&SETTINGS)];
-        // A limiter of a thousand seconds' tokens, all but those of one second taken. It must not be full again, because a
-        // full limiter loses tokens.
+        // A limiter of a thousand seconds' tokens, all but those of one second taken. It must not be full again,
+        // because a full limiter loses tokens.
         let (limit, opening) = (rate * 1_000, rate * 999);
         let call = |name: &str, tokens: i64| format!("{name} key {} {rate} 1 {tokens}", limit - 1);
         let mut connection = servers[0].connect();

@@ -12,7 +12,8 @@ const limits = ThrottlerModule.forRoot({ throttlers, storage: new NestStore() })
 class Site {}
 const route = (name, ...decorators) => {
   Site.prototype[name] = () => 'Hello';
-  decorators.forEach((decorate) => decorate(Site.prototype, name, Object.getOwnPropertyDescriptor(Site.prototype, name)));
+  const descriptor = Object.getOwnPropertyDescriptor(Site.prototype, name);
+  decorators.forEach((decorate) => decorate(Site.prototype, name, descriptor));
 };
 route('login', Post('login'), HttpCode(200));
 route('zero', Get('zero'), Throttle({ default: { limit: 0, getTracker: () => '\ud800' } }));

@@ -19,7 +19,6 @@ def test_each_answer_has_the_headers_and_a_refusal_is_not_stored(app):
 
 @on([NGINX])
 def test_without_an_answer_a_second_server_passes_the_fallback_and_a_refusal_is_not_stored(app, server):
-    """This server's own limit_req would pass all, and its location has a proxy_set_header."""
     server.kill()
     caller = app.caller()
     assert app.passed(20, caller, Host="site") == LIMIT

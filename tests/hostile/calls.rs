@@ -81,8 +81,8 @@ impl Hostile {
         Visit { now: self.now, place, commands }
     }
 
-    /// Returns a moment for the call: mostly one at which its outcome changes, or up to a nanosecond beside it; sometimes
-    /// up to 19 of the call's units earlier, or any other.
+    /// Returns a moment for the call: mostly one at which its outcome changes, or up to a nanosecond beside it;
+    /// sometimes up to 19 of the call's units earlier, or any other.
     fn moment(&mut self, call: &Words, database: &Database) -> i64 {
         let edges = edges(call, database);
         let moment = match self.random.below(8) {

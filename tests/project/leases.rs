@@ -103,8 +103,8 @@ fn clients_of_any_batch_and_time_spend_all_tokens_and_no_more() {
     }
 }
 
-/// After a failover, the old connection would lead to a replica. Perhaps only the reply to a refund was lost, so the tokens
-/// are not given back twice.
+/// After a failover, the old connection would lead to a replica. Perhaps only the reply to a refund was lost, so the
+/// tokens are not given back twice.
 #[test]
 fn an_error_loses_at_most_one_batch_and_drops_the_connection() {
     let mut world = World::new();
@@ -119,8 +119,8 @@ fn an_error_loses_at_most_one_batch_and_drops_the_connection() {
     assert_ne!(info(&mut world.connection, "total_connections_received"), connections);
 }
 
-/// Eight clients share 5,000 tokens at once and 100 a millisecond; their batches together are what comes back in a lease.
-/// For a second, nearly all of the demand comes to one client. Then clients are idle, busy or bursting at random.
+/// Eight clients share 5,000 tokens at once and 100 a millisecond; their batches together are what comes back in a
+/// lease. For a second, one client has nearly all of the demand. Then clients are idle, busy or bursting at random.
 #[test]
 #[ignore = "slow: thousands of calls"]
 fn clients_use_95_percent_of_the_rate_and_no_window_has_more_than_the_limit_and_their_batches() {

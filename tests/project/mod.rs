@@ -6,5 +6,4 @@ mod package;
 mod pages;
 mod panics;
 mod prometheus;
-mod runs;
 mod scripts;

@@ -1,5 +1,5 @@
-//! A release of scripts/package: the archive and the Debian package can be checked, loaded and removed, and come out the
-//! same each time.
+//! A release of scripts/package: the archive and the Debian package can be checked, loaded and removed, and come out
+//! the same each time.
 
 use std::collections::BTreeSet;
 use std::fs;

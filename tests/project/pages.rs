@@ -181,8 +181,8 @@ fn the_readmes_lines_of_python_admit_16_requests_and_refuse_the_next() {
     assert_eq!(output(&mut python(program.to_str().unwrap(), &server)), expected);
 }
 
-/// A text of src/error.rs has braces for words. replies.txt has the texts of the page as a server sends them, except for
-/// the one in refusals.rs.
+/// A text of src/error.rs has braces for words. replies.txt has the texts of the page as a server sends them, except
+/// for the one in refusals.rs.
 #[test]
 fn the_table_of_errors_has_every_error_as_a_server_sends_it() {
     let (page, source) = (text_of("docs/commands.md"), text_of("src/error.rs"));

@@ -1,13 +1,14 @@
-//! The scripts: a first run, and a part of those that run seldom. costs.rs runs a part of scripts/bench.
+//! scripts/run and scripts/test. costs.rs runs a part of scripts/bench.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::thread;
 
 use crate::support::needs::{SCRIPTS_TEST, leave_out, needs};
 use crate::support::pages::ROOT;
 use crate::support::programs::{output, signal};
-use crate::support::{assert_reply, free_port, module, new_folder, wait_until};
+use crate::support::{Server, assert_reply, free_port, module, new_folder, wait_until};
 
 #[test]
 fn scripts_run_starts_a_server_until_ctrl_c_and_leaves_nothing_behind() {
@@ -35,8 +36,8 @@ fn scripts_run_starts_a_server_until_ctrl_c_and_leaves_nothing_behind() {
     assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "files stayed");
 }
 
-/// A project that scripts/test tests in seconds: a test that passes, a slow one and one that aborts; an example that fails
-/// and one that needs a package; and a repository for apt that has lost the file of its only package.
+/// A project that scripts/test tests in seconds: a test that passes, a slow one and one that aborts; an example that
+/// fails and one that needs a package; and a repository for apt that has lost the file of its only package.
 const SMALL_PROJECT: &str = r#"
 cp -r --parents scripts .ci tests/examples/pytest.ini "$0"
 cd "$0"
@@ -97,4 +98,11 @@ fn scripts_test_counts_results_and_is_red_for_a_failed_installation_and_an_abort
     assert!(said.contains(counted) && said.contains(": here] "), "{said}");
     let said = run("cell-gone", "");
     assert!(said.ends_with("setup: missing: cell-gone. apt-get could not install all of them; the reason is above\n"));
+}
+
+/// A killed run drops no server, but its threads end, and each server ends with the thread that started it.
+#[test]
+fn a_run_that_is_killed_leaves_no_server() {
+    let server = thread::spawn(Server::start).join().unwrap();
+    wait_until("the server ends", || server.client().get_connection().is_err());
 }

@@ -1,10 +1,10 @@
-// Another module on the same server. It runs a test's commands on keyspace events, whatever notify-keyspace-events is set
-// to. The event `fork` means that the server has started a child process.
+// Another module on the same server. It runs a test's commands on keyspace events, whatever notify-keyspace-events is
+// set to. The event `fork` means that the server has started a child process.
 //
 // The arguments of the module are a command, which it runs when it is loaded.
 //
-// CB.DO event word...  runs the command on each such event. The word % is the event's key. A ! before the command's name
-//                      replicates the command
+// CB.DO event word...  runs the command on each such event. The word % is the event's key. A ! before the command
+//                      replicates it
 // CB.CLEAR             forgets the commands
 
 #include "redismodule.h"

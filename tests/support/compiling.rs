@@ -52,8 +52,8 @@ fn compile(name: &str) -> String {
         output(Command::new(&compiler).args(arguments).arg("-o").args([to, from]));
     };
     compile(&["-c", "-fPIC", "-O1", "-Wall", "-Werror", "-I", headers().to_str().unwrap()], &source, &object);
-    // Do not link a C library: the server has one, and the shell that starts the server may have another. With this option,
-    // zig finds no headers, so link apart from compiling.
+    // Do not link a C library: the server has one, and the shell that starts the server may have another. With this
+    // option, zig finds no headers, so link apart from compiling.
     compile(&["-shared", "-nostdlib"], &object, &new);
     fs::rename(&new, &library).unwrap();
     library.to_str().unwrap().to_string()

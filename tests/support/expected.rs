@@ -5,7 +5,7 @@ use redis::Value;
 use super::commands::{Command, MILLISECOND};
 use super::model::{Call, Decision, Error, Quota, Taking, Verdict};
 
-/// Returns the millisecond in which a key with this TAT expires. It is rounded up, so that the key is not gone too early.
+/// Returns the millisecond in which a key with this TAT expires. It is rounded up, so that no key expires early.
 pub fn expiry(tat: i128) -> i128 {
     (tat + MILLISECOND - 1) / MILLISECOND
 }

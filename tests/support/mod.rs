@@ -42,8 +42,8 @@ pub fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect(name))
 }
 
-/// Makes a folder that is removed when dropped. Its name ends with the id of this process, so that scripts/test can remove
-/// those of killed runs.
+/// Makes a folder that is removed when dropped. Its name ends with the id of this process, so that scripts/test can
+/// remove those of killed runs.
 pub fn new_folder() -> TempDir {
     let process = format!(".{}", std::process::id());
     tempfile::Builder::new().suffix(&process).tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()

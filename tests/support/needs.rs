@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 
 use super::executable;
 
-/// Leaves a test out, and prints a line that says so, if something that it needs is missing. `scripts/test` collects these
-/// lines. It sets `REQUIRE_ALL` when it has installed all packages, so that a test fails if a program is missing.
+/// Leaves a test out, and prints a line that says so, if something that it needs is missing. `scripts/test` collects
+/// these lines. It sets `REQUIRE_ALL` when it has installed all packages, so that a test fails if a program is missing.
 macro_rules! needs {
     ($need:expr) => {
         if !$crate::support::needs::has($need) {
@@ -66,8 +66,8 @@ pub fn leave_out(why: &str) -> bool {
     false
 }
 
-/// Whether the server under test is Valkey, and its version. `--version` prints "Redis server v=7.0.15 sha=..."; Valkey 7.2
-/// does not print its name: "Server v=7.2.7 ...".
+/// Whether the server under test is Valkey, and its version. `--version` prints "Redis server v=7.0.15 sha=..."; Valkey
+/// 7.2 does not print its name: "Server v=7.2.7 ...".
 static SERVER: LazyLock<(bool, (u32, u32))> = LazyLock::new(|| {
     let output = Command::new(executable()).arg("--version").output();
     let answer = output.map_or_else(|error| error.to_string(), |output| String::from_utf8(output.stdout).unwrap());

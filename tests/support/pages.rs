@@ -23,7 +23,7 @@ pub fn pages(root: &Path) -> Vec<PathBuf> {
     pages
 }
 
-/// Returns the parts of a page, each with the number of its first line and its text. An undefined reference is a link to
+/// Returns the parts of a page, each with its first line's number and its text. An undefined reference is a link to
 /// `[its name]`.
 fn parts(text: &str) -> impl Iterator<Item = (Event<'_>, usize, &str)> {
     let undefined = |link: BrokenLink| Some((format!("[{}]", link.reference).into(), "".into()));

@@ -4,8 +4,8 @@ use std::net::TcpListener;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Returns a port that is free, as is the port 10,000 above it, which a cluster node needs as well. Each run reserves 300
-/// ports by listening on the first of them.
+/// Returns a port that is free, as is the port 10,000 above it, which a cluster node needs as well. Each run reserves
+/// 300 ports by listening on the first of them.
 pub fn free_port() -> u16 {
     static FIRST: OnceLock<TcpListener> = OnceLock::new();
     static NEXT: AtomicU16 = AtomicU16::new(0);

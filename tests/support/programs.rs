@@ -6,7 +6,7 @@ use std::process::Command;
 use super::Server;
 use super::pages::ROOT;
 
-/// Returns the command that runs a program in docs/, or at an absolute path, against the server with Debian's own Python.
+/// Returns the command that runs a program in docs/, or at an absolute path, with Debian's own Python.
 pub fn python(program: &str, server: &Server) -> Command {
     let mut command = Command::new("/usr/bin/python3");
     command.arg("-B").arg(Path::new(ROOT).join("docs").join(program));

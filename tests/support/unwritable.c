@@ -3,8 +3,8 @@
 // writing. If the other module has set the option for such saves, HANDLE_FORKLESS, the server crashes when that module
 // reads such a key with StringDMA, which may change the encoding of a value that is being saved.
 //
-// To the other module, the server seems to have this option. The log lists the options that the server has, including this
-// one, and those that the other module sets.
+// To the other module, the server seems to have this option. The log lists the options that the server has, including
+// this one, and those that the other module sets.
 //
 // The arguments at load are the other module's path, and then its own arguments. If the word "valkey" comes first, the
 // other module takes any server for a Valkey. If the name of a function of the API comes first, the server lacks this

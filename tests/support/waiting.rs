@@ -11,8 +11,7 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     wait_for(what, || holds().then_some(()));
 }
 
-/// Asks until there is an answer, and returns it. Fails after 2,400 attempts, which take two minutes, or longer on a slow
-/// machine. The pauses grow.
+/// Asks until there is an answer, and returns it. Fails after 2,400 attempts, which take at least two minutes.
 pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     for number in 0..2_400 {
         if let Some(answer) = ask() {

@@ -67,7 +67,7 @@ impl Quota {
         self.max_burst + 1
     }
 
-    /// Returns the time in which these tokens come back. A product beyond 128 bits gives a time longer than any valid one.
+    /// Returns the time in which these tokens come back. A product beyond 128 bits gives too long a time.
     pub fn refill_time(&self, tokens: i128) -> i128 {
         tokens.checked_mul(self.period).map_or(i128::MAX / 4, |product| product / self.count)
     }

@@ -14,7 +14,8 @@ def any_length(chance, end):
 
 def quota(chance):
     while True:
-        limit, count, period = any_length(chance, 2**31), 1 + any_length(chance, 9_000_000), 1 + any_length(chance, 2**21)
+        limit, count = any_length(chance, 2**31), 1 + any_length(chance, 9_000_000)
+        period = 1 + any_length(chance, 2**21)
         # Beyond the year 2262, a limiter is an error.
         if limit * period / count < 7e9:
             return limit - 1, count, period
@@ -31,7 +32,8 @@ def test_the_script_replies_and_stores_what_the_module_does(recipe, chance):
             state = "".join(f"{recipe.clock.now + tat:019}" for tat in ahead)
             recipe("MSET", "module", state, "script", state)
         for _ in range(20):
-            quantity = chance.choice((0, -any_length(chance, 2**31), any_length(chance, 2**31), quotas[0][0] + 1, 1, 1, 2))
+            some = any_length(chance, 2**31)
+            quantity = chance.choice((0, -some, some, quotas[0][0] + 1, 1, 1, 2))
             first, *further = quotas[:chance.randrange(1, len(quotas) + 1)]
             words = " ".join(map(str, (*first, quantity, *sum(further, ()))))
             script = recipe.eval(FILE, f"script , {words}"), recipe("GET script"), recipe("PTTL script")
@@ -72,7 +74,8 @@ def test_the_script_is_exact_or_refuses(recipe):
         recipe("MSET", "module", tat, "script", tat)
         reply = recipe.eval(FILE, "script , 9 1 100000000 0")
         assert reply == recipe("CL.THROTTLE module 9 1 100000000 0") and reply[2] == remaining
-    for words in "15 9000001 9000001", "9007199254740990 1 2", "15 30 60 -9007199254740991", "0 1 1 1 15 9000001 9000001":
+    too_large = "15 9000001 9000001"
+    for words in too_large, "9007199254740990 1 2", "15 30 60 -9007199254740991", f"0 1 1 1 {too_large}":
         recipe.refuses("too large for a script to be exact", recipe.eval, FILE, f"key , {words}")
     recipe.refuses("quantity is not an integer", recipe.eval, FILE, "key , 15 30 60 9007199254740993")
 

@@ -18,8 +18,8 @@ def ask(recipe):
 
 def test_tenants_get_their_minimums_and_never_more_than_the_pool(recipe, ask):
     turn = passed = lowest = most = 0
-    # Tenants that call for half a second. In each turn, a token of the pool comes back, and each tenant calls until it is
-    # refused.
+    # Tenants that call for half a second. In each turn, a token of the pool comes back, and each tenant calls until it
+    # is refused.
     for tenants in ["a"], ["a", "none", "b"], ["none"], ["none", "a", "b"], ["b"]:
         before = passed
         for _ in range(50):

@@ -71,7 +71,8 @@ def test_calls_are_those_of_a_model_in_whatever_order_they_are_retried(recipe, a
         recipe.at(model.now)
         new = not terms or chance.random() < 1 / 3
         if new:
-            terms.append([chance.randrange(1, 4), 20 + chance.randrange(chance.choice((180, 30_000))), chance.randrange(200)])
+            lease = 20 + chance.randrange(chance.choice((180, 30_000)))
+            terms.append([chance.randrange(1, 4), lease, chance.randrange(200)])
         number = len(terms) - 1 - (0 if new else chance.randrange(min(len(terms), 16)))
         # Sometimes the caller changes its estimate, which is an error if the call is known.
         terms[number][2] += chance.random() < 0.2
@@ -159,7 +160,8 @@ def test_a_call_is_settled_only_with_the_keys_that_it_has_reserved(recipe, ask):
     assert recipe.ask("FCALL reserve 2 call", "x y", *"30000 9 10 60 5".split()) == 0
     # With spaces as separators, some of these would be the same.
     for keys in ("x",), ("x", "y"), ("x y of 9 10 60 5",), ("x y", "x"):
-        recipe.refuses("reserved with other words", recipe.ask, f"FCALL settle {1 + len(keys)} call", *keys, *(9 for _ in keys))
+        settle = f"FCALL settle {1 + len(keys)} call"
+        recipe.refuses("reserved with other words", recipe.ask, settle, *keys, *(9 for _ in keys))
     assert recipe.ask("FCALL settle 2 call", "x y", 9) == 1
 
 
