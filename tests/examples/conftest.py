@@ -1,9 +1,4 @@
-"""The fixtures. A test names the applications or programs that it runs, which are rows of applications.py:
-
-    @on([FLASK, EXPRESS], REDIS_TIMEOUT=1)
-    def test_a_caller_is_charged(app, server):
-        assert app.passed(4, app.caller()) == 3
-        assert server("DBSIZE") == 1
+"""The fixtures. A test names the applications or programs that it runs, which are rows of applications.py.
 
 `app` serves HTTP, and calls `server` through `app.address`, which can fail like a network. It waits an hour for Redis:
 a test in which Redis does not answer needs `REDIS_TIMEOUT=1`. A `program` exits by itself.

@@ -15,8 +15,11 @@ app.get('/', rateLimit({ limit: 3, windowMs, store: new RedisCellStore('hello', 
 
 app.set('trust proxy', '127.0.0.1');
 const respond = (request, response) => response.status(Number(request.query.status ?? 200)).send('Done');
-const limited = (name, options, settings) => app.get(`/${name}`,
-  rateLimit({ limit: 3, windowMs, ...options, store: new RedisCellStore(name, settings) }), respond);
+const limited = (name, options, settings) => {
+  const limiter = rateLimit({ limit: 3, windowMs, ...options, store: new RedisCellStore(name, settings) });
+  app.get(`/${name}`, limiter, respond);
+  app.delete(`/${name}`, (request, response) => limiter.resetKey(request.ip).then(() => response.send('Reset')));
+};
 limited('zero', { limit: 0, keyGenerator: () => '\ud800' });
 limited('failures', { skipSuccessfulRequests: true }, { fallback: new MemoryStore() });
 limited('successes', { skipFailedRequests: true });

@@ -8,6 +8,7 @@ app = FastAPI(lifespan=lifespan)
 
 
 @app.post("/login", dependencies=[limited("login", 2, 3, 86400)])
+@app.get("/large", dependencies=[limited("large", 2, 3, 86400, 4)])
 @app.get("/zero", dependencies=[limited("zero", -1, 1, 86400, key=lambda: "\ud800")])
 async def hello():
     return "Hello"

@@ -46,6 +46,7 @@ def test_a_limit_of_0_and_half_of_a_surrogate_pair_as_its_key_are_no_outage(app,
     status, wait = app.get("/zero").numbers("Retry-After")
     assert status == (403 if app.row is FASTAPI else 429) and (wait is None or wait > 0)
     assert server.client.info("commandstats")["cmdstat_cl.throttle"]["calls"] == 1
+    assert app.row is not FASTAPI or app.get("/large", app.caller()).status == 413
 
 
 # How each failure begins and ends. With None, the address then leads to another server.
@@ -90,6 +91,8 @@ def test_express_counts_only_successes(app):
     assert [app.get("/successes?status=404", caller).status for _ in range(9)] == 9 * [404]
     # A refused request is a failure as well. It has taken no token, and gives none back.
     assert [app.get("/successes", caller).status for _ in range(9)] == 3 * [200] + 6 * [429]
+    assert app.get("/successes", caller, "DELETE").status == 200
+    assert [app.get("/successes", caller).status for _ in range(4)] == 3 * [200] + [429]
 
 
 @on([EXPRESS], REDIS_TIMEOUT=1)
@@ -116,7 +119,7 @@ def test_fastify_has_a_limiter_for_each_route_with_a_limit_of_its_own(app, serve
     assert app.passed(4, caller, closed=True) == LIMIT
     assert {app.get("/other", caller).status for _ in range(9)} == {200}
     assert [app.get("/handler", caller).status for _ in range(4)] == 3 * [200] + [429]
-    assert len(server("KEYS *")) == 4
+    assert len(server("KEYS *")) == 4 and server("EXISTS", f"fastify:GET /own:{caller}")
 
 
 @on([DJANGO])

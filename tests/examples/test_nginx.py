@@ -1,10 +1,10 @@
-"""The example for nginx: whom it limits, what a refusal says, and that no location or server loses a limit."""
+"""The example for nginx: whom it limits, what a refusal says, and that no location loses a limit."""
 
 from ipaddress import ip_network
 
 import pytest
 
-from applications import LIMIT, NGINX, on
+from applications import FASTAPI, NGINX, on
 
 
 @on([NGINX])
@@ -15,15 +15,6 @@ def test_each_answer_has_the_headers_and_a_refusal_is_not_stored(app):
         *shown, reset, wait = answer.numbers("Limit", "Remaining", "Reset", "Retry-After")
         assert shown == [expected, 3, remaining] and reset > 0
         assert bool(wait) == (expected == 429) == (answer.headers["Cache-Control"] == "no-store")
-
-
-@on([NGINX])
-def test_without_an_answer_a_second_server_passes_the_fallback_and_a_refusal_is_not_stored(app, server):
-    server.kill()
-    caller = app.caller()
-    assert app.passed(20, caller, Host="site") == LIMIT
-    refusal = app.get("/", caller, Host="site")
-    assert 0 < refusal.numbers("Retry-After")[1] <= 60 and refusal.headers["Cache-Control"] == "no-store"
 
 
 @pytest.mark.parametrize("fate", ["lost", "broken off", b"*4\r\n" + 4 * b":0\r\n", b"*5\r\n" + 5 * b"$1\r\n0\r\n"])
@@ -44,13 +35,15 @@ def charged(app, server, path="/", status=200, **request):
     return server("KEYS *")
 
 
-@on([NGINX])
+@on([FASTAPI, NGINX])
 def test_the_address_that_the_own_proxy_adds_is_the_caller_and_what_the_application_sees(app, server):
     # 10.0.0.1 is forged.
     networks = {"10.0.0.1, 192.0.2.7": "192.0.2.7", "::ffff:1.2.3.4": "1.2.3.4", "1:DB8:0:02::9": "1:db8:0:2::/64"}
     for header, limited in networks.items():
-        (key,) = charged(app, server, X_Forwarded_For=header)
+        (key,) = charged(app, server, "/login", method="POST", X_Forwarded_For=header)
         assert ip_network(key.split(":", 1)[1].removeprefix("::ffff:")) == ip_network(limited), header
+        if app.row is FASTAPI:
+            continue
         # The location of this server has a proxy_set_header of its own.
         (seen,) = app.get("/", X_Forwarded_For=header, Host="site").body.split()
         assert seen.removeprefix("::ffff:") in (header.split(", ")[-1].lower().removeprefix("::ffff:"), "1:db8:0:2::9")

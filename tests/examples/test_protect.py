@@ -64,4 +64,9 @@ def test_each_spelling_of_a_name_has_the_same_five_tries_and_each_name_its_own(a
     spellings = "alice", " ALICE ", "\uff21lice", "Alice\n", "aLiCe"
     statuses = [log_in(app, spelling, "guess") for spelling in (*spellings, "alice")]
     assert statuses == 5 * [{401: 1}] + [{429: 1}]
-    assert log_in(app, "bob", "guess") == {401: 1}
+    for number in range(15):
+        assert log_in(app, f"user{number}", "guess") == {401: 1}
+    # Both limits refuse alice, and the limit of her account lasts longer.
+    form = json.dumps({"name": "alice", "password": "guess"})
+    refusal = app.get("/login", None, "POST", form, Content_Type="application/json")
+    assert refusal.numbers("Retry-After") == (429, 180)
