@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import redis
 
-# An organisation's calls in flight, and the milliseconds after which a place is free again if its caller crashes.
+# An organisation's calls in flight, and the milliseconds after which a slot is free again if its caller crashes.
 PLACES, LEASE = 2, 60_000
 
 
@@ -25,7 +25,7 @@ class Refused(Exception):
 
 @contextlib.contextmanager
 def admitted(client, organisation, user, estimate):
-    """Holds a place, and takes the estimate. The caller sets `used` of the result to the tokens of the answer."""
+    """Holds a slot, and takes the estimate. The caller sets `used` of the result to the tokens of the answer."""
     if not is_count(estimate):
         raise ValueError(f"estimate must be a whole number of tokens, not {estimate!r}")
     # The hash tag in braces keeps the keys on one node of a cluster. A quoted name has no brace and no colon.
@@ -41,7 +41,7 @@ def admitted(client, organisation, user, estimate):
         settle(client, keys, 0, 0)
         raise
     if limited:
-        raise Refused("over budget" if limited[0] else "no place", None if limited[1] < 0 else limited[1])
+        raise Refused("over budget" if limited[0] else "no slot", None if limited[1] < 0 else limited[1])
     # A caller that hangs up pays the estimate. One that needs more time than a lease has to renew it.
     call = types.SimpleNamespace(used=estimate, renew=lambda: repeat(client, "renew", [2, *keys[:2], LEASE]))
     try:
@@ -61,7 +61,7 @@ def settle(client, keys, requests, tokens):
     try:
         repeat(client, "settle", [6, *keys, requests, requests, tokens, tokens])
     except redis.RedisError as error:
-        # Do not lose the model's answer. The estimate stays charged, and the place is free when the lease ends.
+        # Do not lose the model's answer. The estimate stays charged, and the slot is free when the lease ends.
         print(f"not settled: {error}", file=sys.stderr)
 
 

@@ -36,10 +36,10 @@ local function hold(holds, id, lease, has_ended)
     redis.call('PEXPIRE', holds, '100000000')
 end
 
--- Returns the seconds until a place is free: at most 0 if a lease has ended, nil if there was a place anyway.
-local function wait_for_place(holds, places)
-    if redis.call('ZCARD', holds) >= tonumber(places) then
-        local last = redis.call('ZRANGE', holds, '-' .. places, '-' .. places, 'WITHSCORES')
+-- Returns the seconds until a slot is free: at most 0 if a lease has ended, nil if there was a free slot anyway.
+local function wait_for_slot(holds, slots)
+    if redis.call('ZCARD', holds) >= tonumber(slots) then
+        local last = redis.call('ZRANGE', holds, '-' .. slots, '-' .. slots, 'WITHSCORES')
         return math.ceil((last[2] - clock()) / 1000)
     end
 end
@@ -66,7 +66,7 @@ local function longest_wait(rows)
 end
 
 local function reserve(keys, args)
-    -- The number of words before the limiters, which is 2 if places are limited.
+    -- The number of words before the limiters, which is 2 if slots are limited.
     local before = #args % 4
     local limiters = #keys - before
     if before < 1 or before > 2 or #keys < 2 or #args ~= before + 4 * limiters then
@@ -75,7 +75,7 @@ local function reserve(keys, args)
     local id, lease, holds = keys[1], args[1], before == 2 and keys[2]
     check('lease', lease, '^[1-9]%d*$', 8)
     if holds then
-        check('places', args[2], '^[1-9]%d*$', 15)
+        check('slots', args[2], '^[1-9]%d*$', 15)
         if id == holds then
             fail('the call needs a key of its own')
         end
@@ -96,7 +96,7 @@ local function reserve(keys, args)
     elseif record then
         fail(record == 'settled' and 'this call is settled' or 'this call has reserved with other words')
     end
-    local wait = holds and wait_for_place(holds, args[2])
+    local wait = holds and wait_for_slot(holds, args[2])
     if wait and wait > 0 then
         return {0, wait}
     end
@@ -200,7 +200,7 @@ local function settle(keys, used)
 end
 
 redis.register_function('reserve', reserve)
--- allow-oom: calls that end while the server is at maxmemory must free their places and give back their tokens.
+-- allow-oom: calls that end while the server is at maxmemory must free their slots and give back their tokens.
 redis.register_function{function_name = 'renew', callback = renew, flags = {'allow-oom'}}
 redis.register_function{function_name = 'settle', callback = settle, flags = {'allow-oom'}}
 redis.register_function{function_name = 'reservations', flags = {'no-writes'}, callback = function(keys)

@@ -100,7 +100,7 @@ LOST, ESTIMATE = "broken off", 3_000
     (0, [], GeneratorExit, ESTIMATE),
     (-1, [], None, ESTIMATE),
 ])
-def test_a_call_pays_its_use_or_its_estimate_and_frees_its_place(server, monkeypatch, used, fate, raised, paid):
+def test_a_call_pays_its_use_or_its_estimate_and_frees_its_slot(server, monkeypatch, used, fate, raised, paid):
     gateway = recipe("gateway")
     monkeypatch.setattr(gateway.time, "sleep", lambda seconds: None)
     address, model = Address(server), MagicMock(side_effect=raised, return_value=("an answer", used))

@@ -103,7 +103,7 @@ def test_calls_are_those_of_a_model_in_whatever_order_they_are_retried(recipe, a
     assert recipe("KEYS *") == []
 
 
-def test_a_call_without_places_is_reserved_and_settled(ask):
+def test_a_call_without_slots_is_reserved_and_settled(ask):
     for line, expected in (
         ("reserve 2 c limiter 1000 9 10 60 10", 0),
         ("reserve 2 d limiter 1000 9 10 60 1", [1, 6]),
@@ -136,7 +136,7 @@ def test_a_call_that_fails_changes_nothing(recipe, ask):
         for line in lines:
             recipe.refuses("permission|can't run", ask, line)
         recipe(f"ACL SETUSER app +{right}")
-    # The lease of the old call has ended. A new call could take its place.
+    # The lease of the old call has ended. A new call could take its slot.
     recipe.at(30_000)
     for old, new, error in (
         ("60 5", "60", "wrong number of arguments"),
