@@ -5,7 +5,7 @@ from signal import SIGCONT, SIGSTOP
 import pytest
 
 from applications import (
-    DJANGO, EXPRESS, EXPRESS_IOREDIS, FASTAPI, FASTIFY, FLASK, HONO, LIMIT, LIMITERS, NEST, NGINX, SLOWAPI, on,
+    DJANGO, EXPRESS, EXPRESS_IOREDIS, FASTAPI, FASTIFY, FLASK, LIMIT, LIMITERS, NEST, NGINX, SLOWAPI, on,
 )
 from servers import Server, wait_for
 
