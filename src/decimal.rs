@@ -1,21 +1,21 @@
-//! Whole numbers as decimal text, the long ones eight digits at a time: a call reads and writes some sixty digits.
+//! Parses and formats decimal integers, long ones eight digits at a time: a call reads and writes some sixty digits.
 //!
-//! Plain loops would cost an allowed call 6% more instructions, and a crate of the same speed (itoa) would bring code
-//! into the library that can panic.
+//! Plain loops would cost an allowed call 6% more instructions, and an equally fast crate (itoa) would add code that
+//! can panic.
 
 use std::num::NonZero;
 
-/// The number of digits in a stored timestamp, which is a moment up to 2^63 - 1. One before September 2001 gets leading
-/// zeros.
+/// The number of digits in a stored timestamp, which is a moment up to 2^63 - 1. A timestamp before September 2001 has
+/// leading zeros.
 pub const MOMENT_DIGITS: usize = 19;
 
-/// The number of values that eight digits can spell.
+/// The number of values that eight digits can represent.
 const BLOCK: NonZero<u64> = NonZero::new(100_000_000).unwrap();
 
 /// The text of eight zeros. An XOR with it turns text into digits, and an OR turns digits into text.
 const ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
 
-/// Reads the number that the digits spell.
+/// Parses the digits of a moment; `None` if any byte is not a digit.
 pub fn parse_moment(text: &[u8; MOMENT_DIGITS]) -> Option<u64> {
     let (first, rest) = text.split_first_chunk()?;
     let (second, _) = rest.split_first_chunk()?;
@@ -38,13 +38,13 @@ pub fn format(number: u64) -> [u8; MOMENT_DIGITS] {
     text.last_chunk().copied().unwrap_or_default()
 }
 
-/// Returns the text without its leading zeros, as the server's commands expect a number. The last digit stays.
+/// Returns the text without its leading zeros, as the server's commands expect it. The last digit always stays.
 pub fn without_zeros(text: &[u8; MOMENT_DIGITS]) -> &[u8] {
     let zeros = text.iter().take_while(|&&digit| digit == b'0').count();
     text.get(zeros.min(MOMENT_DIGITS - 1)..).unwrap_or_default()
 }
 
-/// Reads a number of 1 to 8 digits without leading zeros, as most arguments are. `inline(always)` saves 1% of a call.
+/// Parses a number of 1 to 8 digits without leading zeros, like most arguments. `inline(always)` saves 1% of a call.
 #[inline(always)]
 pub fn parse_small(text: &[u8]) -> Option<u32> {
     match text.len() {
@@ -56,7 +56,7 @@ pub fn parse_small(text: &[u8]) -> Option<u32> {
             if text.starts_with(b"0") || not_digits([digits.into()]) { None } else { Some(value_of_four(digits)) }
         }
         5..=8 => {
-            // The first four digits and the last four may overlap: shift out those that the last four have as well.
+            // The first four digits and the last four may overlap: shift out those that are in both.
             let common = 64_u32.wrapping_sub(u32::try_from(text.len()).unwrap_or(8).wrapping_mul(8));
             let upper = four_digits(text.first_chunk()?).wrapping_shl(common);
             let lower = four_digits(text.last_chunk()?);
@@ -69,7 +69,7 @@ pub fn parse_small(text: &[u8]) -> Option<u32> {
     }
 }
 
-/// Reads a number of this many digits, a few, without leading zeros.
+/// Parses a number of `LENGTH` digits, which are few, without leading zeros.
 fn number_of<const LENGTH: usize>(text: &[u8]) -> Option<u32> {
     let text: &[u8; LENGTH] = text.try_into().ok()?;
     if text.starts_with(b"0") {
@@ -101,11 +101,11 @@ fn not_digits<const BLOCKS: usize>(blocks: [u64; BLOCKS]) -> bool {
     bits & 0xf0f0_f0f0_f0f0_f0f0 != 0
 }
 
-/// Returns the number that eight digits spell.
+/// Returns the value of eight digits.
 ///
-/// It works on lanes of one word: eight digits become four numbers below 100, two below 10,000, one below 100,000,000.
-/// Each step is one multiplication that adds every second lane to ten, a hundred or ten thousand times its neighbour.
-/// In bytes, the lowest first, as the text stands in memory:
+/// It works on lanes of one word: eight digits become four numbers below 100, then two below 10,000, then one below
+/// 10^8. Each step is one multiplication that adds every second lane to ten, a hundred or ten thousand times its
+/// neighbour. Byte by byte, lowest first, as the text is in memory:
 ///
 /// ```text
 /// the text "12345678"       '1' '2' '3' '4' '5' '6' '7' '8'
@@ -120,7 +120,7 @@ fn value(digits: u64) -> u64 {
     quads.wrapping_mul(10_000 << 32 | 1) >> 32
 }
 
-/// Returns the number that four digits spell.
+/// Returns the value of four digits.
 fn value_of_four(digits: u32) -> u32 {
     let pairs = (digits.wrapping_mul(10 << 8 | 1) >> 8) & 0x00ff_00ff;
     pairs.wrapping_mul(100 << 16 | 1) >> 16
@@ -193,7 +193,7 @@ mod tests {
         }
     }
 
-    /// The byte stands in one place, and then in two at once, as for a moment.
+    /// The wrong byte is in one place, and then in two at once, as in the test for a moment.
     #[test]
     fn a_small_number_is_left_to_the_server_if_any_byte_is_not_a_digit() {
         for length in 1..=8 {
@@ -211,7 +211,7 @@ mod tests {
         }
     }
 
-    /// The byte stands in one place, and then in two at once: two wrong bytes must not cancel each other out.
+    /// The wrong byte is in one place, and then in two at once: two wrong bytes must not cancel each other out.
     #[test]
     fn a_moment_is_refused_if_any_byte_is_not_a_digit() {
         for place in 0..MOMENT_DIGITS {

@@ -1,9 +1,9 @@
-//! Every error that a caller can see. `Display` is the reply's text, error code first.
+//! Every error that a caller can see. `Display` writes the reply's text, which begins with the error code.
 
-/// The reason why a call was refused. A refused call has changed nothing, except in the case that `Key::set` names.
+/// The reason why a call was refused. A refused call changes nothing, except in the case described at `Key::set`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The server words this reply itself, as for its own commands.
+    /// The server words this reply itself, as it does for its own commands.
     #[error("ERR wrong number of arguments")]
     WrongArity,
     #[error("ERR {0} is missing")]
@@ -22,7 +22,7 @@ pub enum Error {
     TooLarge,
     #[error("ERR quantity: the tokens would be back only after the year 2262")]
     DebtTooLong,
-    /// The text is that of the server's own commands.
+    /// The server's own commands use the same text.
     #[error("WRONGTYPE Operation against a key holding the wrong kind of value")]
     WrongType,
     #[error("ERR the key holds no rate limiter state")]
@@ -35,7 +35,7 @@ pub enum Error {
 /// The part of a call that an error is about. Quotas and groups are numbered 1, 2, …
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Place {
-    /// The call, or its first quota, so that a wrong quota gets the same error with and without further quotas.
+    /// The call or its first quota: an error in that quota reads the same with and without further quotas.
     #[error("")]
     Call,
     #[error(" (quota {0})")]

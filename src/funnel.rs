@@ -1,23 +1,23 @@
-//! The rule: a limiter that gives out tokens at a steady rate, decided by the generic cell rate algorithm (GCRA).
+//! The rule: a limiter gives out tokens at a steady rate, using the generic cell rate algorithm (GCRA).
 //!
-//! A limiter holds up to `limit` tokens, and `count` of them come back every `period`. The picture is a funnel:
-//! tokens that are taken fill it, and it drains steadily. Others call it a leaky bucket as a meter, or a token bucket.
+//! A limiter holds up to `limit` tokens, and `count` of them come back every `period`. Picture a funnel: tokens that
+//! are taken fill it, and it drains steadily. Other names for it are leaky bucket as a meter, and token bucket.
 //!
-//! * **burst**: what a full limiter gives at once. `limit` is `max_burst + 1` tokens: the one that every caller expects
-//!   to get, and `max_burst` more at the same moment.
+//! * **burst**: the tokens that a full limiter gives out at once. `limit` is `max_burst + 1` tokens: the one that every
+//!   caller expects to get, and `max_burst` more at the same moment.
 //! * **rate**: `count` tokens per `period`, the pace at which they come back. 30 per 60 s is one token every 2 s, not
 //!   30 at the end of each minute.
-//! * **quantity**: the tokens that one call asks for. CL.THROTTLE takes all of them or none, and CL.TAKE as many as
-//!   there are. CL.CHARGE always takes all of them: if the limiter lacks some, it is then in **debt**, and calls are
+//! * **quantity**: the tokens that one call asks for. CL.THROTTLE takes all of them or none, and CL.TAKE takes as many
+//!   as there are. CL.CHARGE always takes all of them: if the limiter has too few, it goes into **debt**, and calls are
 //!   limited until the debt is paid. A quantity of 0 takes nothing, and a negative one gives tokens back.
 //! * **remaining**: the most tokens that the next call could take right now.
 //! * **retry_after**: how long a limited caller has to wait until the same call is allowed, if no other caller takes
 //!   tokens.
 //! * **reset_after**: how long until the limiter is full, so that the whole burst is available again.
 //!
-//! The whole state is one timestamp, the theoretical arrival time (TAT): when the limiter will be full again. A call of
-//! `quantity` tokens moves it by the time in which that many come back, the `increment`. The call is allowed if the TAT
-//! is then no further ahead of now than the time in which all tokens come back, the `tolerance`:
+//! The whole state is one timestamp, the theoretical arrival time (TAT): when the limiter will be full again. A call
+//! for `quantity` tokens moves the TAT by the `increment`, the time in which that many come back. The call is allowed
+//! if the TAT is then ahead of now by at most the `tolerance`, the time in which all tokens come back:
 //!
 //! ```text
 //!         |<---------- tolerance --------->|
@@ -25,15 +25,15 @@
 //!      allow at       now               new TAT
 //!                      |<-- reset_after -->|
 //!
-//!   a call is allowed if its "allow at" is not after now; if it is, the time between them is retry_after
+//!   a call is allowed if its "allow at" is not after now; otherwise, retry_after is the time from now to "allow at"
 //! ```
 //!
 //! All times are whole nanoseconds. Products are computed in 64 bits if they fit, which they nearly always do, and in
-//! 128 bits if not. The time in which tokens come back is rounded down, once per call, so that a call's rounding error
-//! is below a nanosecond and in the caller's favour.
+//! 128 bits if not. The time in which tokens come back is rounded down, once per call, so a call's rounding error is
+//! less than a nanosecond, and in the caller's favour.
 //!
-//! The GCRA is from ITU-T I.371 and the ATM Forum's traffic management specification. This form of it is called
-//! "virtual scheduling" there.
+//! The GCRA comes from ITU-T I.371 and the ATM Forum's traffic management specification, which call this form of it
+//! "virtual scheduling".
 
 use std::num::NonZero;
 use std::ops::{Add, Sub};
@@ -48,7 +48,7 @@ pub struct Moment(u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub u64);
 
-/// The unit of a quota's period, and of the spans of a reply.
+/// The unit of a quota's period, and of the times in a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     Seconds,
@@ -58,29 +58,29 @@ pub enum Unit {
 /// A quota: `limit` tokens at once, and `count` more every `period`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
-    /// `max_burst + 1`; at 0, every call that asks for a token is limited.
+    /// `max_burst + 1`. If it is 0, every call that asks for tokens is limited.
     pub limit: u64,
     pub count: NonZero<u64>,
     /// In nanoseconds.
     pub period: NonZero<u128>,
 }
 
-/// A quota at one moment, which computes where a call moves its TAT.
+/// A quota at one moment, which computes the TAT after a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Funnel {
-    /// At most one token comes back per nanosecond.
+    /// A checked quota: at most one token comes back per nanosecond.
     quota: Quota,
     now: Moment,
     /// The time in which all tokens come back; `now + tolerance` is not after `Moment::LAST`.
     tolerance: Span,
 }
 
-/// The way a call takes tokens.
+/// How a call takes tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taking {
     /// CL.THROTTLE: all tokens that it asks for, or none.
     AllOrNone,
-    /// CL.CHARGE: all tokens that it asks for, if necessary into debt.
+    /// CL.CHARGE: all tokens that it asks for, going into debt if necessary.
     InAnyCase,
     /// CL.TAKE: as many tokens as there are, up to the number that it asks for.
     UpTo,
@@ -88,7 +88,7 @@ pub enum Taking {
     Nothing,
 }
 
-/// The decision of one quota: where the call leaves the TAT, and what depends on the way it takes tokens.
+/// The decision of one quota: the TAT after the call, and the facts that depend on how the call takes tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
     pub tat: Moment,
@@ -101,12 +101,12 @@ impl Moment {
     /// The last moment that a key can hold.
     pub const LAST: Self = Self(i64::MAX.cast_unsigned());
 
-    /// Makes the moment this many nanoseconds after the epoch; `None` if it is beyond the last moment.
+    /// Returns the moment this many nanoseconds after the epoch; `None` if it is after the last moment.
     pub fn new(nanos: u64) -> Option<Self> {
         (nanos <= Self::LAST.0).then_some(Self(nanos))
     }
 
-    /// Makes the moment this many nanoseconds after the epoch, or the last moment if that is earlier.
+    /// Returns the moment this many nanoseconds after the epoch, or the last moment if that is earlier.
     pub fn new_saturating(nanos: u64) -> Self {
         Self(nanos.min(Self::LAST.0))
     }
@@ -116,20 +116,20 @@ impl Moment {
     }
 }
 
-/// Returns the moment after the span.
+/// Returns the moment this much later.
 impl Add<Span> for Moment {
     type Output = Self;
 
     #[allow(
         clippy::arithmetic_side_effects,
-        reason = "no call leaves a TAT after the last moment: a charge checks it, and tokens that are there fit"
+        reason = "no call moves a TAT past the last moment: a charge checks this, and available tokens fit"
     )]
     fn add(self, span: Span) -> Self {
         Self(self.0 + span.0)
     }
 }
 
-/// Returns the moment before the span, or the epoch if that is later.
+/// Returns the moment this much earlier, or the epoch if that is later.
 impl Sub<Span> for Moment {
     type Output = Self;
 
@@ -138,7 +138,7 @@ impl Sub<Span> for Moment {
     }
 }
 
-/// Returns the span since an earlier moment, or 0 if that is later.
+/// Returns the span since an earlier moment, or 0 if that moment is in fact later.
 impl Sub for Moment {
     type Output = Span;
 
@@ -151,7 +151,7 @@ impl Span {
     /// Converts to whole units, rounding up.
     #[inline(always)]
     pub fn round_up(self, unit: Unit) -> u64 {
-        // Both operations fit: the unit has 30 bits, and a span between two moments has 63.
+        // Neither operation overflows: the unit has 30 bits, and a span between two moments has 63.
         self.0.wrapping_add(unit.nanos().get().wrapping_sub(1)) / unit.nanos()
     }
 }
@@ -165,7 +165,7 @@ impl Add for Span {
     }
 }
 
-/// Returns the difference from a span that is not longer.
+/// Returns the difference. The other span must not be longer.
 impl Sub for Span {
     type Output = Self;
 
@@ -176,7 +176,7 @@ impl Sub for Span {
 }
 
 impl Unit {
-    /// Converts this many units to nanoseconds: a number of 64 bits times one of 30 bits.
+    /// Converts this many units to nanoseconds. 64 bits times 30 bits fit in 128.
     pub fn in_nanos(self, units: NonZero<u64>) -> NonZero<u128> {
         NonZero::<u128>::from(units).saturating_mul(self.nanos().into())
     }
@@ -201,8 +201,8 @@ impl Quota {
         if NonZero::<u128>::from(self.count) > self.period {
             return Err(Error::TooFast);
         }
-        // The rate is at most a token per nanosecond, so the tolerance is at least `limit`: if it fits, the limit does,
-        // too.
+        // The rate is at most a token per nanosecond, so the tolerance is at least `limit` nanoseconds: if the
+        // tolerance fits, so does the limit.
         let tolerance = self.refill_time(self.limit);
         if tolerance > Moment::LAST - now {
             return Err(Error::TooLarge);
@@ -218,7 +218,7 @@ impl Quota {
         {
             return Span(product / self.count);
         }
-        // Both operations saturate: if the product exceeds 128 bits, the span exceeds 64, because count has only 63.
+        // Both operations saturate: a product above 128 bits means a span above 64, because `count` has at most 63.
         let product = u128::from(tokens).saturating_mul(self.period.get());
         Span(u64::try_from(product / NonZero::<u128>::from(self.count)).unwrap_or(u64::MAX))
     }
@@ -238,7 +238,7 @@ impl Funnel {
         tat - self.now
     }
 
-    /// Takes these tokens if the quota has them. Otherwise the TAT stays.
+    /// Takes these tokens if the quota has them. Otherwise, the TAT stays the same.
     #[inline(always)]
     pub fn try_take(&self, tat: Moment, tokens: u64) -> Part {
         let refused = |retry_after| Part { tat, taken: 0, limited: true, retry_after };
@@ -246,7 +246,7 @@ impl Funnel {
         if tokens > self.quota.limit {
             return refused(None);
         }
-        // The tokens are within the limit, so their time is within the tolerance.
+        // The tokens are within the limit, so the increment is within the tolerance.
         let increment = self.quota.refill_time(tokens);
         let (until_full, latest) = (self.until_full(tat), self.tolerance - increment);
         if until_full > latest {
@@ -255,7 +255,7 @@ impl Funnel {
         Part { tat: tat.max(self.now) + increment, taken: tokens, limited: false, retry_after: None }
     }
 
-    /// Takes these tokens, which the quota has, for a call that asks for at least as many.
+    /// Takes `tokens`, which the quota has, for a call that asks for that many or more.
     #[inline(always)]
     pub fn take_up_to(&self, tat: Moment, tokens: u64, asked: u64) -> Part {
         let tat = tat.max(self.now) + self.quota.refill_time(tokens);
@@ -265,7 +265,7 @@ impl Funnel {
 
     /// Takes these tokens, going into debt if necessary.
     ///
-    /// Errors: `DebtTooLong` if the debt could only be paid beyond the year 2262.
+    /// Errors: `DebtTooLong` if the debt would be paid only after the year 2262.
     #[inline(always)]
     pub fn charge(&self, tat: Moment, tokens: u64) -> Result<Part, Error> {
         let (base, increment) = (tat.max(self.now), self.quota.refill_time(tokens));
@@ -278,29 +278,29 @@ impl Funnel {
         Ok(Part { tat, taken: tokens, limited, retry_after: limited.then(|| until_full - self.tolerance) })
     }
 
-    /// Returns the time until one more token is there: 0 if rounding has left one, and `None` if the limit is 0.
+    /// Returns the time until one more token is available: 0 if rounding has left one, and `None` if the limit is 0.
     fn wait_for_one_more(&self, tat: Moment) -> Option<Span> {
         let one_more = self.until_full(tat) + self.quota.refill_time(1);
         (self.quota.limit > 0).then(|| one_more.max(self.tolerance) - self.tolerance)
     }
 
-    /// Gives these tokens back. The quota never holds more than its limit: a TAT that has passed stays as it is. A call
-    /// and its refund leave the TAT as it was, because both round alike.
+    /// Gives these tokens back. The quota never holds more than its limit: a TAT in the past stays as it is. A call
+    /// followed by its refund leaves the TAT as it was, because both round the same way.
     pub fn give_back(&self, tat: Moment, tokens: u64) -> Part {
         let tat = (tat - self.quota.refill_time(tokens)).max(self.now.min(tat));
         Part { tat, taken: 0, limited: false, retry_after: None }
     }
 
-    /// Returns the most tokens that the next call could take, if the quota is full after `until_full`: the `r` tokens
-    /// that come back in the rest of the tolerance, the `span`.
+    /// Returns the most tokens that the next call could take if the quota will be full after `until_full`: the `r`
+    /// tokens that come back within `span`, the rest of the tolerance.
     ///
-    /// `floor(r * period / count) <= span` is `r * period < (span + 1) * count` in whole numbers, so the largest such
-    /// `r` is `((span + 1) * count - 1) / period`, rounded down. It never exceeds the limit: a token takes at least a
-    /// nanosecond, so `limit + 1` tokens take longer than the tolerance.
+    /// In whole numbers, `floor(r * period / count) <= span` means `r * period < (span + 1) * count`, so the largest
+    /// such `r` is `((span + 1) * count - 1) / period`, rounded down. It never exceeds the limit: a token takes at
+    /// least a nanosecond to come back, so `limit + 1` tokens take longer than the tolerance.
     #[inline(always)]
     pub fn remaining(&self, until_full: Span) -> u64 {
         let Quota { count, period, .. } = self.quota;
-        // A limiter in debt has none.
+        // A quota in debt has no tokens.
         if until_full > self.tolerance {
             return 0;
         }

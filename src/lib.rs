@@ -1,13 +1,13 @@
 //! `CL.THROTTLE` for Redis and Valkey: exact rate limiting with GCRA, as a module.
 //!
 //! This is the table of contents: the module's name and its commands. `throttle.rs` shows one call from top to bottom,
-//! `look.rs` a call that takes nothing, and `mthrottle.rs` a call on several limiters. They share `request.rs`, the
-//! arguments of a call, with the names in `parameters.rs`; and `reply.rs`, its integers or its error. `limiter.rs`
-//! decides a call with all quotas of a limiter, and `funnel.rs` has the rule for one quota. `state.rs` reads and writes
-//! the state, and `error.rs` lists the errors. `redis/` stands between these files and the server.
+//! `look.rs` a call that takes nothing, and `mthrottle.rs` a call on several limiters. All three use `request.rs`,
+//! which parses the arguments listed in `parameters.rs`, and `reply.rs`, which sends the reply. `limiter.rs` decides a
+//! call for all quotas of a limiter; `funnel.rs` has the rule for one quota. `state.rs` reads and writes the state, and
+//! `error.rs` lists the errors. `redis/` is the layer between these files and the server.
 //!
-//! A function marked `inline(always)` has a caller in each command. The compiler alone would inline few of them, and a
-//! call would take 10% more instructions.
+//! A function marked `inline(always)` is called from several commands. Without the mark, the compiler would inline few
+//! of these functions, and a call would take 10% more instructions.
 
 mod decimal;
 mod error;
@@ -29,8 +29,8 @@ use redis::{Command, Module, command, module};
 static MODULE: Module = Module::new(c"redis-cell", env!("CARGO_PKG_VERSION"), &COMMANDS);
 module!(MODULE);
 
-/// The commands: name; the version that added it; the file with its call, and how the call differs from others in that
-/// file; its summary.
+/// The commands, each with its name, the version that added it, the file that handles its calls, how it differs from
+/// the other commands in that file, and its summary.
 #[rustfmt::skip]
 static COMMANDS: [Command; 10] = [
     command!(name: c"cl.throttle", since: c"1.0.0", call: throttle(AllOrNone, Seconds),

@@ -1,16 +1,16 @@
-//! The quotas of a limiter in one decision: 10 a second and 1,000 a day.
+//! Decides a call for all quotas of a limiter, such as 10 a second and 1,000 a day.
 //!
-//! Each quota decides the whole call by the rule in `funnel.rs`, on its own TAT: the first TAT belongs to the first
-//! quota of the call, and so on. A call with one quota allocates nothing. A call that takes all or none takes from each
-//! quota, or from none. A charge takes from each quota, going into debt if necessary. A call that takes as many tokens
-//! as there are takes the same number from each quota: as many as the emptiest one has. A call that gives back gives
-//! back to each.
+//! Each quota decides the whole call with the rule in `funnel.rs`, on its own TAT: the first TAT belongs to the first
+//! quota of the call, and so on. A call with one quota allocates no memory. A call that takes all tokens or none takes
+//! them from each quota, or from none. A charge takes tokens from each quota, going into debt if necessary. A call that
+//! takes as many tokens as there are takes the same number from each quota: as many as the emptiest quota has. A refund
+//! gives tokens back to each quota.
 //!
-//! The reply is the verdict of one quota, the one that **decides**. Of several that qualify, the first one decides:
+//! The reply is the verdict of the quota that **decides** (if several quotas qualify, the first of them does):
 //!
-//! * if the call is limited, or leaves a debt: the quota with the longest wait; a wait without end is the longest;
-//! * if a call for as many tokens as there are got fewer than its quantity: the quota with the fewest tokens remaining,
-//!   and among these the one that takes longest to get one more token;
+//! * if the call is limited or leaves a debt: the quota with the longest wait (a wait that never ends is the longest);
+//! * if a call for as many tokens as there are got fewer than its quantity: the quota with the fewest tokens remaining
+//!   and, among equals, the one that takes longest to get one more token;
 //! * otherwise: the quota with the fewest tokens remaining.
 
 use std::iter;
@@ -24,7 +24,7 @@ mod tests;
 /// The most quotas that a limiter may have.
 pub const MOST_QUOTAS: usize = 8;
 
-/// A limiter's quotas at one moment: one, and at most `MOST_QUOTAS - 1` more.
+/// A limiter's quotas at one moment: the first, and at most `MOST_QUOTAS - 1` more.
 #[derive(Debug, Clone)]
 pub struct Limiter {
     pub first: Funnel,
@@ -38,26 +38,26 @@ pub struct Tats {
     pub further: Vec<Moment>,
 }
 
-/// A decided call.
+/// The decision on a call: its verdict, and the change to the stored state.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Decision {
     pub verdict: Verdict,
     pub change: Change,
 }
 
-/// The facts that a call's reply is made of, from the quota that decides.
+/// The facts in a call's reply, from the quota that decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
-    /// The quota had fewer tokens than the call asked for. If the call takes as many as there are: the quota had none.
+    /// Whether the quota had fewer tokens than the call asked for or, if the call takes as many as there are, had none.
     pub limited: bool,
-    /// Tokens that the call took. Looks, refunds and limited calls that take all or none have taken 0.
+    /// The tokens that the call took: 0 for looks, refunds, and limited calls that take all or none.
     pub taken: u64,
     /// Tokens that the quota holds when it is full.
     pub limit: u64,
     /// Tokens that the next call could take now: 0 to `limit`.
     pub remaining: u64,
-    /// The time to wait until the call is allowed, until its debt is paid, or until one more token is there. `None` if
-    /// the call got all its tokens without a debt, or if no wait helps.
+    /// The time to wait until the call is allowed, until its debt is paid, or until one more token is available. `None`
+    /// if the call got all its tokens without a debt, or if no wait helps.
     pub retry_after: Option<Span>,
     /// The time until the quota is full.
     pub reset_after: Span,
@@ -65,20 +65,20 @@ pub struct Verdict {
     pub quota: Option<u64>,
 }
 
-/// A change of the stored state.
+/// A change to the stored state.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Change {
     Nothing,
     Store(Tats),
-    /// The limiter is full again, which needs no state.
+    /// The limiter is full again, and so needs no state.
     Delete,
 }
 
 impl Limiter {
-    /// Decides a call of `quantity` tokens on the stored TATs. A negative quantity gives tokens back, whatever `taking`
-    /// is.
+    /// Decides a call for `quantity` tokens, given the stored TATs. A negative quantity gives tokens back, whatever
+    /// `taking` is.
     ///
-    /// Errors: `DebtTooLong`, of the first quota whose debt could only be paid beyond the year 2262.
+    /// Errors: `DebtTooLong` for the first quota whose debt would be paid only after the year 2262.
     #[inline(always)]
     pub fn decide(&self, before: Option<Tats>, taking: Taking, quantity: i64) -> Result<Decision, CommandError> {
         let Ok(asked) = u64::try_from(quantity) else {
@@ -92,8 +92,8 @@ impl Limiter {
 
     /// Decides a call that gives tokens back.
     ///
-    /// Takes a copy of the limiter: a reference would keep the limiter out of the registers in every other call, which
-    /// costs 40 to 65 instructions.
+    /// Takes a copy of the limiter: a reference would keep the limiter out of registers in all other calls, and cost
+    /// them 40 to 65 instructions.
     #[cold]
     fn refund(self, before: Option<Tats>, tokens: u64) -> Result<Decision, CommandError> {
         let mut after = self.tats(before.clone());
@@ -107,7 +107,7 @@ impl Limiter {
         Ok(Decision { verdict, change })
     }
 
-    /// Returns the stored TATs, and one of now for each quota that has none: it is full.
+    /// Returns the stored TATs, and `now` as the TAT of each quota that has none: such a quota is full.
     #[inline(always)]
     fn tats(&self, stored: Option<Tats>) -> Tats {
         let now = self.first.now();
@@ -118,14 +118,14 @@ impl Limiter {
         tats
     }
 
-    /// Returns the tokens that the emptiest quota holds.
+    /// Returns the number of tokens that the emptiest quota holds.
     fn fewest(&self, tats: &Tats) -> u64 {
         let funnels = iter::once(&self.first).chain(&self.further);
         let remaining = funnels.zip(tats.iter()).map(|(funnel, tat)| funnel.remaining(funnel.until_full(tat)));
         remaining.fold(u64::MAX, u64::min)
     }
 
-    /// Decides the call for each quota. Returns the verdict of the one that decides.
+    /// Decides the call for each quota. Returns the verdict of the quota that decides.
     #[inline(always)]
     fn decide_each(&self, tats: &mut Tats, call: Call) -> Result<Verdict, CommandError> {
         let mut decides = call.decide(&self.first, &mut tats.first)?;
@@ -147,7 +147,7 @@ struct Call {
     /// `None` if it gives tokens back.
     taking: Option<Taking>,
     asked: u64,
-    /// All tokens that it asks for, or as many of them as each quota has.
+    /// All the tokens that the call asks for, or as many of them as every quota has.
     tokens: u64,
 }
 
@@ -173,12 +173,12 @@ impl Call {
 }
 
 impl Verdict {
-    /// Tells whether this quota decides rather than the other, an earlier one.
+    /// Tells whether this quota decides instead of the other quota, which comes earlier.
     fn decides_over(&self, other: &Self) -> bool {
         match (self.limited, other.limited) {
-            // A limited call without a wait would have to wait without end.
+            // A limited call without a `retry_after` can never pass, so its wait is the longest.
             (true, true) => other.retry_after.is_some_and(|wait| self.retry_after.is_none_or(|longer| longer > wait)),
-            // A call that is not limited waits for more tokens from every quota, or from none.
+            // If the call is not limited, every quota has a `retry_after` or none has one.
             (false, false) if self.remaining == other.remaining => self.retry_after > other.retry_after,
             (false, false) => self.remaining < other.remaining,
             (limited, _) => limited,

@@ -17,11 +17,11 @@ pub const fn parameters(unit: Unit) -> [Parameter; 6] {
     one_limiter(Taking::Nothing, unit)
 }
 
-/// `CL.LOOK key max_burst count period [quantity [max_burst count period ...]]`. `unit` makes it `CL.PLOOK`.
+/// `CL.LOOK key max_burst count period [quantity [max_burst count period ...]]`, or `CL.PLOOK` in milliseconds.
 ///
-/// Tells how `CL.THROTTLE` of that quantity would decide now, but takes nothing. Replies with 0 if the call would be
-/// allowed or 1 if limited; the limit; the tokens that remain now; the time to wait, or -1; the time until the limiter
-/// is full. A call with several quotas gets the integers of the quota that decides, and its number.
+/// Tells how `CL.THROTTLE` with these arguments would decide now, but takes nothing. Replies with 0 if that call would
+/// be allowed or 1 if limited; the limit; the tokens that remain now; the time to wait, or -1; and the time until the
+/// limiter is full. With several quotas, these integers are those of the quota that decides, followed by its number.
 #[inline(always)]
 pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
     let now = Moment::new_saturating(clock::now());

@@ -1,4 +1,4 @@
-//! Several limiters in one decision, top to bottom: arguments, states, decisions, reply.
+//! A call on several limiters, decided as one, top to bottom: arguments, states, decisions, reply.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -26,13 +26,13 @@ pub const fn parameters(unit: Unit) -> [Parameter; 1] {
     [Parameter::repeated(c"limiter", parameters::group(unit))]
 }
 
-/// `CL.MTHROTTLE key max_burst count period quantity [key … quantity ...]`. `unit` makes it `CL.MPTHROTTLE`.
+/// `CL.MTHROTTLE key max_burst count period quantity [key … quantity ...]`, or `CL.MPTHROTTLE` in milliseconds.
 ///
-/// Decides several limiters as one: if each allows its quantity, the call takes from each; if any limits it, the call
-/// takes from none. A negative quantity gives tokens back. The keys must differ; in a cluster they share a hash tag.
+/// Decides several limiters as one: if all allow their quantities, the call takes from each; if any does not, the call
+/// takes from none. A negative quantity gives tokens back. The keys must differ and, in a cluster, share a hash tag.
 ///
-/// Replies with 0 if all allow or 1 if not, followed by five integers for each limiter, in order, as `CL.THROTTLE`
-/// would reply. If the call is limited, a limiter that would have allowed it shows its tokens with nothing taken.
+/// Replies with 0 if all limiters allow the call or 1 if not, followed by a `CL.THROTTLE` reply for each limiter, in
+/// order. If the call is limited, the reply for a limiter that would have allowed it shows nothing taken.
 pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
     let now = Moment::new_saturating(clock::now());
     let group = parameters::group(unit);
@@ -45,7 +45,7 @@ pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result
     })?;
     refuse_same_keys(&requests)?;
 
-    // Read every key before the first is written.
+    // Read every key before writing any of them.
     let mut all = in_groups(requests, |request| {
         let key = state::open(context, request.name)?;
         let before = state::read(&key)?;
@@ -83,8 +83,8 @@ fn write_all(context: &mut Context, all: &[Decided]) -> Result<(), CommandError>
     })?;
     in_groups(all, |Decided { request, decision, .. }| {
         if decision.change != Change::Nothing {
-            // The server decides whether keys can be written before it runs a command. A later key therefore fails only
-            // in the case that `Key::set` names, and the limiters written by then stay written.
+            // Before it runs a command, the server decides whether keys can be written. A later key therefore fails
+            // only in the case described at `Key::set`, and the limiters written by then stay written.
             state::write(state::open(context, request.name)?, &decision.change)?;
         }
         Ok(())
@@ -100,7 +100,7 @@ fn in_groups<G, T>(
     let groups = groups.into_iter();
     let mut results = Vec::with_capacity(groups.len());
     for (group, number) in groups.zip(1..) {
-        // A limiter of several has only one quota.
+        // Each group has only one quota, so the number of the group shows where the error is.
         let in_group = |CommandError { reason, .. }| CommandError { reason, place: Place::Group(number) };
         results.push(each(group).map_err(in_group)?);
     }

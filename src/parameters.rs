@@ -1,4 +1,4 @@
-//! The parameters of the commands: their names, for errors and `COMMAND DOCS`, and their summaries for the latter.
+//! The parameters of the commands: their names for errors and `COMMAND DOCS`, and their summaries for `COMMAND DOCS`.
 
 use std::ffi::CStr;
 
@@ -21,7 +21,7 @@ pub const fn period(unit: Unit) -> &'static Parameter {
     }
 }
 
-/// Returns the parameters of a group, which is one limiter of several: `key max_burst count period quantity`.
+/// Returns the parameters of a group, which describes one of several limiters: `key max_burst count period quantity`.
 pub const fn group(unit: Unit) -> &'static [Parameter; 5] {
     match unit {
         Unit::Seconds => &[KEY, MAX_BURST, COUNT, SECONDS, QUANTITY],
@@ -42,7 +42,7 @@ pub const fn one_limiter(taking: Taking, unit: Unit) -> [Parameter; 6] {
     [*key, max_burst, count, period, quantity, Parameter::repeated(c"quota", quota).optional_if(true)]
 }
 
-/// Tells whether the quantity may be left out; it is then 1. CL.CHARGE and CL.TAKE require it.
+/// Tells whether the quantity may be omitted, in which case it is 1. CL.CHARGE and CL.TAKE require it.
 pub const fn is_quantity_optional(taking: Taking) -> bool {
     matches!(taking, Taking::AllOrNone | Taking::Nothing)
 }

@@ -5,7 +5,7 @@ use crate::funnel::{Span, Taking, Unit};
 use crate::limiter::Verdict;
 use crate::redis::{Argument, Context, ErrorReply};
 
-/// Replies with five integers, or with six for a limiter with several quotas: the last is the number of the quota that
+/// Replies with five integers. For a limiter with several quotas, a sixth follows: the number of the quota that
 /// decides.
 pub fn reply(context: &Context, taking: Taking, verdict: &Verdict, unit: Unit) {
     let units = |span: Span| span.round_up(unit).cast_signed();

@@ -9,12 +9,12 @@ use crate::limiter::{Limiter, MOST_QUOTAS};
 use crate::parameters::{self, COUNT, MAX_BURST, QUANTITY};
 use crate::redis::{Argument, Parameter};
 
-/// The part of a call that is about one limiter, with its quotas at this moment.
+/// The part of a call that concerns one limiter, whose quotas are fixed at the time of the call.
 pub struct Request<'a> {
     /// The name of the limiter's key.
     pub name: &'a Argument,
     pub limiter: Limiter,
-    /// Below 0 to give back.
+    /// Negative to give tokens back.
     pub quantity: i64,
 }
 
@@ -43,7 +43,7 @@ impl<'a> Request<'a> {
             (Some(quantity), Taking::AllOrNone | Taking::InAnyCase) => integer(quantity, &QUANTITY)?,
             (Some(quantity), Taking::UpTo | Taking::Nothing) => at_least(0, quantity, &QUANTITY)?,
         };
-        // Check the quota as a whole last: the error of a single argument comes first.
+        // Check the quota as a whole last, so that an error in a single argument is reported first.
         let first = first.at(now)?;
         let mut quotas = Vec::with_capacity(further.len());
         for ([max_burst, count, period], number) in further.iter().zip(2..) {
@@ -56,15 +56,15 @@ impl<'a> Request<'a> {
 
 #[inline(always)]
 fn parse_quota([max_burst, count, period]: [&Argument; 3], unit: Unit) -> Result<Quota, Error> {
-    // A max_burst of -1 is a limit of 0: the cast makes it 2^64 - 1, and the addition wraps.
+    // A max_burst of -1 means a limit of 0: the cast turns -1 into 2^64 - 1, and the addition wraps around.
     let limit = at_least(-1, max_burst, &MAX_BURST)?.cast_unsigned().wrapping_add(1);
     let count = one_or_more(count, &COUNT)?;
     let period = unit.in_nanos(one_or_more(period, parameters::period(unit))?);
     Ok(Quota { limit, count, period })
 }
 
-/// Reads an integer. Most are short, and reading them here takes half as many instructions as the server, which reads
-/// the others.
+/// Parses an integer. Most integers are short, and parsing them here takes half as many instructions as in the server,
+/// which parses the others.
 #[inline(always)]
 fn integer(argument: &Argument, parameter: &Parameter) -> Result<i64, Error> {
     let small = decimal::parse_small(argument.bytes());

@@ -9,13 +9,13 @@ use crate::redis::{self, Argument, Context, Key, Unavailable, Value};
 
 /// Opens a limiter's key for reading and writing, whether it exists or not.
 ///
-/// Errors: `Unavailable` if the server does not let the key be written now.
+/// Errors: `Unavailable` if the server does not allow writing the key now.
 #[inline(always)]
 pub fn open<'a>(context: &'a mut Context, name: &'a Argument) -> Result<Key<'a>, Error> {
     Ok(Key::open(context, name)?)
 }
 
-/// Reads the TATs at an open key; `None` for a limiter that is full.
+/// Reads the TATs from an open key. `None` means that the key does not exist: the limiter is full.
 ///
 /// Errors: `WrongType` and `NotAState` if the key holds anything but TATs.
 #[inline(always)]
@@ -23,9 +23,9 @@ pub fn read(key: &Key) -> Result<Option<Tats>, Error> {
     parse(key.value())
 }
 
-/// Reads the TATs at a key, which stays as it is.
+/// Reads the TATs from a key without changing it.
 ///
-/// Errors: those of `read`, and `Unavailable` if the server does not let the key be read now.
+/// Errors: those of `read`, and `Unavailable` if the server does not allow reading the key now.
 #[inline(always)]
 pub fn look(context: &mut Context, name: &Argument) -> Result<Option<Tats>, Error> {
     redis::look(context, name, parse)?
@@ -56,10 +56,10 @@ fn parse_tat(text: &[u8; MOMENT_DIGITS]) -> Result<Moment, Error> {
     decimal::parse_moment(text).and_then(Moment::new).ok_or(Error::NotAState)
 }
 
-/// Stores what a decision has changed, and closes the key. The key expires at the last TAT, rounded up to a whole
-/// millisecond.
+/// Stores the change that a decision makes, and closes the key. The key expires at the latest TAT, rounded up to a
+/// whole millisecond.
 ///
-/// Errors: `Unavailable` if the server does not let the key be written now.
+/// Errors: `Unavailable` if the server does not allow writing the key now.
 #[inline(always)]
 pub fn write(key: Key, change: &Change) -> Result<(), Error> {
     match change {

@@ -1,4 +1,4 @@
-//! An argument of a call: its bytes, or the integer that it spells.
+//! An argument of a call: its bytes, or its value as an integer.
 
 use std::ffi::c_longlong;
 use std::slice;
@@ -21,7 +21,7 @@ impl Argument {
         }
     }
 
-    /// Parses it as the server would: `None` if it is not a 64-bit integer.
+    /// Parses the integer as the server would; `None` if the argument is not a 64-bit integer.
     pub fn integer(&self) -> Option<i64> {
         let mut integer: c_longlong = 0;
         // SAFETY: the string is live, and `integer` is written before this returns.

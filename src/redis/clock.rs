@@ -1,10 +1,10 @@
 //! The system's wall clock.
 
-/// The last second that the clock shows: all its nanoseconds fit in 63 bits.
+/// The last second that `now` returns: all nanoseconds in it fit in 63 bits.
 const LAST_SECOND: i64 = i64::MAX / 1_000_000_000 - 1;
 
-/// Reads the time in nanoseconds since the Unix epoch: 0 to 2^63 - 1. A clock set to an earlier or a later time reads
-/// as the first or the last second, with its own nanoseconds.
+/// Reads the time in nanoseconds since the Unix epoch: 0 to 2^63 - 1. A clock set to a time before or after this range
+/// reads as the first or last second, with the clock's own nanoseconds.
 pub fn now() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: this writes to `time`, and fails only for a clock that does not exist.

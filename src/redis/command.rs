@@ -24,7 +24,7 @@ pub struct Command {
     pub counts: &'static Counts,
 }
 
-/// The access of a command to its keys.
+/// How a command accesses its keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     Read,
@@ -43,8 +43,8 @@ macro_rules! command {
             arguments: *mut *mut ::redis_module::raw::RedisModuleString,
             count: ::std::ffi::c_int,
         ) -> ::std::ffi::c_int {
-            // SAFETY: the server keeps the context and the arguments until this function returns, and no borrow of a
-            // parameter lasts longer.
+            // SAFETY: the server keeps the context and the arguments alive until this function returns, and no borrow
+            // lasts longer.
             let (mut context, arguments) = unsafe { $crate::redis::begin(context, &arguments, count) };
             let result = $crate::$file::call(&mut context, arguments, $($how),*);
             $crate::redis::end(&context, result, &COUNTS)
@@ -66,7 +66,7 @@ pub(crate) use command;
 /// Begins a call of a command: returns its context and its arguments, which are the words after the command's name.
 ///
 /// # Safety
-/// The context lives as long as the call, and the `count` strings at `words`, one or more, as long as this borrow.
+/// The context is live during the call, and the `count` strings at `words`, at least one, are live during the borrow.
 pub unsafe fn begin(
     context: *mut raw::RedisModuleCtx,
     words: &*mut *mut raw::RedisModuleString,
@@ -93,10 +93,10 @@ pub fn end<E: Into<ErrorReply>>(context: &Context, result: Result<Outcome, E>, c
 }
 
 impl Command {
-    /// Registers the command, and describes it where the server takes a description: Redis 7 and later.
+    /// Registers the command, and describes it to servers that accept a description: Redis 7 and later.
     pub(super) fn register(&self, context: &Context) -> bool {
         let (last_key, key_step) = self.last_key_and_step();
-        // SAFETY: the context is live, the server copies the strings, and calls `entry` as `begin` asks for.
+        // SAFETY: the context is live, and the server copies the strings and calls `entry` as `begin` requires.
         let created = unsafe {
             api!(RedisModule_CreateCommand)(
                 context.0,
@@ -111,7 +111,7 @@ impl Command {
         if created != OK {
             return false;
         }
-        // SAFETY: only `Export_RedisModule_Init` writes them; `None` on a server that lacks the function.
+        // SAFETY: only `Export_RedisModule_Init` writes them. Each is `None` on a server that lacks the function.
         let (get, set_info, set_categories) = unsafe {
             (raw::RedisModule_GetCommand, raw::RedisModule_SetCommandInfo, raw::RedisModule_SetCommandACLCategories)
         };
@@ -128,7 +128,7 @@ impl Command {
         set_categories.is_none_or(|set| unsafe { set(command, self.categories().as_ptr()) } == OK)
     }
 
-    /// Returns the flags. Like MSET, a command on any number of keys is not "fast": each key takes some time.
+    /// Returns the flags. Like MSET, a command with any number of keys is not "fast": each key takes time.
     fn flags(&self) -> &'static CStr {
         match (self.access, self.key_group()) {
             (Access::Read, _) => c"readonly fast",

@@ -1,4 +1,4 @@
-//! The context of one call, with which a command replies, sends notifications and reads facts about the server.
+//! The context of one call, through which a command replies, sends notifications and queries the server.
 
 use std::ffi::{CStr, CString, c_long};
 
@@ -6,19 +6,19 @@ use redis_module::raw;
 
 use super::{Argument, OK};
 
-/// The server's context of one call.
+/// The server's context for one call.
 pub struct Context(pub(super) *mut raw::RedisModuleCtx);
 
 /// An error reply.
 pub enum ErrorReply {
-    /// An error in the server's own words.
+    /// The server's own error for a wrong number of arguments.
     WrongArity,
     /// A text that begins with the error code.
     Text(String),
 }
 
 impl Context {
-    /// Begins a reply that is an array: this many elements must follow.
+    /// Begins an array reply: this many elements must follow.
     pub fn reply_array(&self, length: usize) {
         let length = length.try_into().unwrap_or(c_long::MAX);
         // SAFETY: the context is live.
@@ -69,7 +69,7 @@ impl Context {
     }
 }
 
-/// Converts a text of our own, which has no NUL, to the server's form.
+/// Converts one of the module's own texts, which contain no NUL, to a C string.
 pub(super) fn c_string(text: String) -> CString {
     CString::new(text).unwrap_or_default()
 }

@@ -1,8 +1,8 @@
-//! Counts of how calls ended since the module was loaded, for `INFO`. They decide nothing.
+//! Counts of how calls ended since the module was loaded, for `INFO`. No decision depends on them.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How a call that got its reply ended.
+/// How a call ended, if not with an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Allowed,
@@ -15,7 +15,7 @@ impl Outcome {
     }
 }
 
-/// The calls of one command.
+/// The counts of one command's calls, by how they ended.
 #[derive(Debug)]
 pub struct Counts {
     pub allowed: Counter,
@@ -41,7 +41,7 @@ impl Counter {
         self.0.load(Relaxed)
     }
 
-    /// Adds 1. Only the server's one thread counts, so this needs no atomic addition, which would cost more.
+    /// Adds 1. Only the server's one thread increments, so this needs no atomic addition, which would cost more.
     pub fn increment(&self) {
         self.0.store(self.get().wrapping_add(1), Relaxed);
     }

@@ -1,5 +1,4 @@
-//! A command's description: its parameters, and what follows from them: key specs, `COMMAND DOCS`, and redis-cli's
-//! hints.
+//! A command's description: its parameters, and the key specs, `COMMAND DOCS` and redis-cli hints derived from them.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
@@ -49,7 +48,7 @@ impl Parameter {
 }
 
 impl Command {
-    /// Passes the description to `take` in the server's own form, which lives as long as `take` runs.
+    /// Passes the description to `take` in the server's own format, which is valid only while `take` runs.
     pub(super) fn describe<T>(&self, take: impl FnOnce(&raw::RedisModuleCommandInfo) -> T) -> T {
         let version = raw::RedisModuleCommandInfoVersion {
             version: 1,
@@ -58,7 +57,7 @@ impl Command {
             sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
         };
         let (last_key, step) = self.last_key_and_step();
-        // A key spec counts the last key from the first key on. A negative number counts from the end.
+        // A key spec counts the last key relative to the first key. A negative number counts from the end.
         let last_key = if last_key < 0 { last_key } else { last_key.saturating_sub(1) };
         let mut keys = [
             key_spec(raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX, self.access, last_key, step),
@@ -88,13 +87,13 @@ impl Command {
         }
     }
 
-    /// Returns the last key and the step from key to key, as `RedisModule_CreateCommand` counts: the first key is
-    /// argument 1.
+    /// Returns the position of the last key and the step between keys, as `RedisModule_CreateCommand` counts them: the
+    /// first key is argument 1.
     pub(super) fn last_key_and_step(&self) -> (c_int, c_int) {
         self.key_group().map_or((1, 1), |group| (-1, length(group.len())))
     }
 
-    /// Returns the fewest words of a call, as a negative number: the sign tells the server that more are allowed.
+    /// Returns the minimum number of words in a call, negative to tell the server that more words are allowed.
     fn arity(&self) -> c_int {
         let needed = self.key_group().unwrap_or(self.parameters);
         let needed = needed.iter().take_while(|parameter| !parameter.optional).count();
@@ -106,7 +105,7 @@ fn length(length: usize) -> c_int {
     length.try_into().unwrap_or(c_int::MAX)
 }
 
-/// Makes a key spec. A write depends on the old value, so it accesses the key and updates it. A spec that begins with
+/// Makes a key spec. A write depends on the old value, so it both accesses and updates the key. A spec whose `begin` is
 /// `INVALID` ends a list.
 fn key_spec(
     begin: raw::RedisModuleKeySpecBeginSearchType,
@@ -138,8 +137,8 @@ fn key_spec(
     }
 }
 
-/// Converts the parameters to the server's form: a list that ends with a parameter without a name. The list is valid
-/// for as long as `lists`, which keeps it and the lists that it points to.
+/// Converts the parameters to the server's format: a list that ends with a parameter without a name. The list is valid
+/// as long as `lists`, which owns it and the lists that it points to.
 fn list(parameters: &[Parameter], lists: &mut Vec<Vec<raw::RedisModuleCommandArg>>) -> *mut raw::RedisModuleCommandArg {
     let mut described = Vec::new();
     let mut rest = parameters;

@@ -1,4 +1,4 @@
-//! A key of the server: opening, reading, writing and closing it.
+//! Opens, reads, writes and closes a key of the server.
 
 use std::ffi::c_int;
 use std::ptr::NonNull;
@@ -14,8 +14,8 @@ const KEYTYPE_EMPTY: c_int = 0;
 const REPLY_STRING: c_int = 0;
 const REPLY_NULL: c_int = 4;
 
-/// A key, open for reading and writing. Dropping it closes it. No use of the context compiles before that: it might run
-/// another module's callback, which may delete the key.
+/// A key, open for reading and writing. Dropping it closes it. Until then, no use of the context compiles: such a use
+/// might run another module's callback, which may delete the key.
 pub struct Key<'a> {
     handle: NonNull<raw::RedisModuleKey>,
     context: &'a Context,
@@ -30,18 +30,18 @@ pub enum Value<'a> {
     OtherType,
 }
 
-/// The server does not let a key be read or written now. Nothing has changed, except in one case that [`Key::set`]
-/// names.
+/// The server does not allow reading or writing a key now. Nothing has changed, except in the case described at
+/// [`Key::set`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unavailable;
 
-/// Hands `read` the value of the key `name`, which stays as it is.
+/// Passes the value of the key `name` to `read`, and leaves the key as it is.
 ///
-/// Reading through a handle may change the encoding of the value, which crashes a Valkey that is saving the value
-/// without a fork. On a server that may save in this way, `look` opens the key for writing: the server refuses that
-/// during the save, and GET then copies the value.
+/// Reading through a handle may change the encoding of the value, which crashes a Valkey server that is saving the
+/// value without a fork. On a server that may save this way, `look` opens the key for writing: the server refuses that
+/// during the save, and `look` then uses GET, which copies the value.
 ///
-/// Errors: a cluster node refuses the GET if the slot has left it within the transaction.
+/// Errors: a cluster node refuses the GET if the slot has left the node during the transaction.
 pub fn look<T>(context: &mut Context, name: &Argument, read: impl FnOnce(Value) -> T) -> Result<T, Unavailable> {
     let forkless = options::is_forkless();
     match Key::open_for(if forkless { READ | WRITE } else { READ }, context, name) {
@@ -51,7 +51,7 @@ pub fn look<T>(context: &mut Context, name: &Argument, read: impl FnOnce(Value) 
     }
 }
 
-/// Hands `read` the reply of GET.
+/// Passes the reply of GET to `read`.
 #[cold]
 fn look_by_get<T>(context: &Context, name: &Argument, read: impl FnOnce(Value) -> T) -> Result<T, Unavailable> {
     // SAFETY: context and name are live, and the reply is freed after its bytes have been read.
@@ -73,13 +73,13 @@ fn look_by_get<T>(context: &Context, name: &Argument, read: impl FnOnce(Value) -
     }
 }
 
-/// Makes room for a new key: deletes an expired one, which reads as absent, but which the server has kept because
-/// `CLIENT PAUSE` or a failover pauses writes and the call is part of a transaction. Tells whether it has called DEL.
+/// Makes room for a new key: deletes an expired one, which reads as absent but which the server has kept, because
+/// `CLIENT PAUSE` or a failover pauses writes and the call is part of a transaction. Tells whether DEL was called.
 ///
-/// Without this, the server crashes: it cannot hold two keys of the same name. The DEL is replicated (`!`), and so are
-/// the writes of another module's handler of the deletion.
+/// Without this, the server crashes: it cannot hold two keys with the same name. The DEL is replicated (`!`), and so
+/// are writes made by another module's handler for the deletion.
 ///
-/// Errors: a cluster node refuses the DEL if the slot has left it, or has begun to move, within the transaction.
+/// Errors: a cluster node refuses the DEL if the slot has left the node, or begun to move, during the transaction.
 pub fn make_room(context: &Context, name: &Argument) -> Result<bool, Unavailable> {
     // SAFETY: context and name are live, and the reply, if there is one, is freed.
     unsafe {
@@ -95,12 +95,12 @@ pub fn make_room(context: &Context, name: &Argument) -> Result<bool, Unavailable
 impl<'a> Key<'a> {
     /// Opens the key `name` for reading and writing, whether it exists or not.
     ///
-    /// Errors: a Valkey that saves without a fork may refuse it.
+    /// Errors: a Valkey server may refuse to open the key while it saves without a fork.
     pub fn open(context: &'a mut Context, name: &'a Argument) -> Result<Self, Unavailable> {
         Self::open_for(READ | WRITE, context, name).ok_or(Unavailable)
     }
 
-    /// Opens the key; `None` if the server refuses it, or if there is no key and the mode is reading alone.
+    /// Opens the key; `None` if the server refuses, or if there is no key and the mode is only `READ`.
     fn open_for(mode: c_int, context: &'a Context, name: &'a Argument) -> Option<Self> {
         // SAFETY: the context and the name are live, as their borrows show.
         let handle = unsafe { api!(RedisModule_OpenKey)(context.0, name.0, mode) };
@@ -123,15 +123,15 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Stores a value that is not empty, replicates it to the AOF and to replicas, and closes the key. The key
-    /// expires at `expire_at` ms since the epoch.
+    /// Stores a non-empty value, replicates it to the AOF and to replicas, and closes the key. The key expires at
+    /// `expire_at`, in ms since the epoch.
     ///
-    /// Errors: those of [`open`](Self::open) and [`make_room`]; and if another module's handler of the `new` event puts
-    /// a value of another type at the key that this makes. That value then stays, and gets the expiry.
+    /// Errors: those of [`open`](Self::open) and [`make_room`]; and if another module's handler for the `new` event
+    /// replaces the new key's value with one of another type. That value then stays, and gets the expiry.
     pub fn set(mut self, value: &[u8], expire_at: u64) -> Result<(), Unavailable> {
         let string = self.prepare_string(value.len(), expire_at)?;
-        // SAFETY: the key's string has the value's length, and the value lies elsewhere. A string that is not empty is
-        // not the constant that stands for an absent key.
+        // SAFETY: the key's string has the value's length, and the two do not overlap. A non-empty string is not the
+        // server's constant for an absent key.
         unsafe { string.copy_from_nonoverlapping(NonNull::from(value).cast(), value.len()) };
         replication::set(self.context, self.name, value, expire_at);
         self.close_changed();
@@ -145,22 +145,22 @@ impl<'a> Key<'a> {
         self.close_changed();
     }
 
-    /// Makes the key hold a string of this length, and sets the expiry. Returns the string's bytes, to be written.
+    /// Makes the key hold a string of this length, and sets the expiry. Returns the string's bytes for writing.
     ///
     /// Errors: those of `set`.
     fn prepare_string(&mut self, length: usize, expire_at: u64) -> Result<NonNull<u8>, Unavailable> {
-        // Set the expiry first: another module's callback may have replaced the value since the key was opened, and on
-        // Valkey from 8.1 and Redis from 8.2 only setting the expiry makes the handle point to the new value.
+        // Set the expiry first: another module's callback may have replaced the value since the key was opened. With
+        // Valkey 8.1+ and Redis 8.2+, only setting the expiry makes the handle point to the new value.
         let mut exists = self.expire(expire_at);
         if !exists && make_room(self.context, self.name)? {
-            // Open the key again: another module's handler of the deletion may have made a new one.
+            // Open the key again: another module's handler for the deletion may have created a new key.
             *self = Self::open_for(READ | WRITE, self.context, self.name).ok_or(Unavailable)?;
             exists = self.expire(expire_at);
         }
         let string = if exists { self.writable_bytes(length) } else { self.create_string(length, expire_at) };
         let string = string.or_else(|| {
-            // The value is longer than the old one, or another module's callback has changed that. Make the key anew:
-            // Redis 8.0 to 8.6 counts the sizes of keys wrong if a string changes its length.
+            // The value is longer than the old one, or another module's callback has changed the old one. Recreate the
+            // key: Redis 8.0 to 8.6 miscounts key sizes if a string changes its length.
             self.remove();
             self.create_string(length, expire_at)
         });
@@ -168,7 +168,7 @@ impl<'a> Key<'a> {
     }
 
     /// Creates a string of this length, in a form that the next call need not convert. Returns its bytes; `None` if
-    /// another module's handler of the `new` event has put a value of another type there.
+    /// another module's handler for the `new` event has stored a value of another type.
     fn create_string(&self, length: usize, expire_at: u64) -> Option<NonNull<u8>> {
         self.resize(length);
         self.expire(expire_at);
@@ -179,7 +179,7 @@ impl<'a> Key<'a> {
         })
     }
 
-    /// Sets the expiry in ms since the epoch. Tells whether there is a key.
+    /// Sets the expiry, in ms since the epoch. Tells whether the key exists.
     fn expire(&self, at: u64) -> bool {
         // SAFETY: the handle is open for writing.
         unsafe { api!(RedisModule_SetAbsExpire)(self.handle.as_ptr(), at.cast_signed()) == OK }
@@ -196,7 +196,7 @@ impl<'a> Key<'a> {
         unsafe { api!(RedisModule_DeleteKey)(self.handle.as_ptr()) };
     }
 
-    /// Returns the bytes of the key's string, to be written; `None` if the key holds no string of this length.
+    /// Returns the bytes of the key's string for writing; `None` if the key holds no string of this length.
     fn writable_bytes(&self, length: usize) -> Option<NonNull<u8>> {
         let mut held = 0;
         // SAFETY: the handle is open for writing.
@@ -205,11 +205,11 @@ impl<'a> Key<'a> {
         (held == length).then_some(bytes)
     }
 
-    /// Closes the changed key, which tells WATCH and client-side caches of the change.
-    /// `RedisModule_SignalModifiedKey` would also do it, but has Redis 8.6 look the key up again: 10% of a call.
+    /// Closes the changed key, which signals the change to WATCH and client-side caches.
+    /// `RedisModule_SignalModifiedKey` would too, but makes Redis 8.6 look the key up again: 10% of a call.
     fn close_changed(self) {
         let context = self.context;
-        // Until the options are set again, only the closing of the key reads them.
+        // Until the options are set again, only closing the key reads them.
         options::set_all_but(context, options::UNCHANGED_WHEN_CLOSED);
         drop(self);
         options::set(context);

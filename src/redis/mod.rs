@@ -1,10 +1,10 @@
-//! A thin safe layer over the module API. Only this folder has `unsafe`, and it covers only the functions in use.
+//! A thin safe layer over those functions of the module API that are in use. Only this folder has `unsafe` code.
 //!
 //! The server runs one command at a time on one thread, and calls into the module only through `RedisModule_OnLoad`,
-//! what is registered there, and `RedisModule_OnUnload`. Every SAFETY line here rests on that.
+//! the callbacks registered there, and `RedisModule_OnUnload`. Every SAFETY comment here relies on that.
 //!
-//! Of the other files of the module, this folder uses only `decimal.rs`, for the digits of an expiry. It does not know
-//! what the module does: it is handed the module's name, its commands, and what their calls need.
+//! Of the module's other files, this folder uses only `decimal.rs`, to format an expiry. It does not know what the
+//! module does: it is given the module's name, its commands, and whatever their calls need.
 
 use std::ffi::c_int;
 
@@ -13,20 +13,20 @@ use redis_module::raw;
 const OK: c_int = 0;
 const ERR: c_int = 1;
 
-/// Lists the functions of the API that the module calls. A load is refused on a server that lacks one.
+/// Lists the API functions that the module calls. The module refuses to load on a server that lacks one.
 macro_rules! required {
     ($($function:ident)*) => {
-        /// Checks that the server has all functions of the list. Errors: the name of one that it lacks.
+        /// Checks that the server has all functions in the list. Errors: the name of a missing function.
         fn check_functions() -> Result<(), &'static str> {
             $(
-                // SAFETY: only `Export_RedisModule_Init` writes it, and it has returned.
+                // SAFETY: only `Export_RedisModule_Init` writes it, and has returned.
                 unsafe { raw::$function.ok_or(stringify!($function))? };
             )*
             Ok(())
         }
 
-        /// Names a function of the list; any other does not compile. Use it only after `check_functions` has succeeded,
-        /// which shows that the function is there.
+        /// Returns a function in the list; any other name does not compile. Use it only after `check_functions` has
+        /// succeeded, which shows that the function exists.
         macro_rules! api {
             $(($function) => { ::redis_module::raw::$function.unwrap_unchecked() };)*
         }

@@ -11,7 +11,7 @@ use super::{Argument, Command, Context, ERR, OK, check_functions, options, repli
 
 const API_VERSION: c_int = 1;
 
-/// The module, for the callback of `INFO`, whose arguments do not lead to it.
+/// The module, for the `INFO` callback, whose arguments do not include it.
 static LOADED: OnceLock<&Module> = OnceLock::new();
 /// The [`command_id`] of the command that loaded the module.
 static LOADED_BY: Mutex<[Option<u64>; 2]> = Mutex::new([None; 2]);
@@ -20,12 +20,12 @@ static LOADED_BY: Mutex<[Option<u64>; 2]> = Mutex::new([None; 2]);
 pub struct Module {
     /// The name in `MODULE LIST`.
     name: &'static CStr,
-    /// Three numbers and the dots between them.
+    /// Three numbers separated by dots.
     version: &'static str,
     commands: &'static [Command],
 }
 
-/// Makes the two functions with which the server loads and unloads a `static` [`Module`].
+/// Defines the two functions that the server calls to load and unload a `static` [`Module`].
 macro_rules! module {
     ($module:ident) => {
         /// Called by the server, Redis or Valkey, when it loads the module.
@@ -39,7 +39,7 @@ macro_rules! module {
             arguments: *mut *mut ::redis_module::raw::RedisModuleString,
             count: ::std::ffi::c_int,
         ) -> ::std::ffi::c_int {
-            // SAFETY: the server passes what `load` asks for.
+            // SAFETY: the server passes what `load` requires.
             unsafe { $crate::redis::load(&$module, context, arguments, count) }
         }
 
@@ -52,14 +52,14 @@ macro_rules! module {
         pub unsafe extern "C" fn RedisModule_OnUnload(
             context: *mut ::redis_module::raw::RedisModuleCtx,
         ) -> ::std::ffi::c_int {
-            // SAFETY: the server passes what `unload` asks for.
+            // SAFETY: the server passes what `unload` requires.
             unsafe { $crate::redis::unload(&$module, context) }
         }
     };
 }
 pub(crate) use module;
 
-/// Registers the module's commands, or logs why it cannot keep its promises on this server.
+/// Loads the module and registers its commands, or logs why it cannot be loaded on this server.
 ///
 /// # Safety
 /// `context` and the `count` strings at `arguments` are live.
@@ -91,12 +91,12 @@ pub unsafe fn load(
     OK
 }
 
-/// Refuses an unload, because servers keep a pointer to each client's last command and follow it even if an unload has
-/// freed the command: on `CLIENT LIST`, and on Redis 8 at the client's next call.
+/// Refuses to unload, because servers keep a pointer to each client's last command and follow it even after an unload
+/// has freed the command: in `CLIENT LIST` and, on Redis 8, at the client's next call.
 ///
-/// Allows one unload, with which the server takes back a load, as `MODULE LOADEX` does for settings that the module
-/// does not know. The loading command is then still running, so no client has called yet; and Redis 8 would crash if
-/// this unload were refused.
+/// Allows only the unload with which the server undoes a load, as `MODULE LOADEX` does if it has settings that the
+/// module does not know. The loading command is then still running, so no client has called the module yet, and Redis 8
+/// would crash if this unload were refused.
 ///
 /// # Safety
 /// The module has loaded, and `context` is live.
@@ -119,13 +119,13 @@ impl Module {
         Self { name, version, commands }
     }
 
-    /// Returns the version as `MODULE LIST` shows it: 10203 is 1.2.3.
+    /// Returns the version as `MODULE LIST` shows it: 10203 for 1.2.3.
     fn version_number(&self) -> c_int {
         let numbers = self.version.split('.').map(|number| number.parse().unwrap_or(0));
         numbers.fold(0, |version: c_int, number: c_int| version.wrapping_mul(100).wrapping_add(number))
     }
 
-    /// Does all that a load needs, or returns the reason why the module cannot be loaded.
+    /// Does everything that a load needs, or returns the reason why the module cannot be loaded.
     fn set_up(&'static self, context: &Context, argument: Option<&Argument>) -> Result<(), String> {
         check_functions()
             .map_err(|function| format!("needs Redis 6.2.8, 7.0.5 or Valkey 7.2 or later: {function} is missing"))?;
@@ -133,7 +133,7 @@ impl Module {
             return Err(format!("takes no arguments, but is given \"{}\"", argument.bytes().escape_ascii()));
         }
         options::find();
-        // SET and DEL replicate writes. During a save without a fork, GET reads.
+        // The module replicates writes with SET and DEL, and reads with GET during a save without a fork.
         for command in [c"SET", c"DEL"].into_iter().chain(options::is_forkless().then_some(c"GET")) {
             if !has_command(context, command) {
                 return Err(format!(
@@ -150,7 +150,7 @@ impl Module {
                 return Err(format!("could not register {:?}: is another {name} loaded?", command.name));
             }
         }
-        // SAFETY: the context is live, `check_functions` has seen every function, and `info` is a callback for INFO.
+        // SAFETY: the context is live, `check_functions` has found every function, and `info` is a callback for INFO.
         unsafe { api!(RedisModule_RegisterInfoFunc)(context.0, Some(info)) };
         options::set(context);
         replication::prepare(context);
@@ -167,7 +167,7 @@ impl std::fmt::Display for Module {
     }
 }
 
-/// Tells whether the server has a command of this name: the operator may have renamed or disabled it.
+/// Tells whether the server has a command with this name: the operator may have renamed or disabled it.
 fn has_command(context: &Context, name: &CStr) -> bool {
     // SAFETY: the context is live. The command needs arguments: without any, the server looks it up but does not run
     // it, and there is no reply to free.
@@ -176,11 +176,11 @@ fn has_command(context: &Context, name: &CStr) -> bool {
 }
 
 /// Returns two numbers that together identify the running command: the server's time, which is the same for all
-/// commands of an EXEC, and the number of ended commands. Every server has both.
+/// commands in an EXEC, and the number of commands processed. Every server has both.
 ///
 /// CONFIG RESETSTAT resets the second number. A transaction that calls it before the load and before the unload can
 /// therefore unload the module that it has loaded. No client can have called the module by then. Scripts and other
-/// modules can, which has crashed none of the servers.
+/// modules can have, but that has not crashed any server.
 fn command_id(context: &Context) -> [Option<u64>; 2] {
     let [time] = context.server_info(c"server", [c"server_time_usec"]);
     let [commands] = context.server_info(c"stats", [c"total_commands_processed"]);
@@ -201,7 +201,7 @@ fn log(context: &Context, level: &CStr, line: String) {
 /// # Safety
 /// `info` is live.
 unsafe extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {
-    // A crash may leave the allocator locked or broken, and the names of the fields are allocated.
+    // Write nothing: the crash may have left the allocator locked or broken, and writing a field name allocates.
     if for_crash_report != 0 {
         return;
     }
@@ -213,11 +213,11 @@ unsafe extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, for_crash_report: 
         api!(RedisModule_InfoAddFieldCString)(info, c"version".as_ptr(), version.as_ptr());
         for command in module.commands {
             let name = command.name.to_string_lossy();
-            // The server puts the module's name before each field: a second prefix would say nothing.
+            // The server puts the module's name before each field: a second prefix would be redundant.
             let name = name.split_once('.').map_or(&*name, |(_, name)| name);
             let counts = command.counts;
             let counters = [("allowed", &counts.allowed), ("limited", &counts.limited), ("errors", &counts.errors)];
-            // Exporters read fields that hold one number each.
+            // Metrics exporters read fields that hold one number each.
             for (outcome, counter) in counters {
                 let field = c_string(format!("{name}_{outcome}"));
                 api!(RedisModule_InfoAddFieldULongLong)(info, field.as_ptr(), counter.get());

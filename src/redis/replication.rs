@@ -1,33 +1,33 @@
-//! The effect of a write, which the AOF and replicas are sent, and whether anything listens: an append-only file, a
-//! replica, or a replica that may come back for the writes that it missed.
+//! Sends the effect of a write to the AOF and to replicas, if anything listens: an append-only file, a replica, or a
+//! replica that may reconnect and ask for the writes that it missed.
 //!
 //! Often nothing listens. Redis 7 and later then drop a replicated `SET` at once, and building it would take more than
-//! a third of a call: so the module does not build it. Redis 6.2 keeps the `SET` until the end of the call, and a
-//! replica may have come by then: there, the module replicates every write.
+//! a third of a call, so the module does not build it. Redis 6.2 keeps the `SET` until the end of the call, and a
+//! replica may have connected by then, so on Redis 6.2 the module replicates every write.
 //!
-//! Each call asks whether there is an append-only file, a child process, or cluster mode, in which slots may move. The
-//! module asks about replicas and the backlog that the server keeps for them only once, and again after each event that
-//! may bring a replica or a backlog. That is soon enough:
+//! Each write checks for an append-only file, a child process, and cluster mode, in which slots may move. The module
+//! asks about replicas, and about the backlog that the server keeps for them, only once, and again after each event
+//! that may bring a replica or a backlog. That is soon enough:
 //!
-//! * SYNC makes a backlog under a new replication ID, so that no replica can ask for an earlier write. A snapshot
-//!   follows, in the same command or later. It holds each write before it, and the stream has to hold each write after
-//!   it. The start of the snapshot is an event: the server forks a process that makes it, or starts to make it in its
-//!   own process, as Valkey will (valkey 2878, not released yet). The server then takes calls while it makes the
-//!   snapshot, and adds to it each replicated write to a key that it has already saved.
-//! * Another module's handler of that event may run before this module's, and may itself call this module. The snapshot
-//!   lacks the effect of that call, so the effect must be replicated. After a fork it is, because the server's flag for
-//!   child processes is already set. On a server that may make a snapshot without a fork, the effect of each call from
-//!   another module, a script or a transaction is replicated.
+//! * SYNC creates a backlog with a new replication ID, so no replica can ask for an earlier write. A snapshot follows,
+//!   in the same command or later. The snapshot holds all writes before it, and the stream must hold all writes after
+//!   it. The start of the snapshot is an event: the server forks a process that makes it or, as Valkey will (valkey
+//!   2878, not released yet), makes it in its own process. In the latter case, the server accepts calls while it makes
+//!   the snapshot, and adds to the snapshot each replicated write to a key that it has already saved.
+//! * Another module's handler for that event may run before this module's, and may itself call this module. The
+//!   snapshot lacks the effect of that call, so the effect must be replicated. After a fork it is replicated, because
+//!   the server's flag for child processes is already set. On a server that may make a snapshot without a fork, the
+//!   module replicates the effect of each call from another module, a script or a transaction.
 //! * A replica that is promoted keeps its backlog under the old replication ID. A server that loads a file in which its
-//!   backlog was saved continues that backlog. Both are events.
-//! * A client may ask to continue a stream from a replication ID and an offset that it knows only from INFO. That it is
-//!   online is an event, so that it is sent the effect of each later write. Before that, and before the cron's tick,
-//!   the new backlog may hold calls, which this client is sent. A replica is sent a snapshot instead.
-//! * The cron's tick, about ten times a second, notices that the server has given up its last backlog. It also covers
-//!   any case that this list lacks.
+//!   backlog was saved continues that backlog. Promotion and loading are both events.
+//! * A client may ask to continue a stream from a replication ID and an offset that it knows only from INFO. Its going
+//!   online is an event, so it is sent the effect of each later write. Until that event or the next cron tick, the new
+//!   backlog may hold calls rather than effects, and this client gets them. A replica gets a snapshot instead.
+//! * The cron tick, about ten times a second, lets the module notice that the server has freed its backlog. It also
+//!   covers any case that is missing here.
 //!
-//! Only that an event happened matters, not its kind. If a later server adds a kind (redis 15327 added two to the
-//! fork's, and 15432 removed them), one more call asks, and nothing else changes.
+//! What matters is that an event happened, not its kind. If a later server adds a kind (redis 15327 added two to the
+//! fork event, and 15432 removed them), one more write has to ask, and nothing else changes.
 
 use std::ffi::c_char;
 use std::ptr;
@@ -38,7 +38,7 @@ use redis_module::raw;
 use super::{Argument, Context, OK, options};
 use crate::decimal;
 
-/// The word `PXAT` of each replicated SET: one string, made when the module is loaded.
+/// The word `PXAT` in each replicated SET: one shared string, created when the module is loaded.
 static PXAT: AtomicPtr<raw::RedisModuleString> = AtomicPtr::new(ptr::null_mut());
 
 static REMEMBERED: AtomicU8 = AtomicU8::new(UNKNOWN);
@@ -60,14 +60,14 @@ const EVENTS: [u64; 6] = [
     raw::REDISMODULE_EVENT_CRON_LOOP,
 ];
 
-/// The flags of a context, any one of which means that something listens, or may start to listen during the call.
+/// The context flags, any of which means that something listens, or may start to listen during the call.
 static FLAGS: AtomicU32 = AtomicU32::new(LISTENING);
 const LISTENING: u32 =
     raw::REDISMODULE_CTX_FLAGS_AOF | raw::REDISMODULE_CTX_FLAGS_CLUSTER | raw::REDISMODULE_CTX_FLAGS_ACTIVE_CHILD;
-/// The flags of a call from another module, a transaction or a script.
+/// The context flags of a call from another module, a transaction or a script.
 const NESTED: u32 = raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING | raw::REDISMODULE_CTX_FLAGS_LUA;
 
-/// Replicates that the key holds this value, and expires at `expire_at` ms since the epoch.
+/// Replicates that the key holds this value, and that it expires at `expire_at`, in ms since the epoch.
 pub fn set(context: &Context, name: &Argument, value: &[u8], expire_at: u64) {
     if !is_heard(context) {
         return replicate_to_nobody(context);
@@ -90,7 +90,7 @@ pub fn set(context: &Context, name: &Argument, value: &[u8], expire_at: u64) {
     }
 }
 
-/// Replicates that the key is gone.
+/// Replicates the deletion of the key.
 pub fn delete(context: &Context, name: &Argument) {
     if !is_heard(context) {
         return replicate_to_nobody(context);
@@ -126,8 +126,8 @@ fn ask(context: &Context) -> bool {
     !none
 }
 
-/// Makes the string that calls share, and subscribes to the events. This comes last when the module loads: Redis before
-/// 7.2 keeps the subscriptions of a load that fails.
+/// Creates the string that calls share, and subscribes to the events. Must come last in a load: Redis before 7.2 keeps
+/// the subscriptions of a load that has failed.
 pub fn prepare(context: &Context) {
     let word = c"PXAT";
     // SAFETY: the server copies the word. A string that is made without a context outlives the call.
@@ -135,11 +135,11 @@ pub fn prepare(context: &Context) {
     PXAT.store(word, Relaxed);
     let subscribed = EVENTS.into_iter().all(|id| {
         let event = raw::RedisModuleEvent { id, dataver: 1 };
-        // SAFETY: the context is live, and `forget` has the signature of an event's handler.
+        // SAFETY: the context is live, and `forget` has the signature of an event handler.
         unsafe { api!(RedisModule_SubscribeToServerEvent)(context.0, event, Some(forget)) == OK }
     });
-    // Redis 6.2, which keeps a replicated command until the end of the call, is the only server without this function:
-    // both changed with Redis 7.
+    // Only Redis 6.2 lacks this function, and only Redis 6.2 keeps a replicated command until the end of the call: both
+    // changed in Redis 7.
     // SAFETY: only `Export_RedisModule_Init` writes it.
     let drops_at_once = unsafe { raw::RedisModule_GetCommand }.is_some();
     SUBSCRIBED.store(subscribed && drops_at_once, Relaxed);
@@ -152,14 +152,14 @@ pub fn prepare(context: &Context) {
 /// # Safety
 /// `prepare` has been called, and the server calls no command of the module after this.
 pub unsafe fn clean_up() {
-    // SAFETY: the string is that of `prepare`, and no later call uses it.
+    // SAFETY: the string comes from `prepare`, and no later call uses it.
     unsafe { api!(RedisModule_FreeString)(ptr::null_mut(), PXAT.swap(ptr::null_mut(), Relaxed)) }
 }
 
-/// Forgets the answer after an event: the next write asks again.
+/// Forgets the remembered answer after an event, so that the next write asks again.
 ///
 /// # Safety
-/// Any call is safe: the function looks at none of its arguments.
+/// Any call is safe: the function ignores its arguments.
 unsafe extern "C" fn forget(
     _context: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,

@@ -1,4 +1,4 @@
-//! Examples of the rule. Each call is told the time.
+//! Examples of the rule. Each call is given the time.
 
 use std::num::NonZero;
 
@@ -26,7 +26,7 @@ fn funnel(now: u64, max_burst: u64, count: u64, period: u64) -> Result<Funnel, E
 #[test]
 fn the_published_table_of_redis_cell() {
     let mut tat = None;
-    // Milliseconds after the start and the quantity; then whether it passes, remaining, retry_after and reset_after.
+    // Milliseconds after the start; the quantity; whether the call passes, remaining, retry_after and reset_after.
     for (at, quantity, expected) in [
         (0, 6, (false, 5, None, 0)), // it can never pass
         (0, 1, (true, 4, None, 1_000)),
@@ -101,11 +101,11 @@ fn the_extremes_of_every_argument_are_exact_or_an_error() {
     assert_eq!(throttle(funnel(MAX - SECOND, 0, 1, 1).unwrap(), None, 1).change, Change::Store(moment(MAX)));
 }
 
-/// A million a day is multiplied in 128 bits.
+/// A quota of a million a day is computed in 128 bits.
 #[test]
 fn a_token_that_comes_back_in_a_nanosecond_does_not_remain_yet() {
     let funnel = funnel(START, 999_999, 1_000_000, 86_400).unwrap();
-    // Three tokens come back every 259.2 ms, and 999,997 would remain at that moment.
+    // Three tokens come back in exactly 259.2 ms, so 999,997 remain if the limiter is full in that time.
     for (until_full, remaining) in [(259_200_001, 999_996), (259_200_000, 999_997), (259_199_999, 999_997)] {
         let tat = Some(moment(START + until_full));
         assert_eq!(throttle(funnel, tat, 0).remaining, remaining, "full in {until_full} ns");

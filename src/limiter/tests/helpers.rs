@@ -1,4 +1,4 @@
-//! Helpers of all tests of the rule: calls on a limiter with one quota, and the module's values as the model's.
+//! Helpers for all tests of the rule: calls on a limiter with one quota, and conversions to the model's values.
 
 use std::ops::Deref;
 
@@ -30,7 +30,7 @@ pub fn nanos(moment: Moment) -> u64 {
     moment.since_epoch().0
 }
 
-/// A decided call on a limiter with one quota.
+/// The decision on a call, for a limiter with one quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decided {
     pub verdict: Verdict,
@@ -62,14 +62,14 @@ pub fn throttle(quota: Funnel, tat: Option<Moment>, quantity: i64) -> Decided {
     decide(quota, tat, Taking::AllOrNone, quantity).unwrap()
 }
 
-/// Returns the quota as the model has it.
+/// Converts the quota to the model's type.
 pub fn stated(quota: Quota) -> model::Quota {
     let Quota { limit, count, period } = quota;
     let period = period.get().try_into().unwrap();
     model::Quota { max_burst: i128::from(limit) - 1, count: count.get().into(), period }
 }
 
-/// Asserts that a quota is refused at `now` exactly if the model refuses it. Returns whether it is valid.
+/// Asserts that a quota is refused at `now` exactly when the model refuses it. Returns whether the quota is valid.
 pub fn is_valid_as_in_the_model(quota: Quota, now: u64) -> bool {
     let expected = stated(quota).at(now.into()).map_err(error_of_the_module);
     assert_eq!(quota.at(moment(now)).map(|_| ()), expected, "{quota:?} at {now}");
@@ -84,7 +84,7 @@ fn error_of_the_module(error: model::Error) -> Error {
     }
 }
 
-/// Returns a limiter with these quotas, or the first error of one.
+/// Returns a limiter with these quotas, or the error of the first one that is not valid.
 pub fn limiter(quotas: &[Quota], now: Moment) -> Result<Limiter, Error> {
     let further = quotas[1..].iter().map(|quota| quota.at(now)).collect::<Result<_, _>>();
     Ok(Limiter { first: quotas[0].at(now)?, further: further? })
@@ -99,7 +99,7 @@ pub fn nanos_of(tats: Option<&Tats>) -> Vec<i128> {
     tats.into_iter().flat_map(Tats::iter).map(|tat| nanos(tat).into()).collect()
 }
 
-/// Asserts that a call with these quotas, which are valid, is decided as by the model.
+/// Asserts that the module decides a call with these valid quotas as the model does.
 pub fn assert_as_the_model(quotas: &[Quota], now: u64, tats: Option<&Tats>, taking: Taking, quantity: i64) {
     let stated: Vec<_> = quotas.iter().map(|quota| stated(*quota)).collect();
     let call = model::Call { taking: taking_of_the_model(taking), now: now.into(), quantity: quantity.into() };

@@ -1,5 +1,5 @@
-//! Tests of the rule: examples, every small limiter, and random properties for large numbers. The model, the rule
-//! written a second time, knows the right decision.
+//! Tests of the rule: examples, every small limiter, and properties with large random numbers. The model, a second
+//! implementation of the rule, provides the expected decision.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! A second statement of the rule, with which the tests compare the module. It follows the formulas of docs/design.md,
-//! in 128 bits, and searches where the module computes. Its words are the module's. Spans and TATs are in nanoseconds.
+//! A second implementation of the rule, to test the module against. It follows the formulas in docs/design.md, in 128
+//! bits, and searches for what the module computes. It uses the module's terms. Spans and TATs are in nanoseconds.
 
 /// The way in which a call takes tokens, as in src/funnel.rs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Call {
     pub quantity: i128,
 }
 
-/// The facts for the reply to a call, as one quota states them.
+/// The facts for the reply to a call, according to one quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
     pub limited: bool,
@@ -45,7 +45,7 @@ pub struct Decision {
     pub change: Change,
 }
 
-/// A change of the stored state.
+/// A change to the stored state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change<T = Vec<i128>> {
     Nothing,
@@ -67,7 +67,7 @@ impl Quota {
         self.max_burst + 1
     }
 
-    /// Returns the time in which these tokens come back. A product beyond 128 bits gives too long a time.
+    /// Returns the time in which these tokens come back; a time too long for any quota if the product overflows.
     pub fn refill_time(&self, tokens: i128) -> i128 {
         tokens.checked_mul(self.period).map_or(i128::MAX / 4, |product| product / self.count)
     }
@@ -87,8 +87,8 @@ impl Quota {
         Ok(())
     }
 
-    /// Returns the tokens that remain in a limiter that is full after this time: the largest number, at most the limit,
-    /// that comes back in the rest of the tolerance. Searches by halving.
+    /// Returns the tokens that remain in a limiter that will be full after this time: the largest number, at most the
+    /// limit, that comes back in the rest of the tolerance. Uses binary search.
     fn remaining(&self, reset_after: i128) -> i128 {
         let (mut fits, mut fits_not) = (0, self.limit() + 1);
         while fits_not - fits > 1 {
@@ -104,7 +104,7 @@ impl Quota {
 }
 
 impl Call {
-    /// Decides the call on the stored TATs; a quota without one is full. An error comes with its quota's number.
+    /// Decides the call on the stored TATs; a quota without a TAT is full. An error comes with its quota's number.
     pub fn decide(&self, quotas: &[Quota], tats: &[i128]) -> Result<Decision, (Error, usize)> {
         let &Self { taking, now, quantity } = self;
         let mut stored = tats.to_vec();
@@ -118,7 +118,7 @@ impl Call {
             .map(|((quota, tat), number)| self.verdict(quota, *tat, tokens).map_err(|error| (error, number)));
         let verdicts = verdicts.collect::<Result<Vec<_>, _>>()?;
 
-        // The first of equals decides. A call that can never pass waits longest.
+        // Among equal quotas, the first decides. A call that can never pass has the longest wait.
         let limited = taking != Taking::UpTo && verdicts.iter().any(|verdict| verdict.limited);
         let got_fewer = taking == Taking::UpTo && tokens < quantity;
         let wait = |verdict: &Verdict| verdict.retry_after.unwrap_or(i128::MAX);
@@ -148,11 +148,11 @@ impl Call {
         Ok(Decision { verdict, quota: decides.unwrap() + 1, change })
     }
 
-    /// Decides the call by one quota. A call for as many tokens as there are takes `tokens` of them.
+    /// Decides the call for one quota. A call for as many tokens as there are takes `tokens` of them.
     fn verdict(&self, quota: &Quota, tat: i128, tokens: i128) -> Result<Verdict, Error> {
         let &Self { taking, now, quantity } = self;
         let (limit, base) = (quota.limit(), tat.max(now));
-        // The time until this many tokens are there, below 0 if they have been there for longer.
+        // The time until this many tokens are available, negative if they have been for some time.
         let wait = |tokens| base + quota.refill_time(tokens) - quota.tolerance() - now;
         let (limited, taken, retry_after) = match taking {
             _ if quantity < 0 => (false, 0, None),
@@ -164,7 +164,7 @@ impl Call {
             Taking::InAnyCase if base + quota.refill_time(tokens) > LAST => return Err(Error::DebtTooLong),
             Taking::InAnyCase => (wait(tokens) > 0, tokens, (wait(tokens) > 0).then(|| wait(tokens))),
             Taking::UpTo => {
-                // Each number of tokens is rounded by itself, so one more may be there already.
+                // The time for each number of tokens is rounded separately, so one more token may be available already.
                 let one_more = wait(tokens) + quota.refill_time(1);
                 (tokens == 0 && quantity > 0, tokens, (tokens < quantity && limit > 0).then(|| one_more.max(0)))
             }

@@ -1,4 +1,4 @@
-//! Properties of the rule for one quota, over thousands of random histories: what the small limiters do not show.
+//! Properties of the rule for one quota, over thousands of random histories, which cover what `small.rs` does not.
 
 use std::num::NonZero;
 
@@ -18,7 +18,7 @@ fn after(tat: Option<Moment>, verdict: &Decided) -> Option<Moment> {
     }
 }
 
-/// Integers from `least` to 2^63 - 1; each number of bits is equally likely.
+/// Integers from `least` to 2^63 - 1; each bit length is equally likely.
 pub fn magnitude(least: u64) -> impl Strategy<Value = u64> {
     (any::<u64>(), 1..64_u32).prop_map(move |(bits, shift)| (bits >> shift).max(least))
 }
@@ -35,7 +35,7 @@ pub fn quota() -> impl Strategy<Value = Quota> {
     quota_of(any_limit(), magnitude(1), magnitude(1))
 }
 
-/// 0 to 2^63: a `max_burst` of -1 to 2^63 - 1.
+/// Limits from 0 to 2^63, for a `max_burst` from -1 to 2^63 - 1.
 fn any_limit() -> impl Strategy<Value = u64> {
     prop_oneof![8 => magnitude(0).prop_map(|max_burst| max_burst + 1), 1 => Just(0)]
 }
@@ -53,8 +53,8 @@ fn quota_of(
     })
 }
 
-/// Valid quotas, at a `now` that leaves time for a history. Some have round numbers, whose tokens come back at whole
-/// nanoseconds, so that a history meets boundaries exactly.
+/// Valid quotas, at a `now` that leaves time for a history. Some have round numbers: their tokens come back at whole
+/// nanoseconds, so a history hits boundaries exactly.
 pub fn valid_quota() -> impl Strategy<Value = (Quota, u64)> {
     let usual = quota_of(0..1_000_u64, 1..100_000_u64, 1..100_000_u64);
     let power_of_ten = || (0..10_u32).prop_map(|power| 10_u64.pow(power));
@@ -70,8 +70,8 @@ fn refill_time(quota: Quota, tokens: u64) -> u64 {
     stated(quota).refill_time(tokens.into()).try_into().unwrap()
 }
 
-/// One step of a history: how the time moves, and how many tokens are asked for. Both may be parts of the limiter's own
-/// numbers, so that limiters of short and of long periods become full, half full and empty.
+/// One step of a history: how far time advances, and how many tokens the call asks for. Both may be fractions of the
+/// limiter's own numbers, so that limiters with short and long periods become full, half full and empty.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     pause: Pause,
@@ -84,14 +84,14 @@ enum Pause {
     Nanosecond,
     /// Thousandths of the tolerance.
     Part(u64),
-    /// The wait that the last reply told, or one nanosecond less.
+    /// The `retry_after` of the last reply; `AlmostRetryAfter` is one nanosecond less.
     RetryAfter,
     AlmostRetryAfter,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Quantity {
-    /// Thousandths of the limit; below 0 they are given back.
+    /// Thousandths of the limit, given back if negative.
     Part(i64),
     Few(i64),
     Remaining,
@@ -123,7 +123,7 @@ fn history() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..if cfg!(miri) { 5 } else { 40 })
 }
 
-/// A call of a history, with all that it was decided from.
+/// A call in a history, with its inputs and its decision.
 #[derive(Debug, Clone, Copy)]
 struct Call {
     now: u64,
@@ -169,7 +169,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// The test calls at the moment at which one more token is there, a nanosecond before it, and one after it.
+    /// Calls at the moment when one more token becomes available, one nanosecond before it, and one after it.
     #[test]
     fn a_token_remains_from_its_very_nanosecond_on(
         (quota, now) in valid_quota(), tokens in prop_oneof![0..1_000_u64, magnitude(0)], from_the_top in any::<bool>(),
@@ -195,7 +195,7 @@ proptest! {
         for Call { now, tat, verdict, .. } in play(quota, start, &steps) {
             let (funnel, tat) = (quota.at(moment(now)).unwrap(), after(tat, &verdict));
             prop_assert!(verdict.remaining <= verdict.limit);
-            // A TAT beyond the tolerance limits even a look; no history of one quota gets there.
+            // A TAT beyond the tolerance limits even a call for 0 tokens, but no history with one quota leads there.
             prop_assert!(!throttle(funnel, tat, verdict.remaining.cast_signed()).limited);
             prop_assert!(throttle(funnel, tat, verdict.remaining.cast_signed() + 1).limited);
         }
@@ -209,18 +209,18 @@ proptest! {
                 continue;
             };
             prop_assert!(verdict.limited && wait > 0);
-            // Time may run out in 2262.
+            // Near the year 2262, the quota may no longer be valid after the wait.
             let Ok(funnel) = quota.at(moment(now + wait)) else { continue };
             prop_assert!(!throttle(funnel, tat, quantity).limited);
             prop_assert!(throttle(quota.at(moment(now + wait - 1)).unwrap(), tat, quantity).limited);
         }
     }
 
-    /// Rounding favours the caller by less than a nanosecond a call. So some calls together take more than burst and
-    /// rate allow, but by fewer tokens than come back in one nanosecond for each call.
+    /// Rounding favours the caller by less than a nanosecond per call. Calls together may therefore take more than
+    /// burst and rate allow, but the excess is less than what comes back in one nanosecond per call.
     #[test]
     fn no_span_lets_more_through_than_burst_and_rate((quota, start) in valid_quota(), steps in history()) {
-        // Tokens that are given back may be taken once more, so these histories only take.
+        // Tokens that are given back may be taken again, so these histories only take tokens.
         let steps: Vec<_> = steps.into_iter().filter(|step| !matches!(step.quantity,
             Quantity::Part(..0) | Quantity::Few(..0) | Quantity::Any(..0))).collect();
         let taken: Vec<_> = play(quota, start, &steps).into_iter().filter(|call| !call.verdict.limited).collect();

@@ -1,4 +1,4 @@
-//! Properties of the rule for several quotas, held against the model.
+//! Properties of the rule for several quotas, checked against the model.
 
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ fn quotas() -> impl Strategy<Value = Vec<Quota>> {
     prop::collection::vec(quota, 1..=MOST_QUOTAS)
 }
 
-/// The times from now to each TAT, in thousandths of the tolerance: below 0 if the TAT has passed.
+/// The times from now to each TAT, in thousandths of the tolerance: negative if the TAT has passed.
 fn ahead() -> impl Strategy<Value = Vec<i64>> {
     prop::collection::vec(prop_oneof![-100..1_200_i64, Just(0), Just(1_000)], 0..=MOST_QUOTAS)
 }
@@ -31,7 +31,7 @@ fn quantity() -> impl Strategy<Value = Result<i64, i64>> {
     prop_oneof![3 => (-4..5_i64).prop_map(Ok), 3 => (-1_100..1_200_i64).prop_map(Err), 1 => any_quantity().prop_map(Ok)]
 }
 
-/// A limiter with these quotas, its TATs, and the quantity of a call.
+/// Returns a limiter with these quotas, its TATs, and the quantity of a call.
 fn case(quotas: &[Quota], ahead: &[i64], quantity: Result<i64, i64>) -> (Limiter, Option<Tats>, i64) {
     let tats = ahead.iter().zip(quotas.iter().cycle()).map(|(part, quota)| {
         let tat = i128::from(NOW) + stated(*quota).tolerance() / 1_000 * i128::from(*part);
@@ -48,7 +48,7 @@ fn tats_of(tats: Option<&Tats>) -> Vec<Moment> {
     tats.map_or_else(Vec::new, |tats| [&[tats.first], tats.further.as_slice()].concat())
 }
 
-/// Makes a call, and changes the TATs to those that it leaves.
+/// Makes a call, and updates the TATs.
 fn call(limiter: &Limiter, tats: &mut Option<Tats>, taking: Taking, quantity: i64) -> Result<Verdict, CommandError> {
     let decision = limiter.decide(tats.clone(), taking, quantity)?;
     match decision.change {
@@ -74,7 +74,7 @@ proptest! {
         assert_as_the_model(&quotas, NOW, tats.as_ref(), taking, quantity);
     }
 
-    /// A call by the same quota twice gets the verdict of a call by it alone, and stores its TAT twice.
+    /// A call with the same quota twice gets the verdict of a call with that quota once, and stores its TAT twice.
     #[test]
     fn a_quota_given_twice_decides_as_it_does_alone(
         quotas in quotas(), ahead in ahead(), taking in any_taking(), quantity in quantity(),
@@ -105,7 +105,7 @@ proptest! {
         }
     }
 
-    /// Each quota alone would have let through every call that all of them let through.
+    /// Every call that all quotas together let through would also pass each quota alone.
     #[test]
     fn no_quota_lets_through_more_beside_others_than_alone(
         quotas in quotas(), steps in prop::collection::vec((0..300_u64, 0..400_i64), 1..20),
@@ -132,8 +132,8 @@ proptest! {
     }
 }
 
-/// A call by fewer quotas than the key has TATs leaves the other TATs as they are. A call by more starts the new quotas
-/// full.
+/// A call with fewer quotas than the key has TATs leaves the other TATs as they are. A call with more quotas starts the
+/// new ones full.
 #[test]
 fn tats_beyond_the_quotas_of_a_call_stay_as_they_are() {
     let quota = |limit| Quota { limit, ..valid(10) };

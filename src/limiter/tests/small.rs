@@ -1,4 +1,4 @@
-//! Every small limiter: all calls for a few tokens, on every TAT nearby, are decided as by the model.
+//! Tests of every small limiter: it decides all calls for a few tokens, on every nearby TAT, as the model does.
 
 use std::num::NonZero;
 use std::ops::RangeInclusive;
@@ -13,7 +13,7 @@ fn nows() -> [u64; 2] {
     [4, nanos(Moment::LAST) - 20]
 }
 
-/// Quotas of a few tokens whose periods take a few nanoseconds.
+/// Quotas of a few tokens, with periods of a few nanoseconds.
 fn quotas(most: u64, counts: RangeInclusive<u64>, periods: RangeInclusive<u128>) -> impl Iterator<Item = Quota> {
     let rates = counts.flat_map(move |count| periods.clone().map(move |period| (count, period)));
     rates.flat_map(move |(count, period)| {
