@@ -1,4 +1,4 @@
--- GCRA in the usual form for scripts: the key holds the theoretical arrival time, in seconds, as a float.
+-- GCRA as scripts usually implement it: the key holds the theoretical arrival time, in seconds, as a float.
 -- Takes KEYS[1], max_burst, count, period in seconds, quantity. Replies like CL.THROTTLE.
 local limit, interval = ARGV[1] + 1, ARGV[3] / ARGV[2]
 local time = redis.call('TIME')

@@ -1,9 +1,9 @@
-# The jobs of scripts/test: a name, the jobs that come first, and the commands.
+# The jobs of scripts/test. Each has a name, the jobs that must finish first, and its commands.
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 
-# The folders of tests/ whose tests run on each server, and those whose tests run on one.
+# The folders of tests/ whose tests run on every server, and the one whose tests run on a single server.
 on_each := every_server:: hostile::
 on_one  := project
 
@@ -28,14 +28,14 @@ on-redis-7.0: export FAIRNESS_SECONDS := 2
 on-redis-7.0: export FUZZ_CALLS := 200000
 endif
 
-# The first line of each job: the output goes to its log, whose last line is printed, or all lines after a failure.
+# The first line of each job: sends its output to a log, and prints the log's last line, or all of it after a failure.
 define job
 exec 3>&1 >$(logs)/$@.log 2>&1
 trap 'if (($$?)); then printf "\n======== %s\n" $(logs)/$@.log; cat $(logs)/$@.log;
     else echo "$@: $$(grep . $(logs)/$@.log | tail -n 1 | grep . || echo passed)"; fi >&3' EXIT
 unset MAKEFLAGS MFLAGS
 endef
-# The longest run takes five minutes on two busy cores: after an hour, a test hangs.
+# The longest run takes five minutes on two busy cores: if one takes an hour, a test hangs.
 limit  = timeout --foreground 1h
 tests  = $(limit) $(logs)/servers --include-ignored
 pytest = /usr/bin/pytest -n 4 --dist loadgroup tests/examples
@@ -49,8 +49,8 @@ everywhere: $(targets:%=for-%) all debian lints memcheck
 .PHONY: quick all everywhere compiled release servers here rule $(on_one) examples debian lints memcheck format \
     shellcheck
 
-# clippy-driver is rustc with the lints that Cargo.toml denies. The tests run through these links and not with cargo:
-# cargo 1.88 has kept its lock while tests ran, and tests call cargo.
+# clippy-driver is rustc with the lints that Cargo.toml denies. The tests are run through these links, not with cargo:
+# cargo 1.88 held its lock while tests ran, and some tests call cargo.
 compiled:
 	@$(job)
 	export RUSTC_WORKSPACE_WRAPPER=clippy-driver
@@ -76,8 +76,8 @@ rule: compiled
 	@$(job)
 	$(logs)/redis_cell
 
-# Each server gets its own attacks. A failure on a version that scripts/servers does not expect may not be the fault of
-# this commit: only --everywhere counts it.
+# Each server gets its own fuzz seed. A failure on a version that scripts/servers does not expect may not be this
+# commit's fault, so only --everywhere counts it.
 on-%: compiled release servers
 	@$(job)
 	export $(call at,$*) FUZZ_SEED=$$(cksum <<<$* | cut -d ' ' -f 1)
@@ -107,7 +107,7 @@ debian: compiled release servers
 	@$(job)
 	$(call at,redis-7.0) LIBRARIES=debian $(pytest)
 
-# A server for another platform, with a library for it.
+# A server for another platform, with a library built for that platform.
 for-%: compiled servers
 	@$(job)
 	settings=$$(scripts/test.d/target target/servers/$*/*-server)
@@ -119,7 +119,7 @@ lints: compiled
 	rustup toolchain install $(oldest) --profile minimal --component clippy
 	cargo +$(oldest) clippy --locked --quiet --all-targets -- --deny warnings
 
-# One test under valgrind, to see that scripts/memcheck works.
+# One test under valgrind, to check that scripts/memcheck works.
 memcheck: compiled
 	@$(job)
 	scripts/memcheck reply::both_protocols

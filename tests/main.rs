@@ -1,6 +1,6 @@
 //! The promises to users, tested on real servers: one module per promise.
 //!
-//! `SERVER=/path/to/valkey-server cargo test` runs them on another server than `redis-server`.
+//! `SERVER=/path/to/valkey-server cargo test` runs them on a server other than `redis-server`.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-"""The admission of an LLM gateway: calls in flight, and requests and tokens a minute, of an organisation and of a user.
+"""Admission control for an LLM gateway: calls in flight, and requests and tokens a minute, by organisation and user.
 
 To run this file: redis-cli -x FUNCTION LOAD REPLACE < reservation.lua, and then
 [REDIS_URL=redis://127.0.0.1:6379] [REDIS_TIMEOUT=0.3] python3 gateway.py
@@ -15,34 +15,34 @@ from urllib.parse import quote
 
 import redis
 
-# An organisation's calls in flight, and the milliseconds after which a slot is free again if its caller crashes.
+# An organisation's slots for calls in flight, and the milliseconds after which a crashed caller's slot is free again.
 PLACES, LEASE = 2, 60_000
 
 
 class Refused(Exception):
-    """The call is refused. The arguments are the reason, and the seconds to wait, or None if no wait helps."""
+    """The call is refused. The arguments are the reason, and the seconds to wait, or None if it can never pass."""
 
 
 @contextlib.contextmanager
 def admitted(client, organisation, user, estimate):
-    """Holds a slot, and takes the estimate. The caller sets `used` of the result to the tokens of the answer."""
+    """Holds a slot, and charges the estimate. The caller sets the result's `used` to the tokens actually used."""
     if not is_count(estimate):
         raise ValueError(f"estimate must be a whole number of tokens, not {estimate!r}")
-    # The hash tag in braces keeps the keys on one node of a cluster. A quoted name has no brace and no colon.
+    # The hash tag in braces keeps the keys on one node of a cluster. A quoted name contains no brace or colon.
     organisation, user = (quote(name, safe="", errors="surrogatepass") for name in (organisation, user))
     names = [f"call:{secrets.token_hex(8)}", "calls", "requests", f"{user}:requests", "tokens", f"{user}:tokens"]
     keys = [f"{{gate:{organisation}}}:{name}" for name in names]
-    # max_burst, count, period, and what the call takes: this many a minute, and as many at once.
+    # For each limiter, max_burst, count, period and what the call takes. It allows count a minute, and as many at once.
     quotas = [599, 600, 60, 1, 59, 60, 60, 1, 99_999, 100_000, 60, int(estimate), 19_999, 20_000, 60, int(estimate)]
     try:
         limited = repeat(client, "reserve", [6, *keys, LEASE, PLACES, *quotas])
     except (redis.ConnectionError, redis.TimeoutError):
-        # Without a reply, refuse the call. An attempt may still have taken effect, or may take effect later.
+        # Without a reply, refuse and settle the call: an attempt may have taken effect, or may take effect later.
         settle(client, keys, 0, 0)
         raise
     if limited:
         raise Refused("over budget" if limited[0] else "no slot", None if limited[1] < 0 else limited[1])
-    # A caller that hangs up pays the estimate. One that needs more time than a lease has to renew it.
+    # A caller that hangs up pays the estimate. A caller that needs longer than its lease must renew it.
     call = types.SimpleNamespace(used=estimate, renew=lambda: repeat(client, "renew", [2, *keys[:2], LEASE]))
     try:
         yield call
@@ -80,7 +80,7 @@ def repeat(client, function, words):
 
 
 def ask(client, organisation, user, estimate, model):
-    """Returns the model's answer. A refused connection costs nothing, and a call that breaks off costs its estimate."""
+    """Returns the model's answer. A connection that the model refuses is free; a call that fails costs its estimate."""
     with admitted(client, organisation, user, estimate) as call:
         try:
             answer, call.used = model()
@@ -91,7 +91,7 @@ def ask(client, organisation, user, estimate, model):
 
 
 if __name__ == "__main__":
-    # After a failover, redis-py closes a connection that leads to a replica. It never retries.
+    # redis-py itself never retries, but closes a connection that leads to a replica, as after a failover.
     retries = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
     url = os.getenv("REDIS_URL") or "redis://127.0.0.1:6379"
     timeout = float(os.getenv("REDIS_TIMEOUT") or 0.3)

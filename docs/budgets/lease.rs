@@ -15,12 +15,12 @@ pub struct Lease {
     pub key: String,
     /// `max_burst`, count, and the period in milliseconds.
     pub quota: (u64, u64, u64),
-    /// The tokens to ask for at once; zero counts as one, and the most is 2^63 - 1.
+    /// How many tokens to ask for at a time, at most 2^63 - 1. Zero counts as one.
     pub batch: u64,
     /// The longest time to keep the tokens of a batch.
     pub time: Duration,
     left: u64,
-    /// The end of that time; a time without an end has none.
+    /// When that time ends; `None` if it never does.
     ends: Option<Instant>,
     ask_again: Instant,
 }
@@ -116,7 +116,7 @@ pub fn main() -> RedisResult<()> {
             if wait.is_zero() {
                 break;
             }
-            println!("{number} so far, none for {wait:?}");
+            println!("{number} tokens so far, the next in {wait:?}");
             sleep(wait);
         }
     }

@@ -1,8 +1,8 @@
 #!lua name=reservation
 
--- Reservations, whose keys, arguments and replies are in budgets.md. The call's key has the words of its reserve, then
--- a receipt. The server expires it. The holds are the calls by the end of their leases, in milliseconds since 1970.
--- A call that returns an error changes nothing.
+-- Reservations. budgets.md lists the keys, arguments and replies. A call's key holds the arguments of its reserve,
+-- later a receipt, and expires. The holds are a sorted set of the calls by the end of their leases, in milliseconds
+-- since 1970. A call that returns an error changes nothing.
 -- Permissions: +fcall +fcall_ro +time +get +set +pexpire +zadd +zcard +zcount +zrange +zrem +zremrangebyscore +zscore
 -- +cl.charge +cl.mthrottle +cl.throttle
 
@@ -10,7 +10,7 @@ local function fail(message)
     error({err = 'ERR ' .. message})
 end
 
--- Fails unless the text is a whole number of at most that many digits. A script computes exactly with 15 digits.
+-- Fails unless the text is a whole number of at most this many digits. A script is exact with up to 15 digits.
 local function check(name, text, pattern, digits, limiter)
     if #text > digits or not text:find(pattern) then
         local place = limiter and ' (limiter ' .. limiter .. ')' or ''
@@ -36,7 +36,7 @@ local function hold(holds, id, lease, has_ended)
     redis.call('PEXPIRE', holds, '100000000')
 end
 
--- Returns the seconds until a slot is free: at most 0 if a lease has ended, nil if there was a free slot anyway.
+-- Returns the seconds until a slot is free: 0 or less if a lease has ended, nil if a slot was free already.
 local function wait_for_slot(holds, slots)
     if redis.call('ZCARD', holds) >= tonumber(slots) then
         local last = redis.call('ZRANGE', holds, '-' .. slots, '-' .. slots, 'WITHSCORES')
@@ -44,7 +44,7 @@ local function wait_for_slot(holds, slots)
     end
 end
 
--- Returns a unique string for the keys after the call's. A single key without a space stays as it is.
+-- Encodes the keys after the call's own as a unique string. A single key without a space stays as it is.
 local function names_of(keys, holds)
     local names = keys[2]
     if #keys > 2 or names:find(' ', 1, true) then
@@ -66,7 +66,7 @@ local function longest_wait(rows)
 end
 
 local function reserve(keys, args)
-    -- The number of words before the limiters, which is 2 if slots are limited.
+    -- The number of arguments before the limiters': 2 if slots are limited, otherwise 1.
     local before = #args % 4
     local limiters = #keys - before
     if before < 1 or before > 2 or #keys < 2 or #args ~= before + 4 * limiters then
@@ -83,11 +83,11 @@ local function reserve(keys, args)
     local words = names_of(keys, holds) .. table.concat(args, ' ', before + 1)
     for number = 1, limiters do
         local limiter, estimate = keys[before + number], args[before + 5 * number - 1]
-        -- A negative estimate would give tokens back. CL.THROTTLE refuses what is no number.
+        -- A negative estimate would give tokens back. CL.THROTTLE refuses anything that is not a number.
         if limiter == id or limiter == holds or estimate:byte() == 45 or #estimate > 15 then
-            fail('limiter ' .. number .. ' needs a key of its own, and an estimate from 0 on of at most 15 digits')
+            fail('limiter ' .. number .. ' needs a key of its own, and an estimate of 0 or more with at most 15 digits')
         end
-        -- CL.MTHROTTLE has the key of each limiter before its numbers.
+        -- CL.MTHROTTLE takes each limiter's key before its numbers.
         table.insert(args, before + 5 * number - 4, limiter)
     end
     local record = redis.call('GET', id)
@@ -100,7 +100,7 @@ local function reserve(keys, args)
     if wait and wait > 0 then
         return {0, wait}
     end
-    -- For a single limiter, CL.THROTTLE is cheaper: this saves 5% of reserve and settle.
+    -- For a single limiter, CL.THROTTLE is cheaper: this saves 5% of the cost of reserve and settle.
     local command = limiters > 1 and 'CL.MTHROTTLE' or 'CL.THROTTLE'
     local answer = limiters > 0 and redis.call(command, unpack(args, before + 1)) or {0}
     if answer[1] == 1 then
@@ -110,7 +110,7 @@ local function reserve(keys, args)
     if holds then
         held, failure = pcall(hold, holds, id, lease, wait)
     end
-    -- The call is known for ten leases.
+    -- Remember the call for ten times its lease.
     local stored = held and redis.pcall('SET', id, words, 'PX', lease .. '0') or {err = failure}
     if not stored.err then
         return 0
@@ -144,8 +144,8 @@ local function renew(keys, args)
     return 1
 end
 
--- Charges the limiters from this number on, whose words begin at `at`, what was used beyond their estimates, and then
--- gives back what was not used. Returns an error, after which nothing is charged, or nil.
+-- Charges the limiters from this number on, whose arguments begin at `at`, for what was used beyond their estimates,
+-- then refunds what was not used. Returns nil, or an error, after which nothing is charged.
 local function charge(keys, words, at, used, number)
     local burst, count, period, estimate, rest = words:match('^(%S+) (%S+) (%S+) (%S+) ?()', at)
     local key, more = keys[#keys - #used + number], used[number] - estimate
@@ -153,7 +153,7 @@ local function charge(keys, words, at, used, number)
         local answer = redis.pcall('CL.CHARGE', key, burst, count, period, string.format('%d', quantity))
         return answer.err and answer
     end
-    -- A refund that fills the limiter cannot be undone, so refund last. A quantity of 0 checks that it will not fail.
+    -- A refund that fills the limiter cannot be undone, so refund last. A call with quantity 0 first checks for errors.
     local failure = (more > 0 or more < 0 and #used > 1) and call(math.max(more, 0))
     if not failure and number < #used then
         failure = charge(keys, words, rest, used, number + 1)

@@ -1,4 +1,4 @@
-"""redis_py.py in a cluster, one node of which is known. To run this file, beside redis_py.py:
+"""redis_py.py for a cluster, given one of its nodes. To run this file, next to redis_py.py:
 [REDIS_URL=redis://…] [REDIS_TIMEOUT=0.1] python3 cluster.py"""
 
 from functools import partial

@@ -1,4 +1,4 @@
-"""A dependency for FastAPI that limits a route. To run this file, beside redis_asyncio.py and redis_py.py:
+"""A dependency for FastAPI that limits a route. To run this file, next to redis_asyncio.py and redis_py.py:
 pip install fastapi redis uvicorn
 [REDIS_URL=redis://…] [REDIS_TIMEOUT=0.1] uvicorn --no-proxy-headers fastapi_app:app"""
 
@@ -19,7 +19,7 @@ async def lifespan(app):
 
 
 def address(request: Request):
-    """Returns the caller's IPv4 address, or the /64 of its IPv6 address, because one customer has all of it."""
+    """Returns the caller's IPv4 address, or its IPv6 address's /64 network, because a customer has a whole /64."""
     ip = ipaddress.ip_address(request.client.host)
     if ip.version == 6 and not ip.ipv4_mapped:
         return str(ipaddress.ip_network((ip, 64), strict=False))
@@ -34,7 +34,7 @@ def limited(name, *quota, key=address):
 
     async def limit(request: Request, response: Response, caller: str = Depends(key)):
         if not caller:
-            raise ValueError("a limit needs the name of a caller")
+            raise ValueError("a limit needs the caller's name")
         reply = await throttle(request.app.state.redis, f"{name}:{caller}", *quota)
         status, headers = answer(reply)
         response.headers.update(headers)

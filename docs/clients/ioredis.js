@@ -20,7 +20,7 @@ const client = new Redis(process.env.REDIS_URL || 'redis://127.0.0.1:6379', {
   // Do not convert a boolean to the number 0.
   replyMapping: 'resp3',
 });
-client.on('error', () => {}); // The calls log it.
+client.on('error', () => {}); // Each call logs its own error.
 /** Resolves when the connection is open. @type {Promise<any> | undefined} */
 let connecting;
 
@@ -42,7 +42,7 @@ async function throttle(key, maxBurst, count, period, quantity = 1, ...quotas) {
     if (client.status !== 'ready' || !client.stream.writable) await connected();
     const reply = await client.call('CL.THROTTLE', key, ...numbers);
     const isRight = Array.isArray(reply) && reply.every(Number.isSafeInteger);
-    if (!isRight || reply.length !== (numbers.length > 4 ? 6 : 5)) throw new Error('the reply has another shape');
+    if (!isRight || reply.length !== (numbers.length > 4 ? 6 : 5)) throw new Error('the reply has an unexpected shape');
     return reply;
   } catch (/** @type {any} */ error) {
     console.error(`Redis did not decide: ${error.message || error.code}`);

@@ -43,7 +43,7 @@ class RedisCellStorage(MovingWindowSupport, Storage):
     def get_moving_window(self, key, limit, expiry):
         look = ask([int] * 5, "CL.LOOK", key, limit - 1, max(limit, 1), expiry)
         limited, _, remaining, retry_after, reset_after = decided(look)
-        # A moment later, the limiters subtract the time, add a second, and round down.
+        # The limiters subtract the time a moment later, add a second, and round down.
         end = int(time.time() + max(retry_after if limited else reset_after, 1) + 0.1)
         return end - expiry, limit - remaining
 

@@ -21,7 +21,7 @@ async function connect() {
   const opened = client = open();
   // If a server or firewall closes an idle connection, the next call opens a new one.
   opened.on('error', () => { if (client === opened) close(); });
-  opened.connect().catch(() => {}); // once() rejects with it.
+  opened.connect().catch(() => {}); // once() rejects with the error.
   await once(opened, 'ready', { signal: AbortSignal.timeout(4 * TIMEOUT) });
   return opened;
 }
@@ -52,11 +52,11 @@ async function throttle(key, maxBurst, count, period, quantity = 1, ...quotas) {
     const call = (await own).sendCommand(['CL.THROTTLE', key, ...numbers.map(String)]);
     const reply = await Promise.race([call, tooLate()]);
     const isRight = Array.isArray(reply) && reply.every(Number.isSafeInteger);
-    if (!isRight || reply.length !== (numbers.length > 4 ? 6 : 5)) throw new Error('the reply has another shape');
+    if (!isRight || reply.length !== (numbers.length > 4 ? 6 : 5)) throw new Error('the reply has an unexpected shape');
     return reply;
   } catch (/** @type {any} */ error) {
     console.error(`Redis did not decide: ${error.message || error.code}`);
-    // Close the connection after a failure. An error is a reply, unless it comes from a replica after a failover.
+    // After a failure, close the connection. An error reply is not one, unless a replica sends it after a failover.
     const isReply = error instanceof ErrorReply && !error.message.startsWith('READONLY');
     if (!isReply && own === connection) close();
     return undefined;

@@ -1,4 +1,4 @@
-"""Tests of an application's limits, on a server of their own. To run this file, beside redis_py.py and after
+"""Tests of an application's limits, on a server of their own. To run this file, next to redis_py.py and after
 `pip install pytest redis`: [MODULE=/usr/lib/redis/modules/libredis_cell.so] python3 -m pytest own_tests.py"""
 
 import os
@@ -28,6 +28,6 @@ def server():
 
 
 def test_the_fourth_attempt_is_refused():
-    # A limiter without a key is full.
+    # A limiter whose key does not exist is full.
     client.delete("login:alice")
     assert [answer(throttle("login:alice", 2, 1, 60))[0] for _ in range(4)] == [200, 200, 200, 429]

@@ -8,7 +8,7 @@ function connect(): Redis
     // The longest time, in seconds, to wait for a new connection, and for the reply.
     $timeout = (float) (getenv('REDIS_TIMEOUT') ?: 0.1);
     $client = new Redis();
-    // In PHP-FPM, use pconnect to keep the connection for later requests. @ suppresses a warning beside the exception.
+    // In PHP-FPM, use pconnect to keep the connection for later requests. @ suppresses a warning, not the exception.
     $host = ($url['scheme'] === 'rediss' ? 'tls://' : '') . trim($url['host'], '[]');
     @$client->connect($host, $url['port'], $timeout, null, 0, $timeout);
     // If the server has closed an idle connection, phpredis reconnects before the call: once, not ten times.
@@ -26,7 +26,7 @@ function throttle(string $key, int $maxBurst, int $count, int $period, int $quan
     // The process's connection. Fork only before the first call.
     static $idle;
     $client = $idle ?? connect();
-    $idle = null; // After a failure, a late reply may arrive, or the server may be a replica.
+    $idle = null; // Not reused after a failure: a late reply may arrive, or the server may be a replica.
     $reply = $client->rawCommand('CL.THROTTLE', $key, $maxBurst, $count, $period, $quantity);
     if (!is_array($reply) || count($reply) !== 5 || array_filter($reply, 'is_int') !== $reply) {
         throw new RedisException('not a reply of CL.THROTTLE: ' . json_encode($reply ?: $client->getLastError()));

@@ -24,7 +24,7 @@ function unanswered() {
 
 /** In the limiter's options: `store: new RedisCellStore('login')`. Fails closed, with 503. With `fallback`, such as
  * `new MemoryStore()`, that store counts while Redis does not answer. `quotas` replace `limit` and `windowMs`:
- * [9, 10, 1, 1, 999, 1000, 86400] allows 10 a second and 1,000 a day. Then `limit` is the smallest burst, here 10. */
+ * [9, 10, 1, 1, 999, 1000, 86400] allows 10 a second and 1,000 a day. Set `limit` to the smallest burst, here 10. */
 class RedisCellStore {
   /** @param {string} prefix The limiter's name. @param {{ fallback?: any, quotas?: Quotas }} [options] */
   constructor(prefix, { fallback, quotas } = {}) {
@@ -32,7 +32,7 @@ class RedisCellStore {
     this.fallback = fallback;
     /** @type {Quotas} */
     this.quotas = /** @type {any} */ (quotas);
-    this.hit = new AsyncLocalStorage(); // Where the request was counted. Only there it is refunded.
+    this.hit = new AsyncLocalStorage(); // Where the request was counted. It is refunded only there.
     this.counting = Promise.resolve();
   }
 
@@ -55,7 +55,7 @@ class RedisCellStore {
     return { totalHits, resetTime: new Date(Date.now() + wait(reply)) };
   }
 
-  /** Counts in the fallback, one request after another, because MemoryStore changes results that it has returned. */
+  /** Counts in the fallback, one request at a time, because MemoryStore changes results that it has returned. */
   async count(/** @type {string} */ key) {
     const counted = this.counting.then(async () => ({ ...await this.fallback.increment(key) }));
     this.counting = counted.then(() => {}, () => {});

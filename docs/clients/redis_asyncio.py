@@ -1,4 +1,4 @@
-"""Rate limiting with redis-py and asyncio. To run this file, beside redis_py.py, which has the settings:
+"""Rate limiting with redis-py and asyncio. To run this file, next to redis_py.py, which has the settings:
 [REDIS_URL=redis://…] [REDIS_TIMEOUT=0.1] python3 redis_asyncio.py"""
 
 import asyncio
@@ -16,13 +16,13 @@ ONCE |= {"protocol": 2} if redis.VERSION >= (5,) else {}
 
 
 def connect(url=URL):
-    """Returns a client for all tasks of the running event loop. Fails if none is running."""
+    """Returns a client for all tasks of the running event loop. Fails if no loop is running."""
     asyncio.get_running_loop()
     return Redis(connection_pool=BlockingConnectionPool.from_url(url, max_connections=20, **TIMES, **ONCE))
 
 
 async def ask(client, shape, command, *words):
-    """Makes one call. Returns its reply, or None after a failure or a reply of another shape."""
+    """Makes one call. Returns its reply, or None after a failure or a reply of an unexpected shape."""
     try:
         reply = await client.execute_command(command, *map(packed, words))
     except FAILURES as error:

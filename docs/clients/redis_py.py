@@ -10,7 +10,7 @@ URL = os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379"
 # The longest time, in seconds, to wait for a free connection, for a new one, and for the reply.
 TIMEOUT = float(os.environ.get("REDIS_TIMEOUT") or 0.1)
 TIMES = {"timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT, "socket_timeout": TIMEOUT}
-# No retries: a call that timed out may have taken its token. READONLY closes the connection, as after a failover.
+# No retries: a call that timed out may have taken its token. READONLY, as after a failover, closes the connection.
 ONCE = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
 # What redis-py and the network raise. The last four come from replies that violate the protocol.
 FAILURES = redis.RedisError, OSError, ValueError, OverflowError, RecursionError, IndexError
@@ -19,7 +19,7 @@ client = redis.Redis(connection_pool=redis.BlockingConnectionPool.from_url(URL, 
 
 
 def ask(shape, command, *words):
-    """Makes one call. Returns its reply, or None after a failure or a reply of another shape."""
+    """Makes one call. Returns its reply, or None after a failure or a reply of an unexpected shape."""
     try:
         reply = client.execute_command(command, *map(packed, words))
     except FAILURES as error:
@@ -28,12 +28,12 @@ def ask(shape, command, *words):
 
 
 def packed(word):
-    """Returns an argument's bytes. A wrong type or a number that is too large is a mistake, not an outage."""
+    """Returns an argument's bytes. A wrong type or too large a number is the caller's mistake, not an outage."""
     if isinstance(word, int) and -(2**63) <= word < 2**63:
         return b"%d" % word
     if not isinstance(word, (str, bytes)):
         raise TypeError(f"not a string, bytes or a 64-bit integer: {word!r:.99}")
-    # JSON may contain half of a surrogate pair.
+    # JSON may contain a lone surrogate.
     return word.encode(errors="surrogatepass") if isinstance(word, str) else word
 
 

@@ -12,7 +12,7 @@ use redis::{AsyncConnectionConfig, Client, ErrorKind, RedisResult};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-/// One connection for all tasks of a process. The timeout applies to the reply and to each of four steps of connecting.
+/// One connection for all tasks of a process. The timeout applies to the reply and each of the four connection steps.
 struct Limiter {
     client: Client,
     timeout: Duration,
@@ -32,7 +32,7 @@ impl Limiter {
             Ok(_) => (ErrorKind::UnexpectedReturnType, "not a reply of CL.THROTTLE").into(),
             Err(error) => error.clone(),
         };
-        // Close the connection after a failure. An error is a reply, unless it comes from a replica after a failover.
+        // After a failure, close the connection. An error reply is not one, unless a replica sends it after a failover.
         if error.code().is_none_or(|code| code == "READONLY") {
             self.connection.lock().await.take();
         }

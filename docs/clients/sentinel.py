@@ -1,4 +1,4 @@
-"""redis_py.py and redis_asyncio.py behind Sentinel, which knows the primary. To run this file, beside redis_asyncio.py:
+"""redis_py.py and redis_asyncio.py with Sentinel, which knows the primary. To run this file, next to redis_asyncio.py:
 [REDIS_URL=redis://sentinel:26379] [REDIS_TIMEOUT=0.1] python3 sentinel.py"""
 
 from urllib.parse import urlsplit
@@ -12,7 +12,7 @@ import redis_py
 url = urlsplit(redis_py.URL)
 SENTINELS = [(url.hostname, url.port)]  # Name all of them here.
 TIMES = {"socket_connect_timeout": redis_py.TIMEOUT, "socket_timeout": redis_py.TIMEOUT}
-# A username, a password, ssl and db of the primary belong here.
+# The primary's username, password, ssl and db belong here.
 PRIMARY = {"service_name": "limits", "max_connections": 20, "timeout": redis_py.TIMEOUT, **TIMES}
 
 

@@ -10,12 +10,12 @@ local POOL = { pool = ("throttle %s %d"):format(HOST, PORT), pool_size = 20, bac
 local function call(client, key, quota)
     assert(client:connect(HOST, PORT, POOL))
     local reply, length = assert(client["CL.THROTTLE"](client, key, unpack(quota))), #quota > 4 and 6 or 5
-    assert(type(reply) == "table" and #reply == length, "the reply has another shape")
-    for i = 1, length do assert(type(reply[i]) == "number", "the reply has another shape") end
+    assert(type(reply) == "table" and #reply == length, "the reply has an unexpected shape")
+    for i = 1, length do assert(type(reply[i]) == "number", "the reply has an unexpected shape") end
     return reply
 end
 
--- Calls CL.THROTTLE with max_burst, count, period, perhaps a quantity and more quotas. Returns its integers, or nil.
+-- Calls CL.THROTTLE with max_burst, count, period, optionally a quantity and more quotas. Returns its integers, or nil.
 local function throttle(key, quota)
     local client = redis:new()
     client:set_timeout(TIMEOUT)
@@ -29,7 +29,7 @@ local function throttle(key, quota)
     ngx.log(ngx.ERR, "Redis did not decide: ", reply)
 end
 
--- Returns the caller's IPv4 address, or the /64 of its IPv6 address, because one customer has all of it.
+-- Returns the caller's IPv4 address, or its IPv6 address's /64 network, because a customer has a whole /64.
 local function network()
     local bytes, address = ngx.var.binary_remote_addr, ngx.var.remote_addr
     if #bytes == 4 or address:find("^::ffff:") then return address end
@@ -43,9 +43,9 @@ local function refuse(status, wait)
 end
 
 -- Charges the request to options.who, or else to its address, and refuses it if it is limited. While Redis does not
--- answer, it is refused with 503. With options.fallback, that many requests a minute pass instead.
+-- answer, the request is refused with 503. With options.fallback, that many requests a minute pass instead.
 local function check(name, quota, options)
-    -- In the access phase, "satisfy any" would let each request pass that is not limited.
+    -- In the access phase, "satisfy any" would let every request that is not limited pass.
     assert(ngx.get_phase() == "rewrite", "check belongs in rewrite_by_lua_block")
     options = options or {}
     local who = options.who or ""
@@ -61,7 +61,7 @@ local function check(name, quota, options)
     ngx.header["X-RateLimit-Limit"], ngx.header["X-RateLimit-Remaining"] = limit, remaining
     ngx.header["X-RateLimit-Reset"] = reset_after
     if limited == 0 then return end
-    -- With -1, no wait helps: the request asks for more than the limit, which may be 0.
+    -- -1 means that the request can never pass: it asks for more than the limit, which may be 0.
     if retry_after < 0 then return refuse(limit == 0 and 403 or 413) end
     return refuse(429, retry_after)
 end

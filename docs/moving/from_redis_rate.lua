@@ -1,4 +1,4 @@
--- Carries a limiter of redis_rate, the Go library, over to CL.THROTTLE:
+-- Copies a limiter of redis_rate, the Go library, to CL.THROTTLE:
 --     redis-cli --eval from_redis_rate.lua rate:user123 user123
 -- redis_rate stores the same moment as CL.THROTTLE, but in seconds since 2017. A double holds it to the microsecond.
 if #KEYS ~= 2 or #ARGV > 0 then
@@ -9,14 +9,14 @@ if here and (here:find('%D') or #here == 0 or #here % 19 > 0) then
     return redis.error_reply('ERR the second key holds no rate limiter state')
 end
 local nanoseconds = moment and (moment + 1483228800) * 1e9
--- A text such as "nan" is a number, too, which is not above 0.
+-- tonumber also accepts a text such as "nan", which is not above 0.
 if not moment or not (nanoseconds > 0) then
     return 0
 elseif nanoseconds >= 2 ^ 63 then
-    return redis.error_reply('ERR the moment is after the year 2262, to which CL.THROTTLE counts')
+    return redis.error_reply('ERR the moment is after the year 2262, the last one that CL.THROTTLE supports')
 end
 local text = string.format('%019.0f', nanoseconds)
--- A later state, or one of several quotas, stays as it is: tokens that calls have taken here are not given back.
+-- A state that is later, or has several quotas, stays as it is: tokens that calls have taken here are not given back.
 if here and (#here > 19 or here > text) then
     return 0
 end

@@ -1,6 +1,6 @@
 """A log-in form with two limits and a ban. docs/protect.md explains it step by step.
 
-To run this file, beside fastapi_app.py, redis_asyncio.py, redis_py.py and ban.lua:
+To run this file, next to fastapi_app.py, redis_asyncio.py, redis_py.py and ban.lua:
 [REDIS_URL=redis://127.0.0.1:6379] [REDIS_TIMEOUT=0.1] uvicorn --no-proxy-headers protect:app
 """
 
@@ -17,7 +17,7 @@ from redis_asyncio import answer, ask
 PASSWORDS = {"alice": "correct horse", "bob": "battery staple"}
 # max_burst, count, and period in seconds.
 ACCOUNT, ADDRESS, ATTEMPTS = (4, 20, 3600), (19, 60, 3600), (49, 50, 86400)
-# The seconds after which a ban is forgotten, then those of the first ban and of every further one.
+# The seconds after which a ban is forgotten, and the length in seconds of the first ban and of each later one.
 BANS = (86400, 3600, 86400)
 BAN = Path(__file__).with_name("ban.lua").read_text()
 
@@ -34,7 +34,7 @@ def refusal(status, headers):
 
 
 def normalized(name):
-    """Returns the name as the table of users has it: letters of any case and width are one name."""
+    """Returns the name as the table of users has it, whatever the case and width of its letters."""
     return unicodedata.normalize("NFKC", name).strip().casefold()
 
 

@@ -17,14 +17,14 @@ class KeptOut(Exception):
 class Door:
     # max_burst, count, period: five attempts at once, and one a minute after that.
     ATTEMPTS = (4, 1, 60)
-    # The seconds of the first ban, the second, and all later ones; the seconds after which one is forgiven. During the
+    # The lengths of the first ban, the second, and all later ones, and when a ban is forgiven, in seconds. During the
     # first ban, all five attempts come back, so a caller may mistype again.
     BANS, FORGIVEN = (300, 1800, 3600), 86400
 
     def __init__(self, client, kind):
-        """`kind` is what to ban, such as "account" or "address", so that an account may have the name of an address."""
+        """`kind` is what is banned, such as "account" or "address", so that an account may be named like an address."""
         if ":" in kind:
-            raise ValueError(f"{kind}: a kind has no colon, which ends it in a key")
+            raise ValueError(f"{kind}: a kind must not contain a colon, which ends it in a key")
         self.client, self.kind = client, kind
         self.script = client.register_script(Path(__file__).with_name("ban.lua").read_text())
 
@@ -44,8 +44,8 @@ class Door:
             print(f"not given back: {error}", file=sys.stderr)
 
     def key(self, name, who):
-        # The hash tag in braces keeps the keys on one node of a cluster. A tag that began with a brace would be empty.
-        # A name may contain half of a surrogate pair.
+        # The hash tag in braces keeps the keys on one node of a cluster. A tag that began with a closing brace would be
+        # empty. A name may contain a lone surrogate.
         return f"{name}:{{{self.kind}:{who}}}".encode(errors="surrogatepass")
 
 
@@ -58,7 +58,7 @@ def log_in(door, name, password):
 
 
 if __name__ == "__main__":
-    # No retries: a call that timed out may have taken its tokens. READONLY closes the connection, as after a failover.
+    # No retries: a call that timed out may have taken its tokens. READONLY, as after a failover, closes the connection.
     once = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
     timeout = float(os.environ.get("REDIS_TIMEOUT") or 1)
     times = {"socket_timeout": timeout, "socket_connect_timeout": timeout}

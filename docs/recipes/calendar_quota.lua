@@ -1,11 +1,11 @@
 #!lua name=calendar_quota
 
--- Calendar quotas, such as 100 until midnight and 1,000 until the end of the month, and a limiter. Either all of them
--- take tokens, or none does.
+-- Calendar quotas, such as 100 until midnight and 1,000 until the end of the month, and a limiter. A call takes tokens
+-- from all of them or from none.
 --     FCALL calendar_throttle 3 {alice}:2026-11-22 {alice}:2026-11 {alice}:rate 1 100 1795388400 1000 1796079600 9 10 1
 --     FCALL calendar_charge with the same arguments always takes the tokens; FCALL_RO calendar_look takes none.
--- Keys: any number of counters, and then the limiter, if there is one. Arguments: the quantity (a negative one gives
--- back); the quota of each counter and the end of its period, in seconds since 1970; the limiter's max_burst, count and
+-- Keys: any number of counters, and then the limiter, if there is one. Arguments: the quantity (negative for a refund);
+-- the quota of each counter and the end of its period, in seconds since 1970; the limiter's max_burst, count and
 -- period. The reply is like CL.MTHROTTLE's. A counter is a number that expires at the end of its period.
 -- Permissions: +fcall +fcall_ro +get +set +del +expiretime +time +cl.look +cl.charge +cl.throttle
 
@@ -15,7 +15,7 @@ local function fail(message, number)
 end
 
 local function whole(name, text, least, most, number)
-    -- CL.THROTTLE refuses -0.
+    -- Refuse -0, as CL.THROTTLE does.
     local value = text:match('^%-?%d+$') and not text:match('^%-0+$') and tonumber(text)
     if not value or value < least or value > most then
         fail(string.format('%s must be a whole number from %.0f to %.0f', name, least, most), number)
@@ -23,7 +23,7 @@ local function whole(name, text, least, most, number)
     return value
 end
 
--- MOST: the sum of two such numbers is exact in a script. LAST: refuses an end in milliseconds, which is larger.
+-- MOST: the sum of two such numbers is exact in a script. LAST: an end in milliseconds is larger, and is refused.
 local MOST, LAST = 999999999999999, 99999999999
 
 -- Redis 7.2 would send the number 1800000000 as 1.8e+9.

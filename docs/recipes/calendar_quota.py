@@ -1,4 +1,4 @@
-"""Calendar quotas: when the day, the week and the month end in a time zone, and calls of calendar_quota.lua.
+"""Calendar quotas: when the day, week and month end in a time zone, and calls to the functions of calendar_quota.lua.
 
 To run this file: redis-cli -x FUNCTION LOAD REPLACE < calendar_quota.lua, and then
 [REDIS_URL=redis://…] [REDIS_TIMEOUT=1] python3 calendar_quota.py
@@ -12,7 +12,7 @@ import redis
 
 
 def periods(zone, now=None):
-    """Returns the names of the current day, week and month, and the second since 1970 at which each ends."""
+    """Returns the names of the current day, week and month, and when each ends, in seconds since 1970."""
     today = datetime.fromtimestamp(now, zone).date() if now is not None else datetime.now(zone).date()
     year, week, weekday = today.isocalendar()
     next_month = (today.replace(day=1) + timedelta(days=31)).replace(day=1)
@@ -37,8 +37,8 @@ class Plan:
     def of(self, user, now=None):
         """Returns the keys and numbers of a call. A refund needs those of the original call, even on the next day."""
         (day, day_ends), _, (month, month_ends) = periods(self.zone, now)
-        # The hash tag in braces keeps the keys on one node of a cluster. A tag that began with a brace would be empty.
-        # A name may contain half of a surrogate pair.
+        # The hash tag in braces keeps the keys on one node of a cluster. A tag that began with a closing brace would be
+        # empty. A name may contain a lone surrogate.
         keys = [f"{{plan:{user}}}:{end}".encode(errors="surrogatepass") for end in (day, month, "rate")]
         return keys, [100, day_ends, 1000, month_ends, 9, 10, 1]
 
@@ -51,7 +51,7 @@ if __name__ == "__main__":
     for day in date(2026, 3, 29), date(2026, 10, 25), date(2026, 11, 22):
         seconds = midnight(day + timedelta(days=1), berlin) - midnight(day, berlin)
         print(day, "has", seconds // 3600, "hours")
-    # No retries: a call that timed out may have taken its tokens. READONLY closes the connection, as after a failover.
+    # No retries: a call that timed out may have taken its tokens. READONLY, as after a failover, closes the connection.
     once = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
     timeout = float(os.environ.get("REDIS_TIMEOUT") or 1)
     times = {"socket_timeout": timeout, "socket_connect_timeout": timeout}

@@ -1,4 +1,4 @@
--- Moves a limiter to new quotas. As many tokens are used of each new quota as were used of the old one.
+-- Moves a limiter to new quotas. Each new quota starts with as many tokens used as the old one had.
 --     redis-cli --eval change_plan.lua user123 , 9 10 86400 to 99 100 86400
 --     redis-cli --eval change_plan.lua user123 , 9 10 1 499 500 86400 to 99 100 1 24999 25000 86400
 -- KEYS: the limiter. ARGV: max_burst, count and period in seconds of each old quota; the word "to"; those of each new
@@ -10,7 +10,7 @@ for _, word in ipairs(ARGV) do
     if word == 'to' and numbers == old then
         numbers = new
     elseif #word > 15 then
-        return redis.error_reply('ERR a number has at most 15 digits, with which a script computes exactly')
+        return redis.error_reply('ERR a number can have at most 15 digits: a script is not exact with more')
     else
         table.insert(numbers, word)
     end
@@ -28,7 +28,7 @@ local function call(command, quantity, max_burst, count, period, ...)
     return redis.call(command, KEYS[1], max_burst, count, period, text(quantity), ...)
 end
 
--- Moves the limiter from one quota to another, while it has one timestamp.
+-- Moves the limiter, which holds only one timestamp now, from one quota to another.
 local function move(from, to)
     local _, count, period = unpack(from)
     -- With a burst that covers debts as well, CL.LOOK shows how many tokens are missing.
@@ -79,5 +79,5 @@ end
 if done then
     return call('CL.CHARGE', 0, unpack(new))
 end
--- Redis 6.2 has a table, and puts the script's line before the error.
+-- A failure may be a table. Redis 6.2 puts the script's line before the error.
 return redis.error_reply(((failure.err or failure):gsub('^@user_script: %d+: %-', '')))

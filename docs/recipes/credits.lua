@@ -6,15 +6,15 @@
 --     FCALL_RO credits_look with the same arguments takes nothing.
 -- Keys: what the period has used, and the credits. Arguments: the quantity, the quota, and the end of the period in
 -- seconds since 1970. A call takes all its tokens or none, from the plan first. A negative quantity gives them back, to
--- the credits first. Replies with four parts: 0, or 1 if limited; the plan's five integers, as calendar_throttle has
--- them; the credits that are left; and those that this call has taken.
+-- the credits first. Replies with four parts: 0, or 1 if limited; the plan's five integers, as in calendar_throttle;
+-- the credits that are left; and those that this call has taken.
 -- The first key holds two numbers, what was taken from the plan and from the credits, and expires with the period.
 -- Permissions: +fcall +fcall_ro +get +set +del +decrby +expiretime +time
 
 local MOST = 999999999999999
 
 local function whole(name, text, least, most)
-    -- CL.THROTTLE refuses -0.
+    -- Refuse -0, as CL.THROTTLE does.
     local value = text:match('^%-?%d+$') and not text:match('^%-0+$') and tonumber(text)
     if not value or value < least or value > most then
         error({err = string.format('ERR %s must be a whole number from %.0f to %.0f', name, least, most)})
@@ -29,7 +29,7 @@ end
 
 local function throttle(keys, args, takes)
     if #keys ~= 2 or #args ~= 3 or keys[1] == keys[2] then
-        error({err = 'ERR wrong number of arguments, or one key for both'})
+        error({err = 'ERR wrong number of arguments, or the same key twice'})
     end
     local clock = redis.call('TIME')
     local now = clock[1] + clock[2] / 1000000
@@ -56,7 +56,7 @@ local function throttle(keys, args, takes)
     end
 
     local left = math.max(quota - plan, 0)
-    -- From the plan and from the credits: what a call takes, or gives back.
+    -- What the call takes from the plan and from the credits, or gives back to them.
     local own, bought
     if quantity >= 0 then
         own = math.min(quantity, left)

@@ -5,9 +5,9 @@
 -- of each further quota.
 -- Permissions: +eval +time +get +set +del
 --
--- Every number in a script is a double, which is exact for whole numbers up to 2^53; nanoseconds since 1970 are more.
--- A moment or a span is therefore a pair of whole seconds and the nanoseconds after them, and a result that would not
--- be exact is an error. The server's TIME is in microseconds, and so are the moments of decisions.
+-- Every number in a script is a double, which is exact for whole numbers up to 2^53; nanoseconds since 1970 exceed it.
+-- A moment or a span is therefore a pair of whole seconds and remaining nanoseconds, and a result that would not be
+-- exact is an error. The server's TIME is in microseconds, so decisions are made at whole microseconds.
 
 local NANO = 1000000000
 local EXACT = 2 ^ 53
@@ -71,7 +71,7 @@ local function time(quota, tokens)
     return {seconds, (divide(rest * NANO, quota.count))}
 end
 
--- Reads the quota whose first number is this argument.
+-- Reads the quota that starts at the argument with index `place`.
 local function parse(number, place)
     return {
         number = number,
@@ -116,13 +116,13 @@ local function write(key, moments, last)
     call('SET', key, table.concat(texts), 'PXAT', string.format('%.0f', milliseconds))
 end
 
--- Returns the tokens of a quota that is full again after this time.
+-- Returns the number of tokens left in a quota that is full again after this time.
 local function remaining(quota, full_after)
     local free = subtract(quota.tolerance, full_after)
     if free[1] < 0 then
         return 0
     end
-    -- Floating-point division estimates the number of tokens. Integers then correct it.
+    -- Floating-point division estimates the number of tokens. Exact arithmetic then corrects it.
     local tokens = math.min(math.floor((free[1] + free[2] / NANO) * quota.count / quota.period), quota.limit)
     while tokens < quota.limit and not after(time(quota, tokens + 1), free) do
         tokens = tokens + 1

@@ -18,6 +18,6 @@ elseif own[1] == 0 then
     return own
 end
 local lent = redis.call('CL.THROTTLE', KEYS[2], ARGV[4], ARGV[5], ARGV[6], quantity)
--- If both limit the call, the shorter wait counts. With -1, no wait helps.
+-- If both limit the call, the shorter wait counts. -1 means that a call can never pass.
 local own_is_shorter = own[4] >= 0 and (lent[4] < 0 or own[4] < lent[4])
 return lent[1] == 1 and own_is_shorter and own or lent

@@ -26,13 +26,13 @@ class Pool:
         max_burst, count, period = self.WHOLE
         # Do not lend the bursts of the minimums: their tenants may call at any moment.
         lent = max_burst - sum(minimum[0] + 1 for minimum in self.MINIMUMS.values())
-        # The hash tag in braces keeps the keys on one node of a cluster. A name may contain half of a surrogate pair.
+        # The hash tag in braces keeps the keys on one node of a cluster. A name may contain a lone surrogate.
         keys = [f"{{pool}}:minimum:{tenant}".encode(errors="surrogatepass"), "{pool}:lent"]
         return self.script(keys, [*self.MINIMUMS.get(tenant, self.NONE), lent, count, period, quantity])
 
 
 if __name__ == "__main__":
-    # No retries: a call that timed out may have taken its tokens. READONLY closes the connection, as after a failover.
+    # No retries: a call that timed out may have taken its tokens. READONLY, as after a failover, closes the connection.
     once = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
     timeout = float(os.environ.get("REDIS_TIMEOUT") or 1)
     times = {"socket_timeout": timeout, "socket_connect_timeout": timeout}

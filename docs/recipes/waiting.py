@@ -19,15 +19,15 @@ class Queue:
         numbers = {"max_burst": (max_burst, 0), "count": (count, 1), "period": (period, 1), "longest": (longest, 0)}
         for name, (number, least) in numbers.items():
             if type(number) is not int or number < least:
-                raise ValueError(f"{name} must be a whole number from {least} on, not {number!r}")
-        # A name may contain half of a surrogate pair.
+                raise ValueError(f"{name} must be a whole number of {least} or more, not {number!r}")
+        # A name may contain a lone surrogate.
         self.client, self.key = client, key.encode(errors="surrogatepass") if isinstance(key, str) else key
         self.max_burst, self.count, self.period, self.longest = max_burst, count, period, longest
         # The tokens that come back within the longest wait.
         self.waiting = longest * count // period
 
     def turn(self, tokens=1):
-        """Takes the next turn, for up to `max_burst + 1` tokens. Returns the milliseconds until it: 0 means now."""
+        """Takes the next turn, for up to `max_burst + 1` tokens. Returns the milliseconds until then: 0 means now."""
         if type(tokens) is not int or not 1 <= tokens <= self.max_burst + 1:
             raise ValueError(f"a turn is for 1 to {self.max_burst + 1} tokens")
         limited, _, remaining, retry_after, reset_after = self.client.execute_command(
@@ -46,7 +46,7 @@ class Queue:
 
 
 if __name__ == "__main__":
-    # No retries: a call that timed out may have taken its tokens. READONLY closes the connection, as after a failover.
+    # No retries: a call that timed out may have taken its tokens. READONLY, as after a failover, closes the connection.
     once = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
     timeout = float(os.environ.get("REDIS_TIMEOUT") or 1)
     times = {"socket_timeout": timeout, "socket_connect_timeout": timeout}

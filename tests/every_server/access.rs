@@ -1,4 +1,4 @@
-//! Flags, categories and key positions, with which the server refuses calls. A refused call changes nothing.
+//! Flags, categories and key positions, which the server uses to refuse calls. A refused call changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ fn refusal(connection: &mut Connection, call: &str) -> Option<String> {
 }
 
 #[test]
-fn these_commands_are_registered_with_their_least_arguments_keys_flags_categories_and_tips() {
+fn the_commands_are_registered_with_their_arity_keys_flags_categories_and_tips() {
     assert_registered(&Server::start(), !is_redis_6_2());
 }
 
-/// Redis 6.2 takes no descriptions, and goes by what a command is registered with.
+/// Redis 6.2 accepts no descriptions, and uses what the command was registered with.
 #[test]
 fn commands_that_are_not_described_are_registered_with_the_same_keys_and_flags() {
     let lacks_descriptions = ["--loadmodule", compiled("unwritable"), "RedisModule_GetCommand", module()];
@@ -74,7 +74,7 @@ fn the_server_knows_the_keys_of_a_call_and_whether_they_are_only_read() {
         };
         for mut call in command.calls("a") {
             let due = (!command.only_reads()).then_some("NOPERM");
-            assert_eq!(refusal(&mut user, &call).as_deref(), due, "{call}, of a user who may only read the key");
+            assert_eq!(refusal(&mut user, &call).as_deref(), due, "{call}, by a user who may only read the key");
             let mut names = vec!["a"];
             if command.takes_several_keys() {
                 // An incomplete group has a key as well.
@@ -88,7 +88,7 @@ fn the_server_knows_the_keys_of_a_call_and_whether_they_are_only_read() {
     }
 }
 
-/// These servers refuse looks as well, as they refuse GET.
+/// These servers refuse looks, too, just as they refuse GET.
 #[test]
 fn a_cluster_that_is_down_and_a_replica_that_serves_no_stale_data_refuse_every_call() {
     // The node has no slots. The replica's primary does not exist.

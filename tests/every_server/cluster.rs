@@ -31,7 +31,7 @@ fn a_limiter_keeps_its_tokens_while_its_slot_moves() {
     run::<()>(&mut source, &migrate("{k}1")).unwrap();
     assert_reply(&mut source, second, &[0, 10, 6]);
     let both = "CL.MTHROTTLE {k}1 9 1 3600 1 {k}2 9 1 3600 1";
-    // Redis 6.2 sends a client to the new node although it lacks a key.
+    // Redis 6.2 sends a client to the new node although that node lacks one of the keys.
     for (call, code) in [(first, "ASK "), (both, if is_redis_6_2() { "ASK " } else { "TRYAGAIN " })] {
         let error = error_of(&mut source, call);
         assert!(error.starts_with(code), "{call}: {error}");
@@ -51,7 +51,7 @@ fn a_limiter_keeps_its_tokens_while_its_slot_moves() {
 /// admitted. Redis 7.0 to 8.6 and Valkey 8.0 crash if SET is called there.
 #[test]
 #[ignore = "slow: a cluster"]
-fn a_slot_that_is_lost_within_a_transaction_crashes_no_node() {
+fn losing_a_slot_within_a_transaction_does_not_crash_the_node() {
     let [server, other] = two_nodes(&["--cluster-require-full-coverage", "no"]);
     let mut connection = server.connect();
     run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
@@ -86,15 +86,15 @@ fn a_slot_that_is_lost_within_a_transaction_crashes_no_node() {
     }
 }
 
-/// The node that gets the slot reads its stream like a replica, but Valkey's INFO counts no replica. The node is
-/// stopped when the snapshot's process ends, so that the rest of the stream is sent without such a process.
+/// The node that gets the slot reads the source's stream like a replica, but Valkey's INFO does not count it as one.
+/// The node is stopped when the snapshot's process ends, so that the rest of the stream is sent after that.
 #[test]
 #[ignore = "slow: a cluster"]
-fn a_node_that_gets_slots_from_another_is_sent_effects() {
+fn a_node_that_imports_slots_is_sent_effects_not_calls() {
     needs!(MOVING_SLOTS);
     let [source, target] = two_nodes(&["--hz", "100", "--loadmodule", compiled("callbacks")]);
     let (mut from, mut to) = (source.connect(), target.connect());
-    // The source waits a second after the fork, in which the test stops the target.
+    // The source waits a second after the fork. Meanwhile, the test stops the target.
     run::<()>(&mut from, "CB.DO fork DEBUG SLEEP 1").unwrap();
     let mut probe = source.connect();
     probe.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
@@ -108,7 +108,7 @@ fn a_node_that_gets_slots_from_another_is_sent_effects() {
     signal(target.pid(), "STOP");
     run::<()>(&mut from, "PING").unwrap();
     sleep(Duration::from_millis(300));
-    // Redis answers only when the slot has moved: with MOVED.
+    // Redis answers only after the slot has moved, and then with MOVED.
     from.send_packed_command(&command("CL.CHARGE {key} 9 1 3600 1").get_packed_command()).unwrap();
     sleep(Duration::from_millis(100));
     signal(target.pid(), "CONT");

@@ -1,8 +1,8 @@
-//! Replicas and AOFs that come and go under load hold what the primary holds, to the byte and the millisecond. The
-//! module builds no SET for a write if nothing listens. A replica or an AOF that appears at any moment must still miss
-//! no write, and get no call of the module.
+//! Replicas and AOFs that come and go under load hold what the primary holds, to the byte and the millisecond. If
+//! nothing listens, the module does not build a SET for its writes. A replica or an AOF that appears at any moment must
+//! still not miss a write, and must not be sent a call of the module.
 //!
-//! The servers' cron ticks only once a second, so that it does not correct a mistake before the test sees it.
+//! The servers' cron ticks only once a second, so that it does not correct a mistake before the test notices.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -23,8 +23,8 @@ use crate::support::{
 const CLIENTS: usize = 3;
 const SETTINGS: [&str; 4] = ["--hz", "1", "--repl-ping-replica-period", "3600"];
 
-/// Returns the settings for each way in which a primary makes its snapshot for a replica: in a file; for the network,
-/// at once; for all replicas that come within a second; and over a second connection, if the server can.
+/// Returns the settings for each way in which a primary makes its snapshot for a replica: in a file; over the network,
+/// at once; for all replicas that connect within a second; and over a second connection, if supported.
 fn snapshots() -> Vec<Vec<&'static str>> {
     let ways = [("no", "0"), ("yes", "0"), ("yes", "1")]
         .map(|(diskless, delay)| vec!["--repl-diskless-sync", diskless, "--repl-diskless-sync-delay", delay]);
@@ -37,7 +37,7 @@ fn server(settings: &[&str]) -> Server {
     Server::start_with(&[&SETTINGS, settings].concat())
 }
 
-/// Makes a call that changes its keys in another way each turn. No key expires within the test.
+/// Makes a call that changes its keys, in a way that depends on the turn. No key expires within the test.
 fn change(connection: &mut Connection, client: usize, turn: usize) {
     let key = format!("{{key}}{client}/{}", turn % 20);
     let call = match turn / 20 % 6 {
@@ -52,7 +52,7 @@ fn change(connection: &mut Connection, client: usize, turn: usize) {
     run::<Value>(connection, &call).unwrap();
 }
 
-/// Changes keys at `primary` while `body` runs.
+/// Changes keys on `primary` while `body` runs.
 fn under_changes(primary: &Server, body: impl FnOnce()) {
     let changing = |client, more: &dyn Fn() -> bool| {
         let mut connection = primary.connect();
@@ -108,10 +108,10 @@ fn replicas_that_join_at_any_moment_hold_what_the_primary_holds() {
     }
 }
 
-/// The replica restarts from its file and continues its primary's stream. Its backlog begins at that moment, and no
-/// event of a loaded snapshot tells the module. The replica is writable, so that a client can call it before.
+/// The replica restarts from its file and continues its primary's stream. Its backlog begins then, but no loaded
+/// snapshot's event tells the module. The replica is writable, so that a client can call it before that.
 #[test]
-fn a_restarted_replica_that_is_promoted_is_listened_to() {
+fn a_replica_that_is_restarted_and_promoted_sends_its_replica_every_write() {
     let primary = server(&["--hz", "100"]);
     let sibling = server(&[]);
     let settings = ["--replicaof", "127.0.0.1", &primary.port.to_string(), "--replica-read-only", "no"];
@@ -125,7 +125,7 @@ fn a_restarted_replica_that_is_promoted_is_listened_to() {
     }
     wait_until("a file", || run::<()>(&mut promoted.connect(), "SAVE").is_ok());
     promoted.kill();
-    // The primary stands still until the replica has been called.
+    // The primary is stopped until the replica has been called.
     signal(primary.pid(), "STOP");
     promoted.restart();
     let mut connection = promoted.connect();
@@ -143,11 +143,11 @@ fn a_restarted_replica_that_is_promoted_is_listened_to() {
     assert_eq!(info(&mut connection, "master_replid2"), id, "the replica did not continue its primary's stream");
 }
 
-/// The primary's backlog comes from the file, and its replica continues from there. Another module calls before the
-/// file is loaded, and clients call before the cron ticks.
+/// The primary's backlog comes from the file, and its replica continues from there. Another module makes a call before
+/// the file is loaded, and clients make calls before the cron ticks.
 #[test]
 #[ignore = "slow: load"]
-fn a_primary_that_restarts_from_a_file_is_still_listened_to() {
+fn a_primary_that_restarts_from_a_file_still_sends_its_replica_every_write() {
     // The key lives for a millisecond: a key of the file must not exist when the file is loaded.
     let caller = ["--loadmodule", compiled("callbacks"), "CL.PTHROTTLE", "{key}module", "0", "1", "1"];
     // The server takes 200 microseconds to load a key: clients are refused meanwhile, and have a call waiting at the
@@ -187,7 +187,7 @@ fn a_primary_that_restarts_from_a_file_is_still_listened_to() {
 
 /// A client that sends PSYNC with the replication ID and an offset is not a replica, but must not be sent calls either.
 #[test]
-fn a_client_that_asks_for_the_stream_from_an_offset_of_info_is_sent_effects() {
+fn a_client_that_sends_psync_with_the_offset_in_info_is_sent_effects() {
     let primary = server(&snapshots()[2]);
     let mut connection = primary.connect();
     change(&mut connection, 0, 0);
@@ -206,13 +206,13 @@ fn a_client_that_asks_for_the_stream_from_an_offset_of_info_is_sent_effects() {
     assert_eq!(sent, ["MULTI", "SET", "SET", "EXEC"], "the effects of the call, in one transaction");
 }
 
-/// A module that is loaded earlier is told first about a snapshot's process, and its calls then go to the replica that
-/// gets the snapshot. Redis 6.2 sends the writes of such a handler, even SET, before its reply to PSYNC.
+/// A module that was loaded earlier is told first about a snapshot's process, and its handler's calls are sent to the
+/// replica that gets the snapshot. Redis 6.2 sends the writes of such a handler, even SET, before its reply to PSYNC.
 #[test]
 #[ignore = "slow: load"]
-fn a_call_at_the_birth_of_a_snapshots_process_is_sent_as_its_effect() {
+fn a_call_made_as_a_snapshots_process_starts_is_sent_as_its_effect() {
     needs!(REDIS_7);
-    // The cron starts this snapshot, after a second. If PSYNC starts one, the server itself loses this moment's writes.
+    // The cron starts this snapshot, after a second. If PSYNC starts one, the server itself loses that moment's writes.
     let modules = ["--loadmodule", compiled("callbacks"), "--loadmodule", module()];
     let settings = [&modules, &SETTINGS[..], &snapshots()[2]].concat();
     let (primary, mut connection) = Server::start_bare(&settings).connected();
@@ -250,7 +250,7 @@ fn an_aof_that_is_turned_on_holds_what_the_server_holds() {
 
 /// The server's count of changes triggers save points. hostile::calls checks it with an AOF.
 #[test]
-fn every_write_counts_for_save_points_if_nothing_listens() {
+fn every_write_counts_for_save_points_even_if_nothing_listens() {
     let primary = server(&[]);
     let mut connection = primary.connect();
     for (call, changes) in [

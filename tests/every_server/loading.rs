@@ -11,9 +11,9 @@ use crate::support::pages::text_of;
 use crate::support::programs::output;
 use crate::support::{Server, assert_reply, compiled, error_of, module, new_folder, run, throttle, transaction};
 
-/// On a later server, an option that the module does not need may be a promise that it does not keep. On Redis, the
-/// bits of Valkey's options may mean something else. Valkey 9.2 makes no snapshot without a fork if a module lacks its
-/// option. INFO does not list all options, so a library between the module and the server, unwritable.c, logs them.
+/// An option that the module does not need may be a promise that it breaks on a later server. On Redis, the bits of
+/// Valkey's options may mean something else. Valkey 9.2 saves without a fork only if every module sets the option for
+/// it. INFO does not list all options, so a library between the module and the server, unwritable.c, logs them.
 #[test]
 fn the_module_sets_the_options_that_it_needs() {
     let log = Server::start_bare(&["--loadmodule", compiled("unwritable"), module()]).log();
@@ -37,10 +37,10 @@ fn an_unload_is_refused_and_the_log_says_what_to_do_instead() {
     assert_reply(&mut connection, "CL.THROTTLE key 4 1 60", &[0, 5, 2]);
 }
 
-/// The module allows an unload only to the command that loads it. The clock, which stands still within a transaction,
-/// cannot tell that command from a later one.
+/// The module allows an unload only within the command that loads it. The clock, which stands still within a
+/// transaction, cannot tell that command from a later one.
 #[test]
-fn the_module_stays_after_load_and_unload_in_one_transaction() {
+fn the_module_stays_loaded_after_load_and_unload_in_one_transaction() {
     let (server, mut connection) = Server::start_bare(&[]).connected();
     let load = format!("MODULE LOAD {}", module());
     transaction(&mut connection, &[&load, "PING", "MODULE UNLOAD redis-cell"]).unwrap_err();
@@ -69,8 +69,8 @@ fn a_load_with_settings_or_arguments_is_refused_and_a_later_one_works() {
     }
     let is_named = |line: &str| line.contains("<redis-cell>") && line.contains("max_burst");
     assert!(server.log().lines().any(is_named), "no line names the argument: {}", server.log());
-    // MODULE LOADEX takes a load back by an unload. If the module refused that, the server would crash, or keep half a
-    // module.
+    // To undo a load, MODULE LOADEX unloads the module. If the module refused that, the server would crash, or keep
+    // half a module.
     let load = format!("MODULE LOADEX {library} CONFIG redis-cell.foo 1");
     transaction(&mut connection, &[&load, "SET other 1", &load]).unwrap_err();
     let list: String = run(&mut connection, "INFO modules").unwrap();
@@ -80,9 +80,9 @@ fn a_load_with_settings_or_arguments_is_refused_and_a_later_one_works() {
 }
 
 /// The module replicates its writes as SET and DEL, which must have these names. A Valkey that saves without a fork
-/// refuses to open a key for writing, and a look then reads it with GET.
+/// refuses to open a key for writing, and a look then reads the key with GET.
 #[test]
-fn a_server_without_a_command_that_the_module_calls_refuses_it_and_says_which() {
+fn the_module_does_not_load_without_a_command_that_it_calls_and_says_which() {
     let (load, unwritable) = (["--loadmodule", module()], load_with_unwritable_keys());
     let renamed = [("SET", ""), ("SET", "OTHER"), ("DEL", ""), ("DEL", "OTHER")].map(|names| (names, &load[..]));
     for ((name, new_name), load) in renamed.into_iter().chain([(("GET", ""), &unwritable[..])]) {
@@ -138,7 +138,7 @@ fn the_readmes_command_replaces_the_line_of_any_other_redis_cell() {
 }
 
 #[test]
-fn a_server_that_is_too_old_refuses_it_and_logs_what_it_needs() {
+fn the_module_does_not_load_on_a_server_that_is_too_old_and_logs_what_it_needs() {
     let log = Server::refused(&["--loadmodule", compiled("unwritable"), "RedisModule_StringTruncate", module()]);
     let needs = "needs Redis 6.2.8, 7.0.5 or Valkey 7.2 or later: RedisModule_StringTruncate is missing";
     assert!(log.lines().any(|line| line.contains("<redis-cell> ") && line.ends_with(needs)), "{log}");

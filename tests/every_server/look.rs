@@ -29,7 +29,7 @@ fn assert_only_looks(connection: &mut Connection, code: &str) {
         assert_eq!(reply, [0, 5, 3, -1, reset_after], "{look} under {code}");
         assert_reply(connection, &look.replace("key", "new"), &[0, 5, 5, -1, 0]);
     }
-    // EVAL may write, so call EVAL_RO. Redis 6.2 lacks it, and checks each call of a script by itself.
+    // EVAL may write, so call EVAL_RO. Redis 6.2 lacks it, and checks each call of a script separately.
     let eval = if is_redis_6_2() { "EVAL" } else { "EVAL_RO" };
     let line = format!("{eval} return(redis.call('CL.LOOK',KEYS[1],4,1,3600)) 1 key");
     assert_eq!(run::<[i64; 5]>(connection, &line).unwrap(), [0, 5, 3, -1, 7_200], "{eval} under {code}");
@@ -62,7 +62,7 @@ fn an_expired_key_on_a_replica_is_a_full_limiter() {
 }
 
 #[test]
-fn a_look_is_answered_when_replicas_memory_or_disk_are_short() {
+fn a_look_is_answered_when_replicas_are_missing_memory_is_full_or_a_save_has_failed() {
     let (_clock, server, mut connection) = Clock::start_with(START, &["--maxmemory-policy", "noeviction"]);
     limiter(&mut connection);
     run::<()>(&mut connection, "CONFIG SET min-replicas-to-write 1").unwrap();

@@ -1,5 +1,5 @@
-//! The lines of docs/monitoring.md on each server: the exporter's script, the health check, and the keys that are
-//! limited most. tests/project/prometheus.rs has the exporter and the alerts.
+//! The commands of docs/monitoring.md on each server: the exporter's script, the health check, and the count of the
+//! most limited keys. tests/project/prometheus.rs tests the exporter and the alerts.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -80,7 +80,7 @@ fn the_health_check_passes_where_the_module_answers_and_fails_elsewhere() {
     replicate(&replica, &server);
     assert!([&server, &replica, &full, &locked].into_iter().all(healthy));
     assert!(!run::<bool>(&mut server.connect(), "EXISTS health").unwrap());
-    // A node stays healthy if no node has the key's slot, or another one.
+    // A node stays healthy if no node has the key's slot, or if another node has it.
     let nodes = [(); 2].map(|()| Server::start_with(&["--cluster-enabled", "yes"]));
     assert!(nodes.iter().all(healthy), "CLUSTERDOWN");
     meet(&nodes);
@@ -88,6 +88,6 @@ fn the_health_check_passes_where_the_module_answers_and_fails_elsewhere() {
     let mut bare = [&[][..], &["--cluster-enabled", "yes"]].map(Server::start_bare);
     assert!(!bare.iter().any(healthy), "without the module");
     bare[0].kill();
-    // A server under valgrind still answers while it ends.
+    // A server under valgrind still answers while it exits.
     wait_until("the health check fails without a server", || !healthy(&bare[0]));
 }

@@ -10,7 +10,7 @@ use crate::support::{run, throttle};
 
 /// 4 of 10 tokens are taken, and 5 come back a minute.
 #[test]
-fn a_limiter_of_redis_rate_continues_where_it_was() {
+fn a_limiter_of_redis_rate_continues_where_it_left_off() {
     const YEAR_2017: i64 = 1_483_228_800;
     needs!(REDIS_CLI);
     let page = text_of("docs/moving.md");
@@ -30,12 +30,12 @@ fn a_limiter_of_redis_rate_continues_where_it_was() {
     throttle(&mut connection, "user123 9 5 60 2");
     assert_eq!(copy(), "0\n");
     assert_eq!(throttle(&mut connection, "user123 9 5 60 0")[2], 4);
-    // Several quotas stay, though their first timestamp is earlier.
+    // A key with several quotas stays as it is, though its first timestamp is earlier.
     let several = "1".repeat(38);
     run::<()>(&mut connection, &format!("SET user123 {several}")).unwrap();
     assert_eq!(copy(), "0\n");
     assert_eq!(run::<String>(&mut connection, "GET user123").unwrap(), several);
-    // In milliseconds this is 1.8e12, as Redis 7.2 would write the number of a script.
+    // In milliseconds, this moment is 1.8e12, which is how Redis 7.2 would write the number from a script.
     run::<()>(&mut connection, "DEL user123").unwrap();
     run::<()>(&mut connection, "SET rate:user123 316771200").unwrap();
     assert_eq!(copy(), "1\n");

@@ -37,7 +37,7 @@ fn command_docs_explain_the_command_and_every_argument() {
     }
 }
 
-/// Returns the arguments as the pages write them; fails unless each has a summary, and a period its unit.
+/// Returns the arguments as the pages write them; fails unless each has a summary, which names the unit of a period.
 fn syntax(docs: &HashMap<String, Value>, unit: &str) -> String {
     let arguments: Vec<Value> = redis::from_redis_value_ref(&docs["arguments"]).unwrap();
     let words = arguments.iter().map(map).map(|argument| {
@@ -109,7 +109,7 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
 
 /// The server may have crashed within its allocator, which the module's part of INFO uses.
 #[test]
-fn a_crash_report_is_written_without_the_module() {
+fn a_crash_report_is_written_without_calling_the_module() {
     needs!(FAST);
     let (server, mut connection) = Server::start_with(&["--crash-memcheck-enabled", "no"]).connected();
     let count = "redis-cell_throttle_allowed";

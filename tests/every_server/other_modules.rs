@@ -20,8 +20,8 @@ fn start() -> (Server, Connection) {
     (server, connection)
 }
 
-/// Checks that the replica holds the primary's state of this key. Other keys may differ: another module's are not
-/// replicated.
+/// Checks that the replica holds the primary's state of this key. Other keys may differ, because another module's
+/// writes are not replicated.
 fn assert_same(replica: &Server, primary: &Server, key: &str) {
     catch_up(replica, primary);
     let held = |server: &Server| snapshot(&mut server.connect()).remove(key);
@@ -35,8 +35,8 @@ fn while_paused(connection: &mut Connection, calls: &[&str]) -> RedisResult<Vec<
     replies
 }
 
-/// The call reads or writes the expired key k1; the server deletes it, and another module then changes k2 or makes k1
-/// again. The other module also keeps an index: it makes a key of its own for each new key, so that the number of keys
+/// The call reads or writes the expired key k1; the server deletes it, and another module then changes k2 or recreates
+/// k1. The other module also keeps an index: it creates a key of its own for each new key, so that the number of keys
 /// does not tell whether the call has written its own.
 #[test]
 fn a_callback_may_change_the_keys_of_the_call_that_it_interrupts() {
@@ -75,7 +75,7 @@ fn a_callback_may_change_the_keys_of_the_call_that_it_interrupts() {
     }
 }
 
-/// The call has closed the key, and the callback's change comes after its own.
+/// The call has closed the key, and the callback's change comes after the call's.
 #[test]
 fn a_callback_may_change_a_key_that_the_call_has_just_written() {
     let (server, mut connection) = start();
@@ -95,9 +95,9 @@ fn a_callback_may_change_a_key_that_the_call_has_just_written() {
     }
 }
 
-/// The callback makes the string of a new key longer. A call with more quotas than the key has also makes a new key.
+/// The callback makes the string of a new key longer. A call with more quotas than the key has also creates a new key.
 #[test]
-fn a_callback_may_change_the_length_of_a_key_that_the_call_makes() {
+fn a_callback_may_change_the_length_of_a_key_that_the_call_creates() {
     let (server, mut connection) = start();
     run_all(&mut connection, &["CB.DO new APPEND % x"]);
     for (call, length) in [
@@ -115,13 +115,13 @@ fn a_callback_may_change_the_length_of_a_key_that_the_call_makes() {
 /// 8.0 crash when SET is called on such a key.
 #[test]
 #[ignore = "slow: keys expire"]
-fn a_key_that_has_expired_while_clients_are_paused_is_written_whole() {
+fn a_key_that_has_expired_while_clients_are_paused_is_written_completely() {
     let (server, mut connection) = start();
     let replica = Server::start_bare(&[]);
     replicate(&replica, &server);
     let index = "CB.DO new SET idx:1 k1";
-    // The module deletes an expired key before it makes a new one in its place: a write of another module's handler of
-    // that deletion is replicated.
+    // The module deletes an expired key before it creates a new one. If another module's handler writes on that
+    // deletion, its write is replicated.
     let seen = "CB.DO del !INCR seen";
     for rules in [[index, seen], [index, "CB.DO del SET % text"], [seen, "CB.DO del HSET % field text"]] {
         for (calls, remaining) in [
@@ -144,14 +144,14 @@ fn a_key_that_has_expired_while_clients_are_paused_is_written_whole() {
     }
 }
 
-/// The handler of the deletion makes the key again, as a limiter. If a module then says that there is no key, Valkey 9
+/// The handler of the deletion recreates the key, as a limiter. If a module then says that there is no key, Valkey 9
 /// announces a new one, and loses its value.
 #[test]
-fn a_key_that_a_handler_has_made_while_clients_are_paused_is_written_in_its_place() {
+fn a_key_that_a_handler_recreates_while_clients_are_paused_is_overwritten() {
     let (_server, mut connection) = start();
     run_all(&mut connection, &["CL.PTHROTTLE k1 0 1 1"]);
     sleep(Duration::from_millis(3));
     run_all(&mut connection, &["CB.DO new INCR new", "CB.DO del SET % 1790000000000000000"]);
     while_paused(&mut connection, &["CL.THROTTLE k1 5 1 60"]).unwrap();
-    assert!(!run::<bool>(&mut connection, "EXISTS new").unwrap(), "the call makes a new key");
+    assert!(!run::<bool>(&mut connection, "EXISTS new").unwrap(), "the call created a new key");
 }

@@ -46,8 +46,8 @@ fn a_call_on_a_key_that_cannot_be_written_replies_tryagain_and_changes_nothing()
     }
 }
 
-/// A look works with one quota and with several. The module reads the key with GET: the server would crash if it opened
-/// the key.
+/// A look works with one quota and with several. The module reads the key with GET: if the module opened it, the server
+/// would crash.
 #[test]
 fn a_look_at_a_key_that_cannot_be_written_is_answered() {
     let (_server, mut connection) = start_with_an_unwritable_key();

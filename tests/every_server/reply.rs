@@ -6,10 +6,10 @@ use crate::support::clock::{Clock, SECOND, START};
 use crate::support::{Server, error_text, run};
 
 #[test]
-fn the_replies_are_those_of_the_table() {
+fn each_call_in_replies_txt_gets_its_reply() {
     let (mut clock, mut _server, mut connection) = Clock::start(START);
     let (mut nanoseconds, mut part) = (0, "");
-    // The opening explains the lines, and project/pages.rs looks for the quotes.
+    // The file's first lines explain the rest, and project/pages.rs looks for the quotes.
     let lines = include_str!("replies.txt").lines().enumerate().skip_while(|(_, line)| !line.is_empty());
     for (number, line) in lines.filter(|(_, line)| !line.starts_with("> ")) {
         if let Some(heading) = line.strip_prefix("# ") {

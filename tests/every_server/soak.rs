@@ -1,6 +1,6 @@
 //! Load: the server's memory does not grow, and 50 concurrent clients get exactly a limiter's burst and its rate.
 //!
-//! `SOAK_SECONDS` and `FAIRNESS_SECONDS`, which counts for each rate, set how long the load lasts.
+//! `SOAK_SECONDS` and, for each rate, `FAIRNESS_SECONDS` set how long the load lasts.
 
 use std::fs;
 use std::thread::sleep;
@@ -16,7 +16,7 @@ use crate::support::{COMMANDS, Server, assert_reply, command, info, run, setting
 
 #[test]
 #[ignore = "slow: load"]
-fn under_a_long_mixed_load_memory_stays_as_it_was() {
+fn under_a_long_mixed_load_memory_does_not_grow() {
     needs!(FAST);
     let (server, mut connection) = Server::start().connected();
     let part = Duration::from_secs(setting("SOAK_SECONDS", 10)) / 4;
@@ -24,8 +24,8 @@ fn under_a_long_mixed_load_memory_stays_as_it_was() {
     soak(&mut connection, part);
     let before = memory(&server, &mut connection);
     soak(&mut connection, 3 * part);
-    // Without a leak, the server's own tables may still grow a little, and the process by what the allocator gives back
-    // only later. A reading takes a second.
+    // Even without a leak, the server's own tables may grow a little, and the process by memory that the allocator
+    // returns later. A reading takes a second.
     let is_as_it_was = (0..30).any(|_| {
         let after = memory(&server, &mut connection);
         println!("{before:?} bytes, then {after:?}");
@@ -35,9 +35,9 @@ fn under_a_long_mixed_load_memory_stays_as_it_was() {
     assert!(is_as_it_was, "the server has grown by 256 KiB allocated or 1 MiB resident, see above");
 }
 
-/// Calls each command, a script, and a command with a wrong argument for this long: on a limiter that is new in each
-/// turn, and on keys that hold something else. One more limiter expires. The keys are few, so that a leak shows in the
-/// server's memory.
+/// For this long, calls each command, a script, and a command with a wrong argument, on a limiter that is new in each
+/// turn, and on keys that hold something else. One more limiter expires. There are few keys, so that a leak shows in
+/// the server's memory.
 fn soak(connection: &mut Connection, duration: Duration) {
     let mut pipeline = redis::pipe();
     for line in ["DEL new list", "SET text hello", "RPUSH list 1", "CL.PTHROTTLE expires 0 1 1"] {
@@ -58,7 +58,7 @@ fn soak(connection: &mut Connection, duration: Duration) {
     }
 }
 
-/// Returns the bytes that the server has allocated, and those of its process, when all keys are gone.
+/// Deletes all keys, and returns the bytes that the server has then allocated, and those resident in its process.
 fn memory(server: &Server, connection: &mut Connection) -> [i64; 2] {
     run::<()>(connection, "FLUSHALL SYNC").unwrap();
     // The server reads its allocator's figures ten times a second, if the machine is not too busy.
@@ -79,7 +79,7 @@ fn fifty_clients_get_exactly_the_burst_and_the_rate_through_a_promotion() {
     let time = Duration::from_secs(setting("FAIRNESS_SECONDS", 2)) / 3;
     for rate in [1, 100, 10_000, 100_000] {
         let servers = [Server::start_with(&SETTINGS), Server::start_with(&SETTINGS)];
-        // A limiter of a thousand seconds' tokens, all but those of one second taken. It must not be full again,
+        // A limiter of a thousand seconds' worth of tokens, of which one second's are left. It must not fill up again,
         // because a full limiter loses tokens.
         let (limit, opening) = (rate * 1_000, rate * 999);
         let call = |name: &str, tokens: i64| format!("{name} key {} {rate} 1 {tokens}", limit - 1);
@@ -120,7 +120,7 @@ fn fifty_clients_get_exactly_the_burst_and_the_rate_through_a_promotion() {
         // The TAT counts the tokens that the limiter gave out since the start: the clients got exactly these.
         let tat: i64 = run(&mut connection, "GET key").unwrap();
         assert_eq!((tat - start) * rate / SECOND, got, "tokens by the TAT, and by the clients' count");
-        // A token may be on its way back, and TIME cuts off a part of a microsecond.
+        // A token may be only partly back, and TIME drops fractions of a microsecond.
         let due = |moment: i64| limit + (moment - start) * rate / SECOND;
         let due = due(before) - 1..=due(after + 1_000);
         assert!(due.contains(&got), "at {rate} a second, the clients got {got} tokens, which is not in {due:?}");

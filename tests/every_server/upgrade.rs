@@ -66,7 +66,7 @@ fn start_sentinel(folder: &Path, primary: &Server, replica: &Server) -> (Process
     (process, port)
 }
 
-/// Follows the steps. Calls both servers before each, and returns how many calls were allowed.
+/// Follows the steps. Calls both servers before each step, and returns how many calls were allowed.
 fn upgrade(primary: &mut Member, replica: &mut Member, sentinel: Option<u16>, library: &str, version: &str) -> i64 {
     let page = text_of("docs/operating.md");
     let steps = section(&page, "## Upgrade without losing a limit").split("```sh\n").skip(1);
@@ -101,7 +101,7 @@ fn upgrade(primary: &mut Member, replica: &mut Member, sentinel: Option<u16>, li
         let (server, settings) = if step.contains("-h 10.0.0.1") { &mut *primary } else { &mut *replica };
         let script = here.iter().fold(step.to_string(), |step, (page, here)| step.replace(page, here));
         let script = script.replace("/etc/redis/redis.conf", settings.to_str().unwrap());
-        // A Sentinel that did not get the processor for two seconds does nothing for half a minute.
+        // A Sentinel that got no CPU time for two seconds does nothing for half a minute.
         let printed = output(Command::new("timeout").args(["10m", "sh", "-exc", &script]));
         for (_, expected) in script.lines().filter_map(|line| line.split_once("   # ")) {
             assert!(printed.lines().any(|line| line == expected), "{script}\n{printed}");

@@ -35,7 +35,7 @@ def is_found(check):
 # Whether scripts/test has installed what Debian has, and fetched the rest.
 REQUIRE_ALL = "REQUIRE_ALL" in os.environ
 PYPI_IS_REQUIRED = REQUIRE_ALL and not IS_DEBIAN
-# Debian 12 has Node.js 18, and most of the newest libraries ask for 20. They run on 18 as well, until one does not.
+# Debian 12 has Node.js 18, and most of the newest libraries ask for 20. They still run on 18, but one may stop.
 NODE_IS_REQUIRED = REQUIRE_ALL and is_found("node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)'")
 
 
@@ -58,10 +58,10 @@ def node(*modules):
     return "node -e '%s'" % ";".join(f'require("{module}")' for module in modules)
 
 
-# FastAPI since 0.93.
+# FastAPI 0.93 added this parameter.
 LIFESPAN = python("uvicorn, inspect, fastapi; inspect.signature(fastapi.FastAPI).parameters[\"lifespan\"]")
 UVICORN = "$PYTHON -m uvicorn --forwarded-allow-ips 127.0.0.1 --port $HTTP_PORT"
-# A site with each limiter, behind one proxy: the tests. `POST /login` fails closed, and `GET /` falls back.
+# A site for each limiter, behind one proxy, which is the tests. `POST /login` fails closed, and `GET /` falls back.
 LIMITERS = FLASK, SLOWAPI, DJANGO, FASTAPI, EXPRESS, EXPRESS_IOREDIS, HONO, FASTIFY, NEST = [
     Row("flask", python("flask_limiter"), "$PYTHON -m flask --app flask_site run --port $HTTP_PORT"),
     Row("slowapi", python("slowapi, uvicorn"), f"{UVICORN} slowapi_site:app", is_required=PYPI_IS_REQUIRED),
@@ -115,7 +115,7 @@ class Application:
         self.folder = Path(self.own.name)
         for file in [*(ROOT / "docs/clients").iterdir(), *HERE.glob("*_site.*")]:
             shutil.copy(file, self.folder)
-        # After an hour, no call of a slow machine times out.
+        # With a timeout of an hour, no call times out on a slow machine.
         self.environment = {"HTTP_PORT": self.http_port, "REDIS_TIMEOUT": 3600, **environment}
 
     def edit(self, file, old, new):

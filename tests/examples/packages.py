@@ -21,7 +21,7 @@ NPM = 'npm ci --prefix "$0" --silent --ignore-scripts --no-audit --no-fund --fet
 
 
 def fetched(file, command):
-    """Fetches what the file names, unless this is done, and returns the folder."""
+    """Fetches what the file names, unless this has been done, and returns the folder."""
     TARGET.mkdir(parents=True, exist_ok=True)
     folder = TARGET / f"examples-{sys.version_info.minor}-{file}"
     # Copy the file last: a fetch that fails or hangs leaves no copy.

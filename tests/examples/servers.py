@@ -22,7 +22,7 @@ WITH_THE_TEST = "setpriv", "--pdeathsig"
 
 
 def wait_for(what, ask):
-    """Asks until the answer is true, and returns it. Fails after 2,400 asks, which take at least two minutes."""
+    """Asks until the answer is true, and returns it. Fails after 2,400 attempts, which take at least two minutes."""
     for number in range(2_400):
         if answer := ask():
             return answer
@@ -75,7 +75,7 @@ class Server:
         self.restart()
 
     def restart(self):
-        """Starts the process on its port, perhaps again."""
+        """Starts the process on its port, or starts it again."""
         self.process = subprocess.Popen(self.words, env=self.environment)
         wait_for("a server is ready", self.is_ready)
 
@@ -89,7 +89,7 @@ class Server:
         return self.client.execute_command(*line.split(), *words)
 
     def kill(self):
-        """Kills the process, like a crash."""
+        """Kills the process, as a crash would."""
         self.process.kill()
         self.process.wait()
 
@@ -124,8 +124,8 @@ class Address:
     def fates(self, command, *fates):
         """Sets what happens to the next calls of this command, one after another. All other calls pass.
 
-        None passes as well. "broken off" closes the connection instead of replying. Bytes replace the reply, and the
-        call never reaches the server. "lost" and "late" concern this reply and all later ones on the connection.
+        None lets a call pass, too. "broken off" closes the connection instead of replying. Bytes replace the reply, and
+        the call never reaches the server. "lost" and "late" affect this reply and all later ones on the connection.
         """
         self.command, self.coming = command.encode(), iter(fates)
 

@@ -25,7 +25,7 @@ def test_of_200_concurrent_requests_the_burst_passes_with_a_bounded_number_of_co
 
 
 @on(ALL)
-def test_a_request_passes_when_the_reply_to_the_last_one_said_so(app, clock):
+def test_a_request_passes_exactly_when_retry_after_said_it_would(app, clock):
     caller = app.caller()
     *passed, refused = [app.log_in(caller=caller).numbers("Remaining", "Retry-After") for _ in range(4)]
     # REST framework has no such header.
@@ -42,14 +42,14 @@ def test_a_request_passes_when_the_reply_to_the_last_one_said_so(app, clock):
 
 
 @on(LIMITERS)
-def test_a_limit_of_0_and_half_of_a_surrogate_pair_as_its_key_are_no_outage(app, server):
+def test_a_limit_of_0_and_a_lone_surrogate_as_its_key_are_not_taken_for_an_outage(app, server):
     status, wait = app.get("/zero").numbers("Retry-After")
     assert status == (403 if app.row is FASTAPI else 429) and (wait is None or wait > 0)
     assert server.client.info("commandstats")["cmdstat_cl.throttle"]["calls"] == 1
     assert app.row is not FASTAPI or app.get("/large", app.caller()).status == 413
 
 
-# How each failure begins and ends. With None, the address then leads to another server.
+# How each failure begins and ends. If the end is None, the address then leads to another server.
 FAILURES = {
     "crash": (Server.kill, None),
     "hang": (lambda server: server.process.send_signal(SIGSTOP), None),
@@ -63,7 +63,7 @@ FAILURES = {
 
 @pytest.mark.parametrize("failure", FAILURES)
 @on(ALL, REDIS_TIMEOUT=1)
-def test_without_an_answer_a_closed_limit_refuses_all_and_a_fallback_passes_its_own(app, server, new_server, failure):
+def test_without_an_answer_failing_closed_refuses_all_and_a_fallback_keeps_its_limit(app, server, new_server, failure):
     begin, end = FAILURES[failure]
     limits = [True, False] if app.row in FALLBACKS else [True]
     decides = lambda closed: server("FLUSHALL") and app.passed(1, app.caller(), closed) and server("DBSIZE")
@@ -73,7 +73,7 @@ def test_without_an_answer_a_closed_limit_refuses_all_and_a_fallback_passes_its_
     assert app.log_in(caller=app.caller()).numbers("Retry-After") == (503, None if app.row is NEST else 1)
     assert app.passed(10, app.caller(), closed=True) == 0
     if app.row in FALLBACKS:
-        # Flask-Limiter and slowapi notice the failure in one request. Concurrent ones get 503.
+        # Flask-Limiter and slowapi notice the failure in one request. Requests concurrent with it get 503.
         wait_for("the fallback decides", lambda: app.passed(1, app.caller()))
         assert app.passed(10, app.caller()) == LIMIT
     if end:
@@ -123,7 +123,7 @@ def test_fastify_has_a_limiter_for_each_route_with_a_limit_of_its_own(app, serve
 
 
 @on([DJANGO])
-def test_django_has_a_limit_for_each_throttle_of_the_settings(app, server):
+def test_django_has_a_limit_for_each_throttle_in_the_settings(app, server):
     assert [app.get("/user", "192.0.2.7").status for _ in range(4)] == 3 * [200] + [429]
     assert sorted(server("KEYS *")) == ["throttle_anon_192.0.2.7", "throttle_user_192.0.2.7"]
 

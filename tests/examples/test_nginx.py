@@ -8,7 +8,7 @@ from applications import FASTAPI, NGINX, on
 
 
 @on([NGINX])
-def test_each_answer_has_the_headers_and_a_refusal_is_not_stored(app):
+def test_each_response_has_the_headers_and_a_refusal_is_not_cached(app):
     caller = app.caller()
     for expected, remaining in (404, 2), (404, 1), (404, 0), (429, 0):
         answer = app.get("/missing", caller)
@@ -19,7 +19,7 @@ def test_each_answer_has_the_headers_and_a_refusal_is_not_stored(app):
 
 @pytest.mark.parametrize("fate", ["lost", "broken off", b"*4\r\n" + 4 * b":0\r\n", b"*5\r\n" + 5 * b"$1\r\n0\r\n"])
 @on([NGINX], REDIS_TIMEOUT=1)
-def test_a_call_without_a_right_reply_is_refused_and_not_repeated(app, server, fate):
+def test_without_a_valid_reply_a_request_is_refused_and_its_call_is_not_retried(app, server, fate):
     caller, other = app.caller(), app.caller()
     app.address.fates("CL.", fate)
     assert app.get("/login", caller).numbers("Remaining") == (503, None)
@@ -36,7 +36,7 @@ def charged(app, server, path="/", status=200, **request):
 
 
 @on([FASTAPI, NGINX])
-def test_the_address_that_the_own_proxy_adds_is_the_caller_and_what_the_application_sees(app, server):
+def test_the_address_that_your_proxy_adds_is_limited_and_passed_to_the_application(app, server):
     # 10.0.0.1 is forged.
     networks = {"10.0.0.1, 192.0.2.7": "192.0.2.7", "::ffff:1.2.3.4": "1.2.3.4", "1:DB8:0:02::9": "1:db8:0:2::/64"}
     for header, limited in networks.items():
@@ -56,7 +56,7 @@ def test_an_address_that_a_caller_forges_is_not_trusted(app, server):
 
 
 @on([NGINX])
-def test_a_customer_has_two_quotas_on_one_key_and_an_unknown_one_is_an_address(app, server):
+def test_a_customer_has_two_quotas_on_one_key_and_an_unknown_one_is_limited_by_address(app, server):
     assert charged(app, server, "/items", Host="page", X_Api_Key="secret-of-acme") == ["items:caller:acme"]
     assert server("STRLEN items:caller:acme") == 38
     for unknown in "SECRET-of-acme", "secret-of-acme2", "":
@@ -72,7 +72,7 @@ def test_a_check_refuses_to_run_in_the_access_phase(app):
 
 @pytest.mark.parametrize("host", ["[::1]", "unix:redis"])
 @on([NGINX], "program", PROXY="")
-def test_two_servers_are_two_and_one_may_have_an_address_of_ipv6_or_a_unix_socket(program, server, new_server, host):
+def test_two_servers_are_kept_apart_and_one_may_use_ipv6_or_a_unix_socket(program, server, new_server, host):
     socket = program.folder / "redis"
     other = new_server("--unixsocket", socket, "--bind", "127.0.0.1", "::1")
     program.environment["SECOND"] = f'"{host.replace("redis", str(socket))}", {other.port}, 3600000'

@@ -48,7 +48,7 @@ OTHERS = b"-WRONGTYPE no\r\n", b"*0\r\n", b"*4\r\n:0\r\n:3\r\n:2\r\n:-1\r\n", b"
 
 
 @programs()
-def test_a_reply_of_another_shape_is_no_answer_and_a_limit_of_0_is_one(program, server):
+def test_a_reply_of_an_unexpected_shape_is_no_answer_and_a_limit_of_0_is_one(program, server):
     address = Address(server)
     for reply in OTHERS:
         address.fates("CL.", *4 * [reply])
@@ -77,7 +77,7 @@ def test_a_program_that_no_server_answers_exits_and_says_why(program, server):
 
 
 @programs(REDIS_TIMEOUT=2)
-def test_a_call_leaves_its_connection_after_a_failure_and_is_made_once(program, server):
+def test_after_a_failure_the_connection_is_dropped_and_the_call_is_not_retried(program, server):
     address = Address(server)
     # After a reply, two calls get a replica's error, as after a failover. The last call is on a third connection.
     address.fates("CL.THROTTLE", b"*5\r\n:0\r\n:3\r\n:2\r\n:-1\r\n:60\r\n", *2 * [b"-READONLY no\r\n"])
@@ -88,13 +88,13 @@ def test_a_call_leaves_its_connection_after_a_failure_and_is_made_once(program, 
     assert [reply[0] for reply in replies(program.output(address.port))] == [0, 1]
 
 
-# A key that is missing, in each language that compiles it.
+# A missing key, in each language that compiles such a call.
 NO_KEY = {"redis_py": "None", "redis_asyncio": "None", "node_redis": "null", "ioredis": "null", "phpredis": "null",
           "redis_rb": "nil"}
 
 
 @programs(*NO_KEY)
-def test_a_callers_mistake_is_an_error_of_its_own_and_not_an_outage(program):
+def test_a_callers_mistake_raises_its_own_error_and_is_not_taken_for_an_outage(program):
     """There is no server. A call to it would say that Redis did not decide."""
     name, file = program.row.name, program.row.words.split()[1]
     call = re.search("([\"'])user123.*60", Path(program.folder, file).read_text())[0]
@@ -144,7 +144,7 @@ asyncio.run(main())""",
 
 
 @programs(*IDLE)
-def test_a_connection_that_was_closed_while_idle_costs_no_call(program, server):
+def test_a_connection_that_was_closed_while_idle_does_not_fail_a_call(program, server):
     assert len(replies(program.drive(IDLE[program.row.name], server.port))) == 2
 
 
@@ -203,7 +203,7 @@ asyncio.run(main())""", port, REDIS_TIMEOUT=60)
 
 @pytest.mark.skipif(IS_DEBIAN, reason="redis-py 4.3.4 repeats a call in a cluster, whatever its settings")
 @python_example("cluster.py")
-def test_a_call_in_a_cluster_that_gets_no_answer_takes_once(program, new_server):
+def test_a_call_in_a_cluster_that_gets_no_answer_takes_its_token_once(program, new_server):
     """The node announces the port of a proxy, which loses the reply."""
     node = new_server("--cluster-enabled", "yes")
     node("CLUSTER ADDSLOTSRANGE 0 16383")

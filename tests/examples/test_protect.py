@@ -60,7 +60,7 @@ def test_200_guesses_at_once_get_five_tries_with_the_permissions_on_the_page(app
     assert server("PTTL banned:127.0.0.1") == 86_400_000
 
 
-def test_each_spelling_of_a_name_has_the_same_five_tries_and_each_name_its_own(app, clock):
+def test_all_spellings_of_a_name_share_five_tries_and_each_name_has_its_own(app, clock):
     assert log_in(app, "bob", "guess") == {401: 1}
     clock.set(clock.now + 30 * 10**9)
     spellings = "alice", " ALICE ", "\uff21lice", "Alice\n", "aLiCe"

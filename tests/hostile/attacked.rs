@@ -24,7 +24,7 @@ pub struct Attacked {
     pub facts: Facts,
 }
 
-/// What a visit leaves: as the server shows it, or as it is expected.
+/// What a visit leaves behind, as the server shows it or as the test expects it.
 #[derive(Clone, Default)]
 pub struct Facts {
     pub database: Database,
@@ -74,7 +74,7 @@ impl Attacked {
             // Redis 6.2 counts EXEC as a change.
             due.count(CHANGES);
         }
-        // The server itself makes a transaction of several effects, and of a module's single one on Redis 6.2.
+        // The server itself wraps several effects in a transaction; Redis 6.2 also wraps a module's single effect.
         let around: [&[u8]; 3] = [b"SELECT", b"MULTI", b"EXEC"];
         sent.retain(|effect| !around.contains(&effect[0].as_slice()));
         // Some servers replicate an expiry as UNLINK.
@@ -148,7 +148,7 @@ impl Facts {
         let decisions = outcomes.iter().flatten().flat_map(|outcome| &outcome.decisions);
         let written = decisions.filter(|(_, decision)| decision.change != Change::Nothing).count();
         if visit.place != Place::Transaction && (executed == Some(&Value::Nil)) != (written > 0) {
-            return Err(format!("{written} keys were written, but EXEC after WATCH: {executed:?}"));
+            return Err(format!("{written} keys were written, but EXEC after WATCH returned {executed:?}"));
         }
         Ok(outcomes)
     }
@@ -201,7 +201,7 @@ impl Facts {
 /// Compares a reply with the expected one. Returns both as text if they differ.
 fn check(place: Place, reply: &Value, outcome: &Result<Expected, String>) -> Result<(), String> {
     let reply = reply.clone().extract_error().map_err(|error| match error_text(&error) {
-        // Redis 6.2 repeats the command in the caller's spelling, and a script gets another text.
+        // Redis 6.2 repeats the command in the caller's spelling, and a script gets a different text.
         text if text.to_lowercase().starts_with("err wrong number of arg") => ARITY.into(),
         text => text,
     });

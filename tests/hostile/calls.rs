@@ -1,6 +1,6 @@
 //! Attacks on every command: with any arguments, as plain calls, from a script and in a transaction, on keys that other
 //! commands fill, change and let expire, often at the nanosecond at which the decision changes. The replies, all keys,
-//! their expiries, the dirty counter and the replicated commands must be right, and WATCH must see the writes alone.
+//! their expiries, the dirty counter and the replicated commands must be right, and WATCH must notice only the writes.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::support::setting;
 
 const START: i128 = clock::START as i128;
 
-/// The furthest that the clock is from `START`. Redis 8.10.2 needs seconds to count its clients when the clock steps
+/// The furthest that the clock moves from `START`. Redis 8.10.2 takes seconds to count its clients when the clock steps
 /// back by ten years.
 const YEAR: i128 = 365 * 86_400 * SECOND;
 
@@ -39,7 +39,7 @@ fn hostile_calls_get_the_right_reply_and_change_nothing_else() {
         made += outcomes.len() as u64;
         ends.extend(outcomes.iter().map(end));
     }
-    // A run that lacks one of these says nothing about it.
+    // A run in which one of these never happens does not test it.
     let errors =
         [WRONG_TYPE, NOT_A_STATE, ARITY, "ERR count and period", "ERR max_burst, count", "ERR quantity:", "most 8"];
     let parts = ["is missing", "not an integer", "or more", "the same as", "(group 2)", "(quota 2)"];
@@ -81,7 +81,7 @@ impl Hostile {
         Visit { now: self.now, place, commands }
     }
 
-    /// Returns a moment for the call: mostly one at which its outcome changes, or up to a nanosecond beside it;
+    /// Returns a moment for the call: mostly one at which its outcome changes, or a nanosecond before or after;
     /// sometimes up to 19 of the call's units earlier, or any other.
     fn moment(&mut self, call: &Words, database: &Database) -> i64 {
         let edges = edges(call, database);
@@ -95,11 +95,11 @@ impl Hostile {
     }
 }
 
-/// Returns moments at which the call's outcome may change: a key expires, a limiter is full, this call is just allowed,
-/// or the tokens of a full limiter's call come back at the last moment that fits.
+/// Returns moments at which the call's outcome may change: a key expires, a limiter becomes full, this call is only
+/// just allowed, or the tokens it takes from a full limiter come back at the last moment that fits in 64 bits.
 fn edges(call: &Words, database: &Database) -> Vec<i128> {
     let mut edges = Vec::new();
-    // Of a call at moment 0, the time to wait is the moment at which the wait ends.
+    // For a call at moment 0, the time to wait is also the moment at which the wait ends.
     let outcome = expected(call, 0, |key| state(database, key));
     for (key, decision) in outcome.iter().flat_map(|outcome| &outcome.decisions) {
         let (tats, verdict) = (state(database, key).unwrap_or_default(), decision.verdict);

@@ -12,7 +12,7 @@ pub type Words = Vec<Bytes>;
 /// Every key that the client writes to.
 pub const KEYS: [&[u8]; 6] = [b"", b"a", b"b", b"\0", b"a\0b", b"\xff\xfe"];
 
-/// Arguments that are not 64-bit integers, some of them nearly, and the smallest and the largest one.
+/// Arguments that are not 64-bit integers, though some nearly are, and the smallest and the largest one that is.
 const ODD: [&[u8]; 13] = [
     b"",
     b"x",
@@ -102,7 +102,7 @@ impl Hostile {
         }
     }
 
-    /// Returns the content of a string: the TATs of 1 to 9 quotas, near or far, before or after now. Some are spoiled.
+    /// Returns the content of a string: the TATs of 1 to 9 quotas, near or far, before or after now. Some are corrupt.
     fn value(&mut self) -> Bytes {
         let quotas = self.random.pick(&[1, 1, 1, 2, 3, MOST_QUOTAS, MOST_QUOTAS + 1]);
         let tats = (0..quotas).map(|_| {
@@ -143,7 +143,7 @@ impl Hostile {
 
 /// The commands that one client sends at one moment.
 pub struct Visit {
-    /// The moment at which the server's clock stands during the visit.
+    /// The time on the server's clock, which stands still during the visit.
     pub now: i64,
     pub place: Place,
     pub commands: Vec<Words>,
@@ -179,7 +179,7 @@ impl Visit {
         match self.place {
             Place::Other => [vec![], vec![]],
             Place::Transaction => [vec![multi], vec![exec]],
-            // EXISTS deletes the keys that have expired, before WATCH could see them go.
+            // First delete the expired keys with EXISTS, or WATCH would notice their deletion.
             Place::Plain | Place::Lua => [vec![with_keys("EXISTS"), with_keys("WATCH")], vec![multi, exec]],
         }
     }

@@ -55,7 +55,7 @@ fn calls(connection: &mut Connection) -> u64 {
     info(connection, "cmdstat_cl.ptake").split(['=', ',']).nth(1).unwrap().parse().unwrap()
 }
 
-/// The test starts itself once more, to run the program with its settings.
+/// The test starts itself a second time, to run the program with environment variables.
 #[test]
 fn the_program_calls_the_server_that_redis_url_names() {
     if var("RUNS_THE_PROGRAM").is_ok() {
@@ -70,7 +70,7 @@ fn the_program_calls_the_server_that_redis_url_names() {
 }
 
 #[test]
-fn a_wait_needs_no_calls_and_ends_at_its_millisecond() {
+fn a_wait_needs_no_calls_and_ends_at_the_right_millisecond() {
     let mut world = World::new();
     // A token comes back every 6.01 ms. A batch that is computed for many clients may be rounded down to zero.
     let mut lease = world.lease((0, 100, 601), 0, Duration::MAX);
@@ -83,10 +83,10 @@ fn a_wait_needs_no_calls_and_ends_at_its_millisecond() {
     assert_eq!(calls(&mut world.connection), 3);
 }
 
-/// Of ten tokens, three are spent. Then the client goes on, with its lease or after the lease has ended, or another
+/// Of ten tokens, three are spent. Then the client continues, with its lease or after the lease has ended, or another
 /// client begins. None of the ten has come back.
 #[test]
-fn clients_of_any_batch_and_time_spend_all_tokens_and_no_more() {
+fn clients_with_any_batch_and_time_spend_all_tokens_and_no_more() {
     for batch in [0, 1, 4, u64::MAX] {
         for time in [Duration::ZERO, Duration::from_millis(1), Duration::MAX] {
             for client_ends in [false, true] {
@@ -103,8 +103,8 @@ fn clients_of_any_batch_and_time_spend_all_tokens_and_no_more() {
     }
 }
 
-/// After a failover, the old connection would lead to a replica. Perhaps only the reply to a refund was lost, so the
-/// tokens are not given back twice.
+/// After a failover, the old connection would lead to a replica. Only the reply to a refund may have been lost, so the
+/// tokens must not be given back again.
 #[test]
 fn an_error_loses_at_most_one_batch_and_drops_the_connection() {
     let mut world = World::new();
@@ -119,7 +119,7 @@ fn an_error_loses_at_most_one_batch_and_drops_the_connection() {
     assert_ne!(info(&mut world.connection, "total_connections_received"), connections);
 }
 
-/// Eight clients share 5,000 tokens at once and 100 a millisecond; their batches together are what comes back in a
+/// Eight clients share 5,000 tokens at once and 100 a millisecond; their batches add up to what comes back during a
 /// lease. For a second, one client has nearly all of the demand. Then clients are idle, busy or bursting at random.
 #[test]
 #[ignore = "slow: thousands of calls"]
@@ -136,7 +136,7 @@ fn clients_use_95_percent_of_the_rate_and_no_window_has_more_than_the_limit_and_
     for milliseconds in 0..10_000 {
         let back = RATE * milliseconds;
         assert!(milliseconds != 1_000 || (spent - LIMIT) * 100 >= back * 95, "{spent} of {LIMIT} and {back}");
-        // The rise of the tokens spent, less those that came back, is what a window used beyond the rate.
+        // The tokens spent in a window, minus those that came back in it, are what it used beyond the rate.
         lowest = lowest.min(spent - back);
         for (lease, demand) in leases.iter_mut().zip(&mut demands) {
             if milliseconds >= 1_000 && random.one_in(LEASE) {

@@ -1,4 +1,4 @@
-//! What behaves alike on each server and is tested once: pages, packages, scripts, costs, leases, alerts.
+//! What is the same on every server, and so is tested on one: pages, packages, scripts, costs, leases, alerts.
 
 mod costs;
 mod leases;

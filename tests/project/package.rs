@@ -16,7 +16,7 @@ use crate::support::{MODULES, Server, new_folder, throttle};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Copies the release of these sources, which the first test makes, into a folder of its own.
+/// Copies the release of these sources, which the first test builds, into a new folder.
 fn release() -> TempDir {
     static MADE: OnceLock<PathBuf> = OnceLock::new();
     let made = MADE.get_or_init(|| {
@@ -65,7 +65,7 @@ fn the_archive_has_a_checksum_the_documents_the_licences_and_settings_that_load_
     assert_loads(["--include", settings.to_str().unwrap()]);
 }
 
-/// dpkg installs the package on a system that is only a folder: it needs no root, and changes nothing on this machine.
+/// dpkg installs into a folder as if it were a system: this needs no root, and changes nothing on this machine.
 #[test]
 fn the_debian_package_says_which_line_to_add_when_to_restart_and_which_lines_to_remove() {
     needs!(EVERYWHERE);

@@ -27,7 +27,7 @@ fn each_alert_fires_when_it_should() {
     promtool_tests(&Path::new(ROOT).join("tests/project/limits.test.yml"));
 }
 
-/// Starts the exporter with the page's line and user. Returns the metrics that it exports.
+/// Starts the exporter with the page's command and user. Returns the metrics that it exports.
 fn metrics() -> Vec<String> {
     let (server, mut connection) = Server::start().connected();
     run::<()>(&mut connection, &typed("ACL SETUSER exporter")).unwrap();

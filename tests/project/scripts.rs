@@ -15,7 +15,7 @@ fn scripts_run_starts_a_server_until_ctrl_c_and_leaves_nothing_behind() {
     needs!(SCRIPTS_TEST);
     module();
     let (port, temporary) = (free_port().to_string(), new_folder());
-    // The script ends with the test, like at Ctrl-C. A shell makes what it starts in the background ignore that signal.
+    // End the script with the test, as with Ctrl-C. Restore that signal, which a shell's background processes ignore.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "INT", "env", "--default-signal=INT", "scripts/run"]).current_dir(ROOT);
     command.env("PORT", &port).env("TMPDIR", temporary.path());
@@ -33,7 +33,7 @@ fn scripts_run_starts_a_server_until_ctrl_c_and_leaves_nothing_behind() {
     signal(process.id(), "INT");
     assert!(process.wait().unwrap().success());
     wait_until("the server stops", || client.get_connection().is_err());
-    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "files stayed");
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "files were left behind");
 }
 
 /// A project that scripts/test tests in seconds: a test that passes, a slow one and one that aborts; an example that
@@ -61,7 +61,7 @@ printf '%s;\n' "Dir::Etc::SourceList \"$0/apt/sources.list\"" 'Dir::Etc::SourceP
 "#;
 
 #[test]
-fn scripts_test_counts_results_and_is_red_for_a_failed_installation_and_an_aborted_test() {
+fn scripts_test_counts_results_and_fails_after_a_failed_installation_or_an_aborted_test() {
     needs!(SCRIPTS_TEST);
     if output(Command::new("id").arg("-u")) != "0\n" {
         leave_out("needs root");
@@ -92,7 +92,7 @@ fn scripts_test_counts_results_and_is_red_for_a_failed_installation_and_an_abort
     ] {
         assert!(said.contains(line), "{line:?} is missing:\n{said}");
     }
-    // Only the test that aborts is red here.
+    // Only the test that aborts fails here.
     let said = run("", "--quick");
     let counted = "test: 1 tests passed, 0 failed, 1 were left out, in ";
     assert!(said.contains(counted) && said.contains(": here] "), "{said}");
@@ -100,7 +100,7 @@ fn scripts_test_counts_results_and_is_red_for_a_failed_installation_and_an_abort
     assert!(said.ends_with("setup: missing: cell-gone. apt-get could not install all of them; the reason is above\n"));
 }
 
-/// A killed run drops no server, but its threads end, and each server ends with the thread that started it.
+/// A killed run does not drop its servers, but each server ends with the thread that started it.
 #[test]
 fn a_run_that_is_killed_leaves_no_server() {
     let server = thread::spawn(Server::start).join().unwrap();

@@ -56,8 +56,8 @@ pub fn error_text(error: &RedisError) -> String {
     format!("{} {}", error.code().unwrap_or_default(), error.detail().unwrap_or_default())
 }
 
-/// Every limiter of a database by its key: its value, and its expiry in ms since the epoch (-1 for never). Bytes that
-/// do not print are escaped.
+/// Every limiter of a database by its key: its value, and its expiry in ms since the epoch (-1 for never).
+/// Non-printable bytes are escaped.
 pub type Snapshot = BTreeMap<String, (String, i64)>;
 
 /// Reads every string in the database.

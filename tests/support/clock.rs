@@ -25,8 +25,8 @@ impl Clock {
         Self::start_with(now, &[])
     }
 
-    /// Starts the same server with more settings. Keys expire only when a command reads them: the server's own cycle
-    /// could delete them at any moment.
+    /// Starts the same server with more settings. Keys expire only when a command reads them: the server's active
+    /// expiry, which could delete them at any moment, is off.
     pub fn start_with(now: i64, settings: &[&str]) -> (Self, Server, Connection) {
         let folder = new_folder();
         let path = folder.path().join("clock");

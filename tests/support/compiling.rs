@@ -19,7 +19,7 @@ pub fn module() -> &'static str {
         if let Some(module) = std::env::var_os("MODULE").map(PathBuf::from) {
             return Some(module.canonicalize().unwrap_or_else(|error| panic!("MODULE: {}: {error}", module.display())));
         }
-        // It prints its errors itself.
+        // Cargo prints its errors itself.
         let build = cargo().args(["build", "--release", "--locked", "--quiet"]).status();
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| Path::new(ROOT).join("target"), PathBuf::from);
         build.unwrap().success().then(|| target.join("release/libredis_cell.so"))
@@ -53,7 +53,7 @@ fn compile(name: &str) -> String {
     };
     compile(&["-c", "-fPIC", "-O1", "-Wall", "-Werror", "-I", headers().to_str().unwrap()], &source, &object);
     // Do not link a C library: the server has one, and the shell that starts the server may have another. With this
-    // option, zig finds no headers, so link apart from compiling.
+    // option, zig finds no headers, so compile and link separately.
     compile(&["-shared", "-nostdlib"], &object, &new);
     fs::rename(&new, &library).unwrap();
     library.to_str().unwrap().to_string()

@@ -1,4 +1,4 @@
-//! The reply that a call has to get and the state that it has to leave, computed with the model of the rule.
+//! The reply that a call must get and the state that it must leave, computed with the model of the rule.
 
 use redis::Value;
 
@@ -47,7 +47,7 @@ pub fn least(name: &str, taking: Taking) -> Option<i128> {
     }
 }
 
-/// The state at a key: its TATs, of which a key that does not exist has none, or the error for any other value.
+/// The state at a key: its TATs (none if the key does not exist), or the error for any other value.
 pub type State = Result<Vec<i128>, &'static str>;
 
 /// The expected outcome of a call.

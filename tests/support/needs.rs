@@ -23,15 +23,15 @@ pub enum Need {
     Feature(&'static str, fn() -> bool),
     /// A Debian package, and a program that succeeds with these arguments if the package is installed.
     Package(&'static str, &'static str, &'static [&'static str]),
-    /// A run in which this environment variable is set, or is not set, and the reason to leave the test out of others.
+    /// A run in which this environment variable is set, or is not set, and the reason to leave the test out otherwise.
     Run(&'static str, bool, &'static str),
 }
 use Need::{Feature, Package, Run};
 
 pub const MOVING_SLOTS: Need =
-    Feature("slots that servers move by themselves, Redis 8.4 or Valkey 9", || is_from((8, 4), (9, 0)));
+    Feature("atomic slot migration, as in Redis 8.4 or Valkey 9", || is_from((8, 4), (9, 0)));
 pub const REDIS_7: Need = Feature("Redis 7", || !is_redis_6_2());
-pub const REDIS_7_0: Need = Feature("Redis 7.0 alone", || !is_valkey() && SERVER.1 == (7, 0));
+pub const REDIS_7_0: Need = Feature("exactly Redis 7.0", || !is_valkey() && SERVER.1 == (7, 0));
 
 pub const PYTHON_REDIS: Need = Package("python3-redis", "/usr/bin/python3", &["-c", "import redis"]);
 pub const REDIS_CLI: Need = Package("redis-tools", "redis-cli", &["--version"]);
@@ -72,7 +72,7 @@ static SERVER: LazyLock<(bool, (u32, u32))> = LazyLock::new(|| {
     let output = Command::new(executable()).arg("--version").output();
     let answer = output.map_or_else(|error| error.to_string(), |output| String::from_utf8(output.stdout).unwrap());
     let (kind, rest) = answer.split_once("erver v=").unwrap_or_else(|| {
-        panic!("{:?}, which SERVER names and scripts/test installs, is no server: {answer}", executable())
+        panic!("{:?}, which SERVER names and scripts/test installs, is not a server: {answer}", executable())
     });
     let mut numbers = rest.split(['.', ' ']).map(|number| number.parse().unwrap());
     (!kind.starts_with("Redis"), (numbers.next().unwrap(), numbers.next().unwrap()))
@@ -92,7 +92,7 @@ pub fn is_redis_6_2() -> bool {
     !is_from((7, 0), (0, 0))
 }
 
-/// Returns whether ACL categories include a module's commands, which is not so in Redis 6.2 and 7.0.
+/// Returns whether ACL categories include a module's commands. In Redis 6.2 and 7.0, they do not.
 pub fn has_acl_categories() -> bool {
     is_from((7, 2), (0, 0))
 }

@@ -23,15 +23,15 @@ pub fn pages(root: &Path) -> Vec<PathBuf> {
     pages
 }
 
-/// Returns the parts of a page, each with its first line's number and its text. An undefined reference is a link to
-/// `[its name]`.
+/// Returns the parts of a page, each with its first line's number and its text. An undefined reference is treated as a
+/// link to `[its name]`.
 fn parts(text: &str) -> impl Iterator<Item = (Event<'_>, usize, &str)> {
     let undefined = |link: BrokenLink| Some((format!("[{}]", link.reference).into(), "".into()));
     let parts = Parser::new_with_broken_link_callback(text, Options::ENABLE_TABLES, Some(undefined)).into_offset_iter();
     parts.map(|(part, place)| (part, text[..place.start].matches('\n').count() + 1, &text[place]))
 }
 
-/// Returns what stands between backticks in the sentences and tables of a page or a part of it.
+/// Returns the text between backticks in the sentences and tables of a page or a part of it.
 pub fn code(text: &str) -> impl Iterator<Item = String> {
     parts(text).filter_map(|(part, ..)| match part {
         Event::Code(code) => Some(code.to_string()),
@@ -46,7 +46,7 @@ pub fn section<'a>(page: &'a str, heading: &str) -> &'a str {
     rest.split(&format!("\n{rank} ")).next().unwrap()
 }
 
-/// A block of code, or what stands between backticks in a sentence or a table.
+/// A block of code, or the text between backticks in a sentence or a table.
 pub struct Block {
     /// The file and the line.
     pub place: String,

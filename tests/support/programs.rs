@@ -23,7 +23,7 @@ pub fn output(command: &mut Command) -> String {
     said
 }
 
-/// Sends the process a signal, with the shell's own `kill`: a small system has no such program.
+/// Sends the process a signal, with the shell's built-in `kill`: a minimal system has no such program.
 pub fn signal(process: u32, name: &str) {
     let status = Command::new("sh").args(["-c", &format!("kill -{name} {process}")]).status();
     assert!(status.unwrap().success(), "no process {process}");

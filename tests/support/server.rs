@@ -20,7 +20,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server with the module, which writes nothing to disk.
+    /// Starts a server that has the module and writes nothing to disk.
     pub fn start() -> Self {
         Self::start_with(&[])
     }
@@ -72,15 +72,15 @@ impl Server {
         assert!(self.launch(), "the server did not start again:\n{}", self.log());
     }
 
-    /// Kills the process, like a crash.
+    /// Kills the process, as a crash would.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             let children = format!("/proc/{0}/task/{0}/children", process.id());
             let children = fs::read_to_string(children).unwrap_or_default();
             process.kill().unwrap();
             process.wait().unwrap();
-            // A child that writes a file would outlive the server, on Redis 6.2 for seconds and with the clients'
-            // connections.
+            // A child that writes a file would outlive the server, on Redis 6.2 for seconds, and keep the clients'
+            // connections open.
             if !children.trim().is_empty() {
                 let kill = format!("kill -9 {children}");
                 let _ = Command::new("sh").args(["-c", &kill]).stderr(Stdio::null()).status();

@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How long a test waits for bytes, even on a slow machine.
+/// How long a test waits for data, even on a slow machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits until the condition holds.

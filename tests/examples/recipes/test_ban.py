@@ -46,7 +46,7 @@ def test_a_ban_grows_with_each_offence_and_lasts_until_an_attempt_is_back(recipe
     assert [ban("other keys here , 0 1 86400 86400 3600") for _ in range(2)] == [0, DAY]
 
 
-def test_a_ban_that_cannot_be_takes_neither_an_attempt_nor_an_offence(recipe, ban):
+def test_a_ban_that_cannot_be_set_charges_neither_an_attempt_nor_an_offence(recipe, ban):
     # The caller has no attempt left: the next one begins a ban.
     recipe("CL.THROTTLE attempts 4 1 60 5")
     for words, error in {

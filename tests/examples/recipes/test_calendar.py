@@ -151,7 +151,7 @@ def test_a_call_on_credits_that_gets_an_error_takes_nothing(recipe, credits):
     # Expired credits are not refunded.
     recipe("DEL {a}:credits")
     assert credits(-25, 20, end) == [0, [0, 20, 20, -1, 0], 0, -5] and recipe("DBSIZE") == 0
-    # After a cancelled purchase, the plan goes on.
+    # After a cancelled purchase, the plan can still be used.
     recipe("SET {a}:credits -3")
     assert credits(20, 20, end)[0] == 0 and credits(1, 20, end)[0] == 1
     recipe.at(300_000)

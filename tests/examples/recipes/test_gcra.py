@@ -80,7 +80,7 @@ def test_the_script_is_exact_or_refuses(recipe):
     recipe.refuses("quantity is not an integer", recipe.eval, FILE, "key , 15 30 60 9007199254740993")
 
 
-def test_the_script_looks_on_a_replica_with_the_permissions_of_its_first_lines(recipe):
+def test_the_script_looks_on_a_replica_with_the_permissions_in_its_first_lines(recipe):
     recipe.restrict("recipes/gcra.lua")
     call = lambda quantity: recipe.eval(FILE, f"key , 4 1 3600 {quantity}")
     assert [call(quantity)[2] for quantity in (1, -2, 3)] == [4, 5, 2]

@@ -58,7 +58,7 @@ def test_a_limited_call_has_the_shorter_wait_of_the_minimum_and_the_pool(recipe,
     assert ask("a", f"{LENT} 4") == [1, 5, 0, 1, 1]
     recipe.at(200)
     assert ask("a", f"{LENT} 4")[0] == 0
-    # A limiter that would never allow the call has no wait: the other's counts.
+    # A limiter that would never allow the call has no wait, so the other's wait counts.
     assert ask("a", "3 100 1 5") == [1, 5, 0, 1, 1]
     assert ask("a", f"{LENT} 6") == ask("none", f"{LENT} 1") == [1, 35, 0, 10, 11]
     recipe.refuses("need a key each", ask, "pool", LENT, TENANTS["a"])

@@ -1,4 +1,4 @@
-"""The calls of functions on the pages get the replies that follow them, and the lines of the shell run."""
+"""The function calls on the pages get the replies that follow them, and the shell commands run."""
 
 import re
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 from conftest import DOCS
 
-# The noon of 22 November 2026 in Berlin, at which the pages' calls are made.
+# Noon on 22 November 2026 in Berlin, when the pages' calls are made.
 NOON = 1_795_345_200
 
 
@@ -17,7 +17,7 @@ def flat(reply):
 
 
 @pytest.mark.parametrize("page", ["recipes.md", "budgets.md"])
-def test_the_calls_of_functions_get_the_replies_that_follow_them(recipe, page):
+def test_the_function_calls_get_the_replies_that_follow_them(recipe, page):
     recipe.clock.set(NOON * 10**9)
     for library in "recipes/calendar_quota.lua", "recipes/credits.lua", "budgets/reservation.lua":
         recipe.load(library)
@@ -30,8 +30,8 @@ def test_the_calls_of_functions_get_the_replies_that_follow_them(recipe, page):
     assert calls > 6
 
 
-def test_the_lines_of_the_shell_compute_the_ends_of_today_and_of_the_month(recipe, clock):
-    # They take the real time, to which the server's clock is set.
+def test_the_shell_commands_compute_the_ends_of_today_and_of_the_month(recipe, clock):
+    # They use the real time, so set the server's clock to it.
     clock.set(time.time_ns())
     recipe.load("recipes/calendar_quota.lua")
     (lines,) = re.findall(r"```sh\n(today=.*?)```", (DOCS / "recipes.md").read_text(), re.S)

@@ -28,7 +28,7 @@ def missing(recipe, plan, number):
     return limit - remaining
 
 
-def test_plans_that_change_often_bring_back_no_tokens(recipe, change, chance):
+def test_changing_plans_often_does_not_bring_tokens_back(recipe, change, chance):
     old = [PLANS[0], PLANS[1]]
     for turn in range(150):
         recipe.at(777 * turn)

@@ -20,16 +20,16 @@ from servers import Address, wait_for
 DOCS = ROOT / "docs"
 PAGES = (DOCS / "recipes.md").read_text() + (DOCS / "budgets.md").read_text()
 PROGRAMS = sorted([*DOCS.glob("recipes/*.py"), *DOCS.glob("budgets/*.py")])
-# A test imports its recipe: one that fails to load fails its own tests alone.
+# Each test imports its own recipe, so a recipe that fails to load fails only its own tests.
 sys.path[:0] = [str(DOCS / "recipes"), str(DOCS / "budgets")]
 
 
 @pytest.fixture
 def server(new_server, clock):
-    """A node of a cluster with the functions, so that a call whose keys have not one hash tag is an error."""
+    """A node of a cluster with the functions, so that a call whose keys do not share a hash tag is an error."""
     server = new_server("--cluster-enabled", "yes", environment=clock.environment)
     server("CLUSTER ADDSLOTSRANGE 0 16383")
-    # A node that has just started waits for two seconds. A calendar's day ends by the clock of the program.
+    # A node that has just started waits for two seconds. When a calendar's day ends depends on the program's clock.
     clock.set(time.time_ns())
     wait_for("the cluster is up", lambda: "cluster_state:ok" in str(server("CLUSTER INFO")))
     for library in "budgets/reservation.lua", "recipes/calendar_quota.lua":
@@ -66,7 +66,7 @@ def test_a_guess_is_charged_before_it_is_checked_and_a_command_on_the_page_lifts
 def test_a_day_a_week_and_a_month_end_when_the_zone_says_so():
     periods = recipe("calendar_quota").periods
     first, last = (int(datetime(year, 1, 1, 5, 17).timestamp()) for year in (2011, 2013))
-    # In 2011, midnight comes twice in Havana and is skipped in Beirut, and a whole day is in Apia.
+    # In 2011, midnight comes twice in Havana and is skipped in Beirut, and Apia skips a whole day.
     for zone in map(ZoneInfo, ("Europe/Berlin", "America/Havana", "Asia/Beirut", "Pacific/Apia", "UTC")):
         at = lambda moment, form: datetime.fromtimestamp(moment, zone).strftime(form)
         for now in range(first, last, 5 * 3600):
@@ -74,8 +74,8 @@ def test_a_day_a_week_and_a_month_end_when_the_zone_says_so():
                 assert now < end and at(now, form) == at(end - 1, form) == period != at(end, form), (zone, now)
 
 
-def test_a_queue_gives_each_call_the_first_turn_that_burst_and_rate_leave(server, clock):
-    # Two at once, three a second, and no wait longer than a second: a token takes no whole number of milliseconds.
+def test_a_queue_gives_each_call_the_earliest_turn_that_burst_and_rate_allow(server, clock):
+    # Two at once, three a second, and no wait longer than a second. A third of a second is not a whole number of ms.
     waiting, turns = recipe("waiting"), []
     queue = waiting.Queue(connect(server), "key", 1, 3, 1_000, 1_000)
     for pause, tokens in (0, 1), (0, 1), (0, 1), (0, 2), (0, 1), (334, 1), (5_000, 2), (0, 2), (0, 2):
@@ -91,7 +91,7 @@ LOST, ESTIMATE = "broken off", 3_000
 
 
 @pytest.mark.parametrize("used, fate, raised, paid", [
-    # Of each call's replies, the first two are lost, and then all three.
+    # First, two replies to each function call are lost, and then all three.
     (9_000, [LOST, LOST, None, LOST, LOST], None, 9_000),
     (9_000, [LOST] * 6, redis.ConnectionError, 0),
     (0, [], ConnectionRefusedError, 0),
@@ -106,13 +106,13 @@ def test_a_call_pays_its_use_or_its_estimate_and_frees_its_slot(server, monkeypa
     address, model = Address(server), MagicMock(side_effect=raised, return_value=("an answer", used))
     address.fates("FCALL", *fate)
     with pytest.raises(raised) if raised else contextlib.nullcontext():
-        # The keys have the names without a brace or a colon.
+        # In the keys, the names have no brace and no colon.
         assert gateway.ask(connect(address), "}", "a:b", ESTIMATE, model) == "an answer"
     assert server("CL.LOOK {gate:%7D}:a%3Ab:tokens 19999 20000 60")[2] == 20_000 - paid
     assert server("FCALL_RO reservations 1 {gate:%7D}:calls") == 0
 
 
-def test_any_name_has_its_keys_on_one_node_of_a_cluster(server):
+def test_the_keys_of_any_name_are_on_one_node_of_a_cluster(server):
     """A call whose keys have different hash tags, or empty ones, gets CROSSSLOT."""
     ban, plan = recipe("ban"), recipe("calendar_quota").Plan(connect(server), ZoneInfo("UTC"))
     for name in "", "}", "\ud800":

@@ -3,7 +3,7 @@
 import pytest
 
 PLACES = 4
-# The limiters of all users, and of each of three. A token takes no whole number of nanoseconds.
+# The limiter of all users, and those of three users. The time for a token is not a whole number of nanoseconds.
 LIMITERS = "2010 2011 60", "2013 2014 2", "10054 20011 60", "1021 20011 3600"
 OLD = "4 {a}:old {a}:calls {a}:requests {a}:tokens"
 NEW = "reserve 4 {a}:new {a}:calls {a}:requests {a}:tokens 30000 2 59 60 60 1 19999 20000 60 5"
@@ -18,10 +18,10 @@ def ask(recipe):
 
 
 class Model:
-    """The rule again. Each limiter has a twin, which gets the plain calls that the functions should make."""
+    """A second implementation of the rule. Each limiter's twin gets the calls that the functions should make."""
 
     def __init__(self, recipe):
-        # Of each call: its terms, whether it is settled, the end of its lease, and until when it is known.
+        # For each call: its terms, whether it is settled, the end of its lease, and when it is forgotten.
         self.recipe, self.now, self.calls = recipe, 0, {}
 
     def held(self):
@@ -62,7 +62,7 @@ class Model:
         return 1
 
 
-def test_calls_are_those_of_a_model_in_whatever_order_they_are_retried(recipe, ask, chance):
+def test_calls_behave_as_a_model_says_in_whatever_order_they_are_retried(recipe, ask, chance):
     model, terms, seen = Model(recipe), [], {}
     for _ in range(2_500):
         pause = 100_000 if chance.random() < 0.0025 else chance.randrange(14_000) if chance.random() < 0.05 else 0
@@ -93,7 +93,7 @@ def test_calls_are_those_of_a_model_in_whatever_order_they_are_retried(recipe, a
         else:
             assert ask(line) == expected, (model.now, line)
         states = recipe("MGET", *(f"{{a}}:{key}{limiter}" for limiter in range(4) for key in ("", "twin")))
-        # A state that has passed may be there or not, in the last millisecond of its key.
+        # In the last millisecond of its key, a state that has passed may or may not be there.
         states = [max(int(state or 0), recipe.clock.now + 10**6) for state in states]
         assert states[::2] == states[1::2], (model.now, line)
         assert ask("reservations 1 {a}:calls") == len(model.held()), (model.now, line)
@@ -156,7 +156,7 @@ def test_a_call_that_fails_changes_nothing(recipe, ask):
         recipe.refuses(error, ask, line)
 
 
-def test_a_call_is_settled_only_with_the_keys_that_it_has_reserved(recipe, ask):
+def test_a_call_is_settled_only_with_the_keys_of_its_reservation(recipe, ask):
     assert recipe.ask("FCALL reserve 2 call", "x y", *"30000 9 10 60 5".split()) == 0
     # With spaces as separators, some of these would be the same.
     for keys in ("x",), ("x", "y"), ("x y of 9 10 60 5",), ("x y", "x"):
@@ -166,7 +166,7 @@ def test_a_call_is_settled_only_with_the_keys_that_it_has_reserved(recipe, ask):
 
 
 def test_at_maxmemory_calls_are_settled_and_none_is_reserved(recipe, ask):
-    """Places would otherwise stay taken, and tokens charged, until the leases end."""
+    """Otherwise, slots would stay taken, and tokens charged, until the leases end."""
     ask(NEW)
     recipe("CONFIG SET maxmemory 1")
     for call in "renew 2 {a}:new {a}:calls 60000", "settle 4 {a}:new {a}:calls {a}:requests {a}:tokens 1 600":
