@@ -8,7 +8,7 @@ use redis::{Client, Value};
 
 use crate::support::aof::AOF;
 use crate::support::needs::{FAST, PYTHON_REDIS, REDIS_CLI, needs};
-use crate::support::pages::{block, section, text_of};
+use crate::support::pages::{section, text_of};
 use crate::support::programs::{output, python};
 use crate::support::replication::replicate;
 use crate::support::{
@@ -48,10 +48,11 @@ fn an_upgrade_by_the_steps_of_the_page_loses_no_limit() {
     assert_eq!(allowed + remaining, 1000, "{allowed} calls were allowed");
 }
 
-/// Starts a Sentinel with the page's settings, and waits until it knows the replica. Returns its port.
+/// Starts a Sentinel, and waits until it knows the replica. Returns its port.
 fn start_sentinel(folder: &Path, primary: &Server, replica: &Server) -> (Process, u16) {
     let (port, file) = (free_port(), folder.join("sentinel.conf"));
-    let settings = block("conf", "sentinel monitor").replace("6379", &primary.port.to_string());
+    let settings =
+        format!("sentinel monitor limits 127.0.0.1 {} 1\nsentinel down-after-milliseconds limits 5000", primary.port);
     fs::write(&file, format!("port {port}\ndir {}\n{settings}\n", folder.display())).unwrap();
     let mut command = ends_with_the_test(executable());
     let process = Process::start(command.arg(&file).arg("--sentinel").env("LC_ALL", "C").stdout(Stdio::null()));

@@ -39,7 +39,7 @@ fn each_file_that_a_page_names_exists() {
 }
 
 /// Words that identify the blocks that other tests run. The comments name these tests.
-const RUN_ELSEWHERE: [&str; 14] = [
+const RUN_ELSEWHERE: [&str; 13] = [
     "scripts/run\nscripts/test",   // scripts.rs, and this test
     "scripts/package",             // package.rs
     "apt install ./redis-cell",    // package.rs
@@ -49,7 +49,6 @@ const RUN_ELSEWHERE: [&str; 14] = [
     "prometheus-redis-exporter",   // prometheus.rs
     "CL.LOOK health",              // monitoring.rs
     "psubscribe",                  // monitoring.rs
-    "sentinel monitor",            // upgrade.rs
     "def admit",                   // the README's lines of Python, in this file
     "uvicorn",                     // test_protect.py
     "FCALL calendar_throttle",     // test_pages.py
@@ -244,7 +243,7 @@ fn versions_and_figures_are_those_of_other_files() {
         ("docs/platforms.md", format!("needs only glibc {}", between("scripts/package", "\nglibc=", "\n"))),
         ("README.md", format!("Rust {} or newer", env!("CARGO_PKG_RUST_VERSION"))),
         ("README.md", format!("downloads about {} MB", between("scripts/test", "fetches about ", " MB"))),
-        ("README.md", format!("takes {} times the instructions and {} times the CPU time", cost[1], cost[3])),
+        ("README.md", format!("takes {} times as many instructions and {} times as much CPU time", cost[1], cost[3])),
         ("README.md", format!("without pipelining, and {} with it", cost[4])),
         ("README.md", format!("A limiter uses [{} bytes]", memory[0])),
     ] {
