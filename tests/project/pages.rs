@@ -239,12 +239,12 @@ fn versions_and_figures_are_those_of_other_files() {
     for (page, words) in [
         ("docs/Containerfile", format!("ARG VERSION={VERSION} ")),
         ("docs/kubernetes/limits.yaml", format!("/REPO:{VERSION}")),
-        ("docs/cost.md", between("README.md", "EPYC handles ", " calls") + " to "),
+        ("docs/cost.md", between("README.md", "EPYC core handles ", " calls") + " to "),
         ("docs/platforms.md", format!("needs only glibc {}", between("scripts/package", "\nglibc=", "\n"))),
         ("README.md", format!("Rust {} or newer", env!("CARGO_PKG_RUST_VERSION"))),
         ("README.md", format!("downloads about {} MB", between("scripts/test", "fetches about ", " MB"))),
         ("README.md", format!("takes {} times as many instructions and {} times as much CPU time", cost[1], cost[3])),
-        ("README.md", format!("without pipelining, and {} with it", cost[4])),
+        ("README.md", format!("without pipelining, and {} with pipelining", cost[4])),
         ("README.md", format!("A limiter uses [{} bytes]", memory[0])),
     ] {
         assert_says(page, &words);
