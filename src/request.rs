@@ -9,7 +9,7 @@ use crate::limiter::{Limiter, MOST_QUOTAS};
 use crate::parameters::{self, COUNT, MAX_BURST, QUANTITY};
 use crate::redis::{Argument, Parameter};
 
-/// The part of a call that concerns one limiter, whose quotas are fixed at the time of the call.
+/// The part of a call that concerns one limiter, with its quotas at the moment of the call.
 pub struct Request<'a> {
     /// The name of the limiter's key.
     pub name: &'a Argument,

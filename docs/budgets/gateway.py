@@ -80,7 +80,7 @@ def repeat(client, function, words):
 
 
 def ask(client, organisation, user, estimate, model):
-    """Returns the model's answer. A connection that the model refuses is free; a call that fails costs its estimate."""
+    """Returns the model's answer. A refused connection costs only the request; a call that fails costs its estimate."""
     with admitted(client, organisation, user, estimate) as call:
         try:
             answer, call.used = model()
@@ -91,7 +91,7 @@ def ask(client, organisation, user, estimate, model):
 
 
 if __name__ == "__main__":
-    # redis-py itself never retries, but closes a connection that leads to a replica, as after a failover.
+    # So redis-py never retries, but closes a connection that leads to a replica, as after a failover.
     retries = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
     url = os.getenv("REDIS_URL") or "redis://127.0.0.1:6379"
     timeout = float(os.getenv("REDIS_TIMEOUT") or 0.3)

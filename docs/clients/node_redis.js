@@ -56,7 +56,7 @@ async function throttle(key, maxBurst, count, period, quantity = 1, ...quotas) {
     return reply;
   } catch (/** @type {any} */ error) {
     console.error(`Redis did not decide: ${error.message || error.code}`);
-    // After a failure, close the connection. An error reply is not one, unless a replica sends it after a failover.
+    // Close the connection after a failure, but not after an error reply, unless it comes from a replica.
     const isReply = error instanceof ErrorReply && !error.message.startsWith('READONLY');
     if (!isReply && own === connection) close();
     return undefined;

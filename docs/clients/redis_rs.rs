@@ -32,7 +32,7 @@ impl Limiter {
             Ok(_) => (ErrorKind::UnexpectedReturnType, "not a reply of CL.THROTTLE").into(),
             Err(error) => error.clone(),
         };
-        // After a failure, close the connection. An error reply is not one, unless a replica sends it after a failover.
+        // Close the connection after a failure, but not after an error reply, unless it comes from a replica.
         if error.code().is_none_or(|code| code == "READONLY") {
             self.connection.lock().await.take();
         }

@@ -96,7 +96,7 @@ impl Hostile {
 }
 
 /// Returns moments at which the call's outcome may change: a key expires, a limiter becomes full, this call is only
-/// just allowed, or the tokens it takes from a full limiter come back at the last moment that fits in 64 bits.
+/// just allowed, or the tokens it takes from a full limiter come back at the last moment that a key can hold.
 fn edges(call: &Words, database: &Database) -> Vec<i128> {
     let mut edges = Vec::new();
     // For a call at moment 0, the time to wait is also the moment at which the wait ends.
