@@ -16,7 +16,7 @@ fn each_key_takes_as_many_bytes_as_the_page_says() {
     needs!(REDIS_7_0);
     needs!(SCRIPTS_TEST);
     let page = text_of("docs/operating.md");
-    for (name, quotas) in [("one quota", 1), ("two quotas", 2)] {
+    for (name, quotas) in [("one quota", 1), ("two quotas", 2), ("eight quotas", 8)] {
         let (_server, mut connection) = Server::start().connected();
         let before: i64 = info(&mut connection, "used_memory").parse().unwrap();
         let call = "redis.call('CL.THROTTLE', string.format('%016d', key), unpack(ARGV))";
