@@ -75,12 +75,12 @@ class RedisCellStore {
 
   /** @param {string} key */
   async resetKey(key) {
-    await this.#limiter.reset(key, await this.#quotas?.(key));
+    await this.#limiter.reset([key], await this.#quotas?.(key));
   }
 
   /** @param {string} key @param {number} [quantity] */
   async #throttle(key, quantity) {
-    return this.#limiter.throttle(key, await this.#quotas?.(key), quantity);
+    return this.#limiter.throttle([key], await this.#quotas?.(key), quantity);
   }
 }
 

@@ -7,8 +7,8 @@ import { Unanswered } from "./unanswered.js";
 /** Returns a class for the limiter's `store`. Registrations that share it, or its prefix, share their global limit.
  * @param {import('./limiter.js').Options} options */
 export function fastifyStore(options: import("./limiter.js").Options): {
-    new (_params?: unknown, name?: string): {
-        name: string;
+    new (_params?: unknown, ...names: string[]): {
+        names: string[];
         unnamed: Set<any>;
         /** Returns the store of a limit of its own: of a group, of a route, or of a handler that is in no group.
          * @param {any} params */

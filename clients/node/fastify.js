@@ -11,18 +11,17 @@ function fastifyStore(options) {
   const limiter = new Limiter(options);
 
   return class FastifyStore {
-    /** @param {unknown} [_params] The limiter's. @param {string} [name] */
-    constructor(_params, name = 'global') {
-      this.name = name;
+    /** @param {unknown} [_params] The limiter's. @param {string[]} names */
+    constructor(_params, ...names) {
+      this.names = names;
       this.unnamed = new Set();
     }
 
     /** Returns the store of a limit of its own: of a group, of a route, or of a handler that is in no group.
      * @param {any} params */
     child({ groupId, routeInfo: { method, url } = {}, max, timeWindow }) {
-      // The quotes tell where a name ends, so that no key of a caller can spell another limit's.
-      if (groupId) return new FastifyStore({}, `group:${JSON.stringify(groupId)}`);
-      if (url) return new FastifyStore({}, `route:${JSON.stringify(`${method} ${url}`)}`);
+      if (groupId) return new FastifyStore({}, 'group', groupId);
+      if (url) return new FastifyStore({}, 'route', `${method} ${url}`);
       const limit = `${max} in ${timeWindow}`;
       if (this.unnamed.has(limit)) throw new Error('two handlers with one limit: give each a groupId');
       this.unnamed.add(limit);
@@ -42,7 +41,7 @@ function fastifyStore(options) {
     /** @param {string} key @param {number} timeWindow @param {number} max @param {number} [quantity] */
     async decide(key, timeWindow, max, quantity) {
       const quotas = [{ limit: max, windowMs: timeWindow }];
-      const { used, wait } = await limiter.throttle(`${this.name}:${key}`, quotas, quantity);
+      const { used, wait } = await limiter.throttle([...this.names, key], quotas, quantity);
       return { current: used, ttl: wait };
     }
   };

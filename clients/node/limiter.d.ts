@@ -42,13 +42,13 @@ export class Limiter {
     /** @type {SendCommandCluster} */
     send: SendCommandCluster;
     /** Takes a token; with a quantity of -1, gives one back; with 0, looks whether one can be taken.
-     * @param {string} key @param {Quota[] | undefined} quotas @returns {Promise<Decision>} */
-    throttle(key: string, quotas: Quota[] | undefined, quantity?: number): Promise<Decision>;
-    /** Gives all tokens back. @param {string} key @param {Quota[] | undefined} quotas */
-    reset(key: string, quotas: Quota[] | undefined): Promise<void>;
-    /** Returns the key in Redis. It has the quotas in it, so that changed quotas start full.
-     * @param {string} key @param {Quota[] | undefined} quotas */
-    name(key: string, quotas: Quota[] | undefined): string;
+     * @param {string[]} names @param {Quota[] | undefined} quotas @returns {Promise<Decision>} */
+    throttle(names: string[], quotas: Quota[] | undefined, quantity?: number): Promise<Decision>;
+    /** Gives all tokens back. @param {string[]} names @param {Quota[] | undefined} quotas */
+    reset(names: string[], quotas: Quota[] | undefined): Promise<void>;
+    /** Returns the key in Redis. In JSON, no name can spell another key. With its quotas in it, a changed limit starts full.
+     * @param {string[]} names @param {Quota[] | undefined} quotas */
+    key(names: string[], quotas: Quota[] | undefined): string;
     /** @param {string} command @param {string} key @param {string[]} words */
     call(command: string, key: string, ...words: string[]): Promise<any>;
 }

@@ -51,12 +51,12 @@ class Limiter {
   }
 
   /** Takes a token; with a quantity of -1, gives one back; with 0, looks whether one can be taken.
-   * @param {string} key @param {Quota[] | undefined} quotas @returns {Promise<Decision>} */
-  async throttle(key, quotas, quantity = 1) {
+   * @param {string[]} names @param {Quota[] | undefined} quotas @returns {Promise<Decision>} */
+  async throttle(names, quotas, quantity = 1) {
     const [first, ...further] = integers(quotas);
     const command = quantity ? 'CL.PTHROTTLE' : 'CL.PLOOK';
     const words = [...first, quantity || 1, ...further.flat()].map(String);
-    const reply = await this.call(command, this.name(key, quotas), ...words);
+    const reply = await this.call(command, this.key(names, quotas), ...words);
     const numbers = Array.isArray(reply) ? reply.map(Number) : [];
     if (numbers.length < 5 || !numbers.every(Number.isInteger)) throw new Unanswered(`an unexpected reply: ${reply}`);
     const [refused, , remaining, retryAfter, resetAfter] = numbers;
@@ -65,15 +65,15 @@ class Limiter {
     return { isRefused: refused === 1, used: first[0] + 1 - remaining + refused, wait };
   }
 
-  /** Gives all tokens back. @param {string} key @param {Quota[] | undefined} quotas */
-  async reset(key, quotas) {
-    await this.call('DEL', this.name(key, quotas));
+  /** Gives all tokens back. @param {string[]} names @param {Quota[] | undefined} quotas */
+  async reset(names, quotas) {
+    await this.call('DEL', this.key(names, quotas));
   }
 
-  /** Returns the key in Redis. It has the quotas in it, so that changed quotas start full.
-   * @param {string} key @param {Quota[] | undefined} quotas */
-  name(key, quotas) {
-    return `${this.prefix}${key}:${integers(quotas).join(',')}`;
+  /** Returns the key in Redis. In JSON, no name can spell another key. With its quotas in it, a changed limit starts full.
+   * @param {string[]} names @param {Quota[] | undefined} quotas */
+  key(names, quotas) {
+    return this.prefix + JSON.stringify([...names.map(String), ...integers(quotas).flat()]);
   }
 
   /** @param {string} command @param {string} key @param {string[]} words */
