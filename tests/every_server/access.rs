@@ -73,8 +73,8 @@ fn the_server_knows_the_keys_of_a_call_and_whether_they_are_only_read() {
             false => &["RW", "access", "update"],
         };
         for mut call in command.calls("a") {
-            let due = (!command.only_reads()).then_some("NOPERM");
-            assert_eq!(refusal(&mut user, &call).as_deref(), due, "{call}, by a user who may only read the key");
+            let code = (!command.only_reads()).then_some("NOPERM");
+            assert_eq!(refusal(&mut user, &call).as_deref(), code, "{call}, by a user who may only read the key");
             let mut names = vec!["a"];
             if command.takes_several_keys() {
                 // An incomplete group has a key as well.
