@@ -6,7 +6,7 @@ use std::io::Read;
 
 use redis::{Connection, RedisResult, Value};
 
-use super::client::{Bytes, KEYS, Via, Batch, Words, typed, words};
+use super::client::{Batch, Bytes, KEYS, Via, Words, typed, words};
 use crate::support::aof::{self, AOF};
 use crate::support::clock::{Clock, START};
 use crate::support::commands::{Command, MILLISECOND};
