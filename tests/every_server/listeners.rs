@@ -105,19 +105,28 @@ fn a_replica_misses_no_call_that_is_made_while_it_joins() {
 }
 
 /// The server seems to save without a child process: shim.c hides the process, whose start is the event of a snapshot.
+/// If the cron starts it, callbacks.c is told first, and makes a call that the snapshot lacks.
 #[test]
+#[ignore = "slow: a snapshot that waits"]
 fn a_replica_misses_no_call_that_is_made_during_a_snapshot_without_a_fork() {
     needs!(REDIS_7);
-    let settings = ["--rdb-key-save-delay", "100000"];
-    let settings = [&load_with_unwritable_keys(), &SETTINGS[..], &settings].concat();
-    let (primary, mut connection) = Server::start_bare(&settings).connected();
-    (0..10).for_each(|turn| change(&mut connection, turn));
-    let replica = Server::start_bare(&SETTINGS);
-    follow(&replica, &primary);
-    wait_until("a snapshot", || info(&mut connection, "rdb_bgsave_in_progress") == "1");
-    change(&mut connection, 0);
-    assert_eq!(info(&mut connection, "rdb_bgsave_in_progress"), "1", "the snapshot took less than a second");
-    assert_same(&replica, &primary);
+    for starts_later in [false, true] {
+        let snapshot = &snapshots()[1 + usize::from(starts_later)];
+        let modules = [&["--loadmodule", compiled("callbacks")], &load_with_unwritable_keys()[..]].concat();
+        let settings = [&modules, &SETTINGS[..], &["--rdb-key-save-delay", "100000"], snapshot].concat();
+        let (primary, mut connection) = Server::start_bare(&settings).connected();
+        if starts_later {
+            run_all(&mut connection, &["CB.DO fork !CL.CHARGE {key}fork 9 1 3600 20"]);
+        }
+        (0..10).for_each(|turn| change(&mut connection, turn));
+        let replica = Server::start_bare(&SETTINGS);
+        follow(&replica, &primary);
+        wait_until("a snapshot", || info(&mut connection, "rdb_bgsave_in_progress") == "1");
+        change(&mut connection, 0);
+        assert_eq!(info(&mut connection, "rdb_bgsave_in_progress"), "1", "the snapshot took less than a second");
+        assert_eq!(run::<bool>(&mut connection, "EXISTS {key}fork").unwrap(), starts_later);
+        assert_same(&replica, &primary);
+    }
 }
 
 /// The replica restarts from its file and continues its primary's stream. Its backlog begins then, but no loaded
@@ -154,15 +163,15 @@ fn a_replica_that_is_restarted_and_promoted_sends_its_replica_every_write() {
 }
 
 /// The primary's backlog comes from the file, and its replica continues from there. Another module makes a call before
-/// the file is loaded, after which the module knows that nothing listens. Once the file is loaded, the server sleeps, so
-/// that a client's call waits for it, and runs before the first tick of the cron.
+/// the file is loaded, after which the module knows that nothing listens, and one when it is loaded. The server then
+/// sleeps, so that a client's call waits for it, and runs before the first tick of the cron.
 #[test]
 #[ignore = "slow: a large file"]
 fn a_primary_that_restarts_from_a_file_still_sends_its_replica_every_write() {
     // Redis 6.2 answers no client while it loads so small a file.
     needs!(REDIS_7);
     // The key lives for a millisecond: a key of the file must not exist when the file is loaded.
-    let callbacks = "CL.PTHROTTLE {key}module 0 1 1 ; CB.DO loaded DEBUG SLEEP 0.5";
+    let callbacks = "CL.PTHROTTLE {key}module 0 1 1 ; CB.DO loaded !CL.CHARGE {key}loaded 9 1 3600 5 ; CB.DO loaded DEBUG SLEEP 0.5";
     let load = [&["--loadmodule", compiled("callbacks")], &callbacks.split(' ').collect::<Vec<_>>()[..]].concat();
     // The server takes 200 microseconds to load a key: a client can connect meanwhile.
     let slow = ["--loading-process-events-interval-bytes", "1024", "--key-load-delay", "200"];
@@ -194,6 +203,7 @@ fn a_primary_that_restarts_from_a_file_still_sends_its_replica_every_write() {
     let (refused, reply) = early.join().unwrap();
     assert!(refused > 0 && reply.starts_with("*5"), "{reply} after {refused} refusals");
     replicate(&replica, &primary);
+    assert_eq!(info(&mut primary.connect(), "sync_partial_ok"), "1", "the replica did not continue the stream");
     change(&mut primary.connect(), 1);
     assert_same(&replica, &primary);
 }
