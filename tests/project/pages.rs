@@ -86,6 +86,59 @@ fn loads(settings: &[&str]) -> bool {
     Server::start_bare(settings).log().contains(&ready)
 }
 
+/// The map in docs/development.md.
+#[test]
+fn the_map_of_the_sources_has_each_file() {
+    let page = text_of("docs/development.md");
+    let (_, rows) = page.split_once("\n| file in `src/` |").unwrap();
+    let rows = rows.split("\n\n").next().unwrap().lines().skip(2);
+    let mapped: BTreeSet<_> = rows.map(|row| row.split('`').nth(1).unwrap().to_string()).collect();
+    let source = Path::new(ROOT).join("src");
+    let paths = files(&source).into_iter().map(|file| file.strip_prefix(&source).unwrap().display().to_string());
+    // The tests of the rule share a row.
+    let found: BTreeSet<_> = paths.map(|path| path.split_inclusive("tests/").next().unwrap().to_string()).collect();
+    assert_eq!(mapped, found);
+}
+
+/// A line with `cargo` or a script names options that exist. The names of tests select at least one.
+#[test]
+fn each_line_for_contributors_is_one_that_runs() {
+    let mut run = 0;
+    for Block { place, language, text } in blocks() {
+        for line in text.split(['\n', '&']).filter(|_| ["code", "sh"].contains(&language.as_str())) {
+            let mut words = line.split_whitespace().skip_while(|word| word.contains('='));
+            let Some(program) = words.next() else { continue };
+            let words: Vec<_> = words.collect();
+            let known = match words.first() {
+                Some(command) if program == "cargo" => output(Command::new("cargo").args([command, "-h"])),
+                Some(_) if program.starts_with("scripts/") => text_of(program),
+                _ => continue,
+            };
+            run += 1;
+            let (before, after) = words.split_at(words.iter().position(|word| *word == "--").unwrap_or(words.len()));
+            let unknown = before.iter().find(|word| word.starts_with("--") && !known.contains(**word));
+            assert_eq!(unknown, None, "{place}: {program} has no such option");
+            if program == "cargo" && words[0] == "test" && !words.contains(&"--lib") {
+                let names = before[1..].iter().filter(|word| !["--test", "servers"].contains(word));
+                let listed = output(
+                    Command::new(env::current_exe().unwrap())
+                        .args(names)
+                        .args(after.get(1..).unwrap_or_default())
+                        .arg("--list"),
+                );
+                assert!(listed.contains(": test\n"), "{place}: {line} runs no test");
+            }
+            // scripts/test passes the arguments to pytest. A name may be that of a parameter, from another file.
+            if let [file, "-k", name] = words[..] {
+                let folder = files(Path::new(ROOT).join(file).parent().unwrap());
+                let has_name = folder.iter().any(|file| fs::read_to_string(file).is_ok_and(|text| text.contains(name)));
+                assert!(Path::new(ROOT).join(file).exists() && has_name, "{place}: {line} runs no test");
+            }
+        }
+    }
+    assert!(run > 0, "no page has a line for contributors");
+}
+
 /// Three spaces after a reply begin a remark for the reader. Three dots stand for the rest of a reply.
 #[test]
 #[ignore = "slow: a server for each session"]
