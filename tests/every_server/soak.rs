@@ -28,8 +28,9 @@ fn under_a_long_mixed_load_memory_does_not_grow() {
     assert!(growth < 256, "the server has grown by {growth} KiB in {rounds} rounds");
 }
 
-/// Calls each command, a script, and a command with a wrong argument, on a limiter that is new in each round, and on keys
-/// that hold something else. One more limiter expires. There are few keys, so that a leak shows in the server's memory.
+/// Calls each command, a script, and a command with a wrong argument, on a limiter that is new in each round, and on
+/// keys that hold something else. One more limiter expires. There are few keys, so that a leak shows in the server's
+/// memory.
 fn soak(connection: &mut Connection, rounds: u64) {
     let mut pipeline = redis::pipe();
     for line in ["DEL new list", "SET text hello", "RPUSH list 1", "CL.PTHROTTLE expires 0 1 1"] {

@@ -120,12 +120,8 @@ fn each_line_for_contributors_is_one_that_runs() {
             assert_eq!(unknown, None, "{place}: {program} has no such option");
             if program == "cargo" && words[0] == "test" && !words.contains(&"--lib") {
                 let names = before[1..].iter().filter(|word| !["--test", "servers"].contains(word));
-                let listed = output(
-                    Command::new(env::current_exe().unwrap())
-                        .args(names)
-                        .args(after.get(1..).unwrap_or_default())
-                        .arg("--list"),
-                );
+                let mut tests = Command::new(env::current_exe().unwrap());
+                let listed = output(tests.args(names).args(after.iter().skip(1)).arg("--list"));
                 assert!(listed.contains(": test\n"), "{place}: {line} runs no test");
             }
             // scripts/test passes the arguments to pytest. A name may be that of a parameter, from another file.
@@ -345,25 +341,16 @@ fn figures_are_those_of_the_page_to_which_they_link() {
     for page in pages(Path::new(ROOT)) {
         let text = fs::read_to_string(&page).unwrap();
         for paragraph in text.split("\n\n").filter(|paragraph| !paragraph.starts_with('|')) {
-            let links: Vec<_> =
-                paragraph.split('[').skip(1).filter_map(|link| link.split(')').next()?.split_once("](")).collect();
-            let is_figure = |(words, target): &(&str, &str)| !figures(words).is_empty() && target.contains(".md");
-            if !links.iter().any(is_figure) {
+            let links = paragraph.split('[').filter_map(|link| link.split(')').next()?.split_once("]("));
+            let links: Vec<_> = links.filter(|(_, target)| target.contains(".md")).collect();
+            if links.iter().all(|(words, _)| figures(words).is_empty()) {
                 continue;
             }
             linked += 1;
-            let targets = links.iter().map(|(_, target)| page.with_file_name(target.split('#').next().unwrap()));
-            let sources: String = targets.filter_map(|target| fs::read_to_string(target).ok()).collect();
-            let (known, sentences) = (
-                figures(&sources),
-                links.iter().fold(paragraph.to_string(), |text, (_, target)| text.replace(target, "")),
-            );
-            let unknown: Vec<_> = figures(&sentences).into_iter().filter(|figure| !known.contains(figure)).collect();
-            assert!(
-                unknown.is_empty(),
-                "{}: {unknown:?} are not on the pages that are linked in: {paragraph}",
-                page.display()
-            );
+            let sources = links.iter().map(|(_, target)| page.with_file_name(target.split('#').next().unwrap()));
+            let known: BTreeSet<_> = sources.flat_map(|source| figures(&fs::read_to_string(source).unwrap())).collect();
+            let unknown: Vec<_> = figures(paragraph).difference(&known).cloned().collect();
+            assert!(unknown.is_empty(), "{}: no link leads to the source of {unknown:?}: {paragraph}", page.display());
         }
     }
     assert!(linked > 0, "no page links to the source of a figure");
