@@ -245,7 +245,10 @@ fn versions_and_figures_are_those_of_other_files() {
         ("README.md", format!("downloads about {} MB", between("scripts/test", "fetches about ", " MB"))),
         (
             "README.md",
-            format!("takes [{} times the instructions](docs/comparison.md#what-a-call-costs) and {} times the CPU time", cost[1], cost[3]),
+            format!(
+                "takes [{} times the instructions](docs/comparison.md#what-a-call-costs) and {} times the CPU time",
+                cost[1], cost[3]
+            ),
         ),
         ("README.md", format!("without pipelining, and {} with pipelining", cost[4])),
         ("README.md", format!("A limiter uses [{} bytes]", memory[0])),
