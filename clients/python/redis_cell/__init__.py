@@ -2,15 +2,12 @@
 
 import re
 
-# The base classes of the errors of redis-py and valkey-py.
-ERRORS = {"RedisError", "ValkeyError", "RedisClusterException", "ValkeyClusterException"}
 
-
-def is_outage(error: BaseException) -> bool:
+def is_outage(error: Exception) -> bool:
     """Returns whether Redis did not decide: it did not reply, or only with an error such as LOADING, READONLY or NOPERM.
 
-    An error that begins with ERR is a mistake of the caller's. The libraries remove ERR from its text.
+    An error that begins with ERR is the caller's mistake. redis-py and valkey-py remove ERR from its text.
     """
-    if not ERRORS & {kind.__name__ for kind in type(error).__mro__}:
+    if not re.search("redis|valkey", type(error).__module__):
         return False
     return type(error).__name__ != "ResponseError" or bool(re.match("[A-Z]+ ", str(error)))

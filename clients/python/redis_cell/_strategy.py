@@ -9,7 +9,6 @@ from contextvars import ContextVar
 from typing import Any
 
 import limits.util
-from limits.limits import RateLimitItem
 from limits.strategies import STRATEGIES, MovingWindowRateLimiter
 
 # What the latest hits in this context were told, by request, storage and key: the reset time, and what remains.
@@ -21,8 +20,8 @@ WindowStats: Any = getattr(limits.util, "WindowStats", lambda *stats: stats)
 
 
 def request() -> Any:
-    """Returns what tells this request from others in its context: Flask's `g`. A WSGI server's thread has one context for
-    all its requests, while an ASGI server's requests have one each."""
+    """Returns what tells this request from others in its context. A WSGI server's threads have one context for all their
+    requests, so this is Flask's `g`. An ASGI server's requests have one each."""
     flask = sys.modules.get("flask")
     return weakref.ref(flask.g._get_current_object()) if flask and flask.has_app_context() else None
 
@@ -33,10 +32,14 @@ def keep(storage: object, key: str, reset_time: float, remaining: int) -> None:
     KEPT.set(dict([*kept.items()][-MOST_KEPT:]))
 
 
+def forget() -> None:
+    KEPT.set({})
+
+
 class Gcra(MovingWindowRateLimiter):
     """The strategy, as STRATEGIES has it. `test`, and a MovingWindowRateLimiter of your own, always ask Redis."""
 
-    def get_window_stats(self, item: RateLimitItem, *identifiers: str) -> Any:
+    def get_window_stats(self, item: Any, *identifiers: str) -> Any:
         storage = getattr(self.storage, "identity", None)
         kept = KEPT.get().get((request(), storage, item.key_for(*identifiers)))
         reset_time, remaining = kept or super().get_window_stats(item, *identifiers)

@@ -15,33 +15,26 @@ from starlette.responses import Response
 from redis_cell import is_outage
 
 
-def address(connection: HTTPConnection) -> str:
-    """Returns the caller's IPv4 address, or its IPv6 address's /64 network, because a customer has a whole /64.
-
-    Callers without a valid address, for example behind a Unix socket, share the name "unknown".
+def limited(name: str, *quota: int, key: Callable[..., Any] = None) -> Any:
+    """Returns a dependency of FastAPI that limits a route. The numbers are those of CL.THROTTLE: max_burst, count, period in
+    seconds, and if needed a quantity and further quotas. `key` is a function or dependency that returns the caller's name.
     """
-    try:
-        ip = ipaddress.ip_address(connection.client.host if connection.client else "")
-    except ValueError:
-        return "unknown"
-    if ip.version == 4 or ip.ipv4_mapped:
-        return str(getattr(ip, "ipv4_mapped", None) or ip)
-    return str(ipaddress.ip_network((int(ip), 64), strict=False))
+    from fastapi import Depends
+
+    async def limit(connection: HTTPConnection, response: Response, caller: str = Depends(key or address)) -> None:
+        response.headers.update(await throttle(connection, name, caller, *quota))
+
+    return Depends(limit)
 
 
-async def throttle(
-    connection: HTTPConnection, name: str, caller: str, max_burst: int, count: int, period: int, *further: int
-) -> dict[str, str]:
-    """Takes a token. Returns the headers for the response, or raises an exception that responds with 429 or another status.
-
-    `further` is a quantity, and then the numbers of further quotas. Times are in seconds.
-    """
+async def throttle(connection: HTTPConnection, name: str, caller: str, *quota: int) -> dict[str, str]:
+    """Takes a token. Returns the response's headers, or raises an exception that responds with 429, 403, 413 or 503."""
     if not caller:
         raise ValueError("a limit needs the caller's name")
     # The numbers are part of the key, so a new limit starts full. A caller's name may have a lone surrogate.
-    key = f"{name}:{max_burst}/{count}/{period}:{caller}".encode(errors="surrogatepass")
+    key = f"{name}:{'/'.join(map(str, quota[:3]))}:{caller}".encode(errors="surrogatepass")
     try:
-        reply = await connection.state.redis.execute_command("CL.THROTTLE", key, max_burst, count, period, *further)
+        reply = await connection.state.redis.execute_command("CL.THROTTLE", key, *quota)
     except Exception as error:
         if not is_outage(error):
             raise
@@ -64,13 +57,15 @@ def refusal(connection: HTTPConnection, status: int, headers: dict[str, str]) ->
     return HTTPException(status, headers={**headers, "Cache-Control": "no-store"})
 
 
-def limited(name: str, *quota: int, key: Callable[..., Any] = address) -> Any:
-    """Returns a dependency of FastAPI that limits a route. The numbers are those of CL.THROTTLE: max_burst, count, period in
-    seconds, and if needed a quantity and further quotas. `key` is a function or dependency that returns the caller's name.
+def address(connection: HTTPConnection) -> str:
+    """Returns the caller's IPv4 address, or its IPv6 address's /64 network, because a customer has a whole /64.
+
+    Callers without a valid address, for example behind a Unix socket, share the name "unknown".
     """
-    from fastapi import Depends
-
-    async def limit(connection: HTTPConnection, response: Response, caller: str = Depends(key)) -> None:
-        response.headers.update(await throttle(connection, name, caller, *quota))
-
-    return Depends(limit)
+    try:
+        ip = ipaddress.ip_address(connection.client.host if connection.client else "")
+    except ValueError:
+        return "unknown"
+    if ip.version == 4 or ip.ipv4_mapped:
+        return str(getattr(ip, "ipv4_mapped", None) or ip)
+    return str(ipaddress.ip_network((int(ip), 64), strict=False))

@@ -7,7 +7,6 @@
 from typing import Any, Optional
 
 from django.conf import settings
-from django.core.exceptions import ImproperlyConfigured
 from rest_framework import exceptions, throttling
 
 from redis_cell import is_outage
@@ -22,14 +21,17 @@ class Unanswered(exceptions.APIException):
 class SimpleRateThrottle(throttling.SimpleRateThrottle):
     """A base class for your own throttles, which define `get_cache_key`."""
 
-    # The reply to this request's call: limited, limit, remaining, seconds until a retry, seconds until all tokens are back.
-    reply: Optional[list[int]] = None
+    reply: Optional[list[int]] = None  # the five integers that CL.THROTTLE replied
 
     def allow_request(self, request: Any, view: Any) -> bool:
         if self.rate is None or (key := self.get_cache_key(request, view)) is None:
             return True
+        # The rate is part of the key, so a new rate starts full. A caller's name may have a lone surrogate.
+        name = f"{key}/{self.num_requests}/{self.duration}".encode(errors="surrogatepass")
+        # A rate of 0 refuses every request, but the count must be positive.
+        quota = self.num_requests - 1, max(self.num_requests, 1), self.duration
         try:
-            self.reply = self.call(key)
+            self.reply = settings.REDIS_CELL.execute_command("CL.THROTTLE", name, *quota)
         except Exception as error:
             if not is_outage(error):
                 raise
@@ -39,17 +41,6 @@ class SimpleRateThrottle(throttling.SimpleRateThrottle):
             return self.throttle_success()
         self.forbid_caching(view)
         return self.throttle_failure()
-
-    def call(self, key: str) -> list[int]:
-        try:
-            client = settings.REDIS_CELL
-        except AttributeError:
-            raise ImproperlyConfigured("the setting REDIS_CELL must be a client of redis-py or valkey-py") from None
-        # The rate is part of the key, so a new rate starts full. A caller's name may have a lone surrogate.
-        name = f"{key}/{self.num_requests}/{self.duration}".encode(errors="surrogatepass")
-        # A rate of 0 refuses every request, but the count must be positive.
-        quota = self.num_requests - 1, max(self.num_requests, 1), self.duration
-        return client.execute_command("CL.THROTTLE", name, *quota)
 
     def forbid_caching(self, view: Any) -> None:
         # A view adds these headers to its response.
