@@ -47,3 +47,13 @@ def calls(server):
         return server.client.info("commandstats").get(f"cmdstat_{command}", {"calls": 0})["calls"]
 
     return count
+
+
+def seen(response, *names):
+    """Returns the status, and each header's number or None. "Limit" stands for X-RateLimit-Limit, for example."""
+    numbers = (response.headers.get(name) or response.headers.get(f"X-RateLimit-{name}") for name in names)
+    return response.status_code, *(number and int(number) for number in numbers)
+
+
+def is_unanswered(response):
+    return seen(response, "Retry-After") == (503, 1) and response.headers["Cache-Control"] == "no-store"
