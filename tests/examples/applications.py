@@ -22,7 +22,7 @@ from servers import WITH_THE_TEST, Address, free_port, wait_for
 # The limit of a caller: a burst of three.
 LIMIT = 3
 ENVIRONMENT = {
-    **os.environ, "PYTHON": sys.executable, "PYTHONPATH": f"{PYTHON}:.", "PYTHONUNBUFFERED": "yes", "NODE_PATH": NODE,
+    **os.environ, "PYTHON": sys.executable, "PYTHONPATH": f"{PYTHON}:{ROOT}/clients/python:.", "PYTHONUNBUFFERED": "yes", "NODE_PATH": NODE,
     "GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": f"{TARGET}/go",
 }
 
@@ -61,12 +61,31 @@ def node(*modules):
 # FastAPI 0.93 added this parameter.
 LIFESPAN = python("uvicorn, inspect, fastapi; inspect.signature(fastapi.FastAPI).parameters[\"lifespan\"]")
 UVICORN = "$PYTHON -m uvicorn --forwarded-allow-ips 127.0.0.1 --port $HTTP_PORT"
+
+
+def page(heading):
+    """Writes page.py: the first example below the heading in docs/frameworks.md, with the test's server and timeout."""
+    return f"""awk '/^## /{{found = /^## {heading}$/}} /^```/{{if (shown) exit; shown = found; next}} shown' \\
+        {ROOT}/docs/frameworks.md >page.py
+    sed -i "s,=0.1,=$REDIS_TIMEOUT,; s,redis://localhost:6379,$REDIS_URL,
+        s|cell://localhost:6379/0|cell://${{REDIS_URL#redis://}}?socket_timeout=$REDIS_TIMEOUT|" page.py"""
+
+
+def with_valkey_py(row):
+    edits = rf"""{row.edits}
+    sed -i -E 's/\bredis(\.|$)/valkey\1/g; s/redis-cell:/valkey-cell:/' page.py"""
+    return row._replace(name=f"{row.name}_valkey", check=python("valkey"), edits=edits, is_required=PYPI_IS_REQUIRED)
+
+
 # A site for each limiter, behind one proxy, which is the tests. `POST /login` fails closed, and `GET /` falls back.
-LIMITERS = FLASK, SLOWAPI, DJANGO, FASTAPI, EXPRESS, EXPRESS_IOREDIS, HONO, FASTIFY, NEST = [
-    Row("flask", python("flask_limiter"), "$PYTHON -m flask --app flask_site run --port $HTTP_PORT"),
-    Row("slowapi", python("slowapi, uvicorn"), f"{UVICORN} slowapi_site:app", is_required=PYPI_IS_REQUIRED),
-    Row("django", python("rest_framework, werkzeug"), "$PYTHON django_site.py"),
-    Row("fastapi", LIFESPAN, f"{UVICORN} fastapi_site:app", is_required=PYPI_IS_REQUIRED),
+FLASK = Row("flask", python("flask_limiter"), "$PYTHON -m flask --app flask_site run --port $HTTP_PORT",
+            page("Flask-Limiter"))
+SLOWAPI = Row("slowapi", python("slowapi, uvicorn"), f"{UVICORN} slowapi_site:app", page("slowapi"), PYPI_IS_REQUIRED)
+DJANGO = Row("django", python("rest_framework, werkzeug"), "$PYTHON django_site.py", page("Django REST framework"))
+FASTAPI = Row("fastapi", LIFESPAN, f"{UVICORN} fastapi_site:app", page("FastAPI and Starlette"), PYPI_IS_REQUIRED)
+WITH_VALKEY = FLASK_VALKEY, DJANGO_VALKEY, FASTAPI_VALKEY = [*map(with_valkey_py, (FLASK, DJANGO, FASTAPI))]
+LIMITERS = *_, EXPRESS, EXPRESS_IOREDIS, HONO, FASTIFY, NEST = [
+    FLASK, SLOWAPI, DJANGO, FASTAPI, *WITH_VALKEY,
     Row("express", node("express", "express-rate-limit", "redis"), "node express_site.js"),
     Row("express_ioredis", node("express", "express-rate-limit", "ioredis"), "node express_site.js",
         "sed -i 's,./node_redis.js,./ioredis.js,' rate_limit_store.js"),
