@@ -77,6 +77,16 @@ def with_valkey_py(row):
     return row._replace(name=f"{row.name}_valkey", check=python("valkey"), edits=edits, is_required=PYPI_IS_REQUIRED)
 
 
+def javascript(site, *modules):
+    """Returns a site's rows, with node-redis and with ioredis. Clients and stores have the test's server and timeout."""
+    edits = f"""mkdir node_modules
+    ln -s {ROOT}/clients/node node_modules/redis-cell  # This is what npm does.
+    sed -i "s,redis://localhost:6379,$REDIS_URL,; s/1000/$((1000 * REDIS_TIMEOUT))/g" *redis_site.js
+    sed -i "s/sendCommand, prefix/timeout: $((1000 * REDIS_TIMEOUT)), &/" *_site.js"""
+    row = Row(site, node("redis", *modules), f"node {site}_site.js", f"{edits}\n    ln -s node_redis_site.js client.js")
+    return row, Row(f"{site}_ioredis", node("ioredis", *modules), row.words, f"{edits}\n    ln -s ioredis_site.js client.js")
+
+
 # A site for each limiter, behind one proxy, which is the tests. `POST /login` fails closed, and `GET /` falls back.
 FLASK = Row("flask", python("flask_limiter"), "$PYTHON -m flask --app flask_site run --port $HTTP_PORT",
             page("Flask-Limiter"))
@@ -84,14 +94,13 @@ SLOWAPI = Row("slowapi", python("slowapi, uvicorn"), f"{UVICORN} slowapi_site:ap
 DJANGO = Row("django", python("rest_framework, werkzeug"), "$PYTHON django_site.py", page("Django REST framework"))
 FASTAPI = Row("fastapi", LIFESPAN, f"{UVICORN} fastapi_site:app", page("FastAPI and Starlette"), PYPI_IS_REQUIRED)
 WITH_VALKEY = FLASK_VALKEY, DJANGO_VALKEY, FASTAPI_VALKEY = [*map(with_valkey_py, (FLASK, DJANGO, FASTAPI))]
-LIMITERS = *_, EXPRESS, EXPRESS_IOREDIS, HONO, FASTIFY, NEST = [
+EXPRESS, EXPRESS_IOREDIS = javascript("express", "express", "express-rate-limit")
+HONO, _ = javascript("hono", "@hono/node-server", "hono-rate-limiter")
+FASTIFY, FASTIFY_IOREDIS = javascript("fastify", "fastify", "@fastify/rate-limit")
+NEST, NEST_IOREDIS = javascript("nest", "@nestjs/platform-express", "@nestjs/throttler")
+LIMITERS = [
     FLASK, SLOWAPI, DJANGO, FASTAPI, *WITH_VALKEY,
-    Row("express", node("express", "express-rate-limit", "redis"), "node express_site.js"),
-    Row("express_ioredis", node("express", "express-rate-limit", "ioredis"), "node express_site.js",
-        "sed -i 's,./node_redis.js,./ioredis.js,' rate_limit_store.js"),
-    Row("hono", node("@hono/node-server", "hono-rate-limiter", "redis"), "node hono_site.js"),
-    Row("fastify", node("fastify", "@fastify/rate-limit", "redis"), "node fastify_site.js"),
-    Row("nest", node("@nestjs/platform-express", "@nestjs/throttler", "redis"), "node nest_site.js"),
+    EXPRESS, EXPRESS_IOREDIS, HONO, FASTIFY, FASTIFY_IOREDIS, NEST, NEST_IOREDIS,
 ]
 # page.conf is the example in docs/nginx.md, and second.lua calls another Redis server.
 NGINX = Row(
