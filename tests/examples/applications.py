@@ -74,6 +74,8 @@ LIMITERS = FLASK, SLOWAPI, DJANGO, FASTAPI, EXPRESS, EXPRESS_IOREDIS, HONO, FAST
     Row("fastify", node("fastify", "@fastify/rate-limit", "redis"), "node fastify_site.js"),
     Row("nest", node("@nestjs/platform-express", "@nestjs/throttler", "redis"), "node nest_site.js"),
 ]
+# docs/protect/protect.py, in whatever folder the test has installed it.
+PROTECT = Row("protect", LIFESPAN, f"{UVICORN} protect:app", is_required=PYPI_IS_REQUIRED)
 # The location in docs/nginx.md is one of nginx.conf's server, and second.lua calls another Redis server.
 NGINX = Row(
     "nginx", "ls /usr/lib/nginx/modules/ngx_http_lua_module.so /usr/share/lua/5.1/nginx/redis.lua",

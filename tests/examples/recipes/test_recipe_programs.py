@@ -56,10 +56,24 @@ def test_a_guess_is_charged_before_it_is_checked_and_a_command_on_the_page_lifts
         with contextlib.suppress(ban.KeptOut):
             assert not ban.log_in(door, "alice", guess)
     assert guess.__eq__.call_count == 5
-    server(re.search("`(DEL attempts:.*?)`", PAGES)[1])
+    server(re.search("`(DEL banned:.*?)`", PAGES, re.S)[1])
     assert ban.log_in(door, "alice", "correct horse")
     # A right password is accepted even if the attempt cannot be refunded.
     door.attempt = lambda who: server.kill()
+    assert ban.log_in(door, "alice", "correct horse")
+
+
+def test_right_passwords_start_no_ban_however_many_arrive_at_once(server):
+    ban = recipe("ban")
+    door = ban.Door(connect(server), "account")
+    for _ in range(5):
+        door.attempt("alice")
+    with pytest.raises(ban.KeptOut):
+        door.attempt("alice")
+    # One wrong password among them starts no ban either.
+    door.failed("alice")
+    for _ in range(4):
+        door.succeeded("alice")
     assert ban.log_in(door, "alice", "correct horse")
 
 
