@@ -126,3 +126,9 @@ def test_without_an_answer_nobody_logs_in_and_the_application_recovers_by_itself
     assert log_in(app, "bob", "battery staple", 9) == {503: 9}
     end()
     assert log_in(app, "bob", "battery staple") == {200: 1}
+
+
+def test_an_idle_connection_that_the_server_has_closed_costs_no_log_in(app, server):
+    for _ in range(2):
+        assert log_in(app, "bob", "battery staple") == {200: 1}
+        server("CLIENT KILL TYPE normal")
