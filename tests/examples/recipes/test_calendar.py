@@ -119,7 +119,7 @@ def test_a_plan_is_used_before_credits_and_a_refund_goes_back_where_it_came_from
         if recipe.clock.now >= end * 10**9:
             end, plan, spent = end + 300, 0, 0
         if chance.random() < 0.05:
-            bought = recipe("INCRBY {a}:credits 15")
+            bought = recipe(f"INCRBY {{a}}:credits {15 - min(bought, 0)}")
         quantity = chance.choice((-9, -2, -1, 0, 1, 1, 2, 5, 12, 50))
         name = chance.choice(("throttle", "throttle", "look", "charge"))
         quantity = max(quantity, 0) if name == "look" else quantity
