@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import redis
-from redis.asyncio import Redis
+from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 
 # An organisation's slots for calls in flight, and the milliseconds after which a crashed caller's slot is free again.
@@ -77,7 +77,7 @@ async def renew(client, keys):
 
 
 def settle(client, keys, requests, tokens):
-    """Starts a task that settles the call. If it fails, the estimate stays charged, and the slot until its lease ends."""
+    """Starts a task that settles the call, and returns it."""
 
     async def settling():
         with contextlib.suppress(Unavailable):
@@ -127,8 +127,10 @@ async def model(used):
 async def main():
     # redis-py itself never retries, but closes a connection that leads to a replica, as after a failover.
     once = {"retry": Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
-    times = {"socket_connect_timeout": 0.3, "socket_timeout": 0.3}
-    async with Redis.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"), **times, **once) as client:
+    # In seconds, for a free connection, a new one, and the reply.
+    times = {"timeout": 0.2, "socket_connect_timeout": 0.2, "socket_timeout": 0.2}
+    pool = BlockingConnectionPool.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"), **times, **once)
+    async with Redis(connection_pool=pool) as client:
         # The reader of the second answer hangs up after its first part.
         for estimate, used, read in (8_000, 2_000, 2), (8_000, 24_000, 1), (8_000, 2_000, 2), (20_001, 2_000, 2):
             try:
@@ -136,6 +138,7 @@ async def main():
                     print("".join([await anext(answer) for _ in range(read)]))
             except Refused as refusal:
                 print(*refusal.args)
+    await pool.disconnect()
 
 
 if __name__ == "__main__":

@@ -26,10 +26,10 @@ ACCOUNT, ADDRESS, WRONG = (4, 20, 3600), (59, 60, 3600), (49, 50, 86400)
 BANS = (86400, 3600, 86400)
 BAN = Path(__file__).with_name("ban.lua").read_text()
 URL = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379")
-# In seconds, for a free connection, a new one, and the reply. A number in REDIS_URL, as in ?timeout=1, takes precedence.
+# In seconds, for a free connection, a new one, and the reply. A number in REDIS_URL, as in ?timeout=1, overrides these.
 TIMES = {"timeout": 0.1, "socket_connect_timeout": 0.1, "socket_timeout": 0.1}
-# No retries: a call that timed out may have taken its tokens. READONLY, as after a failover, closes the connection. With
-# RESP3, redis-py 8 would notice only in a call that the server has closed an idle connection.
+# No retries: a call that timed out may have taken its tokens. READONLY, as after a failover, closes the connection.
+# With RESP3, redis-py 8 would lose a call if the server has closed an idle connection.
 ONCE = {"retry": Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError], "protocol": 2}
 LOG = logging.getLogger("login")
 

@@ -1,8 +1,8 @@
 -- Counts a wrong password. The one that uses up the last token starts a ban, which is longer with each offence:
 --     redis-cli --eval ban.lua wrong:{alice} banned:{alice} offences:{alice} , 4 1 60 86400 60 600 3600
--- KEYS: the limiter of wrong passwords, the ban, the limiter of offences. ARGV: max_burst, count and period of the wrong
+-- KEYS: the limiter of wrong passwords, the ban, the limiter of offences. ARGV: max_burst, count and period of wrong
 -- passwords; the seconds after which an offence is forgiven; the seconds of each ban: the first, the second, all later
--- ones. Replies with the milliseconds that are left of the ban; 0 if there is none.
+-- ones. Replies with the milliseconds that are left of the ban, or 0 if there is none.
 -- Permissions: +eval +evalsha +script +pttl +set +cl.take
 local bans = #ARGV - 4
 if #KEYS ~= 3 or bans < 1 then

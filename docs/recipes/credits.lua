@@ -6,11 +6,11 @@
 --     FCALL credits_charge 3 {alice}:2026-11 {alice}:credits {alice}:call-7 1 1000 1796079600
 --     FCALL_RO credits_look 2 {alice}:2026-11 {alice}:credits 1 1000 1796079600
 -- Keys: what the period has used, the credits, and for a charge its id. Arguments: the quantity, the quota, and the end
--- of the period in seconds since 1970. A negative quantity gives tokens back, to the credits first. Others are taken from
--- the plan first: by credits_throttle all or none, by credits_charge always, even if that leaves the credits below zero.
--- A charge is made once for its id, which is remembered for a day. Replies with four parts: 0, 1 if limited (or in debt),
--- or 2 if this charge has been made already; the plan's five integers, as in calendar_throttle; the credits that are
--- left; and those that this call has taken.
+-- of the period in seconds since 1970. Tokens are taken from the plan first: by credits_throttle all or none, by
+-- credits_charge always, which may leave the credits below zero. A negative quantity gives them back, to the credits
+-- first. A charge is made once for its id, which is remembered for a day.
+-- Replies with four parts: 0, 1 if limited or in debt, or 2 if this charge has been made already; the plan's five
+-- integers, as in calendar_throttle; the credits that are left; and those that this charge or call has taken.
 -- The first key holds two numbers, what was taken from the plan and from the credits, and expires with the period.
 -- Permissions: +fcall +fcall_ro +get +set +del +decrby +expiretime +time
 

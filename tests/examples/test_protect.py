@@ -20,8 +20,8 @@ def start(request, server, tmp_path):
     subprocess.run(["bash", "-ec", lines.replace("/tmp/protect", str(tmp_path))], cwd=ROOT, check=True)
     # No call times out on a slow machine.
     edits = f"cd {tmp_path}; REDIS_URL=$REDIS_URL?timeout=60\\&socket_timeout=60\\&socket_connect_timeout=60"
-    as_on_the_page = f"$PYTHON {words} --port $HTTP_PORT"
-    return lambda words=as_on_the_page: Application(request, PROTECT._replace(words=words, edits=edits), {}).start(server)
+    as_on_the_page = PROTECT._replace(words=f"$PYTHON {words} --port $HTTP_PORT")
+    return lambda row=as_on_the_page: Application(request, row._replace(edits=edits), {}).start(server)
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def app(start):
 
 @pytest.fixture
 def behind_a_proxy(start):
-    return start(PROTECT.words)
+    return start(PROTECT)
 
 
 def log_in(app, name, password, times=1, caller=None):

@@ -60,7 +60,7 @@ def test_after_a_change_of_plan_the_same_share_is_used(recipe):
 
 
 def test_clients_with_leases_use_the_burst_and_the_rate_and_at_most_a_batch_each_beyond(recipe, chance):
-    """Each of four clients takes batches of 20, spends them as its callers come, and gives the rest back after 50 ms."""
+    """Four clients take batches of 20, spend them as their callers come, and give the rest back after 50 ms."""
     quota, batch = "99 1 1", 20
     clients = [{"left": 0, "ends": 0, "ask": 0} for _ in range(4)]
     spent = lowest = beyond = 0
