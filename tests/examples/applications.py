@@ -102,14 +102,19 @@ LIMITERS = [
     FLASK, SLOWAPI, DJANGO, FASTAPI, *WITH_VALKEY,
     EXPRESS, EXPRESS_IOREDIS, HONO, FASTIFY, FASTIFY_IOREDIS, NEST, NEST_IOREDIS,
 ]
-# page.conf is the example in docs/nginx.md, and second.lua calls another Redis server.
+# docs/protect/protect.py, in whatever folder the test has installed it.
+PROTECT = Row("protect", LIFESPAN, f"{UVICORN} protect:app", is_required=PYPI_IS_REQUIRED)
+# The location in docs/nginx.md is one of nginx.conf's server, and second.lua calls another Redis server.
 NGINX = Row(
     "nginx", "ls /usr/lib/nginx/modules/ngx_http_lua_module.so /usr/share/lua/5.1/nginx/redis.lua",
     "nginx -p $PWD -c $PWD/nginx_site.conf -g 'daemon off;'", f"""
     mkdir tmp
-    sed -n '/^```nginx/,/^```/{{//!p}}' {ROOT}/docs/nginx.md | sed "s/8080;/$HTTP_PORT; server_name page;/" >page.conf
+    sed -n '/^```nginx/,/^```/{{//!p}}' {ROOT}/docs/nginx.md >page.conf
+    grep ^map page.conf >page_map.conf
+    grep -v ^map page.conf >page_location.conf
     sed -i "s/PORT/$HTTP_PORT/" nginx_site.conf
-    sed -i "s/127.0.0.1:8080/127.0.0.1:$HTTP_PORT/; s/127.0.0.1:8081/unix:application/; s,/etc/nginx,$PWD,
+    sed -i "s/127.0.0.1:8080;/127.0.0.1:$HTTP_PORT; include page_location.conf;/; s,/etc/nginx,$PWD,
+        s/127.0.0.1:8081/unix:application/
         s/# set_real_ip_from 192.0.2.1;/${{PROXY-set_real_ip_from 127.0.0.1;}}/" nginx.conf
     sed -i "s/6379, 100/${{REDIS_URL##*:}}, 1000 * $REDIS_TIMEOUT/" throttle.lua
     sed "s|TIMEOUT = .*|TIMEOUT = ${{SECOND-}}|" throttle.lua >second.lua""")
