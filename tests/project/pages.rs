@@ -224,7 +224,7 @@ fn versions_and_figures_are_those_of_other_files() {
         let text = text_of(file);
         text.split_once(before).unwrap().1.split(after).next().unwrap().to_string()
     };
-    let [cost, memory] = [("docs/cost.md", "CL.THROTTLE, allowed"), ("docs/operating.md", "one quota")]
+    let [cost, memory] = [("docs/comparison.md", "CL.THROTTLE, allowed"), ("docs/operating.md", "one quota")]
         .map(|(page, name)| between(page, &format!("| {name} | "), " |\n"))
         .map(|row| row.split(" | ").map(String::from).collect::<Vec<_>>());
     for server in between("scripts/servers", "\nsupported='\n", "\n'").lines() {
@@ -239,13 +239,13 @@ fn versions_and_figures_are_those_of_other_files() {
     for (page, words) in [
         ("docs/Containerfile", format!("ARG VERSION={VERSION} ")),
         ("docs/kubernetes/limits.yaml", format!("/REPO:{VERSION}")),
-        ("docs/cost.md", between("README.md", "EPYC core handles ", " calls") + " to "),
+        ("docs/comparison.md", between("README.md", "EPYC core handles ", " calls") + " to "),
         ("docs/platforms.md", format!("needs only glibc {}", between("scripts/package", "\nglibc=", "\n"))),
         ("README.md", format!("Rust {} or newer", env!("CARGO_PKG_RUST_VERSION"))),
         ("README.md", format!("downloads about {} MB", between("scripts/test", "fetches about ", " MB"))),
         (
             "README.md",
-            format!("takes [{} times the instructions](docs/cost.md) and {} times the CPU time", cost[1], cost[3]),
+            format!("takes [{} times the instructions](docs/comparison.md#what-a-call-costs) and {} times the CPU time", cost[1], cost[3]),
         ),
         ("README.md", format!("without pipelining, and {} with pipelining", cost[4])),
         ("README.md", format!("A limiter uses [{} bytes]", memory[0])),
