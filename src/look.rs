@@ -20,9 +20,10 @@ pub const fn parameters(unit: Unit) -> [Parameter; 6] {
 
 /// `CL.LOOK key max_burst count period [quantity [max_burst count period ...]]`, or `CL.PLOOK` in milliseconds.
 ///
-/// Reports how `CL.THROTTLE` with these arguments would decide now, but takes nothing. Replies with 0 if that call would
-/// be allowed or 1 if limited; the limit; the tokens that remain now; the time to wait, or -1; and the time until the
-/// limiter is full. With several quotas, these integers are those of the quota that decides, followed by its number.
+/// Reports how `CL.THROTTLE` with these arguments would decide now, but takes nothing. Replies with 0 if that call
+/// would be allowed or 1 if limited; the limit; the tokens that remain now; the time to wait, or -1; and the time until
+/// the limiter is full. With several quotas, these integers are those of the quota that decides, followed by its
+/// number.
 #[inline(always)]
 pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
     let request = Request::parse(arguments, Taking::Nothing, unit, now())?;

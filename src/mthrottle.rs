@@ -55,8 +55,8 @@ pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result
     let limited = all.iter().any(|one| one.decision.verdict.limited);
     if limited {
         for Decided { request, before, decision } in all.iter_mut().filter(|one| !one.decision.verdict.limited) {
-            // A call for up to 0 tokens shows the limiter untouched, and as not limited. `Nothing` would show a limiter in
-            // debt as limited, even for 0 tokens.
+            // A call for up to 0 tokens shows the limiter untouched, and as not limited. `Nothing` would show a limiter
+            // in debt as limited, even for 0 tokens.
             decision.verdict = request.limiter.decide(before.take(), Taking::UpTo, 0)?.verdict;
         }
     } else {

@@ -73,11 +73,11 @@ fn look_by_get<T>(context: &Context, name: &Argument, read: impl FnOnce(Value) -
     }
 }
 
-/// Deletes an expired key that reads as absent but that the server has kept, because `CLIENT PAUSE` or a failover pauses
-/// writes and the call is part of a transaction. Returns whether DEL was called.
+/// Deletes an expired key that reads as absent but that the server has kept, because `CLIENT PAUSE` or a failover
+/// pauses writes and the call is part of a transaction. Returns whether DEL was called.
 ///
-/// Without this, creating a key with this name would crash the server: it cannot hold two of them. The DEL is replicated (`!`), and so
-/// are writes made by another module's handler for the deletion.
+/// Without this, creating a key with this name would crash the server: it cannot hold two of them. The DEL is
+/// replicated (`!`), and so are writes made by another module's handler for the deletion.
 ///
 /// Errors: a cluster node refuses the DEL if the slot has left the node, or begun to move, during the transaction.
 pub fn delete_expired(context: &Context, name: &Argument) -> Result<bool, Unavailable> {
@@ -126,8 +126,8 @@ impl<'a> Key<'a> {
     /// Stores a non-empty value, replicates it to the AOF and to replicas, and closes the key. The key expires at
     /// `expire_at`, in ms since the epoch.
     ///
-    /// Errors: those of [`open`](Self::open) and [`delete_expired`]; and if another module's handler for the `new` event
-    /// replaces the new key's value with one of another type. That value then stays, and gets the expiry.
+    /// Errors: those of [`open`](Self::open) and [`delete_expired`]; and if another module's handler for the `new`
+    /// event replaces the new key's value with one of another type. That value then stays, and gets the expiry.
     pub fn set(mut self, value: &[u8], expire_at: u64) -> Result<(), Unavailable> {
         let string = self.prepare_string(value.len(), expire_at)?;
         // SAFETY: the key's string has the value's length, and the two do not overlap. A non-empty string is not the

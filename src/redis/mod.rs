@@ -2,8 +2,8 @@
 //!
 //! Every SAFETY comment here relies on two facts. The server runs one command at a time on one thread, and calls into
 //! the module only through `RedisModule_OnLoad`, the callbacks registered there, and `RedisModule_OnUnload`. And
-//! `check_functions` has succeeded, so each function that `api!` returns exists: a load calls it first, and fails before
-//! it registers anything if a function is missing.
+//! `check_functions` has succeeded, so each function that `api!` returns exists: a load calls it first, and fails if a
+//! function is missing, before it registers anything.
 //!
 //! Of the module's other files, this folder uses only `decimal.rs`, to format an expiry. It does not know what the
 //! module does: it is given the module's name, its commands, and whatever their calls need.

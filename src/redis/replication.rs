@@ -2,8 +2,8 @@
 //! replica that may reconnect and ask for the writes that it missed.
 //!
 //! Often nothing listens. Redis 7 and later then drop a replicated `SET` at once, and building it would take more than
-//! a third of a call, so the module does not build it. Redis 6.2 keeps the `SET` until the end of the call, and a
-//! replica may have connected by then, so on Redis 6.2 the module replicates every write.
+//! a third of a call, so the module does not build it. Redis 6.2 keeps the `SET` until the end of the call, and another
+//! module may have turned the AOF on by then, so on Redis 6.2 the module replicates every write.
 //!
 //! Each write checks for an append-only file, a child process, and cluster mode, in which slots may move. The module
 //! asks about replicas, and about the backlog that the server keeps for them, only once, and again after each event

@@ -1,10 +1,10 @@
 // A module that loads another one, and stands between it and the server. It imitates a server that saves keys without a
 // child process, as Valkey 9.2 can: a key whose name starts with "unwritable" can be opened for reading, but not for
-// writing. To the other module, the server seems to have the option for such saves, HANDLE_FORKLESS. If the other module
-// sets it, then:
+// writing. To the other module, the server seems to have the option for such saves, HANDLE_FORKLESS. If the other
+// module sets it, then:
 //
-// * the server crashes when that module reads an unwritable key with StringDMA, which may change the encoding of a value
-//   that is being saved;
+// * the server crashes when that module reads an unwritable key with StringDMA, which may change the encoding of a
+//   value that is being saved;
 // * a child process that saves looks to that module like a save without one: no flag shows it, and the event of its
 //   start is that of a snapshot.
 //
