@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import sys
+import time
 import weakref
 from contextvars import ContextVar
 from typing import Any
@@ -43,8 +43,11 @@ class Gcra(MovingWindowRateLimiter):
         storage = getattr(self.storage, "identity", None)
         kept = KEPT.get().get((request(), storage, item.key_for(*identifiers)))
         reset_time, remaining = kept or super().get_window_stats(item, *identifiers)
-        # The limiters add a second, round down, and subtract the time a moment later.
-        return WindowStats(math.ceil(reset_time), remaining)
+        if kept and time.time() >= reset_time:
+            # The view took so long that all tokens are back.
+            remaining = item.amount
+        # The limiters add a second, and subtract the time a moment later.
+        return WindowStats(int(reset_time + 0.1), remaining)
 
 
 STRATEGIES["moving-window"] = Gcra

@@ -7,6 +7,7 @@ which redis-cell decides the moving window. The URI, the options and the other s
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -52,7 +53,8 @@ class Cell:
         return limited == 1, time.time() + wait / 1000, remaining
 
     def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
-        limited, *stats = self.call("CL.PTHROTTLE", key, limit, expiry, amount)
+        # slowapi allows a cost with a fraction.
+        limited, *stats = self.call("CL.PTHROTTLE", key, limit, expiry, math.ceil(amount))
         keep(self.identity, key, *stats)
         return not limited
 

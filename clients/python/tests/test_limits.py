@@ -274,6 +274,19 @@ def test_threads_and_tasks_keep_their_own_replies(server):
     assert sorted(asyncio.run(tasks())) == [0, 1, 2]
 
 
+def test_a_cost_with_a_fraction_is_rounded_up(server):
+    assert hits(strategy(server), 3, parse("50/day"), cost=24.5) == 2
+
+
+def test_once_all_tokens_are_back_stats_say_so(server):
+    """A view may take longer than the window."""
+    limiter, limit = strategy(server), parse("5/second")
+    assert limiter.hit(limit, "caller")
+    reset_time = limiter.get_window_stats(limit, "caller")[0]
+    wait_for("the tokens are back", lambda: time.time() > reset_time + 1)
+    assert limiter.get_window_stats(limit, "caller")[1] == 5
+
+
 def test_what_is_kept_is_bounded(server):
     from redis_cell import _strategy
 
