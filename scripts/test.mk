@@ -44,7 +44,7 @@ at     = SERVER=$$(echo $(CURDIR)/target/servers/$(1)/*-server)
 quick:      here rule format
 all:        examples $(on_one) $(servers:%=on-%) $(servers:%=recipes-%) rule shellcheck format
 everywhere: $(targets:%=for-%) all debian lints memcheck
-.PHONY: quick all everywhere compiled release servers here rule $(on_one) examples debian lints memcheck format \
+.PHONY: quick all everywhere compiled release servers libraries here rule $(on_one) examples debian lints memcheck format \
     shellcheck
 
 # clippy-driver is rustc with the lints that Cargo.toml denies. The tests are run through these links, not with cargo:
@@ -64,7 +64,12 @@ release:
 # If a server cannot be downloaded, its tests are left out; with --everywhere, they fail.
 servers:
 	@$(job)
-	scripts/servers $(servers) $(if $(EVERYWHERE),$(targets)) || true
+	scripts/servers lua $(servers) $(if $(EVERYWHERE),$(targets)) || true
+
+# What the examples use, from PyPI and npm.
+libraries:
+	@$(job)
+	/usr/bin/python3 tests/examples/packages.py
 
 here: compiled release
 	@$(job)
@@ -86,7 +91,7 @@ on-%: compiled release servers
 	}
 
 # The scripts and functions of the recipes. Their programs are tested with the other examples.
-recipes-%: release servers
+recipes-%: release servers libraries
 	@$(job)
 	export $(call at,$*)
 	[[ -e $$SERVER || $${EVERYWHERE-} ]] || { grep "left out: $* " $(logs)/servers.log; exit; }
@@ -96,12 +101,12 @@ $(on_one): compiled release servers
 	@$(job)
 	$(call at,redis-7.0) $(tests) $@::
 
-examples: compiled release servers
+examples: compiled release servers libraries
 	@$(job)
 	$(call at,redis-7.0) $(pytest)
 
 # The examples with Debian's own libraries.
-debian: compiled release servers
+debian: compiled release servers libraries
 	@$(job)
 	$(call at,redis-7.0) LIBRARIES=debian $(pytest)
 

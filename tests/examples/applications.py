@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from packages import HERE, IS_DEBIAN, NODE, PYTHON, ROOT, TARGET
+from packages import EXECUTABLES, HERE, IS_DEBIAN, LUA, NODE, PYTHON, ROOT, TARGET
 from servers import WITH_THE_TEST, Address, free_port, wait_for
 
 # The limit of a caller: a burst of three.
@@ -24,6 +24,7 @@ LIMIT = 3
 ENVIRONMENT = {
     **os.environ, "PYTHON": sys.executable, "PYTHONPATH": f"{PYTHON}:{ROOT}/clients/python:.", "PYTHONUNBUFFERED": "yes", "NODE_PATH": NODE,
     "GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": f"{TARGET}/go",
+    "PATH": EXECUTABLES, "LUA_PATH": f"{LUA}/?.lua;;",
 }
 
 
@@ -106,7 +107,7 @@ LIMITERS = [
 PROTECT = Row("protect", LIFESPAN, f"{UVICORN} protect:app", is_required=PYPI_IS_REQUIRED)
 # The location in docs/nginx.md is one of nginx.conf's server, and second.lua calls another Redis server.
 NGINX = Row(
-    "nginx", "ls /usr/lib/nginx/modules/ngx_http_lua_module.so /usr/share/lua/5.1/nginx/redis.lua",
+    "nginx", f"ls /usr/lib/nginx/modules/ngx_http_lua_module.so && (ls {LUA}/nginx || ls /usr/share/lua/5.1/nginx)",
     "nginx -p $PWD -c $PWD/nginx_site.conf -g 'daemon off;'", f"""
     mkdir tmp
     sed -n '/^```nginx/,/^```/{{//!p}}' {ROOT}/docs/nginx.md >page.conf
