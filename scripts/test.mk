@@ -20,12 +20,10 @@ oldest  := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 export RUST_TEST_THREADS ?= $(shell echo $$(($$(nproc) + 2)))
 export MODULE            ?= $(target)/release/libredis_cell.so
 export REDIS_RS          ?= $(target)/debug/examples/redis_rs
-export SOAK_SECONDS      ?= 5
-export FAIRNESS_SECONDS  ?= 1
 export FUZZ_CALLS        ?= 20000
 ifdef EVERYWHERE
-on-redis-7.0: export SOAK_SECONDS := 60
-on-redis-7.0: export FAIRNESS_SECONDS := 2
+on-redis-7.0: export SOAK_ROUNDS := 200000
+on-redis-7.0: export FAIRNESS_CALLS := 30000
 on-redis-7.0: export FUZZ_CALLS := 200000
 endif
 
