@@ -91,7 +91,7 @@ fn the_rules_and_the_dashboard_query_metrics_that_the_exporter_exports() {
         json!({"expr": format!("count({query}) > bool 0"), "eval_time": "10m", "exp_samples": found})
     });
     let queries: Vec<_> = queries.collect();
-    assert!(queries.len() >= 4, "{queries:?}");
+    assert!(!queries.is_empty(), "no panel has a query");
     let test = json!({"interval": "15s", "input_series": series.collect::<Vec<_>>(), "promql_expr_test": queries});
     let folder = new_folder();
     let file = folder.path().join("dashboard.test.yml");
