@@ -43,10 +43,12 @@ at     = SERVER=$$(echo $(CURDIR)/target/servers/$(1)/*-server)
 
 # The longest jobs come first, so that no core is idle at the end.
 quick:      here rule format
-all:        examples $(clients) $(on_one) $(servers:%=on-%) $(servers:%=recipes-%) rule shellcheck format
-everywhere: $(targets:%=for-%) all debian lints memcheck
-.PHONY: quick all everywhere compiled release servers libraries here rule $(on_one) $(clients) examples debian lints memcheck format \
-    shellcheck
+all:        $(if $(EVERYWHERE),platforms) clients module
+clients:    examples $(clients) $(if $(EVERYWHERE),debian) $(servers:%=recipes-%)
+module:     $(on_one) $(servers:%=on-%) rule shellcheck format
+platforms:  $(targets:%=for-%) lints memcheck zizmor
+.PHONY: quick all clients module platforms compiled release servers libraries here rule $(on_one) $(clients) \
+    examples debian lints memcheck zizmor format shellcheck
 
 # clippy-driver is rustc with the lints that Cargo.toml denies. The tests are run through these links, not with cargo:
 # cargo 1.88 held its lock while tests ran, and some tests call cargo.
@@ -141,6 +143,13 @@ lints: compiled
 memcheck: compiled
 	@$(job)
 	scripts/memcheck reply::both_protocols
+
+# What GitHub's workflows may do. Each finding is a failure.
+zizmor:
+	@$(job)
+	[[ -e target/zizmor/zizmor-1.32.0.dist-info ]] || /usr/bin/python3 -m pip install --quiet --no-compile \
+	    --root-user-action ignore --target target/zizmor zizmor==1.32.0
+	target/zizmor/bin/zizmor --offline --pedantic --no-progress .github
 
 format:
 	@$(job)

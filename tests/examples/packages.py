@@ -1,7 +1,7 @@
 """Fetches Node.js and the libraries of the examples into target/, and tells the programs where they are.
 
 These are the versions in requirements.txt and package.json. With `LIBRARIES=debian`, Node.js, node-redis and all of
-Python's libraries are Debian's. As a program, it prints the shell's command that tells node the same.
+Python's libraries are Debian's. As a program, it prints the same as variables for a shell, with NPM.
 """
 
 import os
@@ -49,4 +49,5 @@ LUA = f"{ROOT}/target/servers/lua/usr/share/lua/5.1"
 # The tests import the same redis-py as the programs.
 sys.path[:0] = filter(None, [PYTHON])
 if __name__ == "__main__":
-    print(f"export PATH={shlex.quote(EXECUTABLES)} NODE_PATH={shlex.quote(NODE)}")
+    variables = {"PATH": EXECUTABLES, "NODE_PATH": NODE, "PYTHONPATH": PYTHON, "NPM": NPM}
+    print("export", *(f"{name}={shlex.quote(value)}" for name, value in variables.items()))
