@@ -37,7 +37,7 @@ fn an_upgrade_by_the_steps_of_the_page_loses_no_limit() {
         (Server::start_from(&settings, &AOF), settings)
     });
     replicate(&two.0, &one.0);
-    let (sentinel, port) = start_sentinel(folder.path(), &one.0, &two.0);
+    let (sentinel, port) = start_sentinel(folder.path(), &one.0, &two.0, "");
     let mut allowed = upgrade(&mut one, &mut two, Some(port), module(), "ver=10000");
     let mut client = python("clients/sentinel.py", &one.0);
     let shown = output(client.env("REDIS_URL", format!("redis://127.0.0.1:{port}")));
@@ -48,12 +48,12 @@ fn an_upgrade_by_the_steps_of_the_page_loses_no_limit() {
     assert_eq!(allowed + remaining, 1000, "{allowed} calls were allowed");
 }
 
-/// Starts a Sentinel, and waits until it knows the replica. Returns its port.
-fn start_sentinel(folder: &Path, primary: &Server, replica: &Server) -> (Process, u16) {
+/// Starts a Sentinel with more settings, and waits until it knows the replica. Returns its port.
+pub fn start_sentinel(folder: &Path, primary: &Server, replica: &Server, more: &str) -> (Process, u16) {
     let (port, file) = (free_port(), folder.join("sentinel.conf"));
     let settings =
         format!("sentinel monitor limits 127.0.0.1 {} 1\nsentinel down-after-milliseconds limits 5000", primary.port);
-    fs::write(&file, format!("port {port}\ndir {}\n{settings}\n", folder.display())).unwrap();
+    fs::write(&file, format!("port {port}\ndir {}\n{settings}\n{more}\n", folder.display())).unwrap();
     let mut command = ends_with_the_test(executable());
     let process = Process::start(command.arg(&file).arg("--sentinel").env("LC_ALL", "C").stdout(Stdio::null()));
     let client = Client::open(format!("redis://127.0.0.1:{port}/")).unwrap();

@@ -1,27 +1,37 @@
 // express-rate-limit, behind one proxy.
 
 const app = require('express')();
-const { MemoryStore, rateLimit } = require('express-rate-limit');
-const { RedisCellStore } = require('./rate_limit_store.js');
+const { rateLimit } = require('express-rate-limit');
+const { RedisCellStore } = require('redis-cell/express');
+const { client, sendCommand } = require('./client.js');
 
 const windowMs = 24 * 60 * 60 * 1000;
-// Fails closed: while Redis does not answer, requests are refused with 503.
-app.post('/login', rateLimit({ limit: 3, windowMs, store: new RedisCellStore('login') }),
-  (request, response) => response.send('Welcome'));
-// Falls back: while Redis does not answer, each process counts in its own memory.
-const fallback = new MemoryStore();
-app.get('/', rateLimit({ limit: 3, windowMs, store: new RedisCellStore('hello', { fallback }) }),
-  (request, response) => response.send('Hello'));
+const store = (prefix, quotas) => new RedisCellStore({ sendCommand, prefix, quotas });
 
 app.set('trust proxy', '127.0.0.1');
+// Fails closed: if Redis does not answer, requests are refused with 503.
+const closed = rateLimit({ limit: 3, windowMs, store: new RedisCellStore({ sendCommand, prefix: 'login:' }) });
+app.post('/login', closed, (request, response) => response.send('Welcome'));
+
+// Falls back: if Redis does not answer, each process lets twice the limit through.
+const fallback = rateLimit({
+  limit: 6,
+  windowMs,
+  // Do not count what the next limiter refuses.
+  skipFailedRequests: true,
+  requestWasSuccessful: (request, response) => response.statusCode !== 429,
+});
+const open = rateLimit({ limit: 3, windowMs, passOnStoreError: true, store: store('hello:') });
+app.get('/', fallback, open, (request, response) => response.send('Hello'));
+
 const respond = (request, response) => response.status(Number(request.query.status ?? 200)).send('Done');
-const limited = (name, options, settings) => {
-  const limiter = rateLimit({ limit: 3, windowMs, ...options, store: new RedisCellStore(name, settings) });
+const limited = (name, options, quotas) => {
+  const limiter = rateLimit({ limit: 3, windowMs, ...options, store: store(`${name}:`, quotas) });
   app.get(`/${name}`, limiter, respond);
   app.delete(`/${name}`, (request, response) => limiter.resetKey(request.ip).then(() => response.send('Reset')));
 };
 limited('zero', { limit: 0, keyGenerator: () => '\ud800' });
-limited('failures', { skipSuccessfulRequests: true }, { fallback: new MemoryStore() });
+limited('failures', { skipSuccessfulRequests: true });
 limited('successes', { skipFailedRequests: true });
-limited('quotas', { limit: 2 }, { quotas: [1, 10, 1, 1, 2, 3, 86400] });
-app.listen(process.env.HTTP_PORT, '127.0.0.1');
+limited('quotas', { limit: 2 }, [{ burst: 2, limit: 10, windowMs: 1000 }, { limit: 3, windowMs }]);
+client.once('ready', () => app.listen(process.env.HTTP_PORT, '127.0.0.1'));

@@ -4,10 +4,13 @@ require('reflect-metadata');
 const { Controller, Get, HttpCode, Module, Post } = require('@nestjs/common');
 const { APP_GUARD, NestFactory } = require('@nestjs/core');
 const { Throttle, ThrottlerGuard, ThrottlerModule } = require('@nestjs/throttler');
-const { NestStore } = require('./nest_store.js');
+const { NestStore } = require('redis-cell/nest');
+const { client, sendCommand } = require('./client.js');
 
-const throttlers = [{ ttl: 24 * 60 * 60 * 1000, limit: 3 }];
-const limits = ThrottlerModule.forRoot({ throttlers, storage: new NestStore() });
+const limits = ThrottlerModule.forRoot({
+  throttlers: [{ ttl: 24 * 60 * 60 * 1000, limit: 3 }],
+  storage: new NestStore({ sendCommand, prefix: 'shop:' }),
+});
 
 class Site {}
 const route = (name, ...decorators) => {
@@ -27,4 +30,4 @@ async function start() {
   app.set('trust proxy', '127.0.0.1');
   await app.listen(process.env.HTTP_PORT, '127.0.0.1');
 }
-start();
+client.once('ready', start);

@@ -1,0 +1,87 @@
+// A store for express-rate-limit, express-slow-down and hono-rate-limiter, with the options of rate-limit-redis.
+
+const { AsyncLocalStorage } = require('node:async_hooks');
+const { Limiter } = require('./limiter.js');
+const { Unanswered } = require('./unanswered.js');
+
+/** @typedef {import('./quotas.js').Quota[]} Quotas */
+/** `quotas` replace the limiter's `limit` and `windowMs`.
+ * @typedef {{ quotas?: Quotas | ((key: string) => Quotas | Promise<Quotas>) }} OwnOptions */
+
+class RedisCellStore {
+  #limiter;
+  #quotas;
+  /** The limiter's. @type {any} */
+  #options;
+  /** @type {AsyncLocalStorage<{ tookToken: boolean }>} */
+  #request = new AsyncLocalStorage();
+
+  /** @param {import('./limiter.js').Options & OwnOptions} options */
+  constructor({ quotas, ...options }) {
+    this.#limiter = new Limiter(options);
+    this.#quotas = typeof quotas === 'function' ? quotas : quotas && (() => quotas);
+    this.prefix = options.prefix;
+  }
+
+  /** After a mistake in the limiter's options, no request passes. @param {{ limit: number | ((...request: any[]) =>
+   *   unknown), windowMs: number, passOnStoreError?: boolean, validate?: any }} options */
+  init(options) {
+    const { limit, windowMs, validate } = options;
+    const isSlowDown = limit === 0 && validate?.limit === false;
+    let mistake = this.#options && 'each limiter needs its own store, with its own prefix';
+    if (!this.#quotas && (isSlowDown || typeof limit === 'function')) {
+      mistake = `${isSlowDown ? 'express-slow-down' : 'a function as limit'} needs a store with quotas`;
+    }
+    const passOnStoreError = options.passOnStoreError || this.#options?.passOnStoreError;
+    this.#options = { ...options, passOnStoreError };
+    this.#quotas ??= () => [{ limit: Number(limit), windowMs }];
+    if (!mistake) return;
+    this.#quotas = () => { throw new TypeError(mistake); };
+    this.#quotas('');
+  }
+
+  /** @param {string} key */
+  async increment(key) {
+    const request = { tookToken: false };
+    this.#request.enterWith(request);
+    try {
+      const { isRefused, used, wait } = await this.#throttle(key);
+      request.tookToken = !isRefused;
+      // A refusal exceeds the limit. If the limit is a function, its result is unknown.
+      const atLeast = isRefused ? Math.floor(this.#options.limit) + 1 || Number.MAX_SAFE_INTEGER : 1;
+      return { totalHits: Math.max(used, atLeast), resetTime: new Date(Date.now() + wait) };
+    } catch (error) {
+      // passOnStoreError is for outages, not for mistakes.
+      if (error instanceof Unanswered || !this.#options?.passOnStoreError) throw error;
+      console.error(error);
+      return { totalHits: Number.MAX_SAFE_INTEGER, resetTime: new Date(Date.now() + 1000) };
+    }
+  }
+
+  /** Takes no token. @param {string} key */
+  async get(key) {
+    const { isRefused, used, wait } = await this.#throttle(key, 0);
+    return used ? { totalHits: used - Number(isRefused), resetTime: new Date(Date.now() + wait) } : undefined;
+  }
+
+  /** Refunds a request. @param {string} key */
+  async decrement(key) {
+    // A refused request took no token. Some drivers of databases lose the context: then refund, unless the limiter asks
+    // for the refund of refused requests, too.
+    const { tookToken = !this.#options?.skipFailedRequests } = this.#request.getStore() ?? {};
+    // An outage loses the refund, but not the response, or with express-rate-limit 7 the process.
+    if (tookToken) await this.#throttle(key, -1).catch(Unanswered.ignore);
+  }
+
+  /** @param {string} key */
+  async resetKey(key) {
+    await this.#limiter.reset([key], await this.#quotas?.(key));
+  }
+
+  /** @param {string} key @param {number} [quantity] */
+  async #throttle(key, quantity) {
+    return this.#limiter.throttle([key], await this.#quotas?.(key), quantity);
+  }
+}
+
+module.exports = { RedisCellStore, Unanswered };

@@ -1,0 +1,50 @@
+// A store for @fastify/rate-limit: `store: fastifyStore({ sendCommand, prefix: 'shop:' })`.
+
+const { Limiter } = require('./limiter.js');
+const { Unanswered } = require('./unanswered.js');
+
+/** @typedef {(error: Error | null, result?: { current: number, ttl: number }) => void} Callback */
+
+/** Returns a class for the limiter's `store`. Registrations that share it, or its prefix, share their global limit.
+ * @param {import('./limiter.js').Options} options */
+function fastifyStore(options) {
+  const limiter = new Limiter(options);
+
+  return class FastifyStore {
+    /** @param {unknown} [_params] The limiter's. @param {string[]} names */
+    constructor(_params, ...names) {
+      this.names = names;
+      this.unnamed = new Set();
+    }
+
+    /** Returns the store of a limit of its own: of a group, of a route, or of a handler that is in no group.
+     * @param {any} params */
+    child({ groupId, routeInfo: { method, url } = {}, max, timeWindow }) {
+      if (groupId) return new FastifyStore({}, 'group', groupId);
+      if (url) return new FastifyStore({}, 'route', `${method} ${url}`);
+      const limit = `${max} in ${timeWindow}`;
+      if (this.unnamed.has(limit)) throw new Error('two handlers with one limit: give each a groupId');
+      this.unnamed.add(limit);
+      return new FastifyStore({}, 'handler');
+    }
+
+    /** @param {string} key @param {Callback} callback @param {number} timeWindow @param {number} max */
+    incr(key, callback, timeWindow, max) {
+      this.decide(key, timeWindow, max).then((result) => callback(null, result), callback);
+    }
+
+    /** Takes no token. @param {string} key @param {Callback} callback @param {number} timeWindow @param {number} max */
+    read(key, callback, timeWindow, max) {
+      this.decide(key, timeWindow, max, 0).then((result) => callback(null, result), callback);
+    }
+
+    /** @param {string} key @param {number} timeWindow @param {number} max @param {number} [quantity] */
+    async decide(key, timeWindow, max, quantity) {
+      const quotas = [{ limit: max, windowMs: timeWindow }];
+      const { used, wait } = await limiter.throttle([...this.names, key], quotas, quantity);
+      return { current: used, ttl: wait };
+    }
+  };
+}
+
+module.exports = { Unanswered, fastifyStore };

@@ -1,0 +1,54 @@
+/**
+ * Sends a command and returns the reply. node-redis: `(...words) => client.sendCommand(words)`; ioredis and iovalkey:
+ * `(...words) => client.call(...words)`.
+ */
+export type SendCommand = (command: string, ...words: string[]) => Promise<unknown>;
+/**
+ * Sends a command to the node of a cluster that has the key. node-redis:
+ * `({ key, isReadOnly, command }) => cluster.sendCommand(key, isReadOnly, command)`; ioredis and iovalkey, which do not
+ * see the key in CL.PTHROTTLE:
+ * `({ key, command }) => cluster.eval('return redis.call(unpack(ARGV))', 1, key, ...command)`.
+ */
+export type SendCommandCluster = (call: {
+    key: string;
+    isReadOnly: boolean;
+    command: string[];
+}) => Promise<unknown>;
+/**
+ * `prefix` comes before each key, and names the limiter. `timeout` is the longest wait for a reply in ms, 100 by
+ * default. Give one of the two functions.
+ */
+export type Options = {
+    prefix: string;
+    timeout?: number;
+    sendCommand?: SendCommand;
+    sendCommandCluster?: SendCommandCluster;
+};
+export type Quota = import("./quotas.js").Quota;
+/**
+ * `used` counts the tokens that the first quota's burst lacks, and a refused request. `wait` is the time in ms until a
+ * retry passes or, if this request passes, until all tokens are back.
+ */
+export type Decision = {
+    isRefused: boolean;
+    used: number;
+    wait: number;
+};
+export class Limiter {
+    /** @param {Options} options */
+    constructor({ prefix, timeout, sendCommand, sendCommandCluster, ...others }: Options);
+    prefix: string;
+    timeout: number;
+    /** @type {SendCommandCluster} */
+    send: SendCommandCluster;
+    /** Takes a token; with a quantity of -1, gives one back; with 0, looks whether one can be taken.
+     * @param {string[]} names @param {Quota[] | undefined} quotas @returns {Promise<Decision>} */
+    throttle(names: string[], quotas: Quota[] | undefined, quantity?: number): Promise<Decision>;
+    /** Gives all tokens back. @param {string[]} names @param {Quota[] | undefined} quotas */
+    reset(names: string[], quotas: Quota[] | undefined): Promise<void>;
+    /** Returns the key in Redis. In JSON, no name can spell another key. With its quotas in it, a changed limit starts full.
+     * @param {string[]} names @param {Quota[] | undefined} quotas */
+    key(names: string[], quotas: Quota[] | undefined): string;
+    /** @param {string} command @param {string} key @param {string[]} words */
+    call(command: string, key: string, ...words: string[]): Promise<any>;
+}

@@ -1,0 +1,90 @@
+// What the three stores share: calls of redis-cell on the application's own client, each within a bounded time.
+
+const { integers } = require('./quotas.js');
+const { Unanswered } = require('./unanswered.js');
+
+/** Sends a command and returns the reply. node-redis: `(...words) => client.sendCommand(words)`; ioredis and iovalkey:
+ * `(...words) => client.call(...words)`.
+ * @typedef {(command: string, ...words: string[]) => Promise<unknown>} SendCommand */
+/** Sends a command to the node of a cluster that has the key. node-redis:
+ * `({ key, isReadOnly, command }) => cluster.sendCommand(key, isReadOnly, command)`; ioredis and iovalkey, which do not
+ * see the key in CL.PTHROTTLE:
+ * `({ key, command }) => cluster.eval('return redis.call(unpack(ARGV))', 1, key, ...command)`.
+ * @typedef {(call: { key: string, isReadOnly: boolean, command: string[] }) => Promise<unknown>} SendCommandCluster */
+/** `prefix` comes before each key, and names the limiter. `timeout` is the longest wait for a reply in ms, 100 by
+ * default. Give one of the two functions.
+ * @typedef {{ prefix: string, timeout?: number, sendCommand?: SendCommand, sendCommandCluster?: SendCommandCluster }}
+ *   Options */
+/** @typedef {import('./quotas.js').Quota} Quota */
+/** `used` counts the tokens that the first quota's burst lacks, and a refused request. `wait` is the time in ms until a
+ * retry passes or, if this request passes, until all tokens are back.
+ * @typedef {{ isRefused: boolean, used: number, wait: number }} Decision */
+
+/** Rejects if the promise has not settled after `ms`. @param {Promise<unknown>} promise @param {number} ms */
+function within(promise, ms) {
+  /** @type {any} */
+  let timer;
+  const late = new Promise((_, reject) => {
+    // If the event loop stalls, only one half is over, and what has arrived is read before it ends.
+    const half = (/** @type {() => void} */ end) => {
+      timer = setTimeout(() => setImmediate(end), ms / 2);
+      timer.unref?.(); // The fake timers of some tests have no unref().
+    };
+    half(() => half(() => reject(new Error(`no reply within ${ms} ms`))));
+  });
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
+
+class Limiter {
+  /** @param {Options} options */
+  constructor({ prefix, timeout = 100, sendCommand, sendCommandCluster, ...others }) {
+    const [unknown] = Object.keys(others);
+    if (unknown) throw new TypeError(`redis-cell has no option ${unknown}`);
+    if (typeof prefix !== 'string' || !prefix) throw new TypeError("a prefix must name the limiter, like 'login:'");
+    if (!(timeout > 0 && timeout < 2 ** 31)) throw new TypeError('the timeout must be a positive number of ms');
+    if (!sendCommand === !sendCommandCluster) throw new TypeError('give either sendCommand or sendCommandCluster');
+    this.prefix = prefix;
+    this.timeout = timeout;
+    /** @type {SendCommandCluster} */
+    this.send = sendCommandCluster
+      ?? (({ command: [name, ...words] }) => /** @type {SendCommand} */ (sendCommand)(name, ...words));
+  }
+
+  /** Takes a token; with a quantity of -1, gives one back; with 0, looks whether one can be taken.
+   * @param {string[]} names @param {Quota[] | undefined} quotas @returns {Promise<Decision>} */
+  async throttle(names, quotas, quantity = 1) {
+    const [first, ...further] = integers(quotas);
+    const command = quantity ? 'CL.PTHROTTLE' : 'CL.PLOOK';
+    const words = [...first, quantity || 1, ...further.flat()].map(String);
+    const reply = await this.call(command, this.key(names, quotas), ...words);
+    const numbers = Array.isArray(reply) ? reply.map(Number) : [];
+    if (numbers.length < 5 || !numbers.every(Number.isInteger)) throw new Unanswered(`an unexpected reply: ${reply}`);
+    const [refused, , remaining, retryAfter, resetAfter] = numbers;
+    // A request that can never pass waits for a window.
+    const wait = !refused ? resetAfter : retryAfter < 0 ? first[2] : retryAfter;
+    return { isRefused: refused === 1, used: first[0] + 1 - remaining + refused, wait };
+  }
+
+  /** Gives all tokens back. @param {string[]} names @param {Quota[] | undefined} quotas */
+  async reset(names, quotas) {
+    await this.call('DEL', this.key(names, quotas));
+  }
+
+  /** Returns the key in Redis. In JSON, no name can spell another key. With its quotas in it, a changed limit starts full.
+   * @param {string[]} names @param {Quota[] | undefined} quotas */
+  key(names, quotas) {
+    return this.prefix + JSON.stringify([...names.map(String), ...integers(quotas).flat()]);
+  }
+
+  /** @param {string} command @param {string} key @param {string[]} words */
+  async call(command, key, ...words) {
+    const details = { key, isReadOnly: command === 'CL.PLOOK', command: [command, key, ...words] };
+    try {
+      return await within(this.send(details), this.timeout);
+    } catch (error) {
+      throw new Unanswered(error);
+    }
+  }
+}
+
+module.exports = { Limiter };

@@ -1,0 +1,23 @@
+// A storage for @nestjs/throttler: `storage: new NestStore({ sendCommand, prefix: 'shop:' })`.
+
+const { Limiter } = require('./limiter.js');
+const { Unanswered } = require('./unanswered.js');
+
+class NestStore {
+  #limiter;
+
+  /** @param {import('./limiter.js').Options} options */
+  constructor(options) {
+    this.#limiter = new Limiter(options);
+  }
+
+  /** @param {string} key @param {number} ttl in ms @param {number} limit @param {number} _block @param {string} name */
+  async increment(key, ttl, limit, _block, name) {
+    const { isRefused, used, wait } = await this.#limiter.throttle([name, key], [{ limit, windowMs: ttl }]);
+    const seconds = Math.ceil(wait / 1000);
+    const timeToBlockExpire = isRefused ? seconds : 0;
+    return { totalHits: used, timeToExpire: seconds, isBlocked: isRefused, timeToBlockExpire };
+  }
+}
+
+module.exports = { NestStore, Unanswered };
