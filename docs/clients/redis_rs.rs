@@ -20,7 +20,12 @@ fn connect() -> RedisResult<ConnectionManager> {
 }
 
 /// Returns the five integers of CL.THROTTLE. A quota is max_burst, count and period.
-async fn throttle(connection: &ConnectionManager, key: &str, quota: (i64, u64, u64), quantity: i64) -> RedisResult<[i64; 5]> {
+async fn throttle(
+    connection: &ConnectionManager,
+    key: &str,
+    quota: (i64, u64, u64),
+    quantity: i64,
+) -> RedisResult<[i64; 5]> {
     redis::cmd("CL.THROTTLE").arg(key).arg(quota).arg(quantity).query_async(&mut connection.clone()).await
 }
 

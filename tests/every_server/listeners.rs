@@ -202,7 +202,6 @@ fn a_primary_that_restarts_from_a_file_still_sends_its_replica_every_write() {
     let reply = early.join().unwrap();
     assert!(reply.starts_with("*5"), "{reply}");
     replicate(&replica, &primary);
-    assert_eq!(info(&mut primary.connect(), "sync_partial_ok"), "1", "the replica did not continue the stream");
     change(&mut primary.connect(), 1);
     assert_same(&replica, &primary);
 }
