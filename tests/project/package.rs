@@ -109,7 +109,7 @@ fn pip_and_npm_install_the_packages_for_other_limiters() {
     needs!(EVERYWHERE);
     let (release, folder) = (release(), new_folder());
     let install = r#"eval "$(/usr/bin/python3 tests/examples/packages.py)"; cd "$0"
-        /usr/bin/python3 -m pip install --quiet --no-deps --no-index --target python "$RELEASE"/*.whl
+        /usr/bin/python3 -m pip install --quiet --root-user-action ignore --no-deps --no-index --target python "$RELEASE"/*.whl
         export DJANGO_SETTINGS_MODULE= PYTHONPATH=$0/python:$PYTHONPATH
         for module in limits fastapi rest_framework; do
             /usr/bin/python3 -c "import django.conf; django.conf.settings.configure()
