@@ -22,7 +22,8 @@ from servers import WITH_THE_TEST, Address, free_port, wait_for
 # The limit of a caller: a burst of three.
 LIMIT = 3
 ENVIRONMENT = {
-    **os.environ, "PYTHON": sys.executable, "PYTHONPATH": f"{PYTHON}:{ROOT}/clients/python:.", "PYTHONUNBUFFERED": "yes", "NODE_PATH": NODE,
+    **os.environ, "PYTHON": sys.executable, "PYTHONPATH": f"{PYTHON}:{ROOT}/clients/python:.",
+    "PYTHONUNBUFFERED": "yes", "NODE_PATH": NODE,
     "GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": f"{TARGET}/go",
     "PATH": EXECUTABLES, "LUA_PATH": f"{LUA}/?.lua;;",
 }

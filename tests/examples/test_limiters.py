@@ -58,7 +58,8 @@ FAILURES = {
     "crash": (Server.kill, None),
     "hang": (lambda server: server.process.send_signal(SIGSTOP), None),
     "replica": (lambda server: server("REPLICAOF 127.0.0.1 1"), None),
-    "permission": (lambda server: server("ACL SETUSER default -cl.throttle -cl.pthrottle"), "ACL SETUSER default +@all"),
+    "permission": (lambda server: server("ACL SETUSER default -cl.throttle -cl.pthrottle"),
+                   "ACL SETUSER default +cl.throttle +cl.pthrottle"),
     # An open connection would stay logged in.
     "password": (lambda server: (server("CONFIG SET requirepass secret"), server("CLIENT KILL TYPE normal")),
                  "ACL SETUSER default nopass"),

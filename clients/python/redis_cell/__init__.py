@@ -4,7 +4,7 @@ import re
 
 
 def is_outage(error: Exception) -> bool:
-    """Returns whether Redis did not decide: it did not reply, or only with an error such as LOADING, READONLY or NOPERM.
+    """Returns whether Redis did not decide: there is no reply, or an error such as LOADING, READONLY or NOPERM.
 
     An error that begins with ERR is the caller's mistake. redis-py and valkey-py remove ERR from its text.
     """

@@ -1,4 +1,4 @@
-"""The moving window of Flask-Limiter and slowapi: a request's headers show what its hit was told, without another call."""
+"""The moving window of Flask-Limiter and slowapi: a request's headers show what its hit was told."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ WindowStats: Any = getattr(limits.util, "WindowStats", lambda *stats: stats)
 
 
 def request() -> Any:
-    """Returns what tells this request from others in its context. A WSGI server's threads have one context for all their
-    requests, so this is Flask's `g`. An ASGI server's requests have one each."""
+    """Returns what tells this request from others in its context: Flask's `g`, because a WSGI server's thread has one
+    context for all its requests. An ASGI server's requests have one each."""
     flask = sys.modules.get("flask")
     return weakref.ref(flask.g._get_current_object()) if flask and flask.has_app_context() else None
 

@@ -15,13 +15,29 @@ from starlette.responses import Response
 from redis_cell import is_outage
 
 
-def limited(name: str, *quota: int, key: Callable[..., Any] = None) -> Any:
-    """Returns a dependency of FastAPI that limits a route. The numbers are those of CL.THROTTLE: max_burst, count, period in
-    seconds, and if needed a quantity and further quotas. `key` is a function or dependency that returns the caller's name.
+def address(connection: HTTPConnection) -> str:
+    """Returns the caller's IPv4 address, or its IPv6 address's /64 network, because a customer has a whole /64.
+
+    Callers without a valid address, for example behind a Unix socket, share the name "unknown".
+    """
+    try:
+        ip = ipaddress.ip_address(connection.client.host if connection.client else "")
+    except ValueError:
+        return "unknown"
+    if ip.version == 4 or ip.ipv4_mapped:
+        return str(getattr(ip, "ipv4_mapped", None) or ip)
+    return str(ipaddress.ip_network((int(ip), 64), strict=False))
+
+
+def limited(name: str, *quota: int, key: Callable[..., str] = address) -> Any:
+    """Returns a dependency of FastAPI that limits a route.
+
+    The numbers are those of CL.THROTTLE: max_burst, count, period in seconds, and if needed a quantity and further
+    quotas. `key` is a function or dependency that returns the caller's name.
     """
     from fastapi import Depends
 
-    async def limit(connection: HTTPConnection, response: Response, caller: str = Depends(key or address)) -> None:
+    async def limit(connection: HTTPConnection, response: Response, caller: str = Depends(key)) -> None:
         response.headers.update(await throttle(connection, name, caller, *quota))
 
     return Depends(limit)
@@ -55,17 +71,3 @@ def refusal(connection: HTTPConnection, status: int, headers: dict[str, str]) ->
         # "Try again later", or "policy violation". Before the handshake, the server responds with 403.
         return WebSocketException(1013 if status == 503 else 1008)
     return HTTPException(status, headers={**headers, "Cache-Control": "no-store"})
-
-
-def address(connection: HTTPConnection) -> str:
-    """Returns the caller's IPv4 address, or its IPv6 address's /64 network, because a customer has a whole /64.
-
-    Callers without a valid address, for example behind a Unix socket, share the name "unknown".
-    """
-    try:
-        ip = ipaddress.ip_address(connection.client.host if connection.client else "")
-    except ValueError:
-        return "unknown"
-    if ip.version == 4 or ip.ipv4_mapped:
-        return str(getattr(ip, "ipv4_mapped", None) or ip)
-    return str(ipaddress.ip_network((int(ip), 64), strict=False))

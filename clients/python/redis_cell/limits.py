@@ -1,5 +1,5 @@
-"""Exact limits for Flask-Limiter, slowapi, and other limiters that use `limits`: its own storages for Redis and Valkey, in
-which redis-cell decides the moving window. The URI, the options and the other strategies work as in `limits`.
+"""Exact limits for Flask-Limiter, slowapi, and other limiters that use `limits`: its own storages for Redis and Valkey,
+in which redis-cell decides the moving window. The URI, the options and the other strategies work as in `limits`.
 
     import redis_cell.limits  # adds redis-cell:// and valkey-cell://
     Limiter(get_remote_address, storage_uri="redis-cell://localhost:6379/0", strategy="moving-window")
@@ -19,10 +19,8 @@ from redis_cell._limits import Unanswered, bounded
 from redis_cell._strategy import forget, keep
 
 
-class Cell:
-    """The part of a storage that redis-cell decides."""
-
-    storage: Any
+class RedisCellStorage(RedisStorage):
+    STORAGE_SCHEME = ["redis-cell", "redis-cells", "redis-cell+unix", "valkey-cell", "valkey-cells", "valkey-cell+unix"]
 
     def __init__(self, uri: str, *arguments: Any, **options: Any) -> None:
         self.identity = object()  # a strategy may have only a weak proxy of the storage
@@ -38,7 +36,7 @@ class Cell:
         return f"{prefixed}/gcra".encode(errors="surrogatepass")
 
     def call(self, command: str, key: str, limit: int, expiry: int, *amount: int) -> tuple[bool, float, int]:
-        """Returns whether the call is limited, the time to retry or at which all tokens are back, and how many remain."""
+        """Returns whether the call is limited, the time to retry or when all tokens are back, and how many remain."""
         # A limit of 0 refuses every request, but the count must be positive.
         quota = limit - 1, max(limit, 1), expiry * 1000
         try:
@@ -54,8 +52,8 @@ class Cell:
 
     def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
         # slowapi allows a cost with a fraction.
-        limited, *stats = self.call("CL.PTHROTTLE", key, limit, expiry, math.ceil(amount))
-        keep(self.identity, key, *stats)
+        limited, reset_time, remaining = self.call("CL.PTHROTTLE", key, limit, expiry, math.ceil(amount))
+        keep(self.identity, key, reset_time, remaining)
         return not limited
 
     def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
@@ -72,18 +70,14 @@ class Cell:
         return super().reset()
 
 
-class RedisCellStorage(Cell, RedisStorage):
-    STORAGE_SCHEME = ["redis-cell", "redis-cells", "redis-cell+unix", "valkey-cell", "valkey-cells", "valkey-cell+unix"]
-
-
-class RedisCellSentinelStorage(Cell, RedisSentinelStorage):
+class RedisCellSentinelStorage(RedisCellStorage, RedisSentinelStorage):
     STORAGE_SCHEME = ["redis-cell+sentinel", "valkey-cell+sentinel"]
 
     def __init__(self, uri: str, *arguments: Any, sentinel_kwargs: Any = {}, **options: Any) -> None:
         super().__init__(uri, *arguments, sentinel_kwargs=bounded(uri, sentinel_kwargs), **options)
 
 
-class RedisCellClusterStorage(Cell, RedisClusterStorage):
+class RedisCellClusterStorage(RedisCellStorage, RedisClusterStorage):
     STORAGE_SCHEME = ["redis-cell+cluster", "valkey-cell+cluster"]
     # redis-py 4.3 retries a call in a cluster, whatever its options.
     DEPENDENCIES = {**RedisClusterStorage.DEPENDENCIES, "redis": Version("4.4")}

@@ -39,8 +39,11 @@ def started(server):
 
     def start(app, caller="192.0.2.1"):
         app.router.lifespan_context = lifespan
-        client = TestClient(app, client=(caller, 1))
-        return clients.enter_context(client)
+
+        async def from_caller(scope, receive, send):
+            await app({**scope, "client": (caller, 1) if caller is not None else None}, receive, send)
+
+        return clients.enter_context(TestClient(from_caller))
 
     with clients:
         yield start
@@ -114,8 +117,9 @@ def test_mistakes_are_no_outage(started):
 
 @pytest.mark.parametrize("one, other, share", [
     ("192.0.2.1", "::ffff:192.0.2.1", True), ("192.0.2.1", "192.0.2.2", False),
-    ("2001:db8::1", "2001:db8::ffff:1", True), ("2001:db8:0:1::", "2001:db8:0:2::", False), ("fe80::1%eth0", "fe80::2", True),
-    (None, "unknown", True), ("unknown", "192.0.2.1:80", True), ("[2001:db8::1]:443", "", True), ("unknown", "192.0.2.1", False),
+    ("2001:db8::1", "2001:db8::ffff:1", True), ("2001:db8:0:1::", "2001:db8:0:2::", False),
+    ("fe80::1%eth0", "fe80::2", True), (None, "unknown", True), ("unknown", "192.0.2.1:80", True),
+    ("[2001:db8::1]:443", "", True), ("unknown", "192.0.2.1", False),
 ])
 def test_addresses_that_share_a_limit(started, one, other, share):
     app = app_with(limited("login", *DAY))
