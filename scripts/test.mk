@@ -13,18 +13,17 @@ logs    := target/test
 names    = $(shell sed -nE "/^$(1)='/,/^'/s/^([a-z0-9.-]+) +[0-9.]+$(2).*/\1/p" scripts/servers)
 servers := $(call names,supported,$(if $(EVERYWHERE),,\*))
 targets := $(filter musl-% arm64-%,$(call names,others))
+clients := $(patsubst clients/%/tests,client-%,$(wildcard clients/*/tests))
 oldest  := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 # More threads than cores: tests wait for servers more than they compute.
 export RUST_TEST_THREADS ?= $(shell echo $$(($$(nproc) + 2)))
 export MODULE            ?= $(target)/release/libredis_cell.so
 export REDIS_RS          ?= $(target)/debug/examples/redis_rs
-export SOAK_SECONDS      ?= 5
-export FAIRNESS_SECONDS  ?= 1
 export FUZZ_CALLS        ?= 20000
 ifdef EVERYWHERE
-on-redis-7.0: export SOAK_SECONDS := 60
-on-redis-7.0: export FAIRNESS_SECONDS := 2
+on-redis-7.0: export SOAK_ROUNDS := 200000
+on-redis-7.0: export FAIRNESS_CALLS := 30000
 on-redis-7.0: export FUZZ_CALLS := 200000
 endif
 
@@ -44,10 +43,12 @@ at     = SERVER=$$(echo $(CURDIR)/target/servers/$(1)/*-server)
 
 # The longest jobs come first, so that no core is idle at the end.
 quick:      here rule format
-all:        examples $(on_one) $(servers:%=on-%) $(servers:%=recipes-%) rule shellcheck format
-everywhere: $(targets:%=for-%) all debian lints memcheck
-.PHONY: quick all everywhere compiled release servers here rule $(on_one) examples debian lints memcheck format \
-    shellcheck
+all:        $(if $(EVERYWHERE),platforms) clients module
+clients:    examples $(clients) $(if $(EVERYWHERE),debian) $(servers:%=recipes-%)
+module:     $(on_one) $(servers:%=on-%) rule shellcheck format
+platforms:  $(targets:%=for-%) lints memcheck zizmor
+.PHONY: quick all clients module platforms compiled release servers libraries here rule $(on_one) $(clients) \
+    examples debian lints memcheck zizmor format shellcheck
 
 # clippy-driver is rustc with the lints that Cargo.toml denies. The tests are run through these links, not with cargo:
 # cargo 1.88 held its lock while tests ran, and some tests call cargo.
@@ -66,7 +67,12 @@ release:
 # If a server cannot be downloaded, its tests are left out; with --everywhere, they fail.
 servers:
 	@$(job)
-	scripts/servers $(servers) $(if $(EVERYWHERE),$(targets)) || true
+	scripts/servers lua $(servers) $(if $(EVERYWHERE),$(targets)) || true
+
+# What the examples use, from PyPI and npm.
+libraries:
+	@$(job)
+	/usr/bin/python3 tests/examples/packages.py
 
 here: compiled release
 	@$(job)
@@ -88,7 +94,7 @@ on-%: compiled release servers
 	}
 
 # The scripts and functions of the recipes. Their programs are tested with the other examples.
-recipes-%: release servers
+recipes-%: release servers libraries
 	@$(job)
 	export $(call at,$*)
 	[[ -e $$SERVER || $${EVERYWHERE-} ]] || { grep "left out: $* " $(logs)/servers.log; exit; }
@@ -98,12 +104,26 @@ $(on_one): compiled release servers
 	@$(job)
 	$(call at,redis-7.0) $(tests) $@::
 
-examples: compiled release servers
+examples: compiled release servers libraries
 	@$(job)
 	$(call at,redis-7.0) $(pytest)
 
+# The packages for other limiters. node's last lines are counted like those of pytest.
+client-python: release servers libraries
+	@$(job)
+	$(call at,redis-7.0) $(limit) /usr/bin/pytest -n 2 clients/python/tests
+
+client-node: release servers libraries
+	@$(job)
+	eval "$$(/usr/bin/python3 tests/examples/packages.py)"
+	status=0
+	$(call at,redis-7.0) $(limit) node --test --test-reporter=tap 'clients/node/tests/*.test.*js' || status=$$?
+	awk '/^# (pass|fail|skipped|duration_ms) / { of[$$2] = $$3 } END { printf "%d passed, %d failed, %d skipped in %ds\n",
+	    of["pass"], of["fail"], of["skipped"], of["duration_ms"] / 1000; exit !of["pass"] }' $(logs)/$@.log
+	exit $$status
+
 # The examples with Debian's own libraries.
-debian: compiled release servers
+debian: compiled release servers libraries
 	@$(job)
 	$(call at,redis-7.0) LIBRARIES=debian $(pytest)
 
@@ -123,6 +143,13 @@ lints: compiled
 memcheck: compiled
 	@$(job)
 	scripts/memcheck reply::both_protocols
+
+# What GitHub's workflows may do. Each finding is a failure.
+zizmor:
+	@$(job)
+	[[ -e target/zizmor/zizmor-1.32.0.dist-info ]] || /usr/bin/python3 -m pip install --quiet --no-compile \
+	    --root-user-action ignore --target target/zizmor zizmor==1.32.0
+	target/zizmor/bin/zizmor --offline --pedantic --no-progress .github
 
 format:
 	@$(job)

@@ -32,8 +32,8 @@ pub fn parse_moment(text: &[u8; MOMENT_DIGITS]) -> Option<u64> {
 pub fn format(number: u64) -> [u8; MOMENT_DIGITS] {
     let blocks = [number / BLOCK / BLOCK, number / BLOCK % BLOCK, number % BLOCK];
     let mut text = [0; 24];
-    for (place, block) in text.as_chunks_mut().0.iter_mut().zip(blocks) {
-        *place = (digits_of(block) | ZEROS).to_le_bytes();
+    for (slot, block) in text.as_chunks_mut().0.iter_mut().zip(blocks) {
+        *slot = (digits_of(block) | ZEROS).to_le_bytes();
     }
     text.last_chunk().copied().unwrap_or_default()
 }
@@ -93,7 +93,7 @@ fn four_digits(text: &[u8; 4]) -> u32 {
     u32::from_le_bytes(*text) ^ u32::from_le_bytes([b'0'; 4])
 }
 
-/// Tells whether any byte in the blocks is not a digit.
+/// Returns whether any byte in the blocks is not a digit.
 fn not_digits<const BLOCKS: usize>(blocks: [u64; BLOCKS]) -> bool {
     // A byte above 9 has a bit set in its upper half, or gets one when 6 is added. A byte up to 9 has none, gets none,
     // and never carries into the next byte.
@@ -193,16 +193,16 @@ mod tests {
         }
     }
 
-    /// The wrong byte is in one place, and then in two at once, as in the test for a moment.
+    /// The wrong byte is at one index, and then at two at once, as in the test for a moment.
     #[test]
     fn a_small_number_is_left_to_the_server_if_any_byte_is_not_a_digit() {
         for length in 1..=8 {
-            for place in 0..length {
-                for other in 0..=place {
+            for index in 0..length {
+                for other in 0..=index {
                     let bytes = (0..=u8::MAX).filter(|byte| !byte.is_ascii_digit());
                     for byte in bytes.step_by(if cfg!(miri) { 47 } else { 1 }) {
                         let mut text = vec![b'1'; length];
-                        *text.get_mut(place).unwrap() = byte;
+                        *text.get_mut(index).unwrap() = byte;
                         *text.get_mut(other).unwrap() = byte;
                         assert_eq!(parse_small(&text), None, "{text:?}");
                     }
@@ -211,15 +211,15 @@ mod tests {
         }
     }
 
-    /// The wrong byte is in one place, and then in two at once: two wrong bytes must not cancel each other out.
+    /// The wrong byte is at one index, and then at two at once: two wrong bytes must not cancel each other out.
     #[test]
     fn a_moment_is_refused_if_any_byte_is_not_a_digit() {
-        for place in 0..MOMENT_DIGITS {
-            for other in 0..=place {
+        for index in 0..MOMENT_DIGITS {
+            for other in 0..=index {
                 let bytes = (0..=u8::MAX).filter(|byte| !byte.is_ascii_digit());
                 for byte in bytes.step_by(if cfg!(miri) { 47 } else { 1 }) {
                     let mut text = [b'1'; MOMENT_DIGITS];
-                    *text.get_mut(place).unwrap() = byte;
+                    *text.get_mut(index).unwrap() = byte;
                     *text.get_mut(other).unwrap() = byte;
                     assert_eq!(parse_moment(&text), None, "{text:?}");
                 }

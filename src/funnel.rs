@@ -75,19 +75,6 @@ pub struct Funnel {
     tolerance: Span,
 }
 
-/// How a call takes tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taking {
-    /// CL.THROTTLE: all tokens that it asks for, or none.
-    AllOrNone,
-    /// CL.CHARGE: all tokens that it asks for, going into debt if necessary.
-    InAnyCase,
-    /// CL.TAKE: as many tokens as there are, up to the number that it asks for.
-    UpTo,
-    /// CL.LOOK: no tokens. The reply says how CL.THROTTLE would decide.
-    Nothing,
-}
-
 /// The decision of one quota: the TAT after the call, and the facts that depend on how the call takes tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {

@@ -22,8 +22,8 @@ mod request;
 mod state;
 mod throttle;
 
-use funnel::Taking::{AllOrNone, InAnyCase, UpTo};
 use funnel::Unit::{Milliseconds, Seconds};
+use limiter::Taking::{AllOrNone, Always, UpTo};
 use redis::{Command, Module, command, module};
 
 static MODULE: Module = Module::new(c"redis-cell", env!("CARGO_PKG_VERSION"), &COMMANDS);
@@ -37,18 +37,18 @@ static COMMANDS: [Command; 10] = [
         summary: c"Takes tokens from a rate limiter, if it has that many. Times are in seconds."),
     command!(name: c"cl.pthrottle", since: c"1.0.0", call: throttle(AllOrNone, Milliseconds),
         summary: c"Takes tokens from a rate limiter, if it has that many. Times are in milliseconds."),
-    command!(name: c"cl.charge", since: c"1.0.0", call: throttle(InAnyCase, Seconds),
-        summary: c"Takes tokens from a rate limiter in any case, if necessary into debt. Times are in seconds."),
-    command!(name: c"cl.pcharge", since: c"1.0.0", call: throttle(InAnyCase, Milliseconds),
-        summary: c"Takes tokens from a rate limiter in any case, if necessary into debt. Times are in milliseconds."),
+    command!(name: c"cl.charge", since: c"1.0.0", call: throttle(Always, Seconds),
+        summary: c"Always takes the tokens, going into debt if necessary. Times are in seconds."),
+    command!(name: c"cl.pcharge", since: c"1.0.0", call: throttle(Always, Milliseconds),
+        summary: c"Always takes the tokens, going into debt if necessary. Times are in milliseconds."),
     command!(name: c"cl.take", since: c"1.0.0", call: throttle(UpTo, Seconds),
         summary: c"Takes as many tokens as a rate limiter has, up to the quantity. Times are in seconds."),
     command!(name: c"cl.ptake", since: c"1.0.0", call: throttle(UpTo, Milliseconds),
         summary: c"Takes as many tokens as a rate limiter has, up to the quantity. Times are in milliseconds."),
     command!(name: c"cl.look", since: c"1.0.0", call: look(Seconds),
-        summary: c"Tells whether a rate limiter has that many tokens, and takes none. Times are in seconds."),
+        summary: c"Returns whether a rate limiter has that many tokens, and takes none. Times are in seconds."),
     command!(name: c"cl.plook", since: c"1.0.0", call: look(Milliseconds),
-        summary: c"Tells whether a rate limiter has that many tokens, and takes none. Times are in milliseconds."),
+        summary: c"Returns whether a rate limiter has that many tokens, and takes none. Times are in milliseconds."),
     command!(name: c"cl.mthrottle", since: c"1.0.0", call: mthrottle(Seconds),
         summary: c"Takes tokens from several rate limiters, if all have that many. Times are in seconds."),
     command!(name: c"cl.mpthrottle", since: c"1.0.0", call: mthrottle(Milliseconds),

@@ -16,26 +16,39 @@
 use std::iter;
 
 use crate::error::{CommandError, Error, Place};
-use crate::funnel::{Funnel, Moment, Part, Span, Taking};
+use crate::funnel::{Funnel, Moment, Part, Span};
 
 #[cfg(test)]
 mod tests;
 
 /// The most quotas that a limiter may have.
-pub const MOST_QUOTAS: usize = 8;
+pub const MAX_QUOTAS: usize = 8;
 
-/// A limiter's quotas at one moment: the first, and at most `MOST_QUOTAS - 1` more.
+/// How a call takes tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taking {
+    /// CL.THROTTLE: all tokens that it asks for, or none.
+    AllOrNone,
+    /// CL.CHARGE: all tokens that it asks for, going into debt if necessary.
+    Always,
+    /// CL.TAKE: as many tokens as there are, up to the number that it asks for.
+    UpTo,
+    /// CL.LOOK: no tokens. The reply says how CL.THROTTLE would decide.
+    Nothing,
+}
+
+/// A limiter's quotas at one moment: the first, and at most `MAX_QUOTAS - 1` more.
 #[derive(Debug, Clone)]
 pub struct Limiter {
     pub first: Funnel,
-    pub further: Vec<Funnel>,
+    pub rest: Vec<Funnel>,
 }
 
 /// The TATs in a limiter's state, in the order of its quotas. A limiter without state is full.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tats {
     pub first: Moment,
-    pub further: Vec<Moment>,
+    pub rest: Vec<Moment>,
 }
 
 /// The decision on a call: its verdict, and the change to the stored state.
@@ -111,16 +124,16 @@ impl Limiter {
     #[inline(always)]
     fn tats(&self, stored: Option<Tats>) -> Tats {
         let now = self.first.now();
-        let mut tats = stored.unwrap_or(Tats { first: now, further: Vec::new() });
-        while tats.further.len() < self.further.len() {
-            tats.further.push(now);
+        let mut tats = stored.unwrap_or(Tats { first: now, rest: Vec::new() });
+        while tats.rest.len() < self.rest.len() {
+            tats.rest.push(now);
         }
         tats
     }
 
     /// Returns the number of tokens that the emptiest quota holds.
     fn fewest(&self, tats: &Tats) -> u64 {
-        let funnels = iter::once(&self.first).chain(&self.further);
+        let funnels = iter::once(&self.first).chain(&self.rest);
         let remaining = funnels.zip(tats.iter()).map(|(funnel, tat)| funnel.remaining(funnel.until_full(tat)));
         remaining.fold(u64::MAX, u64::min)
     }
@@ -129,8 +142,8 @@ impl Limiter {
     #[inline(always)]
     fn decide_each(&self, tats: &mut Tats, call: Call) -> Result<Verdict, CommandError> {
         let mut decides = call.decide(&self.first, &mut tats.first)?;
-        decides.quota = (!self.further.is_empty()).then_some(1);
-        for ((funnel, tat), number) in self.further.iter().zip(&mut tats.further).zip(2..) {
+        decides.quota = (!self.rest.is_empty()).then_some(1);
+        for ((funnel, tat), number) in self.rest.iter().zip(&mut tats.rest).zip(2..) {
             let other = call.decide(funnel, tat);
             let other = other.map_err(|reason| CommandError { reason, place: Place::Quota(number) })?;
             if other.decides_over(&decides) {
@@ -159,7 +172,7 @@ impl Call {
         let part = match taking {
             None => funnel.give_back(*tat, tokens),
             Some(Taking::AllOrNone) => funnel.try_take(*tat, tokens),
-            Some(Taking::InAnyCase) => funnel.charge(*tat, tokens)?,
+            Some(Taking::Always) => funnel.charge(*tat, tokens)?,
             Some(Taking::UpTo) => funnel.take_up_to(*tat, tokens, asked),
             Some(Taking::Nothing) => Part { tat: *tat, taken: 0, ..funnel.try_take(*tat, tokens) },
         };
@@ -173,7 +186,7 @@ impl Call {
 }
 
 impl Verdict {
-    /// Tells whether this quota decides instead of the other quota, which comes earlier.
+    /// Returns whether this quota decides instead of the other quota, which comes earlier.
     fn decides_over(&self, other: &Self) -> bool {
         match (self.limited, other.limited) {
             // A limited call without a `retry_after` can never pass, so its wait is the longest.
@@ -187,13 +200,13 @@ impl Verdict {
 }
 
 impl Tats {
-    /// Tells whether these TATs begin with the others.
+    /// Returns whether these TATs begin with the others.
     fn begin_with(&self, others: &Self) -> bool {
-        self.first == others.first && self.further.starts_with(&others.further)
+        self.first == others.first && self.rest.starts_with(&others.rest)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = Moment> {
-        iter::once(self.first).chain(self.further.iter().copied())
+        iter::once(self.first).chain(self.rest.iter().copied())
     }
 
     /// Returns the latest TAT, at which the whole limiter is full.

@@ -3,11 +3,12 @@
 use std::ffi::CStr;
 
 use crate::error::CommandError;
-use crate::funnel::{Moment, Taking, Unit};
+use crate::funnel::Unit;
+use crate::limiter::Taking;
 use crate::parameters::one_limiter;
-use crate::redis::{Access, Argument, Context, Outcome, Parameter, clock};
+use crate::redis::{Access, Argument, Context, Outcome, Parameter};
 use crate::reply::reply;
-use crate::request::Request;
+use crate::request::{Request, now};
 use crate::state;
 
 pub const ACCESS: Access = Access::Read;
@@ -19,13 +20,13 @@ pub const fn parameters(unit: Unit) -> [Parameter; 6] {
 
 /// `CL.LOOK key max_burst count period [quantity [max_burst count period ...]]`, or `CL.PLOOK` in milliseconds.
 ///
-/// Tells how `CL.THROTTLE` with these arguments would decide now, but takes nothing. Replies with 0 if that call would
-/// be allowed or 1 if limited; the limit; the tokens that remain now; the time to wait, or -1; and the time until the
-/// limiter is full. With several quotas, these integers are those of the quota that decides, followed by its number.
+/// Reports how `CL.THROTTLE` with these arguments would decide now, but takes nothing. Replies with 0 if that call
+/// would be allowed or 1 if limited; the limit; the tokens that remain now; the time to wait, or -1; and the time until
+/// the limiter is full. With several quotas, these integers are those of the quota that decides, followed by its
+/// number.
 #[inline(always)]
 pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
-    let now = Moment::new_saturating(clock::now());
-    let request = Request::parse(arguments, Taking::Nothing, unit, now)?;
+    let request = Request::parse(arguments, Taking::Nothing, unit, now())?;
 
     let tats = state::look(context, request.name)?;
     let verdict = request.limiter.decide(tats, Taking::Nothing, request.quantity)?.verdict;

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::ffi::CStr;
 
 use crate::error::{CommandError, Error, Place};
-use crate::funnel::{Moment, Taking, Unit};
-use crate::limiter::{Change, Decision, Tats};
+use crate::funnel::Unit;
+use crate::limiter::{Change, Decision, Taking, Tats};
 use crate::parameters;
-use crate::redis::{Access, Argument, Context, Outcome, Parameter, clock, make_room};
-use crate::reply::{announce, reply};
-use crate::request::Request;
+use crate::redis::{Access, Argument, Context, Outcome, Parameter, delete_expired};
+use crate::reply::{notify, reply};
+use crate::request::{Request, now};
 use crate::state;
 
 /// A limiter's part of the call, the TATs that its key holds, and the decision.
@@ -34,7 +34,7 @@ pub const fn parameters(unit: Unit) -> [Parameter; 1] {
 /// Replies with 0 if all limiters allow the call or 1 if not, followed by a `CL.THROTTLE` reply for each limiter, in
 /// order. If the call is limited, the reply for a limiter that would have allowed it shows nothing taken.
 pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
-    let now = Moment::new_saturating(clock::now());
+    let now = now();
     let group = parameters::group(unit);
     if arguments.len() < group.len() {
         return Err(Error::WrongArity.into());
@@ -55,14 +55,15 @@ pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result
     let limited = all.iter().any(|one| one.decision.verdict.limited);
     if limited {
         for Decided { request, before, decision } in all.iter_mut().filter(|one| !one.decision.verdict.limited) {
-            // A call for up to 0 tokens shows the limiter untouched.
+            // A call for up to 0 tokens shows the limiter untouched, and as not limited. `Nothing` would show a limiter
+            // in debt as limited, even for 0 tokens.
             decision.verdict = request.limiter.decide(before.take(), Taking::UpTo, 0)?.verdict;
         }
     } else {
         write_all(context, &all)?;
     }
     for Decided { request, decision, .. } in &all {
-        announce(context, request.name, &decision.verdict);
+        notify(context, request.name, &decision.verdict);
     }
 
     context.reply_array(all.len().saturating_add(1));
@@ -77,7 +78,7 @@ pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result
 fn write_all(context: &mut Context, all: &[Decided]) -> Result<(), CommandError> {
     in_groups(all, |Decided { request, before, decision }| {
         if before.is_none() && decision.change != Change::Nothing {
-            make_room(context, request.name).map_err(Error::from)?;
+            delete_expired(context, request.name).map_err(Error::from)?;
         }
         Ok(())
     })?;

@@ -2,7 +2,8 @@
 
 use std::ffi::CStr;
 
-use crate::funnel::{Taking, Unit};
+use crate::funnel::Unit;
+use crate::limiter::Taking;
 use crate::redis::Parameter;
 
 pub const KEY: Parameter = Parameter::key(c"key", c"The limiter: a user, an address, a tenant.");
@@ -34,7 +35,7 @@ pub const fn one_limiter(taking: Taking, unit: Unit) -> [Parameter; 6] {
     let [key, quota @ .., _] = group(unit);
     let [max_burst, count, period] = *quota;
     let quantity = match taking {
-        Taking::AllOrNone | Taking::InAnyCase => QUANTITY,
+        Taking::AllOrNone | Taking::Always => QUANTITY,
         Taking::UpTo => Parameter::integer(c"quantity", c"The most tokens to take. 0 takes none."),
         Taking::Nothing => Parameter::integer(c"quantity", c"Tokens that would be taken. 0 or more."),
     };
@@ -42,7 +43,7 @@ pub const fn one_limiter(taking: Taking, unit: Unit) -> [Parameter; 6] {
     [*key, max_burst, count, period, quantity, Parameter::repeated(c"quota", quota).optional_if(true)]
 }
 
-/// Tells whether the quantity may be omitted, in which case it is 1. CL.CHARGE and CL.TAKE require it.
+/// Returns whether the quantity may be omitted, in which case it is 1. CL.CHARGE and CL.TAKE require it.
 pub const fn is_quantity_optional(taking: Taking) -> bool {
     matches!(taking, Taking::AllOrNone | Taking::Nothing)
 }

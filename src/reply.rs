@@ -1,8 +1,8 @@
 //! A call's answer: the integers of its reply and its keyspace notifications, or its error.
 
 use crate::error::{CommandError, Error};
-use crate::funnel::{Span, Taking, Unit};
-use crate::limiter::Verdict;
+use crate::funnel::{Span, Unit};
+use crate::limiter::{Taking, Verdict};
 use crate::redis::{Argument, Context, ErrorReply};
 
 /// Replies with five integers. For a limiter with several quotas, a sixth follows: the number of the quota that
@@ -22,7 +22,7 @@ pub fn reply(context: &Context, taking: Taking, verdict: &Verdict, unit: Unit) {
 }
 
 /// Sends keyspace notifications: tokens were taken, the call was limited, or both.
-pub fn announce(context: &Context, name: &Argument, verdict: &Verdict) {
+pub fn notify(context: &Context, name: &Argument, verdict: &Verdict) {
     if verdict.taken > 0 {
         context.notify(c"cl.throttle", name);
     }

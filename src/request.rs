@@ -1,13 +1,13 @@
-//! A call's arguments: the key of a limiter, its quotas and a quantity.
+//! What a call asks for: its moment and its arguments, which are the key of a limiter, its quotas and a quantity.
 
 use std::num::NonZero;
 
 use crate::decimal;
 use crate::error::{CommandError, Error, Place};
-use crate::funnel::{Moment, Quota, Taking, Unit};
-use crate::limiter::{Limiter, MOST_QUOTAS};
+use crate::funnel::{Moment, Quota, Unit};
+use crate::limiter::{Limiter, MAX_QUOTAS, Taking};
 use crate::parameters::{self, COUNT, MAX_BURST, QUANTITY};
-use crate::redis::{Argument, Parameter};
+use crate::redis::{Argument, Parameter, clock};
 
 /// The part of a call that concerns one limiter, with its quotas at the moment of the call.
 pub struct Request<'a> {
@@ -18,39 +18,44 @@ pub struct Request<'a> {
     pub quantity: i64,
 }
 
+/// Returns the moment of a call.
+pub fn now() -> Moment {
+    Moment::new_saturating(clock::now())
+}
+
 impl<'a> Request<'a> {
     /// Reads `key max_burst count period [quantity [max_burst count period ...]]`.
     #[inline(always)]
     pub fn parse(arguments: &'a [Argument], taking: Taking, unit: Unit, now: Moment) -> Result<Self, CommandError> {
-        let (name, first, quantity, further) = match arguments {
-            [name, max_burst, count, period, quantity, further @ ..] => {
-                (name, [max_burst, count, period], Some(quantity), further)
+        let (name, first, quantity, rest) = match arguments {
+            [name, max_burst, count, period, quantity, rest @ ..] => {
+                (name, [max_burst, count, period], Some(quantity), rest)
             }
             [name, max_burst, count, period] if parameters::is_quantity_optional(taking) => {
                 (name, [max_burst, count, period], None, [].as_slice())
             }
             _ => return Err(Error::WrongArity.into()),
         };
-        let further = match further.as_chunks() {
-            (further, []) if further.len() < MOST_QUOTAS => further,
-            (_, []) => return Err(Error::TooManyQuotas(MOST_QUOTAS).into()),
+        let rest = match rest.as_chunks() {
+            (rest, []) if rest.len() < MAX_QUOTAS => rest,
+            (_, []) => return Err(Error::TooManyQuotas(MAX_QUOTAS).into()),
             _ => return Err(Error::WrongArity.into()),
         };
 
         let first = parse_quota(first, unit)?;
         let quantity = match (quantity, taking) {
             (None, _) => 1,
-            (Some(quantity), Taking::AllOrNone | Taking::InAnyCase) => integer(quantity, &QUANTITY)?,
+            (Some(quantity), Taking::AllOrNone | Taking::Always) => integer(quantity, &QUANTITY)?,
             (Some(quantity), Taking::UpTo | Taking::Nothing) => at_least(0, quantity, &QUANTITY)?,
         };
         // Check the quota as a whole last, so that an error in a single argument is reported first.
         let first = first.at(now)?;
-        let mut quotas = Vec::with_capacity(further.len());
-        for ([max_burst, count, period], number) in further.iter().zip(2..) {
+        let mut quotas = Vec::with_capacity(rest.len());
+        for ([max_burst, count, period], number) in rest.iter().zip(2..) {
             let quota = parse_quota([max_burst, count, period], unit).and_then(|quota| quota.at(now));
             quotas.push(quota.map_err(|reason| CommandError { reason, place: Place::Quota(number) })?);
         }
-        Ok(Self { name, limiter: Limiter { first, further: quotas }, quantity })
+        Ok(Self { name, limiter: Limiter { first, rest: quotas }, quantity })
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::decimal::{self, MOMENT_DIGITS};
 use crate::error::Error;
 use crate::funnel::{Moment, Unit};
-use crate::limiter::{Change, MOST_QUOTAS, Tats};
+use crate::limiter::{Change, MAX_QUOTAS, Tats};
 use crate::redis::{self, Argument, Context, Key, Unavailable, Value};
 
 /// Opens a limiter's key for reading and writing, whether it exists or not.
@@ -38,15 +38,15 @@ fn parse(value: Value) -> Result<Option<Tats>, Error> {
         Value::String(text) => text,
         Value::OtherType => return Err(Error::WrongType),
     };
-    let (first, further) = text.split_first_chunk().ok_or(Error::NotAState)?;
+    let (first, rest) = text.split_first_chunk().ok_or(Error::NotAState)?;
     let first = parse_tat(first)?;
-    let further = if further.is_empty() { Vec::new() } else { parse_further(further)? };
-    Ok(Some(Tats { first, further }))
+    let rest = if rest.is_empty() { Vec::new() } else { parse_rest(rest)? };
+    Ok(Some(Tats { first, rest }))
 }
 
-fn parse_further(text: &[u8]) -> Result<Vec<Moment>, Error> {
+fn parse_rest(text: &[u8]) -> Result<Vec<Moment>, Error> {
     match text.as_chunks() {
-        (further, []) if further.len() < MOST_QUOTAS => further.iter().map(parse_tat).collect(),
+        (rest, []) if rest.len() < MAX_QUOTAS => rest.iter().map(parse_tat).collect(),
         _ => Err(Error::NotAState),
     }
 }
@@ -65,12 +65,12 @@ pub fn write(key: Key, change: &Change) -> Result<(), Error> {
     match change {
         Change::Nothing => (),
         Change::Store(tats) => {
-            let mut text = [0; MOST_QUOTAS * MOMENT_DIGITS];
-            let (places, _) = text.as_chunks_mut::<MOMENT_DIGITS>();
-            for (place, tat) in places.iter_mut().zip(tats.iter()) {
-                *place = decimal::format(tat.since_epoch().0);
+            let mut text = [0; MAX_QUOTAS * MOMENT_DIGITS];
+            let (slots, _) = text.as_chunks_mut::<MOMENT_DIGITS>();
+            for (slot, tat) in slots.iter_mut().zip(tats.iter()) {
+                *slot = decimal::format(tat.since_epoch().0);
             }
-            let length = tats.further.len().saturating_add(1).saturating_mul(MOMENT_DIGITS);
+            let length = tats.rest.len().saturating_add(1).saturating_mul(MOMENT_DIGITS);
             let expire_at = tats.last().since_epoch().round_up(Unit::Milliseconds);
             key.set(text.get(..length).unwrap_or_default(), expire_at)?;
         }
@@ -80,7 +80,7 @@ pub fn write(key: Key, change: &Change) -> Result<(), Error> {
 }
 
 impl From<Unavailable> for Error {
-    fn from(Unavailable: Unavailable) -> Self {
+    fn from(_: Unavailable) -> Self {
         Self::Unavailable
     }
 }

@@ -3,11 +3,12 @@
 use std::ffi::CStr;
 
 use crate::error::CommandError;
-use crate::funnel::{Moment, Taking, Unit};
+use crate::funnel::Unit;
+use crate::limiter::Taking;
 use crate::parameters::one_limiter;
-use crate::redis::{Access, Argument, Context, Outcome, Parameter, clock};
-use crate::reply::{announce, reply};
-use crate::request::Request;
+use crate::redis::{Access, Argument, Context, Outcome, Parameter};
+use crate::reply::{notify, reply};
+use crate::request::{Request, now};
 use crate::state;
 
 pub const ACCESS: Access = Access::ReadWrite;
@@ -34,14 +35,13 @@ pub fn call(
     taking: Taking,
     unit: Unit,
 ) -> Result<Outcome, CommandError> {
-    let now = Moment::new_saturating(clock::now());
-    let request = Request::parse(arguments, taking, unit, now)?;
+    let request = Request::parse(arguments, taking, unit, now())?;
 
     let key = state::open(context, request.name)?;
     let tats = state::read(&key)?;
     let decision = request.limiter.decide(tats, taking, request.quantity)?;
     state::write(key, &decision.change)?;
-    announce(context, request.name, &decision.verdict);
+    notify(context, request.name, &decision.verdict);
 
     reply(context, taking, &decision.verdict, unit);
     Ok(Outcome::of(decision.verdict.limited))

@@ -3,60 +3,43 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 )
 
-// connect returns a pool of at most 20 connections for all goroutines, with a timeout for each step. Each call opens a
-// connection, because an older one may lead to a replica after a failover. A closed connection holds a local port for a
-// minute: for more than 400 calls a second, set MaxIdle: 20 and MaxConnLifetime: time.Second.
-func connect(url string, timeout time.Duration) *redis.Pool {
-	return &redis.Pool{MaxActive: 20, Wait: true,
-		Dial: func() (redis.Conn, error) {
-			return redis.DialURL(url, redis.DialConnectTimeout(timeout), redis.DialTLSHandshakeTimeout(timeout),
-				redis.DialReadTimeout(timeout), redis.DialWriteTimeout(timeout))
-		},
-	}
-}
-
-// throttle calls CL.THROTTLE and returns its five integers, or an error if Redis did not decide.
-func throttle(pool *redis.Pool, timeout time.Duration, key string, maxBurst, count, period int64,
-	quantity uint32) (reply []int64, err error) {
-	waiting, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	connection, err := pool.GetContext(waiting)
-	if err != nil {
-		return nil, err
-	}
-	defer connection.Close()
-	values, err := redis.Values(connection.Do("CL.THROTTLE", key, maxBurst, count, period, quantity))
-	for _, value := range values {
-		// redis.Int64s would accept a string.
-		if integer, ok := value.(int64); ok {
-			reply = append(reply, integer)
-		}
-	}
-	if err == nil && (len(values) != 5 || len(reply) != 5) {
-		err = fmt.Errorf("not a reply of CL.THROTTLE: %q", values)
-	}
-	return reply, err
-}
-
-func main() {
-	url := os.Getenv("REDIS_URL")
+// pool opens a connection for each concurrent call, and keeps 20 of them. After a timeout or a broken connection, the
+// next call opens a new one. MaxConnLifetime replaces a connection that leads to a replica after a failover.
+var pool = &redis.Pool{MaxIdle: 20, MaxConnLifetime: 10 * time.Second, Dial: func() (redis.Conn, error) {
+	url, timeout := os.Getenv("REDIS_URL"), 100*time.Millisecond
 	if url == "" {
 		url = "redis://127.0.0.1:6379"
 	}
-	timeout, err := time.ParseDuration(os.Getenv("REDIS_TIMEOUT") + "s")
-	if err != nil {
-		timeout = 100 * time.Millisecond
+	if seconds, err := time.ParseDuration(os.Getenv("REDIS_TIMEOUT") + "s"); err == nil {
+		timeout = seconds
 	}
-	// Three calls pass at once, and one more each minute.
-	for pool, call := connect(url, timeout), 0; call < 4; call++ {
-		fmt.Println(throttle(pool, timeout, "user123", 2, 1, 60, 1))
+	return redis.DialURL(url, redis.DialConnectTimeout(timeout), redis.DialTLSHandshakeTimeout(timeout),
+		redis.DialReadTimeout(timeout), redis.DialWriteTimeout(timeout))
+}}
+
+// throttle returns the five integers of CL.THROTTLE. It does not repeat a call.
+func throttle(key string, maxBurst, count, period, quantity int64) ([]int64, error) {
+	connection := pool.Get()
+	defer connection.Close()
+	return redis.Int64s(connection.Do("CL.THROTTLE", key, maxBurst, count, period, quantity))
+}
+
+func main() {
+	for call := 0; call < 4; call++ { // Three calls pass at once, and one more each minute.
+		if reply, err := throttle("user123", 2, 1, 60, 1); err == nil {
+			fmt.Println(reply)
+		} else if text := err.Error(); strings.HasPrefix(text, "ERR ") && !strings.Contains(text, "number of clients") {
+			panic(err) // An argument is wrong. A server with too many clients replies with ERR, too.
+		} else {
+			fmt.Println("Redis did not decide:", err)
+		}
 	}
 }

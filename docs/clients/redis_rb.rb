@@ -1,38 +1,30 @@
 # Rate limiting with redis-rb. To run this file: [REDIS_URL=redis://…] [REDIS_TIMEOUT=0.1] ruby redis_rb.rb
 
+require "connection_pool"
 require "openssl"
 require "redis"
 
-# The thread's own client: a shared one would make threads wait without a timeout. After a fork, call client.close.
-def client
-  # The timeout, in seconds, applies to each step. By default, redis-rb retries, and may take the tokens twice.
-  Thread.current[:limits] ||= Redis.new(
-    url: ENV["REDIS_URL"].to_s[/.+/] || "redis://127.0.0.1:6379",
-    timeout: (ENV["REDIS_TIMEOUT"].to_s[/.+/] || 0.1).to_f, reconnect_attempts: 0
-  )
+TIMEOUT = (ENV["REDIS_TIMEOUT"].to_s[/.+/] || 0.1).to_f
+# All threads and fibers of a process share at most 20 connections. The timeout, in seconds, applies to each step.
+POOL = ConnectionPool.new(size: 20, timeout: TIMEOUT) do
+  # After a timeout or a broken connection, the next call reconnects. With reconnect_attempts, redis-rb would repeat a
+  # call, which may have taken its token.
+  Redis.new(url: ENV["REDIS_URL"].to_s[/.+/] || "redis://127.0.0.1:6379", timeout: TIMEOUT, reconnect_attempts: 0)
 end
 
-# Calls CL.THROTTLE, and returns its five integers. Raises the library's error if Redis did not decide.
-def throttle(key, max_burst, count, period, quantity = 1)
-  numbers = [max_burst, count, period, quantity]
-  unless key.is_a?(String) && numbers.all?(Integer) && quantity.between?(0, 2**63 - 1)
-    raise ArgumentError, "a key must be a String, all else Integers, and a negative quantity would give tokens back"
-  end
-
-  begin
-    reply = client.call("CL.THROTTLE", key, *numbers)
-    raise Redis::ProtocolError, reply.inspect unless reply.is_a?(Array) && reply.size == 5 && reply.all?(Integer)
-
-    decided = reply
-  ensure
-    # After a failure, a late reply may arrive, or a failover may have made the server a replica.
-    client.close unless decided
-  end
+# Returns the five integers of CL.THROTTLE, six with further quotas.
+def throttle(key, max_burst, count, period, quantity = 1, *further_quotas)
+  POOL.with { |redis| redis.call("CL.THROTTLE", key, max_burst, count, period, quantity, *further_quotas) }
 end
 
 # Three calls pass at once, and one more each minute.
 4.times do
+  break unless $PROGRAM_NAME == __FILE__
+
   p throttle("user123", 2, 1, 60)
-rescue Redis::BaseError, OpenSSL::SSL::SSLError => error
+rescue Redis::BaseError, ConnectionPool::TimeoutError, OpenSSL::SSL::SSLError => error
+  # An argument is wrong. A server with too many clients replies with ERR, too.
+  raise if error.message.match?(/\AERR (?!max number of clients)/)
+
   warn "Redis did not decide: #{error.message}"
 end

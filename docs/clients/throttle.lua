@@ -7,34 +7,29 @@ local HOST, PORT, TIMEOUT = "127.0.0.1", 6379, 100
 -- A worker has 20 connections, and up to 1,000 calls may wait for one.
 local POOL = { pool = ("throttle %s %d"):format(HOST, PORT), pool_size = 20, backlog = 1000 }
 
-local function call(client, key, quota)
-    assert(client:connect(HOST, PORT, POOL))
-    local reply, length = assert(client["CL.THROTTLE"](client, key, unpack(quota))), #quota > 4 and 6 or 5
-    assert(type(reply) == "table" and #reply == length, "the reply has an unexpected shape")
-    for i = 1, length do assert(type(reply[i]) == "number", "the reply has an unexpected shape") end
-    return reply
-end
-
 -- Calls CL.THROTTLE with max_burst, count, period, optionally a quantity and more quotas. Returns its integers, or nil.
-local function throttle(key, quota)
+local function call(key, quota)
     local client = redis:new()
     client:set_timeout(TIMEOUT)
-    local decided, reply = pcall(call, client, key, quota)
-    if decided then
+    local reply, failure = client:connect(HOST, PORT, POOL)
+    if reply then reply, failure = client["CL.THROTTLE"](client, key, unpack(quota)) end
+    if reply then
         client:set_keepalive(60000)
         return reply
     end
     -- After a failure, a late reply may arrive, or a failover may have made the server a replica.
     client:close()
-    ngx.log(ngx.ERR, "Redis did not decide: ", reply)
+    ngx.log(ngx.ERR, "Redis did not decide: ", failure)
 end
 
 -- Returns the caller's IPv4 address, or its IPv6 address's /64 network, because a customer has a whole /64.
 local function network()
     local bytes, address = ngx.var.binary_remote_addr, ngx.var.remote_addr
-    if #bytes == 4 or address:find("^::ffff:") then return address end
+    if #bytes == 4 then return address end
     assert(#bytes == 16, "a Unix socket has no address to limit")
-    return (bytes:sub(1, 8):gsub("..", function(pair) return ("%02x%02x:"):format(pair:byte(1, 2)) end)) .. ":/64"
+    -- An IPv4 address that arrives over IPv6 is still the same caller's.
+    return address:match("^::ffff:([%d.]+)$")
+        or bytes:sub(1, 8):gsub("..", function(pair) return ("%02x%02x:"):format(pair:byte(1, 2)) end) .. ":/64"
 end
 
 local function refuse(status, wait)
@@ -50,7 +45,7 @@ local function check(name, quota, options)
     options = options or {}
     local who = options.who or ""
     local key = name .. (who == "" and ":" .. network() or ":caller:" .. who)
-    local reply = throttle(key, quota)
+    local reply = call(key, quota)
     if not reply then
         if not options.fallback then return refuse(503, 1) end
         local counts = ngx.shared.fallback
@@ -66,4 +61,12 @@ local function check(name, quota, options)
     return refuse(429, retry_after)
 end
 
-return check
+-- Removes the application's headers with the names of check's, which come first.
+local function keep_own_headers()
+    for _, name in ipairs({ "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset" }) do
+        local values = ngx.header[name]
+        if type(values) == "table" then ngx.header[name] = values[1] end
+    end
+end
+
+return { check = check, keep_own_headers = keep_own_headers }

@@ -1,25 +1,45 @@
 """A log-in form with two limits and a ban. docs/protect.md explains it step by step.
 
-To run this file, next to fastapi_app.py, redis_asyncio.py, redis_py.py and ban.lua:
-[REDIS_URL=redis://127.0.0.1:6379] [REDIS_TIMEOUT=0.1] uvicorn --no-proxy-headers protect:app
+To run this file, next to ban.lua: [REDIS_URL=redis://127.0.0.1:6379] uvicorn --no-proxy-headers protect:app
 """
 
+import contextlib
+import ipaddress
+import logging
+import os
 import unicodedata
 from pathlib import Path
 
+import redis
 from fastapi import FastAPI, HTTPException, Request
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
 
-from fastapi_app import address, lifespan
-from redis_asyncio import answer, ask
-
-# Stands in for your own table of users.
-PASSWORDS = {"alice": "correct horse", "bob": "battery staple"}
+# Stand in for your own tables: the names that users may type, with their account's number, and the passwords.
+ACCOUNTS = {"alice": 1, "alice@example.com": 1, "bob": 2}
+PASSWORDS = {1: "correct horse", 2: "battery staple"}
 # max_burst, count, and period in seconds.
-ACCOUNT, ADDRESS, ATTEMPTS = (4, 20, 3600), (19, 60, 3600), (49, 50, 86400)
+ACCOUNT, ADDRESS, WRONG = (4, 20, 3600), (59, 60, 3600), (49, 50, 86400)
 # The seconds after which a ban is forgotten, and the length in seconds of the first ban and of each later one.
 BANS = (86400, 3600, 86400)
 BAN = Path(__file__).with_name("ban.lua").read_text()
+URL = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379")
+# In seconds, for a free connection, a new one, and the reply. A number in REDIS_URL, as in ?timeout=1, overrides these.
+TIMES = {"timeout": 0.1, "socket_connect_timeout": 0.1, "socket_timeout": 0.1}
+# No retries: a call that timed out may have taken its tokens. READONLY, as after a failover, closes the connection.
+# With RESP3, redis-py 8 would lose a call if the server has closed an idle connection.
+ONCE = {"retry": Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError], "protocol": 2}
+LOG = logging.getLogger("login")
+
+
+@contextlib.asynccontextmanager
+async def lifespan(app):
+    pool = BlockingConnectionPool.from_url(URL, max_connections=20, **TIMES, **ONCE)
+    async with Redis.from_pool(pool) as app.state.redis:
+        yield
+
 
 app = FastAPI(lifespan=lifespan)
 
@@ -29,8 +49,22 @@ class Form(BaseModel):
     password: str = Field(max_length=256)
 
 
-def refusal(status, headers):
-    return HTTPException(status, "Try again later", {**headers, "Cache-Control": "no-store"})
+def refusal(seconds):
+    return HTTPException(429, "Try again later", {"Retry-After": str(seconds), "Cache-Control": "no-store"})
+
+
+@app.exception_handler(redis.RedisError)
+async def unavailable(request, error):
+    """Fails closed: without an answer from Redis, no password is checked."""
+    LOG.error("Redis did not decide: %s", error)
+    return JSONResponse("Try again later", 503, {"Retry-After": "1", "Cache-Control": "no-store"})
+
+
+def address(request):
+    """Returns the caller's IPv4 address, or its IPv6 address's /64 network, because a customer has a whole /64."""
+    ip = ipaddress.ip_address(request.client.host)
+    ip = getattr(ip, "ipv4_mapped", None) or ip
+    return str(ip if ip.version == 4 else ipaddress.ip_network((ip, 64), strict=False))
 
 
 def normalized(name):
@@ -41,21 +75,26 @@ def normalized(name):
 @app.post("/login")
 async def login(form: Form, request: Request):
     client, ip, name = request.app.state.redis, address(request), normalized(form.name)
-    keys = (f"{key}:{ip}" for key in ("attempts", "banned", "offences"))
-    wait = await ask(client, int, "EVAL", BAN, 3, *keys, *ATTEMPTS, *BANS)
-    if wait is None:
-        raise refusal(*answer(None))
-    if wait:
+    banned = await client.pttl(f"banned:{ip}")
+    if banned != -2:
         # Milliseconds, rounded up to seconds.
-        raise refusal(429, {"Retry-After": str(-(-wait // 1000))})
-    both = lambda quantity: (f"account:{name}", *ACCOUNT, quantity, f"address:{ip}", *ADDRESS, quantity)
-    reply = await ask(client, [int, [int] * 5, [int] * 5], "CL.MTHROTTLE", *both(1))
-    # The limit with the longer wait decides.
-    status, headers = answer(reply and max(reply[1:], key=lambda row: (row[0], row[3])))
-    if status != 200:
-        raise refusal(status, headers)
-    if PASSWORDS.get(name) != form.password:
+        raise refusal(max(-(-banned // 1000), 1))
+    number = ACCOUNTS.get(name)
+    account = f"account:{number}" if number else f"unknown:{name}"
+    both = lambda quantity: (account, *ACCOUNT, quantity, f"address:{ip}", *ADDRESS, quantity)
+    limited, *rows = await client.execute_command("CL.MTHROTTLE", *both(1))
+    if limited:
+        raise refusal(max(retry_after for _, _, _, retry_after, _ in rows))
+    is_right = number and PASSWORDS[number] == form.password
+    try:
+        if is_right:
+            await client.execute_command("CL.MTHROTTLE", *both(-1))
+        else:
+            keys = (f"{key}:{ip}" for key in ("wrong", "banned", "offences"))
+            await client.eval(BAN, 3, *keys, *WRONG, *BANS)
+    except redis.RedisError as error:
+        # The password has been checked, so the answer stays the same.
+        LOG.error("Redis did not count: %s", error)
+    if not is_right:
         raise HTTPException(401, "Wrong name or password")
-    # The password is right: the log-in succeeds even if Redis does not answer now.
-    await ask(client, [int] + 3 * [[int] * 5], "CL.MTHROTTLE", *both(-1), f"attempts:{ip}", *ATTEMPTS, -1)
     return "Welcome"

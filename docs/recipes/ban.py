@@ -1,6 +1,6 @@
-"""A ban after too many attempts. Five wrong passwords ban a caller for five minutes, then thirty, then an hour.
+"""A ban after wrong passwords. Five of them ban a caller for five minutes, then for thirty, then for an hour.
 
-To run this file: [REDIS_URL=redis://…] [REDIS_TIMEOUT=1] python3 ban.py
+To run this file, next to ban.lua: [REDIS_URL=redis://…] python3 ban.py
 """
 
 import os
@@ -15,8 +15,8 @@ class KeptOut(Exception):
 
 
 class Door:
-    # max_burst, count, period: five attempts at once, and one a minute after that.
-    ATTEMPTS = (4, 1, 60)
+    # max_burst, count, period: five wrong passwords at once, and one a minute after that.
+    WRONG = (4, 1, 60)
     # The lengths of the first ban, the second, and all later ones, and when a ban is forgiven, in seconds. During the
     # first ban, all five attempts come back, so a caller may mistype again.
     BANS, FORGIVEN = (300, 1800, 3600), 86400
@@ -29,19 +29,29 @@ class Door:
         self.script = client.register_script(Path(__file__).with_name("ban.lua").read_text())
 
     def attempt(self, who):
-        """Charges an attempt, before the password is checked."""
-        keys = [self.key(name, who) for name in ("attempts", "banned", "offences")]
-        wait = self.script(keys, [*self.ATTEMPTS, self.FORGIVEN, *self.BANS])
-        if wait:
-            raise KeptOut(-(-wait // 1000))
+        """Takes a token before the password is checked: of a thousand guesses at once, five are checked."""
+        banned = self.client.pttl(self.key("banned", who))
+        if banned != -2:
+            raise KeptOut(max(-(-banned // 1000), 1))
+        limited, _, _, retry_after, _ = self.throttle(who, 1)
+        if limited:
+            raise KeptOut(retry_after)
+
+    def failed(self, who):
+        """Counts a wrong password."""
+        keys = [self.key(name, who) for name in ("wrong", "banned", "offences")]
+        self.script(keys, [*self.WRONG, self.FORGIVEN, *self.BANS])
 
     def succeeded(self, who):
         """Refunds the attempt after the right password."""
         try:
-            self.client.execute_command("CL.THROTTLE", self.key("attempts", who), *self.ATTEMPTS, -1)
+            self.throttle(who, -1)
         except redis.RedisError as error:
             # The password is right, even if the attempt stays charged.
             print(f"not given back: {error}", file=sys.stderr)
+
+    def throttle(self, who, quantity):
+        return self.client.execute_command("CL.THROTTLE", self.key("attempts", who), *self.WRONG, quantity)
 
     def key(self, name, who):
         # The hash tag in braces keeps the keys on one node of a cluster. A tag that began with a closing brace would be
@@ -51,18 +61,15 @@ class Door:
 
 def log_in(door, name, password):
     door.attempt(name)
-    right = password == "correct horse"
-    if right:
-        door.succeeded(name)
-    return right
+    is_right = password == "correct horse"
+    (door.succeeded if is_right else door.failed)(name)
+    return is_right
 
 
 if __name__ == "__main__":
-    # No retries: a call that timed out may have taken its tokens. READONLY, as after a failover, closes the connection.
-    once = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
-    timeout = float(os.environ.get("REDIS_TIMEOUT") or 1)
-    times = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
-    client = redis.Redis.from_url(os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379", **times, **once)
+    # No retries: a call that timed out may have taken its tokens.
+    once = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "socket_timeout": 1, "socket_connect_timeout": 1}
+    client = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"), **once)
     door = Door(client, "account")
     for password in ["correct horse", "123456", "qwerty", "secret", "dragon", "monkey", "correct horse"]:
         try:

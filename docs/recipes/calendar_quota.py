@@ -1,7 +1,7 @@
 """Calendar quotas: when the day, week and month end in a time zone, and calls to the functions of calendar_quota.lua.
 
 To run this file: redis-cli -x FUNCTION LOAD REPLACE < calendar_quota.lua, and then
-[REDIS_URL=redis://…] [REDIS_TIMEOUT=1] python3 calendar_quota.py
+[REDIS_URL=redis://…] python3 calendar_quota.py
 """
 
 import os
@@ -51,11 +51,9 @@ if __name__ == "__main__":
     for day in date(2026, 3, 29), date(2026, 10, 25), date(2026, 11, 22):
         seconds = midnight(day + timedelta(days=1), berlin) - midnight(day, berlin)
         print(day, "has", seconds // 3600, "hours")
-    # No retries: a call that timed out may have taken its tokens. READONLY, as after a failover, closes the connection.
-    once = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
-    timeout = float(os.environ.get("REDIS_TIMEOUT") or 1)
-    times = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
-    client = redis.Redis.from_url(os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379", **times, **once)
+    # No retries: a call that timed out may have taken its tokens.
+    once = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "socket_timeout": 1, "socket_connect_timeout": 1}
+    client = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"), **once)
     plan = Plan(client, berlin)
     call = plan.of("user123")
     for quantity in 8, 8, -8, 1001:

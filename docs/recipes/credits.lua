@@ -3,21 +3,28 @@
 -- A plan, then credits: first a quota for a period, such as 1,000 a month, and then credits that the user has bought.
 --     INCRBY {alice}:credits 500
 --     FCALL credits_throttle 2 {alice}:2026-11 {alice}:credits 1 1000 1796079600
---     FCALL_RO credits_look with the same arguments takes nothing.
--- Keys: what the period has used, and the credits. Arguments: the quantity, the quota, and the end of the period in
--- seconds since 1970. A call takes all its tokens or none, from the plan first. A negative quantity gives them back, to
--- the credits first. Replies with four parts: 0, or 1 if limited; the plan's five integers, as in calendar_throttle;
--- the credits that are left; and those that this call has taken.
+--     FCALL credits_charge 3 {alice}:2026-11 {alice}:credits {alice}:call-7 1 1000 1796079600
+--     FCALL_RO credits_look 2 {alice}:2026-11 {alice}:credits 1 1000 1796079600
+-- Keys: what the period has used, the credits, and for a charge its id. Arguments: the quantity, the quota, and the end
+-- of the period in seconds since 1970. Tokens are taken from the plan first: by credits_throttle all or none, by
+-- credits_charge always, which may leave the credits below zero. A negative quantity gives them back, to the credits
+-- first. A charge is made once for its id, which is remembered for a day.
+-- Replies with four parts: 0, 1 if limited or in debt, or 2 if this charge has been made already; the plan's five
+-- integers, as in calendar_throttle; the credits that are left; and those that this charge or call has taken.
 -- The first key holds two numbers, what was taken from the plan and from the credits, and expires with the period.
 -- Permissions: +fcall +fcall_ro +get +set +del +decrby +expiretime +time
 
 local MOST = 999999999999999
 
+local function fail(message)
+    error({err = message})
+end
+
 local function whole(name, text, least, most)
     -- Refuse -0, as CL.THROTTLE does.
     local value = text:match('^%-?%d+$') and not text:match('^%-0+$') and tonumber(text)
     if not value or value < least or value > most then
-        error({err = string.format('ERR %s must be a whole number from %.0f to %.0f', name, least, most)})
+        fail(string.format('ERR %s must be a whole number from %.0f to %.0f', name, least, most))
     end
     return value
 end
@@ -27,9 +34,11 @@ local function text(number)
     return string.format('%.0f', number)
 end
 
-local function throttle(keys, args, takes)
-    if #keys ~= 2 or #args ~= 3 or keys[1] == keys[2] then
-        error({err = 'ERR wrong number of arguments, or the same key twice'})
+local function decide(keys, args, command)
+    local takes, charges = command ~= 'look', command == 'charge'
+    local id = keys[3]
+    if #keys ~= (charges and 3 or 2) or #args ~= 3 or keys[1] == keys[2] or id == keys[1] or id == keys[2] then
+        fail('ERR wrong number of arguments, or the same key twice')
     end
     local clock = redis.call('TIME')
     local now = clock[1] + clock[2] / 1000000
@@ -39,20 +48,28 @@ local function throttle(keys, args, takes)
     local expires = redis.call('EXPIRETIME', keys[1])
     local used = expires > now and redis.call('GET', keys[1]) or expires == -1 and '' or '0 0'
     local plan, spent = used:match('^(%d+) (%d+)$')
-    local credits = redis.call('GET', keys[2])
-    if not plan or credits and (not credits:match('^%-?%d+$') or #credits > 15) then
-        error({err = 'ERR the key holds no plan, or no credits'})
+    local exists = redis.call('GET', keys[2])
+    local credits = tonumber((exists or '0'):match('^%-?%d+$'))
+    if not plan or not credits or math.abs(credits) > MOST then
+        fail('ERR the key holds no plan, or no credits')
     end
     if takes and not (redis.acl_check_cmd('SET', keys[1], '0') and redis.acl_check_cmd('DEL', keys[1])
-        and redis.acl_check_cmd('DECRBY', keys[2], '0')) then
+        and redis.acl_check_cmd('DECRBY', keys[2], '0') and (not id or redis.acl_check_cmd('SET', id, '0'))) then
         -- Without these permissions, a call would fail after its first change.
-        error({err = 'NOPERM this function needs the permissions to call SET, DEL and DECRBY'})
+        fail('NOPERM this function needs the permissions to call SET, DEL and DECRBY')
+    end
+    local charged = id and redis.call('GET', id)
+    local before, taken = (charged or ''):match('^(%S+) (%S+)$')
+    if charged and before ~= args[1] then
+        fail('ERR this id has charged another quantity')
+    elseif charged then
+        quantity, takes = 0, false
     end
     plan, spent = tonumber(plan), tonumber(spent)
     -- The later end counts: changing the time zone does not shorten the month.
     ends = math.max(ends, expires)
-    if quantity >= 0 and ends <= now then
-        error({err = 'ERR the period has ended'})
+    if quantity >= 0 and ends <= now and not charged then
+        fail('ERR the period has ended')
     end
 
     local left = math.max(quota - plan, 0)
@@ -65,12 +82,15 @@ local function throttle(keys, args, takes)
         bought = -math.min(-quantity, spent)
         own = -math.min(-quantity + bought, plan)
     end
-    local limited = bought > math.max(tonumber(credits or 0), 0)
-    local done = takes and not limited
-    if done and own + bought ~= 0 then
+    local limited = bought > math.max(credits, 0)
+    local can_pass = limited and (charges and quota > 0 or quantity <= quota + credits)
+    local done = takes and (charges or not limited)
+    if done and (spent + bought > MOST or credits - bought < -MOST) then
+        fail('ERR the debt would have more than 15 digits')
+    elseif done and own + bought ~= 0 then
         plan, spent = plan + own, spent + bought
         -- Expired credits are not refunded.
-        if bought ~= 0 and credits then
+        if bought > 0 or bought < 0 and exists then
             credits = redis.call('DECRBY', keys[2], text(bought))
         end
         if plan + spent > 0 then
@@ -79,15 +99,18 @@ local function throttle(keys, args, takes)
             redis.call('DEL', keys[1])
         end
     end
-    local rest = math.ceil(ends - now)
-    local wait = limited and quantity <= quota + tonumber(credits or 0) and rest or -1
-    local row = {limited and 1 or 0, quota, math.max(quota - plan, 0), wait, plan > 0 and rest or 0}
-    return {row[1], row, tonumber(credits or 0), done and bought or 0}
+    if done and charges then
+        redis.call('SET', id, args[1] .. ' ' .. text(bought), 'EX', '86400')
+    end
+    local rest = math.max(math.ceil(ends - now), 0)
+    local row = {limited and 1 or 0, quota, math.max(quota - plan, 0), can_pass and rest or -1, plan > 0 and rest or 0}
+    return {charged and 2 or row[1], row, credits, tonumber(taken) or done and bought or 0}
 end
 
-redis.register_function('credits_throttle', function(keys, args) return throttle(keys, args, true) end)
+redis.register_function('credits_throttle', function(keys, args) return decide(keys, args, 'throttle') end)
+redis.register_function('credits_charge', function(keys, args) return decide(keys, args, 'charge') end)
 redis.register_function{
     function_name = 'credits_look',
-    callback = function(keys, args) return throttle(keys, args, false) end,
+    callback = function(keys, args) return decide(keys, args, 'look') end,
     flags = {'no-writes'},
 }

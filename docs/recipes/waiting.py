@@ -1,6 +1,6 @@
 """A queue: a call that comes too early learns how long to wait for its turn.
 
-To run this file: [REDIS_URL=redis://…] [REDIS_TIMEOUT=1] python3 waiting.py
+To run this file: [REDIS_URL=redis://…] python3 waiting.py
 """
 
 import os
@@ -46,11 +46,9 @@ class Queue:
 
 
 if __name__ == "__main__":
-    # No retries: a call that timed out may have taken its tokens. READONLY, as after a failover, closes the connection.
-    once = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
-    timeout = float(os.environ.get("REDIS_TIMEOUT") or 1)
-    times = {"socket_timeout": timeout, "socket_connect_timeout": timeout}
-    client = redis.Redis.from_url(os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379", **times, **once)
+    # No retries: a call that timed out may have taken its tokens.
+    once = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "socket_timeout": 1, "socket_connect_timeout": 1}
+    client = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"), **once)
     # The queue allows one every 100 ms, and two at once. No call waits longer than 300 ms.
     queue = Queue(client, "printer", 1, 1, 100, 300)
     for name in "abcdef":

@@ -33,8 +33,11 @@ pub enum Access {
 
 type Entry = unsafe extern "C" fn(*mut raw::RedisModuleCtx, *mut *mut raw::RedisModuleString, c_int) -> c_int;
 
-/// Makes a [`Command`] from a file's `ACCESS`, its `COMPLEXITY`, its `parameters(how…)`, and its
-/// `call(context, arguments, how…)`, which returns `Result<Outcome, impl Into<ErrorReply>>`.
+/// Makes a [`Command`] whose calls the file `$file` handles, in the way that `$how` says. The file must have:
+///
+/// * `const ACCESS: Access` and `const COMPLEXITY: &CStr`, which describe each of its commands;
+/// * `const fn parameters($how…) -> [Parameter; N]`;
+/// * `fn call(&mut Context, &[Argument], $how…) -> Result<Outcome, impl Into<ErrorReply>>`.
 macro_rules! command {
     (name: $name:literal, since: $since:literal, call: $file:ident($($how:expr),*), summary: $summary:literal) => {{
         static COUNTS: $crate::redis::counts::Counts = $crate::redis::counts::Counts::new();
@@ -43,8 +46,8 @@ macro_rules! command {
             arguments: *mut *mut ::redis_module::raw::RedisModuleString,
             count: ::std::ffi::c_int,
         ) -> ::std::ffi::c_int {
-            // SAFETY: the server keeps the context and the arguments alive until this function returns, and no borrow
-            // lasts longer.
+            // SAFETY: the server keeps the context and the `count` strings alive until this function returns, and no
+            // borrow lasts longer. The first string is the command's name, so there is at least one.
             let (mut context, arguments) = unsafe { $crate::redis::begin(context, &arguments, count) };
             let result = $crate::$file::call(&mut context, arguments, $($how),*);
             $crate::redis::end(&context, result, &COUNTS)
@@ -73,8 +76,7 @@ pub unsafe fn begin(
     count: c_int,
 ) -> (Context, &[Argument]) {
     let count = usize::try_from(count.cast_unsigned()).unwrap_or(0);
-    // SAFETY: as promised by the caller; an `Argument` is a string pointer and nothing else. The first word is the
-    // command's name.
+    // SAFETY: as promised by the caller; an `Argument` is a string pointer and nothing else.
     let arguments = unsafe { slice::from_raw_parts((*words).cast::<Argument>().add(1), count.wrapping_sub(1)) };
     (Context(context), arguments)
 }

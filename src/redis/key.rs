@@ -73,14 +73,14 @@ fn look_by_get<T>(context: &Context, name: &Argument, read: impl FnOnce(Value) -
     }
 }
 
-/// Makes room for a new key: deletes an expired one, which reads as absent but which the server has kept, because
-/// `CLIENT PAUSE` or a failover pauses writes and the call is part of a transaction. Tells whether DEL was called.
+/// Deletes an expired key that reads as absent but that the server has kept, because `CLIENT PAUSE` or a failover
+/// pauses writes and the call is part of a transaction. Returns whether DEL was called.
 ///
-/// Without this, the server crashes: it cannot hold two keys with the same name. The DEL is replicated (`!`), and so
-/// are writes made by another module's handler for the deletion.
+/// Without this, creating a key with this name would crash the server: it cannot hold two of them. The DEL is
+/// replicated (`!`), and so are writes made by another module's handler for the deletion.
 ///
 /// Errors: a cluster node refuses the DEL if the slot has left the node, or begun to move, during the transaction.
-pub fn make_room(context: &Context, name: &Argument) -> Result<bool, Unavailable> {
+pub fn delete_expired(context: &Context, name: &Argument) -> Result<bool, Unavailable> {
     // SAFETY: context and name are live, and the reply, if there is one, is freed.
     unsafe {
         let paused = api!(RedisModule_AvoidReplicaTraffic)() != 0;
@@ -126,8 +126,8 @@ impl<'a> Key<'a> {
     /// Stores a non-empty value, replicates it to the AOF and to replicas, and closes the key. The key expires at
     /// `expire_at`, in ms since the epoch.
     ///
-    /// Errors: those of [`open`](Self::open) and [`make_room`]; and if another module's handler for the `new` event
-    /// replaces the new key's value with one of another type. That value then stays, and gets the expiry.
+    /// Errors: those of [`open`](Self::open) and [`delete_expired`]; and if another module's handler for the `new`
+    /// event replaces the new key's value with one of another type. That value then stays, and gets the expiry.
     pub fn set(mut self, value: &[u8], expire_at: u64) -> Result<(), Unavailable> {
         let string = self.prepare_string(value.len(), expire_at)?;
         // SAFETY: the key's string has the value's length, and the two do not overlap. A non-empty string is not the
@@ -152,7 +152,7 @@ impl<'a> Key<'a> {
         // Set the expiry first: another module's callback may have replaced the value since the key was opened. With
         // Valkey 8.1+ and Redis 8.2+, only setting the expiry makes the handle point to the new value.
         let mut exists = self.expire(expire_at);
-        if !exists && make_room(self.context, self.name)? {
+        if !exists && delete_expired(self.context, self.name)? {
             // Open the key again: another module's handler for the deletion may have created a new key.
             *self = Self::open_for(READ | WRITE, self.context, self.name).ok_or(Unavailable)?;
             exists = self.expire(expire_at);
@@ -179,7 +179,7 @@ impl<'a> Key<'a> {
         })
     }
 
-    /// Sets the expiry, in ms since the epoch. Tells whether the key exists.
+    /// Sets the expiry, in ms since the epoch. Returns whether the key exists.
     fn expire(&self, at: u64) -> bool {
         // SAFETY: the handle is open for writing.
         unsafe { api!(RedisModule_SetAbsExpire)(self.handle.as_ptr(), at.cast_signed()) == OK }

@@ -1,7 +1,9 @@
 //! A thin safe layer over those functions of the module API that are in use. Only this folder has `unsafe` code.
 //!
-//! The server runs one command at a time on one thread, and calls into the module only through `RedisModule_OnLoad`,
-//! the callbacks registered there, and `RedisModule_OnUnload`. Every SAFETY comment here relies on that.
+//! Every SAFETY comment here relies on two facts. The server runs one command at a time on one thread, and calls into
+//! the module only through `RedisModule_OnLoad`, the callbacks registered there, and `RedisModule_OnUnload`. And
+//! `check_functions` has succeeded, so each function that `api!` returns exists: a load calls it first, and fails if a
+//! function is missing, before it registers anything.
 //!
 //! Of the module's other files, this folder uses only `decimal.rs`, to format an expiry. It does not know what the
 //! module does: it is given the module's name, its commands, and whatever their calls need.
@@ -25,8 +27,7 @@ macro_rules! required {
             Ok(())
         }
 
-        /// Returns a function in the list; any other name does not compile. Use it only after `check_functions` has
-        /// succeeded, which shows that the function exists.
+        /// Returns a function in the list; any other name does not compile.
         macro_rules! api {
             $(($function) => { ::redis_module::raw::$function.unwrap_unchecked() };)*
         }
@@ -88,6 +89,6 @@ pub use command::{Access, Command, begin, end};
 pub use context::{Context, ErrorReply};
 pub use counts::Outcome;
 pub use description::Parameter;
-pub use key::{Key, Unavailable, Value, look, make_room};
+pub use key::{Key, Unavailable, Value, delete_expired, look};
 pub(crate) use module::module;
 pub use module::{Module, load, unload};

@@ -150,7 +150,7 @@ impl Module {
                 return Err(format!("could not register {:?}: is another {name} loaded?", command.name));
             }
         }
-        // SAFETY: the context is live, `check_functions` has found every function, and `info` is a callback for INFO.
+        // SAFETY: the context is live, and `info` is a callback for INFO.
         unsafe { api!(RedisModule_RegisterInfoFunc)(context.0, Some(info)) };
         options::set(context);
         replication::prepare(context);
@@ -167,7 +167,7 @@ impl std::fmt::Display for Module {
     }
 }
 
-/// Tells whether the server has a command with this name: the operator may have renamed or disabled it.
+/// Returns whether the server has a command with this name: the operator may have renamed or disabled it.
 fn has_command(context: &Context, name: &CStr) -> bool {
     // SAFETY: the context is live. The command needs arguments: without any, the server looks it up but does not run
     // it, and there is no reply to free.

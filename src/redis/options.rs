@@ -46,15 +46,15 @@ pub fn set_all_but(context: &Context, left_out: c_int) {
     unsafe { api!(RedisModule_SetModuleOptions)(context.0, OPTIONS.load(Relaxed) & !left_out) };
 }
 
-/// Tells whether the server may save without a fork.
+/// Returns whether the server may save without a fork.
 pub fn is_forkless() -> bool {
     OPTIONS.load(Relaxed) & FORKLESS != 0
 }
 
-/// Tells whether the server is Valkey: only Valkey has functions whose names begin with `ValkeyModule_`.
+/// Returns whether the server is Valkey: only Valkey has functions whose names begin with `ValkeyModule_`.
 fn is_valkey() -> bool {
     let mut function: *mut c_void = ptr::null_mut();
-    // SAFETY: `Export_RedisModule_Init` has set the function, which writes one pointer to the place that it is given.
+    // SAFETY: `Export_RedisModule_Init` has set the function, which writes one pointer, to `function`.
     unsafe {
         raw::RedisModule_GetApi.is_some_and(|get_api| {
             let name = c"ValkeyModule_SetModuleOptions";

@@ -2,8 +2,8 @@
 //! replica that may reconnect and ask for the writes that it missed.
 //!
 //! Often nothing listens. Redis 7 and later then drop a replicated `SET` at once, and building it would take more than
-//! a third of a call, so the module does not build it. Redis 6.2 keeps the `SET` until the end of the call, and a
-//! replica may have connected by then, so on Redis 6.2 the module replicates every write.
+//! a third of a call, so the module does not build it. Redis 6.2 keeps the `SET` until the end of the call, and another
+//! module may have turned the AOF on by then, so on Redis 6.2 the module replicates every write.
 //!
 //! Each write checks for an append-only file, a child process, and cluster mode, in which slots may move. The module
 //! asks about replicas, and about the backlog that the server keeps for them, only once, and again after each event
@@ -41,10 +41,11 @@ use crate::decimal;
 /// The word `PXAT` in each replicated SET: one shared string, created when the module is loaded.
 static PXAT: AtomicPtr<raw::RedisModuleString> = AtomicPtr::new(ptr::null_mut());
 
-static REMEMBERED: AtomicU8 = AtomicU8::new(UNKNOWN);
+/// Whether there is a replica or a backlog, if that has been asked since the last event.
+static HAS_LISTENER: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = 0;
-const NO_LISTENER: u8 = 1;
-const LISTENER: u8 = 2;
+const NO: u8 = 1;
+const YES: u8 = 2;
 
 /// Whether the server sends every event that matters, and drops a replicated command at once if nothing listens. If
 /// not, every write is replicated.
@@ -61,16 +62,16 @@ const EVENTS: [u64; 6] = [
 ];
 
 /// The context flags, any of which means that something listens, or may start to listen during the call.
-static FLAGS: AtomicU32 = AtomicU32::new(LISTENING);
-const LISTENING: u32 =
+static FLAGS: AtomicU32 = AtomicU32::new(LISTENER);
+const LISTENER: u32 =
     raw::REDISMODULE_CTX_FLAGS_AOF | raw::REDISMODULE_CTX_FLAGS_CLUSTER | raw::REDISMODULE_CTX_FLAGS_ACTIVE_CHILD;
 /// The context flags of a call from another module, a transaction or a script.
 const NESTED: u32 = raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING | raw::REDISMODULE_CTX_FLAGS_LUA;
 
 /// Replicates that the key holds this value, and that it expires at `expire_at`, in ms since the epoch.
 pub fn set(context: &Context, name: &Argument, value: &[u8], expire_at: u64) {
-    if !is_heard(context) {
-        return replicate_to_nobody(context);
+    if !has_listener(context) {
+        return count_change(context);
     }
     let expire_at = decimal::format(expire_at);
     let expire_at = decimal::without_zeros(&expire_at);
@@ -92,29 +93,29 @@ pub fn set(context: &Context, name: &Argument, value: &[u8], expire_at: u64) {
 
 /// Replicates the deletion of the key.
 pub fn delete(context: &Context, name: &Argument) {
-    if !is_heard(context) {
-        return replicate_to_nobody(context);
+    if !has_listener(context) {
+        return count_change(context);
     }
     // SAFETY: context and name are live.
     unsafe { api!(RedisModule_Replicate)(context.0, c"DEL".as_ptr(), c"s".as_ptr(), name.0) };
 }
 
 /// Counts a write that nothing listens to, for the server's save points.
-fn replicate_to_nobody(context: &Context) {
+fn count_change(context: &Context) {
     // SAFETY: the context is live. The server counts the write and, since nothing listens, replicates nothing.
     unsafe { api!(RedisModule_ReplicateVerbatim)(context.0) };
 }
 
-/// Tells whether a write has to be replicated. If not, it only has to be counted.
-fn is_heard(context: &Context) -> bool {
+/// Returns whether a write has to be replicated. If not, it only has to be counted.
+fn has_listener(context: &Context) -> bool {
     // SAFETY: the context is live.
     let flags = unsafe { api!(RedisModule_GetContextFlags)(context.0) }.cast_unsigned();
     if flags & FLAGS.load(Relaxed) != 0 {
         return true;
     }
-    match REMEMBERED.load(Relaxed) {
+    match HAS_LISTENER.load(Relaxed) {
         UNKNOWN => ask(context),
-        known => known == LISTENER,
+        known => known == YES,
     }
 }
 
@@ -122,7 +123,7 @@ fn is_heard(context: &Context) -> bool {
 fn ask(context: &Context) -> bool {
     let fields = context.server_info(c"replication", [c"connected_slaves", c"repl_backlog_active"]);
     let none = SUBSCRIBED.load(Relaxed) && fields == [Some(0), Some(0)];
-    REMEMBERED.store(if none { NO_LISTENER } else { LISTENER }, Relaxed);
+    HAS_LISTENER.store(if none { NO } else { YES }, Relaxed);
     !none
 }
 
@@ -143,8 +144,8 @@ pub fn prepare(context: &Context) {
     // SAFETY: only `Export_RedisModule_Init` writes it.
     let drops_at_once = unsafe { raw::RedisModule_GetCommand }.is_some();
     SUBSCRIBED.store(subscribed && drops_at_once, Relaxed);
-    FLAGS.store(if options::is_forkless() { LISTENING | NESTED } else { LISTENING }, Relaxed);
-    REMEMBERED.store(UNKNOWN, Relaxed);
+    FLAGS.store(if options::is_forkless() { LISTENER | NESTED } else { LISTENER }, Relaxed);
+    HAS_LISTENER.store(UNKNOWN, Relaxed);
 }
 
 /// Frees the string that `prepare` made.
@@ -157,14 +158,11 @@ pub unsafe fn clean_up() {
 }
 
 /// Forgets the remembered answer after an event, so that the next write asks again.
-///
-/// # Safety
-/// Any call is safe: the function ignores its arguments.
-unsafe extern "C" fn forget(
+extern "C" fn forget(
     _context: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,
     _kind: u64,
     _data: *mut std::ffi::c_void,
 ) {
-    REMEMBERED.store(UNKNOWN, Relaxed);
+    HAS_LISTENER.store(UNKNOWN, Relaxed);
 }

@@ -1,26 +1,24 @@
-//! Replicas and AOFs that come and go under load hold what the primary holds, to the byte and the millisecond. If
-//! nothing listens, the module does not build a SET for its writes. A replica or an AOF that appears at any moment must
-//! still not miss a write, and must not be sent a call of the module.
+//! Replicas and AOFs that come and go hold what the primary holds, to the byte and the millisecond. If nothing listens,
+//! the module does not build a SET for its writes. A replica or an AOF that appears at any moment must still not miss a
+//! write, and must not be sent a call of the module. callbacks.c, another module, makes calls at these moments.
 //!
 //! The servers' cron ticks only once a second, so that it does not correct a mistake before the test notices.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::thread::sleep;
-use std::time::Duration;
+use std::thread;
 
 use redis::{Connection, Value};
 
 use crate::support::aof::{commands, parse, wait_for_the_file};
-use crate::support::needs::{REDIS_7, is_redis_6_2, needs, snapshot_channel};
+use crate::support::compiling::load_with_unwritable_keys;
+use crate::support::needs::{REDIS_7, needs, snapshot_channel};
 use crate::support::programs::signal;
 use crate::support::replication::{catch_up, follow, replicate};
-use crate::support::traffic::{under_full_load, under_load};
 use crate::support::{
-    PATIENCE, Server, compiled, difference, info, module, run, run_all, snapshot, transaction, wait_until,
+    PATIENCE, Server, compiled, difference, info, module, run, run_all, snapshot, transaction, wait_for, wait_until,
 };
 
-const CLIENTS: usize = 3;
 const SETTINGS: [&str; 4] = ["--hz", "1", "--repl-ping-replica-period", "3600"];
 
 /// Returns the settings for each way in which a primary makes its snapshot for a replica: in a file; over the network,
@@ -37,30 +35,25 @@ fn server(settings: &[&str]) -> Server {
     Server::start_with(&[&SETTINGS, settings].concat())
 }
 
+/// Starts a server on which callbacks.c is told of each event before redis-cell is.
+fn server_with_callbacks(settings: &[&str]) -> Server {
+    let modules = ["--loadmodule", compiled("callbacks"), "--loadmodule", module()];
+    Server::start_bare(&[&modules, &SETTINGS[..], settings].concat())
+}
+
 /// Makes a call that changes its keys, in a way that depends on the turn. No key expires within the test.
-fn change(connection: &mut Connection, client: usize, turn: usize) {
-    let key = format!("{{key}}{client}/{}", turn % 20);
+fn change(connection: &mut Connection, turn: usize) {
+    let key = format!("{{key}}{}", turn % 20);
     let call = match turn / 20 % 6 {
         0 => format!("CL.THROTTLE {key} 1000000 1 3600"),
         1 => format!("CL.CHARGE {key} 9 1 3600 20"),
         2 => format!("CL.PTAKE {key} 1000000 1 3600000 7"),
         3 => format!("CL.CHARGE {key} 9 1 3600 -3"),
-        4 => format!("CL.MTHROTTLE {key} 1000000 1 3600 1 {{key}}shared/{client} 1000000 1 3600 1"),
+        4 => format!("CL.MTHROTTLE {key} 1000000 1 3600 1 {{key}}shared 1000000 1 3600 1"),
         // A full refund deletes the key.
         _ => format!("CL.THROTTLE {key} 1000000 1 3600 -1000000"),
     };
     run::<Value>(connection, &call).unwrap();
-}
-
-/// Changes keys on `primary` while `body` runs.
-fn under_changes(primary: &Server, body: impl FnOnce()) {
-    let changing = |client, more: &dyn Fn() -> bool| {
-        let mut connection = primary.connect();
-        for turn in (0..).take_while(|_| more()) {
-            change(&mut connection, client, turn);
-        }
-    };
-    under_load(CLIENTS, changing, body);
 }
 
 /// Asks for the stream like a replica that reads its snapshot from the network.
@@ -85,26 +78,54 @@ fn assert_same(replica: &Server, primary: &Server) {
     assert_eq!(statistics.lines().find(called), None, "the replica was sent the call itself, not its effect");
 }
 
-/// One of the replicas lacks the module.
+/// A handler's call at the start of the snapshot's process is sent only if the cron starts the process. If PSYNC starts
+/// it, the server itself loses the writes of that moment.
 #[test]
-#[ignore = "slow: load"]
-fn replicas_that_join_at_any_moment_hold_what_the_primary_holds() {
+#[ignore = "slow: a snapshot that waits"]
+fn a_replica_misses_no_call_that_is_made_while_it_joins() {
+    // Redis 6.2 sends the writes of such a handler, even SET, before its reply to PSYNC.
+    needs!(REDIS_7);
     for settings in snapshots() {
-        // The file takes milliseconds to send, so that a call comes between the end of the snapshot's process and the
-        // replica's event.
-        let primary = server(&[&settings[..], &["--rdbcompression", "no"]].concat());
-        run::<()>(&mut primary.connect(), &format!("RPUSH large {}", "x".repeat(10 << 20))).unwrap();
-        let replicas = [server(&settings), Server::start_bare(&[&SETTINGS, &settings[..]].concat())];
-        under_changes(&primary, || {
-            for replica in &replicas {
-                sleep(Duration::from_millis(150));
-                replicate(replica, &primary);
-            }
-            sleep(Duration::from_millis(150));
-        });
-        for replica in &replicas {
-            assert_same(replica, &primary);
+        let starts_later = settings == snapshots()[2];
+        let moments: &[_] = if starts_later { &["fork", "reaped", "online"] } else { &["reaped", "online"] };
+        let (primary, mut connection) = server_with_callbacks(&settings).connected();
+        for moment in moments {
+            run_all(&mut connection, &[&format!("CB.DO {moment} !CL.CHARGE {{key}}{moment} 9 1 3600 20")]);
         }
+        // After this call, the module knows that nothing listens.
+        change(&mut connection, 0);
+        let replica = Server::start_bare(&[&SETTINGS, &settings[..]].concat());
+        replicate(&replica, &primary);
+        change(&mut connection, 1);
+        for moment in moments {
+            wait_until(moment, || run(&mut connection, &format!("EXISTS {{key}}{moment}")).unwrap());
+        }
+        assert_same(&replica, &primary);
+    }
+}
+
+/// The server seems to save without a child process: shim.c hides the process, whose start is the event of a snapshot.
+/// If the cron starts it, callbacks.c is told first, and makes a call that the snapshot lacks.
+#[test]
+#[ignore = "slow: a snapshot that waits"]
+fn a_replica_misses_no_call_that_is_made_during_a_snapshot_without_a_fork() {
+    needs!(REDIS_7);
+    for starts_later in [false, true] {
+        let snapshot = &snapshots()[1 + usize::from(starts_later)];
+        let modules = [&["--loadmodule", compiled("callbacks")], &load_with_unwritable_keys()[..]].concat();
+        let settings = [&modules, &SETTINGS[..], &["--rdb-key-save-delay", "100000"], snapshot].concat();
+        let (primary, mut connection) = Server::start_bare(&settings).connected();
+        if starts_later {
+            run_all(&mut connection, &["CB.DO fork !CL.CHARGE {key}fork 9 1 3600 20"]);
+        }
+        (0..20).for_each(|turn| change(&mut connection, turn));
+        let replica = Server::start_bare(&SETTINGS);
+        follow(&replica, &primary);
+        wait_until("a snapshot", || info(&mut connection, "rdb_bgsave_in_progress") == "1");
+        change(&mut connection, 0);
+        assert_eq!(info(&mut connection, "rdb_bgsave_in_progress"), "1", "the snapshot took less than two seconds");
+        assert_eq!(run::<bool>(&mut connection, "EXISTS {key}fork").unwrap(), starts_later);
+        assert_same(&replica, &primary);
     }
 }
 
@@ -118,7 +139,7 @@ fn a_replica_that_is_restarted_and_promoted_sends_its_replica_every_write() {
     let mut promoted = server(&settings);
     replicate(&sibling, &primary);
     replicate(&promoted, &primary);
-    change(&mut primary.connect(), 0, 0);
+    change(&mut primary.connect(), 0);
     let id = info(&mut primary.connect(), "master_replid");
     for server in [&sibling, &promoted] {
         catch_up(server, &primary);
@@ -134,9 +155,7 @@ fn a_replica_that_is_restarted_and_promoted_sends_its_replica_every_write() {
     signal(primary.pid(), "CONT");
     wait_until("the stream", || info(&mut connection, "master_link_status") == "up");
     run::<()>(&mut connection, "REPLICAOF NO ONE").unwrap();
-    for turn in 0..100 {
-        change(&mut connection, 1, turn);
-    }
+    (1..100).for_each(|turn| change(&mut connection, turn));
     follow(&sibling, &promoted);
     wait_until("the rest of the stream", || info(&mut connection, "sync_partial_ok") == "1");
     assert_same(&sibling, &promoted);
@@ -144,44 +163,46 @@ fn a_replica_that_is_restarted_and_promoted_sends_its_replica_every_write() {
 }
 
 /// The primary's backlog comes from the file, and its replica continues from there. Another module makes a call before
-/// the file is loaded, and clients make calls before the cron ticks.
+/// the file is loaded, after which the module knows that nothing listens, and one when it is loaded. The server then
+/// sleeps, so that a client's call waits for it, and runs before the first tick of the cron.
 #[test]
-#[ignore = "slow: load"]
+#[ignore = "slow: a large file"]
 fn a_primary_that_restarts_from_a_file_still_sends_its_replica_every_write() {
+    // Redis 6.2 answers no client while it loads so small a file.
+    needs!(REDIS_7);
     // The key lives for a millisecond: a key of the file must not exist when the file is loaded.
-    let caller = ["--loadmodule", compiled("callbacks"), "CL.PTHROTTLE", "{key}module", "0", "1", "1"];
-    // The server takes 200 microseconds to load a key: clients are refused meanwhile, and have a call waiting at the
-    // end.
-    let refusing: &[_] = if is_redis_6_2() { &[] } else { &["--loading-process-events-interval-bytes", "1024"] };
-    let mut primary = server(&[refusing, &["--key-load-delay", "200"], &caller].concat());
+    let before = "CL.PTHROTTLE {key}module 0 1 1";
+    let after = "CB.DO loaded !CL.CHARGE {key}loaded 9 1 3600 5 ; CB.DO loaded DEBUG SLEEP 0.5";
+    let callbacks: Vec<_> = before.split(' ').chain([";"]).chain(after.split(' ')).collect();
+    // The server takes 200 microseconds to load a key: a client can connect meanwhile.
+    let slow = ["--loading-process-events-interval-bytes", "1024", "--key-load-delay", "200"];
+    let mut primary = server(&[&slow[..], &["--loadmodule", compiled("callbacks")], &callbacks].concat());
     run::<()>(&mut primary.connect(), "DEBUG POPULATE 2000").unwrap();
     let replica = server(&[]);
     replicate(&replica, &primary);
-    under_changes(&primary, || sleep(Duration::from_millis(100)));
+    change(&mut primary.connect(), 0);
     catch_up(&replica, &primary);
     // A snapshot for the replica may still be under way.
     wait_until("a snapshot", || run::<()>(&mut primary.connect(), "SAVE").is_ok());
     let port = primary.port;
     primary.kill();
-    under_full_load(
-        CLIENTS,
-        |client, more| {
-            let call = format!("CL.CHARGE {{key}}early/{client} 9 1 3600 5\r\n");
-            while more() {
-                let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else {
-                    sleep(Duration::from_millis(1));
-                    continue;
-                };
-                while more() && stream.write_all(call.as_bytes()).is_ok() && stream.read(&mut [0; 100]).is_ok() {}
+    let early = thread::spawn(move || {
+        let connect = || TcpStream::connect(("127.0.0.1", port)).ok();
+        let mut stream = wait_for("the server listens", connect);
+        loop {
+            stream.write_all(b"CL.CHARGE {key}early 9 1 3600 5\r\n").unwrap();
+            let mut reply = [0; 100];
+            let length = stream.read(&mut reply).unwrap();
+            if !reply.starts_with(b"-LOADING") {
+                return reply[..length].escape_ascii().to_string();
             }
-        },
-        || {
-            primary.restart();
-            sleep(Duration::from_millis(50));
-        },
-    );
+        }
+    });
+    primary.restart();
+    let reply = early.join().unwrap();
+    assert!(reply.starts_with("*5"), "{reply}");
     replicate(&replica, &primary);
-    under_changes(&primary, || sleep(Duration::from_millis(100)));
+    change(&mut primary.connect(), 1);
     assert_same(&replica, &primary);
 }
 
@@ -190,7 +211,7 @@ fn a_primary_that_restarts_from_a_file_still_sends_its_replica_every_write() {
 fn a_client_that_sends_psync_with_the_offset_in_info_is_sent_effects() {
     let primary = server(&snapshots()[2]);
     let mut connection = primary.connect();
-    change(&mut connection, 0, 0);
+    change(&mut connection, 0);
     // The backlog exists from now on; the snapshot begins only after a second.
     let _first = ask_for_the_stream(&primary, "? -1");
     wait_until("backlog", || info(&mut connection, "repl_backlog_active") == "1");
@@ -206,45 +227,40 @@ fn a_client_that_sends_psync_with_the_offset_in_info_is_sent_effects() {
     assert_eq!(sent, ["MULTI", "SET", "SET", "EXEC"], "the effects of the call, in one transaction");
 }
 
-/// A module that was loaded earlier is told first about a snapshot's process, and its handler's calls are sent to the
-/// replica that gets the snapshot. Redis 6.2 sends the writes of such a handler, even SET, before its reply to PSYNC.
+/// A transaction turns the AOF on between two calls. The first rewrite takes half a second.
 #[test]
-#[ignore = "slow: load"]
-fn a_call_made_as_a_snapshots_process_starts_is_sent_as_its_effect() {
-    needs!(REDIS_7);
-    // The cron starts this snapshot, after a second. If PSYNC starts one, the server itself loses that moment's writes.
-    let modules = ["--loadmodule", compiled("callbacks"), "--loadmodule", module()];
-    let settings = [&modules, &SETTINGS[..], &snapshots()[2]].concat();
-    let (primary, mut connection) = Server::start_bare(&settings).connected();
-    run_all(&mut connection, &["CB.DO fork !CL.CHARGE {key}born 9 1 3600 20", "CB.DO fork !INCR forks"]);
-    // After this call, the module knows that nothing listens.
-    change(&mut connection, 0, 0);
-    let replica = Server::start_bare(&SETTINGS);
-    replicate(&replica, &primary);
-    change(&mut connection, 0, 1);
-    assert_eq!(run::<i64>(&mut connection, "GET forks").unwrap(), 1);
-    assert_same(&replica, &primary);
+fn an_aof_that_is_turned_on_holds_what_the_server_holds() {
+    let (server, mut connection) =
+        server(&["--aof-use-rdb-preamble", "no", "--rdb-key-save-delay", "100000"]).connected();
+    (0..5).for_each(|turn| change(&mut connection, turn));
+    let call = "CL.CHARGE {key}turn 9 1 3600 5";
+    transaction(&mut connection, &[call, "CONFIG SET appendonly yes", call]).unwrap();
+    for rewrite in ["PING", "BGREWRITEAOF"] {
+        run::<Value>(&mut connection, rewrite).unwrap();
+        (10..20).for_each(|turn| change(&mut connection, turn));
+        wait_for_the_file(&mut connection);
+        (10..20).for_each(|turn| change(&mut connection, turn + 20));
+    }
+    assert_aof(&server);
 }
 
-/// A transaction turns the AOF on between two calls.
+/// Redis 6.2 writes what a call replicates at the end of the call.
 #[test]
-#[ignore = "slow: load"]
-fn an_aof_that_is_turned_on_holds_what_the_server_holds() {
-    let primary = server(&["--aof-use-rdb-preamble", "no"]);
-    let mut connection = primary.connect();
-    under_changes(&primary, || {
-        sleep(Duration::from_millis(100));
-        let call = "CL.CHARGE {key}turn 9 1 3600 5";
-        transaction(&mut connection, &[call, "CONFIG SET appendonly yes", call]).unwrap();
-        wait_for_the_file(&mut connection);
-        let _ = run::<Value>(&mut connection, "BGREWRITEAOF");
-        wait_for_the_file(&mut connection);
-        sleep(Duration::from_millis(100));
-    });
+fn an_aof_that_another_module_turns_on_within_a_call_holds_what_the_server_holds() {
+    let settings = ["--aof-use-rdb-preamble", "no", "--notify-keyspace-events", "Ad"];
+    let (server, mut connection) = server_with_callbacks(&settings).connected();
+    run_all(&mut connection, &["CB.DO cl.throttle CONFIG SET appendonly yes", "CL.CHARGE {key} 9 1 3600 5"]);
+    wait_for_the_file(&mut connection);
+    assert_aof(&server);
+}
+
+/// Checks that the file holds what the server holds, and no call of the module.
+fn assert_aof(server: &Server) {
+    let mut connection = server.connect();
     let before = snapshot(&mut connection);
     run::<()>(&mut connection, "DEBUG LOADAOF").unwrap();
     assert_eq!(snapshot(&mut connection), before);
-    let call = commands(&primary.folder).into_iter().find(|words| words[0].starts_with("CL."));
+    let call = commands(&server.folder).into_iter().find(|words| words[0].starts_with("CL."));
     assert_eq!(call, None, "the AOF holds a call, not its effect");
 }
 

@@ -6,17 +6,17 @@ use std::process::Command;
 use redis::Value;
 
 use crate::support::compiling::load_with_unwritable_keys;
-use crate::support::needs::is_valkey;
+use crate::support::needs::{FORKS_TO_SAVE, REDIS_7, is_valkey, needs};
 use crate::support::pages::text_of;
 use crate::support::programs::output;
 use crate::support::{Server, assert_reply, compiled, error_of, module, new_folder, run, throttle, transaction};
 
 /// An option that the module does not need may be a promise that it breaks on a later server. On Redis, the bits of
 /// Valkey's options may mean something else. Valkey 9.2 saves without a fork only if every module sets the option for
-/// it. INFO does not list all options, so a library between the module and the server, unwritable.c, logs them.
+/// it. INFO does not list all options, so a library between the module and the server, shim.c, logs them.
 #[test]
 fn the_module_sets_the_options_that_it_needs() {
-    let log = Server::start_bare(&["--loadmodule", compiled("unwritable"), module()]).log();
+    let log = Server::start_bare(&["--loadmodule", compiled("shim"), module()]).log();
     let (_, numbers) = log.split_once("the server knows the options ").unwrap();
     let (known, set) = numbers.lines().next().unwrap().split_once(", the module sets ").unwrap();
     let [known, set] = [known, set].map(|number| number.parse::<i32>().unwrap());
@@ -93,6 +93,26 @@ fn the_module_does_not_load_without_a_command_that_it_calls_and_says_which() {
     }
 }
 
+/// GET is needed only where the server may save without a fork.
+#[test]
+fn the_module_loads_without_a_command_that_it_does_not_call() {
+    needs!(FORKS_TO_SAVE);
+    let renamed = ["--rename-command", "GET", "", "--loadmodule", module()];
+    assert_reply(&mut Server::start_bare(&renamed).connect(), "CL.THROTTLE key 4 1 60", &[0, 5, 4, -1, 60]);
+}
+
+/// The string that calls share stays until the module is unloaded, which it is when MODULE LOADEX takes a load back.
+#[test]
+fn a_load_keeps_one_string_and_an_unload_frees_it() {
+    needs!(REDIS_7);
+    let (server, mut connection) = Server::start_bare(&[]).connected();
+    let load = format!("MODULE LOADEX {} CONFIG redis-cell.foo 1 ARGS {}", compiled("shim"), module());
+    run::<()>(&mut connection, &load).unwrap_err();
+    for expected in ["not freed after the load: strings 1, sections 0", "after the unload: strings 0, sections 0"] {
+        assert!(server.log().contains(expected), "{expected}: {}", server.log());
+    }
+}
+
 #[test]
 fn a_second_load_is_refused_with_a_log_line_that_says_where_to_look() {
     let told = |log: &str| {
@@ -137,9 +157,16 @@ fn the_readmes_command_replaces_the_line_of_any_other_redis_cell() {
     }
 }
 
+/// The log and the README name the same versions.
 #[test]
 fn the_module_does_not_load_on_a_server_that_is_too_old_and_logs_what_it_needs() {
-    let log = Server::refused(&["--loadmodule", compiled("unwritable"), "RedisModule_StringTruncate", module()]);
-    let needs = "needs Redis 6.2.8, 7.0.5 or Valkey 7.2 or later: RedisModule_StringTruncate is missing";
-    assert!(log.lines().any(|line| line.contains("<redis-cell> ") && line.ends_with(needs)), "{log}");
+    let log = Server::refused(&["--loadmodule", compiled("shim"), "RedisModule_StringTruncate", module()]);
+    let line = log.lines().find(|line| line.ends_with(": RedisModule_StringTruncate is missing"));
+    let (_, needs) = line.and_then(|line| line.split_once("<redis-cell> ")).unwrap_or_else(|| panic!("{log}"));
+    let (_, needs) = needs.split_once(" needs ").unwrap();
+    let versions = needs.split([' ', ',', ':']).filter(|word| word.starts_with(|letter: char| letter.is_ascii_digit()));
+    let versions: Vec<_> = versions.collect();
+    let readme = text_of("README.md");
+    let is_said = |version: &&str| readme.contains(&format!("{version} or newer"));
+    assert!(versions.len() > 1 && versions.iter().all(is_said), "README.md does not say {versions:?} or newer");
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use redis::{Connection, Value};
 
 use crate::support::clock::{Clock, MILLISECOND, START};
-use crate::support::needs::is_redis_6_2;
+use crate::support::needs::{FORKS_TO_SAVE, is_redis_6_2, needs};
 use crate::support::replication::{SETTINGS, catch_up, replicate};
-use crate::support::{COMMANDS, Server, assert_reply, command, error_of, info, run, throttle, wait_until};
+use crate::support::{COMMANDS, Server, assert_reply, command, error_of, info, run, run_all, throttle, wait_until};
 
 /// Looks at the limiter, each with the time until all its tokens are back.
 const LOOKS: [(&str, i64); 2] = [("CL.LOOK key 4 1 3600", 7_200), ("CL.PLOOK key 4 1 3600000", 7_200_000)];
@@ -93,6 +93,19 @@ fn the_first_look_at_a_key_takes_at_most_32_bytes_even_at_maxmemory() {
         size
     });
     assert!(sizes[1] <= sizes[0] + 32 && sizes[2] == sizes[1], "{sizes:?} bytes before and after each look");
+}
+
+/// The server does not count a key that is opened for writing.
+#[test]
+fn a_look_counts_as_one_hit_or_one_miss() {
+    needs!(FORKS_TO_SAVE);
+    let (_server, mut connection) = Server::start().connected();
+    limiter(&mut connection);
+    for (key, hits_and_misses) in [("key", ["1", "0"]), ("new", ["0", "1"])] {
+        run_all(&mut connection, &["CONFIG RESETSTAT", &format!("CL.LOOK {key} 4 1 3600")]);
+        let counted = ["keyspace_hits", "keyspace_misses"].map(|field| info(&mut connection, field));
+        assert_eq!(counted, hits_and_misses, "a look at {key}");
+    }
 }
 
 #[test]

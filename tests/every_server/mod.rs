@@ -9,6 +9,7 @@ mod monitoring;
 mod moving;
 mod operating;
 mod other_modules;
+mod pages;
 mod persistence;
 mod refusals;
 mod reply;

@@ -1,23 +1,17 @@
 //! Other modules run their own code when a key expires and when an event is announced. Whatever they do to the keys of
 //! a call, the server does not crash, and a replica is sent what the call has written.
 
-use std::thread::sleep;
-use std::time::Duration;
-
 use redis::{Connection, RedisResult, Value};
 
+use crate::support::clock::{Clock, MILLISECOND, START};
 use crate::support::needs::{assert_key_sizes, is_redis_6_2};
 use crate::support::replication::{catch_up, replicate};
 use crate::support::{Server, compiled, module, run, run_all, snapshot, transaction};
 
-/// Starts a server with the other module and redis-cell, which announces its events. Keys expire only when they are
-/// accessed.
-fn start() -> (Server, Connection) {
+/// Starts a server with the other module and redis-cell, which announces its events.
+fn start() -> (Clock, Server, Connection) {
     let modules = ["--loadmodule", compiled("callbacks"), "--loadmodule", module()];
-    let settings = [&modules[..], &["--notify-keyspace-events", "Ad"]].concat();
-    let (server, mut connection) = Server::start_bare(&settings).connected();
-    run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();
-    (server, connection)
+    Clock::start_bare(START, &[&modules[..], &["--notify-keyspace-events", "Ad"]].concat())
 }
 
 /// Checks that the replica holds the primary's state of this key. Other keys may differ, because another module's
@@ -40,8 +34,8 @@ fn while_paused(connection: &mut Connection, calls: &[&str]) -> RedisResult<Vec<
 /// does not tell whether the call has written its own.
 #[test]
 fn a_callback_may_change_the_keys_of_the_call_that_it_interrupts() {
-    let (server, mut connection) = start();
-    let replica = Server::start_bare(&[]);
+    let (clock, server, mut connection) = start();
+    let (_clock, replica, _) = Clock::start_bare(START, &[]);
     replicate(&replica, &server);
     let long = "x".repeat(100);
     for harm in [
@@ -56,8 +50,9 @@ fn a_callback_may_change_the_keys_of_the_call_that_it_interrupts() {
         "CL.CHARGE k1 5 1 60 1",
     ] {
         for line in ["CL.CHARGE k1 5 1 60 3", "CL.MTHROTTLE k2 5 1 60 3 k1 5 1 60 3"] {
+            clock.set(START);
             run_all(&mut connection, &["FLUSHALL", "CB.CLEAR", "CL.THROTTLE k2 5 1 60 2", "SET k1 1 PX 1"]);
-            sleep(Duration::from_millis(2));
+            clock.set(START + 2 * MILLISECOND);
             let rule = format!("CB.DO expired {harm}");
             let index = ["CB.DO new SET idx:1 k1", "CB.DO new SET idx:2 k1"];
             run_all(&mut connection, &["CB.DO expired INCR expiries", &rule, index[0], index[1]]);
@@ -78,7 +73,7 @@ fn a_callback_may_change_the_keys_of_the_call_that_it_interrupts() {
 /// The call has closed the key, and the callback's change comes after the call's.
 #[test]
 fn a_callback_may_change_a_key_that_the_call_has_just_written() {
-    let (server, mut connection) = start();
+    let (_clock, server, mut connection) = start();
     assert_key_sizes(&mut connection);
     for (harm, look, expected) in [
         ("DEL %", "EXISTS k1", 0),
@@ -98,7 +93,7 @@ fn a_callback_may_change_a_key_that_the_call_has_just_written() {
 /// The callback makes the string of a new key longer. A call with more quotas than the key has also creates a new key.
 #[test]
 fn a_callback_may_change_the_length_of_a_key_that_the_call_creates() {
-    let (server, mut connection) = start();
+    let (_clock, server, mut connection) = start();
     run_all(&mut connection, &["CB.DO new APPEND % x"]);
     for (call, length) in [
         ("CL.THROTTLE k1 5 1 60", 19),
@@ -114,10 +109,9 @@ fn a_callback_may_change_the_length_of_a_key_that_the_call_creates() {
 /// While clients are paused, the server keeps an expired key, but reports it as missing. Redis 7.0 to 8.10 and Valkey
 /// 8.0 crash when SET is called on such a key.
 #[test]
-#[ignore = "slow: keys expire"]
 fn a_key_that_has_expired_while_clients_are_paused_is_written_completely() {
-    let (server, mut connection) = start();
-    let replica = Server::start_bare(&[]);
+    let (clock, server, mut connection) = start();
+    let (_clock, replica, _) = Clock::start_bare(START, &[]);
     replicate(&replica, &server);
     let index = "CB.DO new SET idx:1 k1";
     // The module deletes an expired key before it creates a new one. If another module's handler writes on that
@@ -131,8 +125,9 @@ fn a_key_that_has_expired_while_clients_are_paused_is_written_completely() {
             (["CL.THROTTLE k1 5 1 60 0", "CL.CHARGE k1 5 1 60 -1"], 6),
             (["CL.THROTTLE k1 5 1 60 7", "CL.CHARGE k1 5 1 60 1"], 5),
         ] {
+            clock.set(START);
             run_all(&mut connection, &["FLUSHALL", "CB.CLEAR", "CL.PTHROTTLE k1 0 1 1", "CL.PTHROTTLE k2 0 1 1"]);
-            sleep(Duration::from_millis(3));
+            clock.set(START + 3 * MILLISECOND);
             run_all(&mut connection, &rules);
             let replies = while_paused(&mut connection, &calls);
             replies.unwrap_or_else(|error| panic!("{calls:?}, {rules:?}: {error}\n{}", server.log()));
@@ -148,9 +143,9 @@ fn a_key_that_has_expired_while_clients_are_paused_is_written_completely() {
 /// announces a new one, and loses its value.
 #[test]
 fn a_key_that_a_handler_recreates_while_clients_are_paused_is_overwritten() {
-    let (_server, mut connection) = start();
+    let (clock, _server, mut connection) = start();
     run_all(&mut connection, &["CL.PTHROTTLE k1 0 1 1"]);
-    sleep(Duration::from_millis(3));
+    clock.set(START + 3 * MILLISECOND);
     run_all(&mut connection, &["CB.DO new INCR new", "CB.DO del SET % 1790000000000000000"]);
     while_paused(&mut connection, &["CL.THROTTLE k1 5 1 60"]).unwrap();
     assert!(!run::<bool>(&mut connection, "EXISTS new").unwrap(), "the call created a new key");

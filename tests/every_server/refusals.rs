@@ -1,4 +1,4 @@
-//! Keys that cannot be opened for writing, as in Valkey 9.2 while it saves them without a fork. unwritable.c imitates
+//! Keys that cannot be opened for writing, as in Valkey 9.2 while it saves them without a fork. shim.c imitates
 //! this on every server. A refused call changes nothing.
 
 use redis::{Connection, Value};

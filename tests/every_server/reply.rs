@@ -9,9 +9,9 @@ use crate::support::{Server, error_text, run};
 fn each_call_in_replies_txt_gets_its_reply() {
     let (mut clock, mut _server, mut connection) = Clock::start(START);
     let (mut nanoseconds, mut part) = (0, "");
-    // The file's first lines explain the rest, and project/pages.rs looks for the quotes.
+    // The file's first lines explain the rest.
     let lines = include_str!("replies.txt").lines().enumerate().skip_while(|(_, line)| !line.is_empty());
-    for (number, line) in lines.filter(|(_, line)| !line.starts_with("> ")) {
+    for (number, line) in lines {
         if let Some(heading) = line.strip_prefix("# ") {
             part = heading;
         } else if line.is_empty() {

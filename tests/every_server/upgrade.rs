@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 use redis::{Client, Value};
 
 use crate::support::aof::AOF;
-use crate::support::needs::{FAST, PYTHON_REDIS, REDIS_CLI, needs};
+use crate::support::needs::{FAST, REDIS_CLI, needs};
 use crate::support::pages::{section, text_of};
-use crate::support::programs::{output, python};
+use crate::support::programs::output;
 use crate::support::replication::replicate;
 use crate::support::{
     Process, Server, compiled, ends_with_the_test, executable, free_port, module, new_folder, run, throttle, wait_until,
@@ -27,7 +27,6 @@ type Member = (Server, PathBuf);
 fn an_upgrade_by_the_steps_of_the_page_loses_no_limit() {
     needs!(FAST);
     needs!(REDIS_CLI);
-    needs!(PYTHON_REDIS);
     let folder = new_folder();
     let old = folder.path().join("libredis_cell.so");
     fs::copy(compiled("redis_cell"), &old).unwrap();
@@ -37,23 +36,23 @@ fn an_upgrade_by_the_steps_of_the_page_loses_no_limit() {
         (Server::start_from(&settings, &AOF), settings)
     });
     replicate(&two.0, &one.0);
-    let (sentinel, port) = start_sentinel(folder.path(), &one.0, &two.0);
+    let (sentinel, port) = start_sentinel(folder.path(), &one.0, &two.0, "");
     let mut allowed = upgrade(&mut one, &mut two, Some(port), module(), "ver=10000");
-    let mut client = python("clients/sentinel.py", &one.0);
-    let shown = output(client.env("REDIS_URL", format!("redis://127.0.0.1:{port}")));
-    assert!(shown.starts_with("[0, 3, "), "a client of the Sentinel: {shown}");
+    let mut client = Client::open(format!("redis://127.0.0.1:{port}/")).unwrap().get_connection().unwrap();
+    let (_, found): (String, u16) = run(&mut client, "SENTINEL get-master-addr-by-name limits").unwrap();
+    assert_eq!(found, two.0.port, "the Sentinel sends clients to another server");
     drop(sentinel);
     allowed += upgrade(&mut two, &mut one, None, old.to_str().unwrap(), "ver=1");
     let remaining = throttle(&mut one.0.connect(), &format!("{LIMITER} 0"))[2];
     assert_eq!(allowed + remaining, 1000, "{allowed} calls were allowed");
 }
 
-/// Starts a Sentinel, and waits until it knows the replica. Returns its port.
-fn start_sentinel(folder: &Path, primary: &Server, replica: &Server) -> (Process, u16) {
+/// Starts a Sentinel with more settings, and waits until it knows the replica. Returns its port.
+pub fn start_sentinel(folder: &Path, primary: &Server, replica: &Server, more: &str) -> (Process, u16) {
     let (port, file) = (free_port(), folder.join("sentinel.conf"));
     let settings =
         format!("sentinel monitor limits 127.0.0.1 {} 1\nsentinel down-after-milliseconds limits 5000", primary.port);
-    fs::write(&file, format!("port {port}\ndir {}\n{settings}\n", folder.display())).unwrap();
+    fs::write(&file, format!("port {port}\ndir {}\n{settings}\n{more}\n", folder.display())).unwrap();
     let mut command = ends_with_the_test(executable());
     let process = Process::start(command.arg(&file).arg("--sentinel").env("LC_ALL", "C").stdout(Stdio::null()));
     let client = Client::open(format!("redis://127.0.0.1:{port}/")).unwrap();

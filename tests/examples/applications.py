@@ -16,14 +16,16 @@ from typing import NamedTuple
 
 import pytest
 
-from packages import HERE, IS_DEBIAN, NODE, PYTHON, ROOT, TARGET
+from packages import EXECUTABLES, HERE, IS_DEBIAN, LUA, NODE, PYTHON, ROOT, TARGET
 from servers import WITH_THE_TEST, Address, free_port, wait_for
 
 # The limit of a caller: a burst of three.
 LIMIT = 3
 ENVIRONMENT = {
-    **os.environ, "PYTHON": sys.executable, "PYTHONPATH": f"{PYTHON}:.", "PYTHONUNBUFFERED": "yes", "NODE_PATH": NODE,
+    **os.environ, "PYTHON": sys.executable, "PYTHONPATH": f"{PYTHON}:{ROOT}/clients/python:.",
+    "PYTHONUNBUFFERED": "yes", "NODE_PATH": NODE,
     "GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": f"{TARGET}/go",
+    "PATH": EXECUTABLES, "LUA_PATH": f"{LUA}/?.lua;;",
 }
 
 
@@ -63,6 +65,20 @@ LIFESPAN = python("uvicorn, inspect, fastapi; inspect.signature(fastapi.FastAPI)
 UVICORN = "$PYTHON -m uvicorn --forwarded-allow-ips 127.0.0.1 --port $HTTP_PORT"
 
 
+def page(heading):
+    """Writes page.py: the first example below the heading in docs/frameworks.md, with the test's server and timeout."""
+    return f"""awk '/^## /{{found = /^## {heading}$/}} /^```/{{if (shown) exit; shown = found; next}} shown' \\
+        {ROOT}/docs/frameworks.md >page.py
+    sed -i "s,=0.1,=$REDIS_TIMEOUT,; s,redis://localhost:6379,$REDIS_URL,
+        s|cell://localhost:6379/0|cell://${{REDIS_URL#redis://}}?socket_timeout=$REDIS_TIMEOUT|" page.py"""
+
+
+def with_valkey_py(row):
+    edits = rf"""{row.edits}
+    sed -i -E 's/\bredis(\.|$)/valkey\1/g; s/redis-cell:/valkey-cell:/' page.py"""
+    return row._replace(name=f"{row.name}_valkey", check=python("valkey"), edits=edits, is_required=PYPI_IS_REQUIRED)
+
+
 def javascript(site, *modules):
     """Returns a site's rows, with node-redis and with ioredis. Clients and stores have the test's server and timeout."""
     edits = f"""mkdir node_modules
@@ -73,26 +89,34 @@ def javascript(site, *modules):
     return row, Row(f"{site}_ioredis", node("ioredis", *modules), row.words, f"{edits}\n    ln -s ioredis_site.js client.js")
 
 
+# A site for each limiter, behind one proxy, which is the tests. `POST /login` fails closed, and `GET /` falls back.
+FLASK = Row("flask", python("flask_limiter"), "$PYTHON -m flask --app flask_site run --port $HTTP_PORT",
+            page("Flask-Limiter"))
+SLOWAPI = Row("slowapi", python("slowapi, uvicorn"), f"{UVICORN} slowapi_site:app", page("slowapi"), PYPI_IS_REQUIRED)
+DJANGO = Row("django", python("rest_framework, werkzeug"), "$PYTHON django_site.py", page("Django REST framework"))
+FASTAPI = Row("fastapi", LIFESPAN, f"{UVICORN} fastapi_site:app", page("FastAPI and Starlette"), PYPI_IS_REQUIRED)
+WITH_VALKEY = FLASK_VALKEY, DJANGO_VALKEY, FASTAPI_VALKEY = [*map(with_valkey_py, (FLASK, DJANGO, FASTAPI))]
 EXPRESS, EXPRESS_IOREDIS = javascript("express", "express", "express-rate-limit")
 HONO, _ = javascript("hono", "@hono/node-server", "hono-rate-limiter")
 FASTIFY, FASTIFY_IOREDIS = javascript("fastify", "fastify", "@fastify/rate-limit")
 NEST, NEST_IOREDIS = javascript("nest", "@nestjs/platform-express", "@nestjs/throttler")
-# A site for each limiter, behind one proxy, which is the tests. `POST /login` fails closed, and `GET /` falls back.
-LIMITERS = FLASK, SLOWAPI, DJANGO, FASTAPI, *_ = [
-    Row("flask", python("flask_limiter"), "$PYTHON -m flask --app flask_site run --port $HTTP_PORT"),
-    Row("slowapi", python("slowapi, uvicorn"), f"{UVICORN} slowapi_site:app", is_required=PYPI_IS_REQUIRED),
-    Row("django", python("rest_framework, werkzeug"), "$PYTHON django_site.py"),
-    Row("fastapi", LIFESPAN, f"{UVICORN} fastapi_site:app", is_required=PYPI_IS_REQUIRED),
+LIMITERS = [
+    FLASK, SLOWAPI, DJANGO, FASTAPI, *WITH_VALKEY,
     EXPRESS, EXPRESS_IOREDIS, HONO, FASTIFY, FASTIFY_IOREDIS, NEST, NEST_IOREDIS,
 ]
-# page.conf is the example in docs/nginx.md, and second.lua calls another Redis server.
+# docs/protect/protect.py, in whatever folder the test has installed it.
+PROTECT = Row("protect", LIFESPAN, f"{UVICORN} protect:app", is_required=PYPI_IS_REQUIRED)
+# The location in docs/nginx.md is one of nginx.conf's server, and second.lua calls another Redis server.
 NGINX = Row(
-    "nginx", "ls /usr/lib/nginx/modules/ngx_http_lua_module.so /usr/share/lua/5.1/nginx/redis.lua",
+    "nginx", f"ls /usr/lib/nginx/modules/ngx_http_lua_module.so && (ls {LUA}/nginx || ls /usr/share/lua/5.1/nginx)",
     "nginx -p $PWD -c $PWD/nginx_site.conf -g 'daemon off;'", f"""
     mkdir tmp
-    sed -n '/^```nginx/,/^```/{{//!p}}' {ROOT}/docs/nginx.md | sed "s/8080;/$HTTP_PORT; server_name page;/" >page.conf
+    sed -n '/^```nginx/,/^```/{{//!p}}' {ROOT}/docs/nginx.md >page.conf
+    grep ^map page.conf >page_map.conf
+    grep -v ^map page.conf >page_location.conf
     sed -i "s/PORT/$HTTP_PORT/" nginx_site.conf
-    sed -i "s/127.0.0.1:8080/127.0.0.1:$HTTP_PORT/; s/127.0.0.1:8081/unix:application/; s,/etc/nginx,$PWD,
+    sed -i "s/127.0.0.1:8080;/127.0.0.1:$HTTP_PORT; include page_location.conf;/; s,/etc/nginx,$PWD,
+        s/127.0.0.1:8081/unix:application/
         s/# set_real_ip_from 192.0.2.1;/${{PROXY-set_real_ip_from 127.0.0.1;}}/" nginx.conf
     sed -i "s/6379, 100/${{REDIS_URL##*:}}, 1000 * $REDIS_TIMEOUT/" throttle.lua
     sed "s|TIMEOUT = .*|TIMEOUT = ${{SECOND-}}|" throttle.lua >second.lua""")

@@ -4,14 +4,12 @@ import os
 
 from django.conf import settings
 
-REST_FRAMEWORK = {
-    "DEFAULT_THROTTLE_CLASSES": ["django_throttles.AnonThrottle", "django_throttles.UserThrottle"],
-    "DEFAULT_THROTTLE_RATES": {"anon": "3/day", "user": "4/day"},
-    "NUM_PROXIES": 1,
-}
+from page import REDIS_CELL, REST_FRAMEWORK
+
 REST_FRAMEWORK["DEFAULT_THROTTLE_RATES"] |= {"login": "3/day", "zero": "0/day"}
 REST_FRAMEWORK |= {"DEFAULT_AUTHENTICATION_CLASSES": [], "UNAUTHENTICATED_USER": None}
-settings.configure(ALLOWED_HOSTS=["*"], ROOT_URLCONF=__name__, SECRET_KEY="of the tests", REST_FRAMEWORK=REST_FRAMEWORK)
+SETTINGS = {"ALLOWED_HOSTS": ["*"], "ROOT_URLCONF": __name__, "SECRET_KEY": "of the tests"}
+settings.configure(**SETTINGS, REDIS_CELL=REDIS_CELL, REST_FRAMEWORK=REST_FRAMEWORK)
 
 from django.core.wsgi import get_wsgi_application
 from django.urls import path
@@ -19,14 +17,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 from werkzeug.serving import run_simple
 
-from django_throttles import AnonThrottle, RedisCellThrottle, ScopedThrottle
+from redis_cell.rest_framework import ScopedRateThrottle, SimpleRateThrottle
 
 
-class FallbackThrottle(AnonThrottle):
-    fallback = True
-
-
-class ZeroThrottle(RedisCellThrottle):
+class ZeroThrottle(SimpleRateThrottle):
     scope = "zero"
 
     def get_cache_key(self, request, view):
@@ -43,8 +37,7 @@ class View(APIView):
 
 
 urlpatterns = [
-    path("", View.as_view(throttle_classes=[FallbackThrottle])),
-    path("login", View.as_view(throttle_classes=[ScopedThrottle], throttle_scope="login")),
+    path("login", View.as_view(throttle_classes=[ScopedRateThrottle], throttle_scope="login")),
     path("user", View.as_view()),  # the throttles in the settings
     path("zero", View.as_view(throttle_classes=[ZeroThrottle])),
 ]

@@ -1,13 +1,8 @@
 """The dependency for FastAPI, behind one proxy, whose address uvicorn trusts."""
 
-from fastapi import FastAPI
-
-from fastapi_app import lifespan, limited
-
-app = FastAPI(lifespan=lifespan)
+from page import app, limited
 
 
-@app.post("/login", dependencies=[limited("login", 2, 3, 86400)])
 @app.get("/large", dependencies=[limited("large", 2, 3, 86400, 4)])
 @app.get("/zero", dependencies=[limited("zero", -1, 1, 86400, key=lambda: "\ud800")])
 async def hello():

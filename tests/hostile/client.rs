@@ -1,7 +1,7 @@
-//! Input of a malicious client: calls with any arguments, any other change to a key, and visits.
+//! Input of a malicious client: calls with any arguments, any other change to a key, and batches.
 
 use crate::support::commands::{COMMANDS, Command};
-use crate::support::expected::{MOST_QUOTAS, NAMES, least};
+use crate::support::expected::{MAX_QUOTAS, NAMES, least};
 use crate::support::model::Taking;
 use crate::support::random::Random;
 
@@ -52,8 +52,8 @@ impl Hostile {
             call.pop();
         } else if self.random.one_in(2) {
             // One quota in four repeats the first: of two equal quotas, the first decides.
-            let further = self.random.pick(&[1, 1, 2, 3, MOST_QUOTAS - 1, MOST_QUOTAS]);
-            for _ in 0..further {
+            let rest = self.random.pick(&[1, 1, 2, 3, MAX_QUOTAS - 1, MAX_QUOTAS]);
+            for _ in 0..rest {
                 let group = if self.random.one_in(4) { call[1..].to_vec() } else { self.group(key, command) };
                 call.extend_from_slice(&group[1..4]);
             }
@@ -81,8 +81,8 @@ impl Hostile {
         let mut group = vec![key.to_vec()];
         group.extend(integers.map(|integer| integer.to_string().into()));
         while self.random.one_in(4) {
-            let place = 1 + self.random.below(4);
-            group[place] = match self.random.below(3) {
+            let index = 1 + self.random.below(4);
+            group[index] = match self.random.below(3) {
                 0 => self.random.of_any_length().to_string().into(),
                 1 => (-self.random.of_any_length()).to_string().into(),
                 _ => self.random.pick(&ODD).to_vec(),
@@ -104,16 +104,16 @@ impl Hostile {
 
     /// Returns the content of a string: the TATs of 1 to 9 quotas, near or far, before or after now. Some are corrupt.
     fn value(&mut self) -> Bytes {
-        let quotas = self.random.pick(&[1, 1, 1, 2, 3, MOST_QUOTAS, MOST_QUOTAS + 1]);
+        let quotas = self.random.pick(&[1, 1, 1, 2, 3, MAX_QUOTAS, MAX_QUOTAS + 1]);
         let tats = (0..quotas).map(|_| {
             let far = self.random.of_any_length();
             format!("{:019}", self.now.saturating_add(if self.random.one_in(4) { -far } else { far }))
         });
         let mut text = tats.collect::<String>().into_bytes();
-        let place = self.random.below(text.len());
+        let index = self.random.below(text.len());
         match self.random.below(12) {
-            0 => text.truncate(place),
-            1 => text[place] = self.random.below(256) as u8,
+            0 => text.truncate(index),
+            1 => text[index] = self.random.below(256) as u8,
             // A number beyond 63 bits.
             2 => text[0] = b'9',
             3 => text.clear(),
@@ -142,16 +142,16 @@ impl Hostile {
 }
 
 /// The commands that one client sends at one moment.
-pub struct Visit {
-    /// The time on the server's clock, which stands still during the visit.
+pub struct Batch {
+    /// The time on the server's clock, which stands still during the batch.
     pub now: i64,
-    pub place: Place,
+    pub via: Via,
     pub commands: Vec<Words>,
 }
 
-/// The way in which the commands of a visit are sent.
+/// The way in which the commands of a batch are sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Place {
+pub enum Via {
     /// Commands of another client, which change the keys.
     Other,
     /// Calls between WATCH and an empty transaction, which shows whether they touched a key.
@@ -161,26 +161,26 @@ pub enum Place {
     Transaction,
 }
 
-impl Visit {
+impl Batch {
     /// Returns all commands in the form in which they are sent.
     pub fn sent(&self) -> Vec<Words> {
-        let each = self.commands.iter().map(|command| match self.place {
-            Place::Lua => [&words(&["EVAL", "return redis.pcall(unpack(ARGV))", "0"]), command.as_slice()].concat(),
+        let each = self.commands.iter().map(|command| match self.via {
+            Via::Lua => [&words(&["EVAL", "return redis.pcall(unpack(ARGV))", "0"]), command.as_slice()].concat(),
             _ => command.clone(),
         });
         let [before, after] = self.around();
         before.into_iter().chain(each).chain(after).collect()
     }
 
-    /// Returns what is sent before the visit's own commands, and after them.
+    /// Returns what is sent before the batch's own commands, and after them.
     pub fn around(&self) -> [Vec<Words>; 2] {
         let with_keys = |name| [words(&[name]), KEYS.map(<[u8]>::to_vec).to_vec()].concat();
         let [multi, exec] = ["MULTI", "EXEC"].map(|name| words(&[name]));
-        match self.place {
-            Place::Other => [vec![], vec![]],
-            Place::Transaction => [vec![multi], vec![exec]],
+        match self.via {
+            Via::Other => [vec![], vec![]],
+            Via::Transaction => [vec![multi], vec![exec]],
             // First delete the expired keys with EXISTS, or WATCH would notice their deletion.
-            Place::Plain | Place::Lua => [vec![with_keys("EXISTS"), with_keys("WATCH")], vec![multi, exec]],
+            Via::Plain | Via::Lua => [vec![with_keys("EXISTS"), with_keys("WATCH")], vec![multi, exec]],
         }
     }
 }

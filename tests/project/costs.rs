@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value as Json;
 
-use crate::support::needs::{REDIS_7_0, SCRIPTS_TEST, leave_out, needs};
+use crate::support::needs::{EVERYWHERE, REDIS_7_0, SCRIPTS_TEST, leave_out, needs};
 use crate::support::pages::{ROOT, text_of};
 use crate::support::programs::output;
 use crate::support::{Server, executable, info, module};
@@ -36,7 +36,7 @@ fn each_key_takes_as_many_bytes_as_the_page_says() {
 #[test]
 fn a_call_costs_at_most_5_percent_more_than_in_the_committed_results() {
     needs!(REDIS_7_0);
-    needs!(SCRIPTS_TEST);
+    needs!(EVERYWHERE);
     module();
     let results: Json = serde_json::from_str(&text_of("scripts/bench.json")).unwrap();
     let (rust, here) = (results["about"]["rust"].as_str().unwrap(), output(Command::new("rustc").arg("--version")));

@@ -1,7 +1,7 @@
-//! What is the same on every server, and so is tested on one: pages, packages, scripts, costs, leases, alerts.
+//! What is the same on every server, and so is tested on one: pages, packages, scripts, costs, alerts.
 
 mod costs;
-mod leases;
+mod installing;
 mod package;
 mod pages;
 mod panics;

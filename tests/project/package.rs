@@ -50,7 +50,7 @@ fn assert_loads(settings: [&str; 2]) {
 fn the_archive_has_a_checksum_the_documents_the_licences_and_settings_that_load_the_library() {
     needs!(EVERYWHERE);
     let release = release();
-    let check = "for file in *.tar.gz *.deb; do sha256sum --check $file.sha256 | grep \"^$file: \"; done";
+    let check = "for file in *.tar.gz *.deb *.whl *.tgz; do sha256sum --check $file.sha256 | grep \"^$file: \"; done";
     let folder = release.path().join("unpacked");
     shell(&format!("{check}; tar -xzf *.tar.gz; mv redis-cell-v{VERSION}-*-linux-gnu $0"), &folder, release.path());
     assert_eq!(dangling_links(&folder), [""; 0]);
@@ -101,6 +101,29 @@ fn the_debian_package_says_which_line_to_add_when_to_restart_and_which_lines_to_
     let shown: BTreeSet<_> = said.lines().filter_map(|line| line.strip_prefix("    ")).map(String::from).collect();
     assert_eq!(shown, loads.map(|(file, load)| format!("{file}:{load}")).into(), "{said}");
     assert!(!library.exists());
+}
+
+/// The libraries of the limiters are those of the examples. A module or a store that is missing would not be found.
+#[test]
+fn pip_and_npm_install_the_packages_for_other_limiters() {
+    needs!(EVERYWHERE);
+    let (release, folder) = (release(), new_folder());
+    let install = r#"eval "$(/usr/bin/python3 tests/examples/packages.py)"; cd "$0"
+        /usr/bin/python3 -m pip install --quiet --root-user-action ignore --no-deps --no-index --target python "$RELEASE"/*.whl
+        export DJANGO_SETTINGS_MODULE= PYTHONPATH=$0/python:$PYTHONPATH
+        for module in limits fastapi rest_framework; do
+            /usr/bin/python3 -c "import django.conf; django.conf.settings.configure()
+import redis_cell.$module as module; print(module.__file__)"
+        done
+        $NPM install --silent --offline --no-audit --no-fund --prefix node "$RELEASE"/*.tgz; cd node
+        for store in express fastify nest; do
+            node -e "console.log(require.resolve('redis-cell/$store')); require('redis-cell/$store')"
+            node --input-type=module -e "import 'redis-cell/$store'"
+        done"#;
+    let commands = format!("RELEASE={}; {install}", release.path().display());
+    let said = shell(&commands, folder.path(), Path::new(ROOT));
+    let within = |line: &str| Path::new(line).starts_with(folder.path());
+    assert!(said.lines().count() == 6 && said.lines().all(within), "{said}");
 }
 
 /// The other clone has files that git does not track.

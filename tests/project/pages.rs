@@ -1,8 +1,9 @@
 //! The pages: links lead somewhere, commands run, and figures are those of calls, tables and files.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use redis::Value;
@@ -11,8 +12,8 @@ use saphyr::{LoadableYamlNode, YamlOwned as Yaml};
 use crate::support::clock::{Clock, START};
 use crate::support::commands::MILLISECOND;
 use crate::support::expected::TRY_AGAIN;
-use crate::support::needs::{PYTHON_REDIS, REDIS_CLI, needs};
-use crate::support::pages::{Block, ROOT, block, blocks, code, dangling_links, section, text_of, typed};
+use crate::support::needs::{PYTHON_REDIS, REDIS_7, REDIS_CLI, needs};
+use crate::support::pages::{Block, ROOT, block, blocks, code, dangling_links, pages, section, text_of, typed};
 use crate::support::programs::{output, python};
 use crate::support::{COMMANDS, MODULES, Server, module, new_folder, run};
 
@@ -38,28 +39,15 @@ fn each_file_that_a_page_names_exists() {
     }
 }
 
-/// Words that identify the blocks that other tests run. The comments name these tests.
-const RUN_ELSEWHERE: [&str; 13] = [
-    "scripts/run\nscripts/test",   // scripts.rs, and this test
-    "scripts/package",             // package.rs
-    "apt install ./redis-cell",    // package.rs
-    "sed -i",                      // loading.rs, upgrade.rs
-    "redis-cli -h 10.0.0.",        // upgrade.rs
-    "redis-cli -p 26379 SENTINEL", // upgrade.rs
-    "prometheus-redis-exporter",   // prometheus.rs
-    "CL.LOOK health",              // monitoring.rs
-    "psubscribe",                  // monitoring.rs
-    "def admit",                   // the README's lines of Python, in this file
-    "uvicorn",                     // test_protect.py
-    "FCALL calendar_throttle",     // test_pages.py
-    "check(\"items\"",             // test_nginx.py
-];
+/// Words of the programs that other tests read from a page and run. Any other block without a test is noticed here.
+const RUN_ELSEWHERE: [&str; 2] = ["def admit", "check(\"items\""];
 
+/// Settings load the module. A program on a page is part of a program that is run. The tests that run the lines of a
+/// shell read them from their page, and so need no list.
 #[test]
 fn each_block_of_code_is_run_or_is_part_of_a_program_that_is_run() {
-    let folders = fs::read_dir(Path::new(ROOT).join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let folders = folders.chain([Path::new(ROOT).join("tests/examples")]).filter(|path| path.is_dir());
-    let files = folders.flat_map(|folder| fs::read_dir(folder).unwrap()).map(|file| file.unwrap().path());
+    let folders = ["docs", "clients", "tests/examples"].map(|folder| Path::new(ROOT).join(folder));
+    let files = folders.iter().flat_map(|folder| files(folder));
     let programs: Vec<_> = files.filter_map(|file| fs::read_to_string(file).ok()).collect();
     let manifest = Yaml::load_from_str(&text_of("docs/kubernetes/limits.yaml")).unwrap();
     let kubernetes = manifest[0]["data"]["redis.conf"].as_str().unwrap().replace(MODULES, "/path/to");
@@ -68,18 +56,27 @@ fn each_block_of_code_is_run_or_is_part_of_a_program_that_is_run() {
         let text = text.replace("/path/to/libredis_cell.so", module());
         let is_run = match language.as_str() {
             "code" | "console" | "" => true,
-            _ if RUN_ELSEWHERE.iter().any(|words| text.contains(words)) => true,
             "conf" => {
                 let folder = new_folder();
                 let file = folder.path().join("redis.conf");
                 fs::write(&file, text.replace("dir /data", &format!("dir {}", folder.path().display()))).unwrap();
                 loads(&["--include", file.to_str().unwrap()])
             }
-            "sh" => text.strip_prefix("redis-server ").is_some_and(|line| loads(&line.split(' ').collect::<Vec<_>>())),
-            _ => programs.iter().any(|program| format!("\n{program}").contains(&format!("\n{text}\n"))),
+            "sh" => text.strip_prefix("redis-server ").is_none_or(|line| loads(&line.split(' ').collect::<Vec<_>>())),
+            _ => {
+                RUN_ELSEWHERE.iter().any(|words| text.contains(words))
+                    || programs.iter().any(|program| format!("\n{program}").contains(&format!("\n{text}\n")))
+            }
         };
         assert!(is_run, "{place}: a block of {language:?} that no test runs");
     }
+}
+
+/// Returns the files in a folder and in those below it, without what npm installs.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
+    let entries = entries.filter(|path| !path.ends_with("node_modules"));
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
 /// Returns whether a server with these settings logs what the README says.
@@ -87,6 +84,59 @@ fn loads(settings: &[&str]) -> bool {
     let ready = format!("redis-cell {VERSION} is ready");
     assert_says("README.md", &format!("`{ready}`"));
     Server::start_bare(settings).log().contains(&ready)
+}
+
+/// The map in docs/development.md.
+#[test]
+fn the_map_of_the_sources_has_each_file() {
+    let page = text_of("docs/development.md");
+    let (_, rows) = page.split_once("\n| file in `src/` |").unwrap();
+    let rows = rows.split("\n\n").next().unwrap().lines().skip(2);
+    let mapped: BTreeSet<_> = rows.map(|row| row.split('`').nth(1).unwrap().to_string()).collect();
+    let source = Path::new(ROOT).join("src");
+    let paths = files(&source).into_iter().map(|file| file.strip_prefix(&source).unwrap().display().to_string());
+    // The interface to the server has one row, and so have the tests of the rule.
+    let row = |path: String| match path.find("tests/") {
+        Some(start) => path[..start + 6].to_string(),
+        None => path.split_inclusive('/').next().unwrap().to_string(),
+    };
+    let found: BTreeSet<_> = paths.map(row).collect();
+    assert_eq!(mapped, found);
+}
+
+/// A line with `cargo` or a script names options that exist. The names of tests select at least one.
+#[test]
+fn each_line_for_contributors_is_one_that_runs() {
+    let mut run = 0;
+    for Block { place, language, text } in blocks() {
+        for line in text.split(['\n', '&']).filter(|_| ["code", "sh"].contains(&language.as_str())) {
+            let mut words = line.split_whitespace().skip_while(|word| word.contains('='));
+            let Some(program) = words.next() else { continue };
+            let words: Vec<_> = words.collect();
+            let known = match words.first() {
+                Some(command) if program == "cargo" => output(Command::new("cargo").args([command, "-h"])),
+                Some(_) if program.starts_with("scripts/") => text_of(program),
+                _ => continue,
+            };
+            run += 1;
+            let (before, after) = words.split_at(words.iter().position(|word| *word == "--").unwrap_or(words.len()));
+            let unknown = before.iter().find(|word| word.starts_with("--") && !known.contains(**word));
+            assert_eq!(unknown, None, "{place}: {program} has no such option");
+            if program == "cargo" && words[0] == "test" && !words.contains(&"--lib") {
+                let names = before[1..].iter().filter(|word| !["--test", "servers"].contains(word));
+                let mut tests = Command::new(env::current_exe().unwrap());
+                let listed = output(tests.args(names).args(after.iter().skip(1)).arg("--list"));
+                assert!(listed.contains(": test\n"), "{place}: {line} runs no test");
+            }
+            // scripts/test passes the arguments to pytest. A name may be that of a parameter, from another file.
+            if let [file, "-k", name] = words[..] {
+                let folder = files(Path::new(ROOT).join(file).parent().unwrap());
+                let has_name = folder.iter().any(|file| fs::read_to_string(file).is_ok_and(|text| text.contains(name)));
+                assert!(Path::new(ROOT).join(file).exists() && has_name, "{place}: {line} runs no test");
+            }
+        }
+    }
+    assert!(run > 0, "no page has a line for contributors");
 }
 
 /// Three spaces after a reply begin a remark for the reader. Three dots stand for the rest of a reply.
@@ -141,16 +191,87 @@ fn commands_are_known_and_calls_get_the_replies_beside_them() {
             }
         }
     }
-    assert!(calls >= 37, "{calls}");
+    assert!(calls > 0, "no page has a call");
 }
 
-/// replies.txt quotes what a page says, above the calls that show it.
+/// The commands on the pages: those of `redis-cli`, and those in sentences that have more than one word and are not
+/// errors.
 #[test]
-fn each_quote_in_replies_txt_is_on_its_page() {
-    for quote in text_of("tests/every_server/replies.txt").lines().skip(5).filter_map(|line| line.strip_prefix("> ")) {
-        let (page, words) = quote.split_once(": ").unwrap();
-        assert_says(page, words);
+fn each_command_on_a_page_is_known_to_the_server() {
+    needs!(REDIS_7);
+    let (_server, mut connection) = Server::start().connected();
+    let mut known = 0;
+    for Block { place, language, text } in blocks() {
+        let text = text.replace("\\\n", " ");
+        let is_error = ["ERR ", "TRYAGAIN ", "WRONGTYPE "].iter().any(|code| text.starts_with(code));
+        let is_command =
+            |word: &str| word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'.');
+        let typed = text.split("redis-cli ").skip(1).filter_map(typed_command);
+        let named = text.split_once(' ').filter(|(name, _)| language == "code" && !is_error && is_command(name));
+        for (name, rest) in typed.chain(named) {
+            // upgrade.rs sends these to a Sentinel; INCREX is a command of later servers.
+            if ["SENTINEL", "INCREX"].contains(&name) {
+                continue;
+            }
+            known += 1;
+            let info: Vec<Value> = run(&mut connection, &format!("COMMAND INFO {name}")).unwrap();
+            let Value::Array(info) = &info[0] else { panic!("{place}: the server does not know {name}") };
+            let subcommands: Vec<Vec<Value>> = redis::from_redis_value_ref(&info[9]).unwrap();
+            let next = rest.split_whitespace().next().unwrap_or_default();
+            let called = Value::BulkString(format!("{name}|{next}").to_lowercase().into());
+            let is_known = subcommands.is_empty() || subcommands.iter().any(|subcommand| subcommand[0] == called);
+            assert!(is_known, "{place}: the server does not know {name} {next}");
+        }
     }
+    assert!(known > 0, "no page has a command");
+}
+
+/// Returns the command that redis-cli is given, and its arguments: the words after its options.
+fn typed_command(words: &str) -> Option<(&str, &str)> {
+    let (word, rest) = words.trim_start().split_once(' ').unwrap_or((words.trim(), ""));
+    let word = word.trim_end_matches(['`', ';']).split('\n').next()?;
+    match word {
+        "--eval" | "--cluster" | "" => None,
+        "-h" | "-p" | "-a" | "-n" | "-u" => typed_command(rest.trim_start().split_once(' ')?.1),
+        _ if word.starts_with('-') => typed_command(rest),
+        _ => Some((word, rest)),
+    }
+}
+
+/// The tables say how many calls a quota allows in a span: those that are paid within it, if they are charged at once.
+#[test]
+fn the_maximum_number_of_calls_in_a_span_is_the_one_in_the_tables() {
+    let (_clock, _server, mut connection) = Clock::start(START);
+    let mut rows = 0;
+    for page in pages(Path::new(ROOT)) {
+        let text = fs::read_to_string(&page).unwrap();
+        let mut spans = Vec::new();
+        for cells in text.lines().map(|line| line.split('|').map(str::trim).collect::<Vec<_>>()) {
+            let span = |cell: &&str| Some(milliseconds(cell.strip_prefix("maximum calls in any ")?));
+            if cells.iter().any(|cell| span(cell).is_some()) {
+                spans = cells.iter().map(span).collect();
+            }
+            let quota = cells.get(1).and_then(|cell| cell.strip_prefix('`')?.strip_suffix('`')).unwrap_or_default();
+            let [max_burst, count, period] = quota.split(' ').collect::<Vec<_>>()[..] else { continue };
+            let Ok(period) = period.parse::<u64>() else { continue };
+            for (cell, span) in cells.iter().zip(&spans).filter_map(|(cell, span)| Some((cell, (*span)?))) {
+                rows += 1;
+                let most: u64 = cell.parse().unwrap();
+                for (calls, is_allowed) in [(most, true), (most + 1, false)] {
+                    run::<()>(&mut connection, "FLUSHALL").unwrap();
+                    let call = format!("CL.PCHARGE key {max_burst} {count} {} {calls}", period * 1_000);
+                    let [_, _, _, wait, _] = run::<[i64; 5]>(&mut connection, &call).unwrap();
+                    assert_eq!(wait <= span, is_allowed, "{}: {quota}: {calls} in {span} ms", page.display());
+                }
+            }
+        }
+    }
+    assert!(rows > 0, "no page has such a table");
+}
+
+fn milliseconds(unit: &str) -> i64 {
+    let seconds = [("second", 1), ("minute", 60), ("hour", 3_600), ("day", 86_400)];
+    seconds.iter().find(|(name, _)| *name == unit).unwrap_or_else(|| panic!("{unit} is not a unit of time")).1 * 1_000
 }
 
 /// The table has the reply to the call in the sentence before it, after the call at the top of the page.
@@ -180,15 +301,21 @@ fn the_readmes_lines_of_python_admit_16_requests_and_refuse_the_next() {
     assert_eq!(output(&mut python(program.to_str().unwrap(), &server)), expected);
 }
 
+/// The module does not send these errors, which every_server/pages.rs gets.
+const ERRORS_OF_THE_SERVER: [&str; 2] = ["ERR max number of clients reached", "ERR unknown command"];
+
 /// A message in src/error.rs has placeholders in braces. replies.txt has the page's messages as a server sends them,
 /// except for the one in refusals.rs.
 #[test]
 fn the_table_of_errors_has_every_error_as_a_server_sends_it() {
     let (page, source) = (text_of("docs/commands.md"), text_of("src/error.rs"));
-    let table = section(&page, "## Errors").split("\n### ").next().unwrap();
+    let table = section(&page, "## Errors");
     let sent = text_of("tests/every_server/replies.txt") + &format!("   ->   {TRY_AGAIN}\n");
-    for (_, error) in table.lines().filter_map(|row| row.strip_suffix("` |")?.rsplit_once(" | `")) {
-        assert!(sent.contains(&format!("   ->   {error}\n")), "no test gets the error {error:?}");
+    let rows = table.lines().filter_map(|row| row.strip_prefix("| ")?.split(" | ").next());
+    // A code alone, such as `OOM`, is an error of the server. The page leaves out the rest of a text: `ERR quantity: …`.
+    for error in rows.flat_map(code).filter(|error| error.contains(' ') && !error.ends_with('…')) {
+        let is_sent = sent.contains(&format!("   ->   {error}\n")) || ERRORS_OF_THE_SERVER.contains(&&*error);
+        assert!(is_sent, "no test gets the error {error:?}");
     }
     let texts = source.split("#[error(\"").skip(1).map(|text| text.split("\")]").next().unwrap());
     for text in texts.filter(|text| text.starts_with(char::is_uppercase)) {
@@ -217,38 +344,52 @@ fn each_command_has_a_row_in_the_readme_and_a_section_with_its_arguments() {
     }
 }
 
-/// These figures are in other files as well. costs.rs checks the bytes in docs/operating.md.
+/// A paragraph with a figure in a link's text takes all its figures from the pages to which it links.
 #[test]
-fn versions_and_figures_are_those_of_other_files() {
+fn figures_are_those_of_the_page_to_which_they_link() {
+    let mut linked = 0;
+    for page in pages(Path::new(ROOT)) {
+        let text = fs::read_to_string(&page).unwrap();
+        for paragraph in text.split("\n\n").filter(|paragraph| !paragraph.starts_with('|')) {
+            let links = paragraph.split('[').filter_map(|link| link.split(')').next()?.split_once("]("));
+            let links: Vec<_> = links.filter(|(_, target)| target.contains(".md")).collect();
+            if links.iter().all(|(words, _)| figures(words).is_empty()) {
+                continue;
+            }
+            linked += 1;
+            let sources = links.iter().map(|(_, target)| page.with_file_name(target.split('#').next().unwrap()));
+            let known: BTreeSet<_> = sources.flat_map(|source| figures(&fs::read_to_string(source).unwrap())).collect();
+            let unknown: Vec<_> = figures(paragraph).difference(&known).cloned().collect();
+            assert!(unknown.is_empty(), "{}: no link leads to the source of {unknown:?}: {paragraph}", page.display());
+        }
+    }
+    assert!(linked > 0, "no page links to the source of a figure");
+}
+
+/// Returns the numbers in a text, without the punctuation after them.
+fn figures(text: &str) -> BTreeSet<String> {
+    let words = text.split(|letter: char| !letter.is_ascii_digit() && !".,".contains(letter));
+    let words = words.map(|word| word.trim_matches(['.', ',']).to_string());
+    words.filter(|word| !word.is_empty()).collect()
+}
+
+/// costs.rs checks the bytes of a limiter, and loading.rs the versions of servers that the module needs.
+#[test]
+fn versions_and_sizes_are_those_of_other_files() {
     let between = |file: &str, before: &str, after: &str| {
         let text = text_of(file);
-        text.split_once(before).unwrap().1.split(after).next().unwrap().to_string()
+        text.split_once(before).unwrap_or_else(|| panic!("{file}: {before}")).1.split(after).next().unwrap().to_string()
     };
-    let [cost, memory] = [("docs/cost.md", "CL.THROTTLE, allowed"), ("docs/operating.md", "one quota")]
-        .map(|(page, name)| between(page, &format!("| {name} | "), " |\n"))
-        .map(|row| row.split(" | ").map(String::from).collect::<Vec<_>>());
     for server in between("scripts/servers", "\nsupported='\n", "\n'").lines() {
         let version = server.split_whitespace().nth(1).unwrap().trim_end_matches('*');
         assert_says("docs/platforms.md", &format!(" {version}"));
     }
-    let needs = between("src/redis/module.rs", "\"needs ", " or later:");
-    for version in needs.split(|letter: char| letter != '.' && !letter.is_ascii_digit()).filter(|word| !word.is_empty())
-    {
-        assert_says("README.md", &format!("{version} or newer"));
-    }
     for (page, words) in [
         ("docs/Containerfile", format!("ARG VERSION={VERSION} ")),
         ("docs/kubernetes/limits.yaml", format!("/REPO:{VERSION}")),
-        ("docs/cost.md", between("README.md", "EPYC core handles ", " calls") + " to "),
-        ("docs/platforms.md", format!("needs only glibc {}", between("scripts/package", "\nglibc=", "\n"))),
+        ("docs/platforms.md", format!("glibc {}", between("scripts/package", "\nglibc=", "\n"))),
         ("README.md", format!("Rust {} or newer", env!("CARGO_PKG_RUST_VERSION"))),
-        ("README.md", format!("downloads about {} MB", between("scripts/test", "fetches about ", " MB"))),
-        (
-            "README.md",
-            format!("takes [{} times the instructions](docs/cost.md) and {} times the CPU time", cost[1], cost[3]),
-        ),
-        ("README.md", format!("without pipelining, and {} with pipelining", cost[4])),
-        ("README.md", format!("A limiter uses [{} bytes]", memory[0])),
+        ("README.md", format!("{} MB", between("scripts/test", "fetches about ", " MB"))),
     ] {
         assert_says(page, &words);
     }
@@ -260,7 +401,7 @@ fn each_guarantee_names_tests_that_exist() {
     let tests = format!("\n{}", output(Command::new(env::current_exe().unwrap()).arg("--list")));
     let page = text_of("docs/design.md");
     let guarantees: Vec<_> = section(&page, "## Guarantees").split("\n* ").skip(1).collect();
-    assert!(guarantees.len() > 6);
+    assert!(!guarantees.is_empty(), "the guarantees are not a list");
     for guarantee in guarantees {
         let (_, named) = guarantee.split("\n\n").next().unwrap().rsplit_once('(').unwrap_or_default();
         let names: Vec<_> = code(named).collect();

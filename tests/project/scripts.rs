@@ -1,5 +1,6 @@
-//! scripts/run and scripts/test. costs.rs runs a part of scripts/bench.
+//! The scripts: their usage, and what scripts/run and scripts/test do. costs.rs runs a part of scripts/bench.
 
+use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -8,7 +9,7 @@ use std::thread;
 use crate::support::needs::{SCRIPTS_TEST, leave_out, needs};
 use crate::support::pages::ROOT;
 use crate::support::programs::{output, signal};
-use crate::support::{Server, assert_reply, free_port, module, new_folder, wait_until};
+use crate::support::{Server, assert_reply, ends_with_the_test, free_port, module, new_folder, wait_until};
 
 #[test]
 fn scripts_run_starts_a_server_until_ctrl_c_and_leaves_nothing_behind() {
@@ -36,6 +37,42 @@ fn scripts_run_starts_a_server_until_ctrl_c_and_leaves_nothing_behind() {
     assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "files were left behind");
 }
 
+/// No server starts on this port. Without a look at the dead server, the script would ask it 1,200 times.
+#[test]
+fn scripts_run_fails_as_soon_as_the_server_has_exited() {
+    needs!(SCRIPTS_TEST);
+    let bin = new_folder();
+    let asked = bin.path().join("asked");
+    let client = format!("#!/bin/sh\necho >>{}\nPATH=${{PATH#*:}}\nexec redis-cli \"$@\"\n", asked.display());
+    fs::write(bin.path().join("redis-cli"), client).unwrap();
+    output(Command::new("chmod").arg("+x").arg(bin.path().join("redis-cli")));
+    let path = format!("{}:{}", bin.path().display(), env::var("PATH").unwrap());
+    let mut command = ends_with_the_test(format!("{ROOT}/scripts/run"));
+    let ended = command.env("PATH", path).env("PORT", "70000").output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(ended.status.code() == Some(1) && said.contains("run: the server did not start"), "{said}");
+    assert!(fs::read_to_string(asked).unwrap().lines().count() < 600);
+}
+
+/// Runs the scripts in a folder that has nothing else, where one that goes on would fail or leave files.
+#[test]
+fn each_script_prints_its_usage_for_help_and_after_wrong_arguments_and_touches_nothing() {
+    let folder = new_folder();
+    output(Command::new("cp").args(["-r", "scripts"]).arg(folder.path()).current_dir(ROOT));
+    let find = |arguments: &[&str]| output(Command::new("find").args(arguments).current_dir(folder.path()));
+    let files = find(&[".", "-printf", "%p %T@\n"]);
+    for script in find(&["scripts", "-type", "f", "-perm", "-u+x", "!", "-path", "*/debian/*"]).lines() {
+        for (argument, status) in [("--help", 0), ("-h", 0), ("--no-such-option", 2)] {
+            let ended = Command::new(folder.path().join(script)).arg(argument).current_dir(folder.path()).output();
+            let ended = ended.unwrap();
+            let said = String::from_utf8(ended.stdout).unwrap();
+            let is_usage = said.starts_with("Usage: ") && said.contains(script) && ended.stderr.is_empty();
+            assert!(is_usage && ended.status.code() == Some(status), "{script} {argument}: {}\n{said}", ended.status);
+        }
+    }
+    assert_eq!(find(&[".", "-printf", "%p %T@\n"]), files);
+}
+
 /// A project that scripts/test tests in seconds: a test that passes, a slow one and one that aborts; an example that
 /// fails and one that needs a package; and a repository for apt that has lost the file of its only package.
 const SMALL_PROJECT: &str = r#"
@@ -53,7 +90,7 @@ printf 'mod every_server {\n    #[test]\n    fn aborts() {\n        std::process
 printf '%s\n' 'import os, pytest' 'def test_that_fails(): assert False' \
     'def test_that_needs_a_package(): "REQUIRE_ALL" in os.environ or pytest.skip()' >tests/examples/test_two.py
 printf '%s\n' '#!/bin/sh' "supported='" 'redis-7.0 7.0.15*' "'" >scripts/servers
-touch target/servers/redis-7.0/redis-server
+touch target/servers/redis-7.0/redis-server tests/examples/packages.py
 printf '%s: %s\n' Package cell-gone Version 1 Architecture all Filename gone.deb Size 1 >apt/Packages
 echo "deb [trusted=yes] file:$0/apt ./" >apt/sources.list
 printf '%s;\n' "Dir::Etc::SourceList \"$0/apt/sources.list\"" 'Dir::Etc::SourceParts "/dev/null"' \
@@ -72,7 +109,7 @@ fn scripts_test_counts_results_and_fails_after_a_failed_installation_or_an_abort
     output(Command::new("bash").args(["-ec", SMALL_PROJECT]).arg(project).current_dir(ROOT));
     // Returns what scripts/test says if it also needs this package. It must fail.
     let run = |package: &str, option: &str| {
-        let script = "sed \"s/setup make libclang-dev/setup make $1/\" \"$0/scripts/test\" >scripts/test
+        let script = "sed \"s/packages=(make/& $1/\" \"$0/scripts/test\" >scripts/test
             unset CARGO_TARGET_DIR EVERYWHERE MODULE REDIS_RS REQUIRE_ALL SERVER
             APT_CONFIG=$PWD/apt/settings scripts/test $2 2>&1";
         let mut command = Command::new("sh");

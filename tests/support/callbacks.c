@@ -1,7 +1,12 @@
 // Another module on the same server. It runs a test's commands on keyspace events, whatever notify-keyspace-events is
-// set to. The event `fork` means that the server has started a child process.
+// set to, and at these moments, which are events as well:
 //
-// The arguments of the module are a command, which it runs when it is loaded.
+// fork    the server has started a child process
+// reaped  the child process has ended
+// online  a replica has its snapshot
+// loaded  the server has loaded a file or a snapshot
+//
+// The arguments of the module are commands, which it runs when it is loaded. A semicolon separates them.
 //
 // CB.DO event word...  runs the command on each such event. The word % is the event's key. A ! before the command
 //                      replicates it
@@ -51,9 +56,23 @@ static int happened(RedisModuleCtx *ctx, int class, const char *event, RedisModu
     return REDISMODULE_OK;
 }
 
-static void forked(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t kind, void *data) {
-    (void)event, (void)data;
-    if (kind == REDISMODULE_SUBEVENT_FORK_CHILD_BORN) run(ctx, "fork", NULL);
+// The server's events, and their names here.
+static const struct {
+    uint64_t id, kind;
+    const char *name;
+} moments[] = {
+    {REDISMODULE_EVENT_FORK_CHILD, REDISMODULE_SUBEVENT_FORK_CHILD_BORN, "fork"},
+    {REDISMODULE_EVENT_FORK_CHILD, REDISMODULE_SUBEVENT_FORK_CHILD_DIED, "reaped"},
+    {REDISMODULE_EVENT_REPLICA_CHANGE, REDISMODULE_SUBEVENT_REPLICA_CHANGE_ONLINE, "online"},
+    {REDISMODULE_EVENT_LOADING, REDISMODULE_SUBEVENT_LOADING_ENDED, "loaded"},
+};
+#define MOMENTS (sizeof moments / sizeof *moments)
+
+static void came(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t kind, void *data) {
+    (void)data;
+    for (size_t i = 0; i < MOMENTS; i++) {
+        if (moments[i].id == event.id && moments[i].kind == kind) run(ctx, moments[i].name, NULL);
+    }
 }
 
 static int cb_do(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
@@ -78,12 +97,20 @@ int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
     // Valkey 9 moves slots only if every module has set this option.
     void *of_valkey;
     if (!RedisModule_GetApi("ValkeyModule_SetModuleOptions", &of_valkey)) RedisModule_SetModuleOptions(ctx, MOVES_SLOTS);
-    if (argc) {
-        RedisModuleCallReply *reply = RedisModule_Call(ctx, text(argv[0]), "!v", argv + 1, (size_t)(argc - 1));
+    if (RedisModule_CreateCommand(ctx, "cb.do", cb_do, "", 0, 0, 0) ||
+        RedisModule_CreateCommand(ctx, "cb.clear", cb_clear, "", 0, 0, 0) ||
+        RedisModule_SubscribeToKeyspaceEvents(ctx, REDISMODULE_NOTIFY_ALL | REDISMODULE_NOTIFY_NEW, happened))
+        return REDISMODULE_ERR;
+    for (size_t i = 0; i < MOMENTS; i++) {
+        RedisModuleEvent event = {moments[i].id, 1};
+        // A second subscription to the same event replaces the first.
+        if (RedisModule_SubscribeToServerEvent(ctx, event, came)) return REDISMODULE_ERR;
+    }
+    for (int first = 0, end; first < argc; first = end + 1) {
+        for (end = first; end < argc && strcmp(text(argv[end]), ";");) end++;
+        size_t count = (size_t)(end - first - 1);
+        RedisModuleCallReply *reply = RedisModule_Call(ctx, text(argv[first]), "!v", argv + first + 1, count);
         if (reply) RedisModule_FreeCallReply(reply);
     }
-    return RedisModule_CreateCommand(ctx, "cb.do", cb_do, "", 0, 0, 0) ||
-           RedisModule_CreateCommand(ctx, "cb.clear", cb_clear, "", 0, 0, 0) ||
-           RedisModule_SubscribeToServerEvent(ctx, RedisModuleEvent_ForkChild, forked) ||
-           RedisModule_SubscribeToKeyspaceEvents(ctx, REDISMODULE_NOTIFY_ALL | REDISMODULE_NOTIFY_NEW, happened);
+    return REDISMODULE_OK;
 }

@@ -25,14 +25,19 @@ impl Clock {
         Self::start_with(now, &[])
     }
 
-    /// Starts the same server with more settings. Keys expire only when a command reads them: the server's active
-    /// expiry, which could delete them at any moment, is off.
+    /// Starts the same server with more settings.
     pub fn start_with(now: i64, settings: &[&str]) -> (Self, Server, Connection) {
+        Self::start_bare(now, &[&["--loadmodule", module()], settings].concat())
+    }
+
+    /// Starts a server without the module. Keys expire only when a command reads them: the server's active expiry,
+    /// which could delete them at any moment, is off.
+    pub fn start_bare(now: i64, settings: &[&str]) -> (Self, Server, Connection) {
         let folder = new_folder();
         let path = folder.path().join("clock");
         fs::write(&path, [now, 0].map(i64::to_ne_bytes).concat()).unwrap();
         let clock = Self { file: File::options().write(true).open(&path).unwrap(), _folder: folder };
-        let mut server = Server::new(None, &[&["--loadmodule", module()], settings].concat());
+        let mut server = Server::new(None, settings);
         server.command.env("LD_PRELOAD", compiled("clock")).env("CLOCK", path);
         let (server, mut connection) = server.launched().connected();
         run::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0").unwrap();

@@ -22,8 +22,8 @@ pub struct Command {
 pub const COMMANDS: [Command; 10] = [
     command("cl.throttle", "1.0.0", Taking::AllOrNone, SECOND, OPTIONAL),
     command("cl.pthrottle", "1.0.0", Taking::AllOrNone, MILLISECOND, OPTIONAL),
-    command("cl.charge", "1.0.0", Taking::InAnyCase, SECOND, REQUIRED),
-    command("cl.pcharge", "1.0.0", Taking::InAnyCase, MILLISECOND, REQUIRED),
+    command("cl.charge", "1.0.0", Taking::Always, SECOND, REQUIRED),
+    command("cl.pcharge", "1.0.0", Taking::Always, MILLISECOND, REQUIRED),
     command("cl.take", "1.0.0", Taking::UpTo, SECOND, REQUIRED),
     command("cl.ptake", "1.0.0", Taking::UpTo, MILLISECOND, REQUIRED),
     command("cl.look", "1.0.0", Taking::Nothing, SECOND, OPTIONAL),

@@ -33,10 +33,10 @@ pub fn compiled(name: &'static str) -> &'static str {
     LIBRARIES.lock().unwrap().entry(name).or_insert_with(|| compile(name).leak())
 }
 
-/// Returns the arguments that load redis-cell behind unwritable.c. The server then looks like a Valkey that saves keys
+/// Returns the arguments that load redis-cell behind shim.c. The server then looks like a Valkey that saves keys
 /// without a fork, and keys whose names start with `unwritable` cannot be opened for writing.
 pub fn load_with_unwritable_keys() -> [&'static str; 4] {
-    ["--loadmodule", compiled("unwritable"), "valkey", module()]
+    ["--loadmodule", compiled("shim"), "valkey", module()]
 }
 
 fn compile(name: &str) -> String {

@@ -24,7 +24,7 @@ pub const NOT_A_STATE: &str = "ERR the key holds no rate limiter state";
 /// The error for a key that Valkey 9.2 does not open for writing while it saves the key.
 pub const TRY_AGAIN: &str = "TRYAGAIN the key cannot be read or written at this moment";
 
-pub const MOST_QUOTAS: usize = 8;
+pub const MAX_QUOTAS: usize = 8;
 
 /// The beginning of the server's own error.
 pub const ARITY: &str = "ERR wrong number of arguments";
@@ -42,7 +42,7 @@ pub fn least(name: &str, taking: Taking) -> Option<i128> {
     match name {
         "max_burst" => Some(-1),
         "count" | "period" => Some(1),
-        _ if matches!(taking, Taking::AllOrNone | Taking::InAnyCase) => None,
+        _ if matches!(taking, Taking::AllOrNone | Taking::Always) => None,
         _ => Some(0),
     }
 }
@@ -113,18 +113,18 @@ struct Limiter {
 
 fn limiters(command: &Command, call: &[Vec<u8>], now: i128) -> Result<Vec<Limiter>, String> {
     if !command.takes_several_keys() {
-        // The words are the command, the key, a quota, the quantity, and further quotas.
-        let (further, rest) = call.get(6..).unwrap_or_default().as_chunks::<3>();
+        // The words are the command, the key, a quota, the quantity, and the other quotas.
+        let (rest, odd) = call.get(6..).unwrap_or_default().as_chunks::<3>();
         let least = if command.has_optional_quantity() { 5 } else { 6 };
-        if call.len() < least || !rest.is_empty() {
+        if call.len() < least || !odd.is_empty() {
             return Err(ARITY.into());
         }
-        if further.len() >= MOST_QUOTAS {
-            return Err(format!("ERR a limiter has at most {MOST_QUOTAS} quotas"));
+        if rest.len() >= MAX_QUOTAS {
+            return Err(format!("ERR a limiter has at most {MAX_QUOTAS} quotas"));
         }
         let (first, quantity) = quota_and_quantity(&call[2..call.len().min(6)], now, command)?;
         let mut quotas = vec![first];
-        for (quota, number) in further.iter().zip(2..) {
+        for (quota, number) in rest.iter().zip(2..) {
             let (quota, _) = quota_and_quantity(quota, now, command).map_err(|error| in_quota(number, &error))?;
             quotas.push(quota);
         }

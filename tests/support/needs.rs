@@ -30,6 +30,7 @@ use Need::{Feature, Package, Run};
 
 pub const MOVING_SLOTS: Need =
     Feature("atomic slot migration, as in Redis 8.4 or Valkey 9", || is_from((8, 4), (9, 0)));
+pub const FORKS_TO_SAVE: Need = Feature("a server that forks to save", || !is_valkey() || SERVER.1 < (9, 2));
 pub const REDIS_7: Need = Feature("Redis 7", || !is_redis_6_2());
 pub const REDIS_7_0: Need = Feature("exactly Redis 7.0", || !is_valkey() && SERVER.1 == (7, 0));
 

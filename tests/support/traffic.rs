@@ -14,23 +14,11 @@ pub fn under_load<T, R: Send>(
     body: impl FnOnce() -> T,
 ) -> (T, Vec<R>) {
     let pause = Duration::from_micros(500) * u32::try_from(clients).unwrap();
-    let paced = |number, more: &dyn Fn() -> bool| {
-        client(number, &|| {
-            thread::sleep(pause);
-            more()
-        })
-    };
-    under_full_load(clients, paced, body)
-}
-
-/// Runs the clients without pauses, for a test that needs a call at a particular moment.
-pub fn under_full_load<T, R: Send>(
-    clients: usize,
-    client: impl Fn(usize, &dyn Fn() -> bool) -> R + Sync,
-    body: impl FnOnce() -> T,
-) -> (T, Vec<R>) {
     let over = AtomicBool::new(false);
-    let more = || !over.load(Ordering::Relaxed);
+    let more = || {
+        thread::sleep(pause);
+        !over.load(Ordering::Relaxed)
+    };
     thread::scope(|scope| {
         let (client, more) = (&client, &more);
         let threads: Vec<_> = (0..clients).map(|number| scope.spawn(move || client(number, more))).collect();

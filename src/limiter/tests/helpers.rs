@@ -4,8 +4,8 @@ use std::ops::Deref;
 
 use super::model::{self, Change};
 use crate::error::{CommandError, Error, Place};
-use crate::funnel::{Funnel, Moment, Quota, Span, Taking};
-use crate::limiter::{self, Decision, Limiter, Tats, Verdict};
+use crate::funnel::{Funnel, Moment, Quota, Span};
+use crate::limiter::{self, Decision, Limiter, Taking, Tats, Verdict};
 
 /// Lists the ways in which a call takes tokens. A list that lacks one does not compile.
 macro_rules! takings {
@@ -20,7 +20,7 @@ macro_rules! takings {
     };
 }
 
-takings!(AllOrNone, InAnyCase, UpTo, Nothing);
+takings!(AllOrNone, Always, UpTo, Nothing);
 
 pub fn moment(nanos: u64) -> Moment {
     Moment::new(nanos).unwrap()
@@ -47,8 +47,8 @@ impl Deref for Decided {
 
 /// Decides a call on a limiter that has only this quota.
 pub fn decide(quota: Funnel, tat: Option<Moment>, taking: Taking, quantity: i64) -> Result<Decided, Error> {
-    let tats = tat.map(|first| Tats { first, further: Vec::new() });
-    let limiter = Limiter { first: quota, further: Vec::new() };
+    let tats = tat.map(|first| Tats { first, rest: Vec::new() });
+    let limiter = Limiter { first: quota, rest: Vec::new() };
     let decision = limiter.decide(tats, taking, quantity).map_err(|error| error.reason)?;
     let change = match decision.change {
         limiter::Change::Nothing => Change::Nothing,
@@ -86,13 +86,13 @@ fn error_of_the_module(error: model::Error) -> Error {
 
 /// Returns a limiter with these quotas, or the error of the first one that is not valid.
 pub fn limiter(quotas: &[Quota], now: Moment) -> Result<Limiter, Error> {
-    let further = quotas[1..].iter().map(|quota| quota.at(now)).collect::<Result<_, _>>();
-    Ok(Limiter { first: quotas[0].at(now)?, further: further? })
+    let rest = quotas[1..].iter().map(|quota| quota.at(now)).collect::<Result<_, _>>();
+    Ok(Limiter { first: quotas[0].at(now)?, rest: rest? })
 }
 
 /// Returns the state with these TATs; `None` if there are none.
 pub fn tats_from(tats: &[Moment]) -> Option<Tats> {
-    tats.split_first().map(|(first, further)| Tats { first: *first, further: further.to_vec() })
+    tats.split_first().map(|(first, rest)| Tats { first: *first, rest: rest.to_vec() })
 }
 
 pub fn nanos_of(tats: Option<&Tats>) -> Vec<i128> {

@@ -1,11 +1,11 @@
 //! A second implementation of the rule, to test the module against. It follows the formulas in docs/design.md, in 128
 //! bits, and searches for what the module computes. It uses the module's terms. Spans and TATs are in nanoseconds.
 
-/// The way in which a call takes tokens, as in src/funnel.rs.
+/// The way in which a call takes tokens, as in src/limiter.rs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taking {
     AllOrNone,
-    InAnyCase,
+    Always,
     UpTo,
     Nothing,
 }
@@ -161,8 +161,8 @@ impl Call {
                 let taken = if limited || taking == Taking::Nothing { 0 } else { tokens };
                 (limited, taken, (limited && tokens <= limit).then(|| wait(tokens)))
             }
-            Taking::InAnyCase if base + quota.refill_time(tokens) > LAST => return Err(Error::DebtTooLong),
-            Taking::InAnyCase => (wait(tokens) > 0, tokens, (wait(tokens) > 0).then(|| wait(tokens))),
+            Taking::Always if base + quota.refill_time(tokens) > LAST => return Err(Error::DebtTooLong),
+            Taking::Always => (wait(tokens) > 0, tokens, (wait(tokens) > 0).then(|| wait(tokens))),
             Taking::UpTo => {
                 // The time for each number of tokens is rounded separately, so one more token may be available already.
                 let one_more = wait(tokens) + quota.refill_time(1);

@@ -8,7 +8,8 @@ use super::helpers::{
     Decided, TAKINGS, assert_as_the_model, is_valid_as_in_the_model, moment, stated, tats_from, throttle,
 };
 use super::model::Change;
-use crate::funnel::{Moment, Quota, Span, Taking, Unit};
+use crate::funnel::{Moment, Quota, Span, Unit};
+use crate::limiter::Taking;
 
 fn after(tat: Option<Moment>, verdict: &Decided) -> Option<Moment> {
     match verdict.change {

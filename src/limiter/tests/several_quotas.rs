@@ -6,8 +6,8 @@ use super::helpers::{assert_as_the_model, decide, limiter, moment, nanos_of, sta
 use super::model;
 use super::one_quota::{any_quantity, any_taking, valid_quota};
 use crate::error::CommandError;
-use crate::funnel::{Moment, Quota, Taking, Unit};
-use crate::limiter::{Change, Limiter, MOST_QUOTAS, Tats, Verdict};
+use crate::funnel::{Moment, Quota, Unit};
+use crate::limiter::{Change, Limiter, MAX_QUOTAS, Taking, Tats, Verdict};
 
 const NOW: u64 = 1_800_000_000_000_000_000;
 
@@ -18,12 +18,12 @@ fn now() -> Moment {
 /// 1 to 8 quotas that are valid now.
 fn quotas() -> impl Strategy<Value = Vec<Quota>> {
     let quota = valid_quota().prop_map(|(quota, _)| quota).prop_filter("now", |quota| quota.at(now()).is_ok());
-    prop::collection::vec(quota, 1..=MOST_QUOTAS)
+    prop::collection::vec(quota, 1..=MAX_QUOTAS)
 }
 
 /// The times from now to each TAT, in thousandths of the tolerance: negative if the TAT has passed.
 fn ahead() -> impl Strategy<Value = Vec<i64>> {
-    prop::collection::vec(prop_oneof![-100..1_200_i64, Just(0), Just(1_000)], 0..=MOST_QUOTAS)
+    prop::collection::vec(prop_oneof![-100..1_200_i64, Just(0), Just(1_000)], 0..=MAX_QUOTAS)
 }
 
 /// The quantity of a call: `Ok` is a number of tokens, `Err` a number of thousandths of the smallest limit.
@@ -45,7 +45,7 @@ fn case(quotas: &[Quota], ahead: &[i64], quantity: Result<i64, i64>) -> (Limiter
 }
 
 fn tats_of(tats: Option<&Tats>) -> Vec<Moment> {
-    tats.map_or_else(Vec::new, |tats| [&[tats.first], tats.further.as_slice()].concat())
+    tats.map_or_else(Vec::new, |tats| [&[tats.first], tats.rest.as_slice()].concat())
 }
 
 /// Makes a call, and updates the TATs.

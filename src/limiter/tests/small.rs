@@ -4,7 +4,8 @@ use std::num::NonZero;
 use std::ops::RangeInclusive;
 
 use super::helpers::{TAKINGS, assert_as_the_model, is_valid_as_in_the_model, moment, nanos, stated, tats_from};
-use crate::funnel::{Moment, Quota, Taking};
+use crate::funnel::{Moment, Quota};
+use crate::limiter::Taking;
 
 const QUANTITIES: RangeInclusive<i64> = -7..=7;
 

@@ -100,34 +100,66 @@ def test_a_calendar_period_never_ends_sooner_than_an_earlier_call_said(recipe, a
 def credits(recipe):
     recipe.load("recipes/credits.lua")
     recipe.restrict("recipes/credits.lua")
-    return lambda *numbers, name="throttle": recipe.ask(
-        f"{'FCALL_RO' if name == 'look' else 'FCALL'} credits_{name} 2 {{a}}:2026-11 {{a}}:credits", *numbers)
+
+    def credits(*numbers, name="throttle", id=None):
+        call, keys = "FCALL_RO" if name == "look" else "FCALL", ["{a}:2026-11", "{a}:credits", *filter(None, [id])]
+        return recipe.ask(f"{call} credits_{name}", len(keys), *keys, *numbers)
+
+    return credits
 
 
 def test_a_plan_is_used_before_credits_and_a_refund_goes_back_where_it_came_from(recipe, credits, chance):
-    """The plan has 20 until its period ends, and credits are bought at times."""
+    """The plan has 20 until its period ends, and credits are bought at times. A charge may be made twice."""
     milliseconds = bought = plan = spent = 0
     end = recipe.start // 10**9 + 300
-    for _ in range(800):
+    states = set()
+    for turn in range(1_200):
         milliseconds += chance.randrange(2_000)
         recipe.at(milliseconds)
         if recipe.clock.now >= end * 10**9:
             end, plan, spent = end + 300, 0, 0
         if chance.random() < 0.05:
-            bought = recipe("INCRBY {a}:credits 15")
+            bought = recipe(f"INCRBY {{a}}:credits {15 - min(bought, 0)}")
         quantity = chance.choice((-9, -2, -1, 0, 1, 1, 2, 5, 12, 50))
-        name = chance.choice(("throttle", "throttle", "look"))
+        name = chance.choice(("throttle", "throttle", "look", "charge"))
         quantity = max(quantity, 0) if name == "look" else quantity
         own = min(quantity, 20 - plan) if quantity > 0 else -min(-quantity - min(-quantity, spent), plan)
         more = quantity - own if quantity > 0 else -min(-quantity, spent)
-        limited = more > bought
+        limited = more > max(bought, 0)
         rest = math.ceil(end - recipe.clock.now / 10**9)
-        wait = rest if limited and quantity <= 20 + bought else -1
-        if name == "throttle" and not limited:
+        wait = rest if limited and (quantity <= 20 + bought or name == "charge") else -1
+        takes = name == "charge" or name == "throttle" and not limited
+        if takes:
             plan, spent, bought = plan + own, spent + more, bought - more
-        taken = more if name == "throttle" and not limited else 0
-        expected = [int(limited), [int(limited), 20, 20 - plan, wait, rest if plan else 0], bought, taken]
-        assert credits(quantity, 20, end, name=name) == expected, (milliseconds, quantity, name)
+        taken = more if takes else 0
+        state = lambda first, wait: [first, [int(limited), 20, 20 - plan, wait, rest if plan else 0], bought, taken]
+        id = f"{{a}}:{turn}" if name == "charge" else None
+        assert credits(quantity, 20, end, name=name, id=id) == state(int(limited), wait), (milliseconds, quantity, name)
+        states.add((name, limited, bought < 0))
+        if name == "charge":
+            limited = False
+            assert credits(quantity, 20, end, name=name, id=id) == state(2, -1), (milliseconds, quantity, name)
+    assert {("charge", True, True), ("throttle", False, True), ("throttle", True, False)} <= states
+
+
+def test_a_charge_is_made_once_for_an_id_and_its_debt_is_paid_by_the_next_credits(recipe, credits):
+    end = recipe.start // 10**9 + 300
+    charge = lambda quantity, id="{a}:call", end=end: credits(quantity, 10, end, name="charge", id=id)
+    recipe("SET {a}:credits 400")
+    # The estimate was 400, and 700 were used.
+    assert credits(400, 10, end) == [0, [0, 10, 0, -1, 300], 10, 390]
+    assert charge(300) == [1, [1, 10, 0, 300, 300], -290, 300]
+    recipe.refuses("charged another quantity", charge, 200)
+    assert recipe("INCRBY {a}:credits 500") == 210
+    # A retry may come after the end of its period.
+    recipe.at(301_000)
+    assert charge(300)[0] == 2 and charge(300)[2:] == [210, 300]
+    recipe.refuses("the period has ended", charge, 1, "{a}:other")
+    # The id is forgotten after a day.
+    assert recipe("TTL {a}:call") == 86_400 - 301
+    # A user who has never bought credits can go into debt, too. A plan of 0 comes back never.
+    recipe("DEL {a}:credits {a}:2026-11")
+    assert credits(3, 0, end + 300, name="charge", id="{a}:new") == [1, [1, 0, 0, -1, 0], -3, 3]
 
 
 def test_a_call_on_credits_that_gets_an_error_takes_nothing(recipe, credits):
@@ -144,12 +176,19 @@ def test_a_call_on_credits_that_gets_an_error_takes_nothing(recipe, credits):
         (1, 20, 1000 * end): "end must be",
     }.items():
         recipe.refuses(error, credits, *numbers)
+    charge = lambda quantity, id="{a}:call": credits(quantity, 20, end, name="charge", id=id)
+    recipe.refuses("the same key twice", charge, 1, "{a}:credits")
+    recipe.refuses("wrong number of arguments", charge, 1, None)
+    charge(999_999_999_999_990, "{a}:large")
+    recipe.refuses("more than 15 digits", charge, 999)
+    charge(-999_999_999_999_990, "{a}:back")
     for right in "set", "del", "decrby":
         recipe(f"ACL SETUSER app -{right}")
         recipe.refuses("NOPERM|permission", credits, 1, 20, end)
+        recipe.refuses("NOPERM|permission", charge, 1)
         recipe(f"ACL SETUSER app +{right}")
     # Expired credits are not refunded.
-    recipe("DEL {a}:credits")
+    recipe("DEL {a}:credits {a}:large {a}:back")
     assert credits(-25, 20, end) == [0, [0, 20, 20, -1, 0], 0, -5] and recipe("DBSIZE") == 0
     # After a cancelled purchase, the plan can still be used.
     recipe("SET {a}:credits -3")

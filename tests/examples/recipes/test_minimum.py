@@ -40,17 +40,6 @@ def test_tenants_get_their_minimums_and_never_more_than_the_pool(recipe, ask):
     assert most == WHOLE
 
 
-@pytest.mark.parametrize("expected", [{"one": 101, "two": 100}, {"one": 201}])
-def test_the_pool_divided_by_its_tenants_is_shared_evenly(recipe, ask, expected):
-    """The page's figures: what tenants with a minimum of 10 a second get of 20 a second, in ten seconds."""
-    counts = dict.fromkeys(expected, 0)
-    for turn in range(1_000):
-        recipe.at(10 * turn)
-        for tenant in counts:
-            counts[tenant] += ask(tenant, "1 20 1", "0 10 1")[0] == 0
-    assert counts == expected
-
-
 def test_a_limited_call_has_the_shorter_wait_of_the_minimum_and_the_pool(recipe, ask):
     recipe(f"CL.CHARGE pool {LENT} 1035")
     assert ask("a", LENT) == [0, 5, 4, -1, 1] and ask("a", f"{LENT} 4") == [0, 5, 0, -1, 1]

@@ -1,65 +1,89 @@
-"""Recipes about the numbers of a limiter: a plan that changes, a pause, a move from redis_rate."""
+"""Recipes that need only calls: their replies are on the pages, and what they promise is here."""
 
-import pytest
+import re
 
-PLANS = ("9 10 86400", "99 100 86400", "6 7 3600", "999999 1000000 1")
-
-
-@pytest.fixture
-def change(recipe):
-    recipe.restrict("recipes/change_plan.lua")
-    return lambda words: recipe.eval("recipes/change_plan.lua", words)
+from conftest import DOCS
 
 
-def test_a_plan_that_changes_keeps_what_was_taken_from_each_quota(recipe, change):
-    # A full limiter has no key.
-    assert change("bob , 9 10 86400 to 99 100 86400") == [0, 100, 100, -1, 0] and recipe("DBSIZE") == 0
-    recipe("CL.THROTTLE alice 499 500 1 400 499 500 86400")
-    assert change("alice , 499 500 1 499 500 86400 to 99 100 1 24999 25000 86400")[:3] == [1, 100, 0]
-    assert recipe("CL.LOOK alice 24999 25000 86400 0 24999 25000 86400")[2] == 24_600
+
+def section(heading, page="recipes.md"):
+    return (DOCS / page).read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
 
 
-def missing(recipe, plan, number):
-    """Returns how many tokens are missing from a quota. A large limit also counts debts."""
-    timestamp = recipe("GET key")[19 * number:][:19]
-    recipe("SET twin", timestamp)
-    _, limit, remaining, *_ = recipe("CL.LOOK twin 99999 " + plan.split(" ", 1)[1] + " 0")
-    recipe("DEL twin")
-    return limit - remaining
+def test_a_limit_that_is_tried_first_has_an_event_for_each_call_that_it_would_refuse(recipe):
+    recipe("CONFIG SET notify-keyspace-events Ed")
+    events = recipe.server.client.pubsub(ignore_subscribe_messages=True)
+    events.subscribe("__keyevent@0__:cl.limited")
+    call = re.search("^CL.*", section("Try a limit first"), re.M)[0]
+    limited = [recipe(call)[0] for _ in range(13)]
+    recipe("PUBLISH __keyevent@0__:cl.limited last")
+    heard = iter(lambda: (events.get_message(timeout=60) or {}).get("data"), "last")
+    assert [key for key in heard if key] == sum(limited) * ["trial:user123"] and sum(limited) == 3
 
 
-def test_changing_plans_often_does_not_bring_tokens_back(recipe, change, chance):
-    old = [PLANS[0], PLANS[1]]
-    for turn in range(150):
-        recipe.at(777 * turn)
-        recipe(f"CL.CHARGE key {old[0]} {chance.randrange(1, 60)} {old[1]}")
-        new = [chance.choice(PLANS), chance.choice(PLANS)]
-        before = [missing(recipe, plan, number) for number, plan in enumerate(old)]
-        change(f"key , {' '.join(old)} to {' '.join(new)}")
-        assert [missing(recipe, plan, number) for number, plan in enumerate(new)] == before, (turn, old, new)
-        last = int(max(recipe("GET key")[:19], recipe("GET key")[19:]))
-        # The server's clock is in milliseconds.
-        assert recipe("PTTL key") == -(-last // 10**6) - recipe.clock.now // 10**6
-        old = new
+def test_a_circuit_breaker_opens_after_five_failures_and_after_12_s_until_the_next_failure(recipe):
+    look, fails, _ = (line.split("   ->")[0] for line in re.findall("^CL.*", section("A circuit breaker"), re.M))
+    is_open = lambda: recipe(look)[0] == 1
+    fails = fails.rsplit(" ", 1)[0] + " 1"
+    for _ in range(5):
+        assert not is_open()
+        recipe(fails)
+    # Calls that were under way fail as well, and do not make the pause longer.
+    recipe(fails)
+    for milliseconds, expected in (0, True), (11_999, True), (12_000, False), (13_000, False):
+        recipe.at(milliseconds)
+        assert is_open() == expected, milliseconds
+    recipe(fails)
+    assert is_open()
 
 
-def test_a_plan_that_cannot_change_stays_as_it_was(recipe, change):
-    recipe("CL.THROTTLE carol 99 100 86400 80")
-    recipe("CL.CHARGE dave 0 1000000000 1 10000000000000000")
-    recipe("CL.CHARGE erin 99 100 86400 80 99 100 86400")
-    for words, error in {
-        "carol , 99 100 86400": "wrong number of arguments",
-        "carol , 99 100 86400 to 9 10": "wrong number of arguments",
-        "carol , 9.5 100 86400 to 9 10 86400": "max_burst is not an integer",
-        "carol , 99 100 86400 to 9 10 1000000000000000": "at most 15 digits",
-        "carol , 99 100 86400 to 0 1 99000000": "the tokens would be back only",
-        "dave , 0 1000000000 1 to 9 10 86400": "more tokens are missing",
-        # The second quota fails after the first one has moved.
-        "erin , 99 100 86400 99 100 86400 to 9 10 86400 0 1 99000000": "the tokens would be back only",
-    }.items():
-        recipe.refuses(error, change, words)
-    recipe("ACL SETUSER app -set")
-    recipe.refuses("permission|can't run", change, "carol , 99 100 86400 to 9 10 86400")
+def passing(recipe, quota, milliseconds, step):
+    """Calls at each step until refused. Returns the time of each call that passed."""
+    times = []
+    for now in range(0, milliseconds, step):
+        recipe.at(now)
+        while recipe(f"CL.THROTTLE key {quota}")[0] == 0:
+            times.append(now)
+    return times
+
+
+def test_half_the_burst_and_half_the_rate_are_a_hard_cap(recipe):
+    assert len(passing(recipe, "59 60 60", 60_000, 500)) == 119
+    recipe("DEL key")
+    times = passing(recipe, "29 30 60", 200_000, 1_000)
+    assert max(sum(0 <= time - start <= 60_000 for time in times) for start in times) == 60
+
+
+def test_after_a_change_of_plan_the_same_share_is_used(recipe):
+    recipe("CL.THROTTLE key 9 10 86400 8")
+    assert recipe("CL.LOOK key 99 100 86400")[2] == 20
+
+
+def test_clients_with_leases_use_the_burst_and_the_rate_and_at_most_a_batch_each_beyond(recipe, chance):
+    """Four clients take batches of 20, spend them as their callers come, and give the rest back after 50 ms."""
+    quota, batch = "99 1 1", 20
+    clients = [{"left": 0, "ends": 0, "ask": 0} for _ in range(4)]
+    spent = lowest = beyond = 0
+    for now in range(4_000):
+        recipe.at(now)
+        lowest = min(lowest, spent - now)
+        for client in clients:
+            if client["left"] and now >= client["ends"]:
+                recipe(f"CL.PTHROTTLE hot {quota} -{client['left']}")
+                client.update(left=0, ask=now)
+            # At times few callers come, at times many.
+            for _ in range(50 if now % 1_000 > 500 else chance.random() < 0.02):
+                if not client["left"] and now >= client["ask"]:
+                    taken, _, _, retry_after, _ = recipe(f"CL.PTAKE hot {quota} {batch}")
+                    client.update(left=taken, ends=now + 50, ask=now + max(retry_after, 0))
+                if client["left"]:
+                    client["left"] -= 1
+                    spent += 1
+        # The tokens spent since any moment, minus those that have come back since then.
+        beyond = max(beyond, spent - now - lowest)
+        assert spent <= 100 + now
+    # The callers of two seconds get all tokens.
+    assert 100 < beyond <= 100 + len(clients) * batch and spent > 2_000
 
 
 def test_of_several_pauses_the_longest_counts_and_then_one_call_passes(recipe):

@@ -1,4 +1,4 @@
-//! A server under attack, and the facts that must hold after each visit. Its clock stands still during a visit.
+//! A server under attack, and the facts that must hold after each batch. Its clock stands still during a batch.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -6,16 +6,16 @@ use std::io::Read;
 
 use redis::{Connection, RedisResult, Value};
 
-use super::client::{Bytes, KEYS, Place, Visit, Words, typed, words};
+use super::client::{Batch, Bytes, KEYS, Via, Words, typed, words};
 use crate::support::aof::{self, AOF};
 use crate::support::clock::{Clock, START};
 use crate::support::commands::{Command, MILLISECOND};
-use crate::support::expected::{ARITY, Expected, MOST_QUOTAS, NOT_A_STATE, State, WRONG_TYPE, expected, expiry, text};
+use crate::support::expected::{ARITY, Expected, MAX_QUOTAS, NOT_A_STATE, State, WRONG_TYPE, expected, expiry, text};
 use crate::support::model::Change;
 use crate::support::needs::{assert_key_sizes, is_redis_6_2};
 use crate::support::{Server, difference, error_text};
 
-pub struct Attacked {
+pub struct Target {
     clock: Clock,
     server: Server,
     connection: Connection,
@@ -24,7 +24,7 @@ pub struct Attacked {
     pub facts: Facts,
 }
 
-/// What a visit leaves behind, as the server shows it or as the test expects it.
+/// What a batch leaves behind, as the server shows it or as the test expects it.
 #[derive(Clone, Default)]
 pub struct Facts {
     pub database: Database,
@@ -47,48 +47,48 @@ pub struct Entry {
 
 const CHANGES: &str = "rdb_changes_since_last_save";
 
-impl Attacked {
+impl Target {
     pub fn start() -> Self {
         let (clock, server, mut connection) = Clock::start_with(START, &[&AOF[..], &["--hz", "1"]].concat());
         assert_key_sizes(&mut connection);
         let aof = File::open(&aof::files(&server.folder)[0]).unwrap();
-        let mut attacked = Self { clock, server, connection, aof, facts: Facts::default() };
-        // A visit without commands reads the first counts of INFO.
-        let nothing = Visit { now: START, place: Place::Other, commands: Vec::new() };
-        attacked.visit(&nothing).map(|_| attacked).unwrap()
+        let mut target = Self { clock, server, connection, aof, facts: Facts::default() };
+        // A batch without commands reads the first counts of INFO.
+        let nothing = Batch { now: START, via: Via::Other, commands: Vec::new() };
+        target.run(&nothing).map(|_| target).unwrap()
     }
 
-    /// Makes a visit. Returns the expected outcomes of its calls, or a description of the first difference from them.
-    pub fn visit(&mut self, visit: &Visit) -> Result<Vec<Result<Expected, String>>, String> {
-        self.clock.set(visit.now);
-        let (replies, seen) = self.send(visit).map_err(|error| format!("{error}\n{}", self.server.log()))?;
-        let mut due = std::mem::replace(&mut self.facts, seen);
-        if visit.place == Place::Other {
+    /// Runs a batch. Returns the expected outcomes of its calls, or a description of the first difference from them.
+    pub fn run(&mut self, batch: &Batch) -> Result<Vec<Result<Expected, String>>, String> {
+        self.clock.set(batch.now);
+        let (replies, seen) = self.send(batch).map_err(|error| format!("{error}\n{}", self.server.log()))?;
+        let mut expected = std::mem::replace(&mut self.facts, seen);
+        if batch.via == Via::Other {
             return Ok(Vec::new());
         }
-        due.effects.clear();
-        due.expire(visit.now);
-        let outcomes = due.calls(visit, &replies)?;
+        expected.effects.clear();
+        expected.expire(batch.now);
+        let outcomes = expected.calls(batch, &replies)?;
         let sent = &mut self.facts.effects;
-        if is_redis_6_2() && visit.place == Place::Transaction && sent.contains(&words(&["EXEC"])) {
+        if is_redis_6_2() && batch.via == Via::Transaction && sent.contains(&words(&["EXEC"])) {
             // Redis 6.2 counts EXEC as a change.
-            due.count(CHANGES);
+            expected.count(CHANGES);
         }
         // The server itself wraps several effects in a transaction; Redis 6.2 also wraps a module's single effect.
         let around: [&[u8]; 3] = [b"SELECT", b"MULTI", b"EXEC"];
         sent.retain(|effect| !around.contains(&effect[0].as_slice()));
         // Some servers replicate an expiry as UNLINK.
         sent.iter_mut().filter(|effect| effect[0] == b"UNLINK").for_each(|effect| effect[0] = "DEL".into());
-        let (seen, due) = (self.facts.shown(), due.shown());
-        let differ = difference(&seen, &due);
+        let (seen, expected) = (self.facts.shown(), expected.shown());
+        let differ = difference(&seen, &expected);
         if differ.is_empty() { Ok(outcomes) } else { Err(format!("the facts, and the expected ones: {differ:#?}")) }
     }
 
-    /// Sends the commands of a visit. Returns the replies and the facts afterwards.
-    fn send(&mut self, visit: &Visit) -> RedisResult<(Vec<Value>, Facts)> {
+    /// Sends the commands of a batch. Returns the replies and the facts afterwards.
+    fn send(&mut self, batch: &Batch) -> RedisResult<(Vec<Value>, Facts)> {
         let keys = KEYS.iter().flat_map(|key| ["GET", "PTTL"].map(|name| vec![name.into(), key.to_vec()]));
         let infos = ["persistence", "redis-cell"].map(|section| words(&["INFO", section]));
-        let sent = visit.sent();
+        let sent = batch.sent();
         let all = sent.iter().cloned().chain(keys).chain(infos);
         let bytes: Bytes = all.flat_map(|words| redis::Cmd::new().arg(words).get_packed_command()).collect();
         self.connection.send_packed_command(&bytes)?;
@@ -103,7 +103,7 @@ impl Attacked {
                 Value::BulkString(text) => Some(text),
                 _ => None,
             };
-            let expires_at = (time_to_live >= 0).then_some(visit.now / MILLISECOND as i64 + time_to_live);
+            let expires_at = (time_to_live >= 0).then_some(batch.now / MILLISECOND as i64 + time_to_live);
             database.insert(key.to_vec(), Entry { text, expires_at });
         }
         let infos: [String; 2] = [redis::from_redis_value(read()?)?, redis::from_redis_value(read()?)?];
@@ -118,7 +118,7 @@ impl Attacked {
     }
 }
 
-/// The methods turn the facts before a visit into those that are expected after it.
+/// The methods turn the facts before a batch into those that are expected after it.
 impl Facts {
     /// Deletes the keys that have expired by `now`. A server keeps a key until the end of the millisecond in which it
     /// expires, and then until a call or the client's GET reads it.
@@ -131,23 +131,23 @@ impl Facts {
     }
 
     /// Makes the changes that the calls have to make. Returns their expected outcomes, or the first wrong reply.
-    fn calls(&mut self, visit: &Visit, replies: &[Value]) -> Result<Vec<Result<Expected, String>>, String> {
+    fn calls(&mut self, batch: &Batch, replies: &[Value]) -> Result<Vec<Result<Expected, String>>, String> {
         let executed = replies.last();
-        let of_calls = match (visit.place, executed) {
-            (Place::Transaction, Some(Value::Array(of_calls))) => of_calls,
-            (Place::Transaction, _) => return Err(format!("EXEC: {executed:?}")),
-            _ => &replies[visit.around()[0].len()..],
+        let of_calls = match (batch.via, executed) {
+            (Via::Transaction, Some(Value::Array(of_calls))) => of_calls,
+            (Via::Transaction, _) => return Err(format!("EXEC: {executed:?}")),
+            _ => &replies[batch.around()[0].len()..],
         };
         let mut outcomes = Vec::new();
-        for (call, reply) in visit.commands.iter().zip(of_calls) {
-            let outcome = expected(call, visit.now.into(), |key| state(&self.database, key));
-            check(visit.place, reply, &outcome).map_err(|wrong| format!("{}: {wrong}", typed(call)))?;
+        for (call, reply) in batch.commands.iter().zip(of_calls) {
+            let outcome = expected(call, batch.now.into(), |key| state(&self.database, key));
+            check(batch.via, reply, &outcome).map_err(|wrong| format!("{}: {wrong}", typed(call)))?;
             self.apply(call, &outcome);
             outcomes.push(outcome);
         }
         let decisions = outcomes.iter().flatten().flat_map(|outcome| &outcome.decisions);
         let written = decisions.filter(|(_, decision)| decision.change != Change::Nothing).count();
-        if visit.place != Place::Transaction && (executed == Some(&Value::Nil)) != (written > 0) {
+        if batch.via != Via::Transaction && (executed == Some(&Value::Nil)) != (written > 0) {
             return Err(format!("{written} keys were written, but EXEC after WATCH returned {executed:?}"));
         }
         Ok(outcomes)
@@ -199,18 +199,18 @@ impl Facts {
 }
 
 /// Compares a reply with the expected one. Returns both as text if they differ.
-fn check(place: Place, reply: &Value, outcome: &Result<Expected, String>) -> Result<(), String> {
+fn check(via: Via, reply: &Value, outcome: &Result<Expected, String>) -> Result<(), String> {
     let reply = reply.clone().extract_error().map_err(|error| match error_text(&error) {
         // Redis 6.2 repeats the command in the caller's spelling, and a script gets a different text.
         text if text.to_lowercase().starts_with("err wrong number of arg") => ARITY.into(),
         text => text,
     });
-    let due = match outcome {
+    let expected = match outcome {
         Err(error) => Err(error.clone()),
-        Ok(Expected { reply, .. }) if place == Place::Lua => Ok(in_lua(reply)),
+        Ok(Expected { reply, .. }) if via == Via::Lua => Ok(in_lua(reply)),
         Ok(Expected { reply, .. }) => Ok(reply.clone()),
     };
-    if reply == due { Ok(()) } else { Err(format!("the reply is {reply:?}, expected: {due:?}")) }
+    if reply == expected { Ok(()) } else { Err(format!("the reply is {reply:?}, expected: {expected:?}")) }
 }
 
 /// Returns the reply as a script sees it: a number in Lua has 53 bits.
@@ -230,5 +230,5 @@ pub fn state(database: &Database, key: &[u8]) -> State {
         tat.and_then(|tat| tat.parse::<i64>().ok()).map(i128::from)
     });
     let tats: Option<Vec<i128>> = tats.collect();
-    tats.filter(|tats| (1..=MOST_QUOTAS).contains(&tats.len())).ok_or(NOT_A_STATE)
+    tats.filter(|tats| (1..=MAX_QUOTAS).contains(&tats.len())).ok_or(NOT_A_STATE)
 }

@@ -1,0 +1,53 @@
+"""The moving window of Flask-Limiter and slowapi: a request's headers show what its hit was told."""
+
+from __future__ import annotations
+
+import sys
+import time
+import weakref
+from contextvars import ContextVar
+from typing import Any
+
+import limits.util
+from limits.strategies import STRATEGIES, MovingWindowRateLimiter
+
+# What the latest hits in this context were told, by request, storage and key: the reset time, and what remains.
+KEPT: ContextVar[dict[Any, tuple[float, int]]] = ContextVar("redis_cell", default={})
+# A request with more limits than this asks Redis again.
+MOST_KEPT = 20
+# `limits` before 3.0 has a plain tuple.
+WindowStats: Any = getattr(limits.util, "WindowStats", lambda *stats: stats)
+
+
+def request() -> Any:
+    """Returns what tells this request from others in its context: Flask's `g`, because a WSGI server's thread has one
+    context for all its requests. An ASGI server's requests have one each."""
+    flask = sys.modules.get("flask")
+    return weakref.ref(flask.g._get_current_object()) if flask and flask.has_app_context() else None
+
+
+def keep(storage: object, key: str, reset_time: float, remaining: int) -> None:
+    # A new dict each time: other contexts may have the old one as well.
+    kept = {**KEPT.get(), (request(), storage, key): (reset_time, remaining)}
+    KEPT.set(dict([*kept.items()][-MOST_KEPT:]))
+
+
+def forget() -> None:
+    KEPT.set({})
+
+
+class Gcra(MovingWindowRateLimiter):
+    """The strategy, as STRATEGIES has it. `test`, and a MovingWindowRateLimiter of your own, always ask Redis."""
+
+    def get_window_stats(self, item: Any, *identifiers: str) -> Any:
+        storage = getattr(self.storage, "identity", None)
+        kept = KEPT.get().get((request(), storage, item.key_for(*identifiers)))
+        reset_time, remaining = kept or super().get_window_stats(item, *identifiers)
+        if kept and time.time() >= reset_time:
+            # The view took so long that all tokens are back.
+            remaining = item.amount
+        # The limiters add a second, and subtract the time a moment later.
+        return WindowStats(int(reset_time + 0.1), remaining)
+
+
+STRATEGIES["moving-window"] = Gcra

@@ -1,0 +1,66 @@
+"""Exact limits for Django REST framework: its own throttles, kept in Redis by redis-cell. In the settings:
+
+    REDIS_CELL = redis.Redis.from_url("redis://localhost:6379/0", socket_timeout=0.1)  # a client, also of valkey-py
+    REST_FRAMEWORK = {"DEFAULT_THROTTLE_CLASSES": ["redis_cell.rest_framework.AnonRateThrottle"], …}
+"""
+
+from typing import Any, Optional
+
+from django.conf import settings
+from rest_framework import exceptions, throttling
+
+from redis_cell import is_outage
+
+
+class Unanswered(exceptions.APIException):
+    """Redis did not decide: responds with 503. `wait` becomes the Retry-After header."""
+
+    status_code, default_detail, default_code, wait = 503, "Try again later.", "service_unavailable", 1
+
+
+class SimpleRateThrottle(throttling.SimpleRateThrottle):
+    """A base class for your own throttles, which define `get_cache_key`."""
+
+    reply: Optional[list[int]] = None  # the five integers that CL.THROTTLE replied
+
+    def allow_request(self, request: Any, view: Any) -> bool:
+        if self.rate is None or (key := self.get_cache_key(request, view)) is None:
+            return True
+        # The rate is part of the key, so a new rate starts full. A caller's name may have a lone surrogate.
+        name = f"{key}/{self.num_requests}/{self.duration}".encode(errors="surrogatepass")
+        # A rate of 0 refuses every request, but the count must be positive.
+        quota = self.num_requests - 1, max(self.num_requests, 1), self.duration
+        try:
+            self.reply = settings.REDIS_CELL.execute_command("CL.THROTTLE", name, *quota)
+        except Exception as error:
+            if not is_outage(error):
+                raise
+            self.forbid_caching(view)
+            raise Unanswered from error
+        if not self.reply[0]:
+            return self.throttle_success()
+        self.forbid_caching(view)
+        return self.throttle_failure()
+
+    def forbid_caching(self, view: Any) -> None:
+        # A view adds these headers to its response.
+        getattr(view, "headers", {})["Cache-Control"] = "no-store"
+
+    def throttle_success(self) -> bool:
+        return True
+
+    def wait(self) -> Optional[int]:
+        # With a rate of 0, no request can ever pass.
+        return self.reply[3] if self.reply and self.reply[3] >= 0 else None
+
+
+class AnonRateThrottle(throttling.AnonRateThrottle, SimpleRateThrottle):
+    pass
+
+
+class UserRateThrottle(throttling.UserRateThrottle, SimpleRateThrottle):
+    pass
+
+
+class ScopedRateThrottle(throttling.ScopedRateThrottle, SimpleRateThrottle):
+    pass

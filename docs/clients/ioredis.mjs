@@ -1,0 +1,43 @@
+// Rate limiting with ioredis. To run this file: [REDIS_URL=redis://…] [REDIS_TIMEOUT=0.1] node ioredis.mjs
+
+import { fileURLToPath } from 'node:url';
+import { Redis } from 'ioredis';
+
+const TIMEOUT = Math.ceil(1000 * Number(process.env.REDIS_TIMEOUT || 0.1)); // In ms.
+/** The process's client, which has one connection. */
+export const client = new Redis(process.env.REDIS_URL || 'redis://127.0.0.1:6379', {
+  connectTimeout: TIMEOUT,
+  commandTimeout: TIMEOUT,
+  // Close a silent connection, and one to a replica, as after a failover. Then reconnect every 50 ms.
+  socketTimeout: TIMEOUT,
+  reconnectOnError: (error) => error.message.startsWith('READONLY'),
+  retryStrategy: () => 50,
+  // Do not retry: a call that timed out may have taken its token. A queued call would take its token too late.
+  maxRetriesPerRequest: 0,
+  enableOfflineQueue: false,
+  enableReadyCheck: false, // It would need permission to run INFO.
+  lazyConnect: true,
+});
+client.on('error', (error) => {
+  console.error(`Redis: ${error.message || error.code}`);
+  // Otherwise, ioredis would use database 0.
+  if (error.command?.name === 'select') client.disconnect(true);
+});
+const connected = client.connect().catch(() => {});
+
+/** Resolves to the five integers of CL.THROTTLE, six with further quotas. */
+export const throttle = (key, maxBurst, count, period, quantity = 1, ...furtherQuotas) => (
+  client.call('CL.THROTTLE', key, maxBurst, count, period, quantity, ...furtherQuotas));
+
+// Three calls pass at once, and one more each minute.
+async function demonstrate() {
+  for (let call = 0; call < 4; call += 1) {
+    await throttle('user123', 2, 1, 60).then(console.log, (error) => {
+      if (/^ERR (?!max number of clients)/.test(error.message)) throw error; // An argument is wrong.
+      console.error(`Redis did not decide: ${error}`);
+    });
+  }
+  client.disconnect();
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) connected.then(demonstrate);

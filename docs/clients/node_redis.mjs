@@ -1,0 +1,45 @@
+// Rate limiting with node-redis. To run this file: [REDIS_URL=redis://…] [REDIS_TIMEOUT=0.1] node node_redis.mjs
+
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { createClient } from 'redis';
+
+const TIMEOUT = Math.ceil(1000 * Number(process.env.REDIS_TIMEOUT || 0.1)); // In ms.
+/** The process's client, which has one connection. */
+export const client = createClient({
+  url: process.env.REDIS_URL || 'redis://127.0.0.1:6379',
+  // Reconnect every 50 ms. Close a connection on which nothing has been sent or received for two seconds. PING keeps an
+  // idle one open. When a silent connection has 1,000 pending calls, nothing more is sent.
+  socket: { connectTimeout: TIMEOUT, reconnectStrategy: 50, socketTimeout: 2_000 },
+  pingInterval: 1_000,
+  commandsQueueMaxLength: 1_000,
+  // A call that waited for a connection would take its token too late. node-redis does not repeat a call.
+  disableOfflineQueue: true,
+});
+client.on('error', (error) => console.error(`Redis: ${error.message || error.code}`));
+client.connect().catch(() => {});
+
+/** Resolves to the five integers of CL.THROTTLE, six with further quotas. */
+export async function throttle(key, maxBurst, count, period, quantity = 1, ...furtherQuotas) {
+  const words = [maxBurst, count, period, quantity, ...furtherQuotas].map(String);
+  const call = client.sendCommand(['CL.THROTTLE', key, ...words]);
+  // node-redis has no timeout for a reply. setImmediate lets it read a reply that has already arrived.
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => setImmediate(reject, new Error('no reply in time')), TIMEOUT);
+  });
+  return Promise.race([call, late]).finally(() => clearTimeout(timer));
+}
+
+// Three calls pass at once, and one more each minute.
+async function demonstrate() {
+  for (let call = 0; call < 4; call += 1) {
+    await throttle('user123', 2, 1, 60).then(console.log, (error) => {
+      if (/^ERR (?!max number of clients)/.test(error.message)) throw error; // An argument is wrong.
+      console.error(`Redis did not decide: ${error}`);
+    });
+  }
+  client.destroy();
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) once(client, 'ready').then(demonstrate, demonstrate);
