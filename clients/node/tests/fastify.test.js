@@ -103,7 +103,7 @@ test('zero, fractions, infinity and functions count as without the store', async
 test('an outage is 503 with Retry-After, and skipOnError lets requests pass', async () => {
   const store = newStore({ sendCommand: async () => { throw new Error('the password is wrong'); } });
   const { status, headers, body } = await (await site({ store }))();
-  assert.deepEqual([status, headers['retry-after']], [503, '1']);
+  assert.deepEqual([status, headers['retry-after'], headers['cache-control']], [503, '1', 'no-store']);
   assert.doesNotMatch(body, /password/);
   assert.deepEqual(await statuses(3, await site({ store, skipOnError: true })), times(3, 200));
 });
