@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from packages import EXECUTABLES, HERE, IS_DEBIAN, LUA, NODE, PYTHON, ROOT, TARGET
+from packages import HERE, IS_DEBIAN, LUA, NODE, PYTHON, ROOT, TARGET
 from servers import WITH_THE_TEST, Address, free_port, wait_for
 
 # The limit of a caller: a burst of three.
@@ -25,7 +25,7 @@ ENVIRONMENT = {
     **os.environ, "PYTHON": sys.executable, "PYTHONPATH": f"{PYTHON}:{ROOT}/clients/python:.",
     "PYTHONUNBUFFERED": "yes", "NODE_PATH": NODE,
     "GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": f"{TARGET}/go",
-    "PATH": EXECUTABLES, "LUA_PATH": f"{LUA}/?.lua;;",
+    "LUA_PATH": f"{LUA}/?.lua;;",
 }
 
 
