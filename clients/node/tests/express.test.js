@@ -5,7 +5,9 @@ const { test, before } = require('node:test');
 const express = require('express');
 const { rateLimit } = require('express-rate-limit');
 const { RedisCellStore, Unanswered } = require('../express.js');
-const { DAY, LIBRARIES, newPrefix, serve, startServer, startServerWithClock, statuses, times } = require('./support.js');
+const {
+  DAY, LIBRARIES, newPrefix, serve, startServer, startServerWithClock, statuses, times,
+} = require('./support.js');
 
 const windowMs = DAY;
 const LIMITERS = ['express-rate-limit-7', 'express-rate-limit-8.2', 'express-rate-limit'];
@@ -126,7 +128,8 @@ test('half the limit is a hard cap: no window has more than twice as many', asyn
   store.init({ limit: 30, windowMs: 60_000 });
   const passed = [];
   for (let second = 0; second < 150; second += 1, clock.pass(1000)) {
-    for (let call = 0; call < 31; call += 1) passed[second] = (passed[second] ?? 0) + ((await store.increment('key')).totalHits <= 30);
+    passed[second] = 0;
+    for (let call = 0; call < 31; call += 1) passed[second] += (await store.increment('key')).totalHits <= 30;
   }
   const windows = passed.slice(59).map((_, end) => passed.slice(end, end + 60).reduce((sum, number) => sum + number));
   assert.equal(Math.max(...windows), 59);
@@ -179,7 +182,9 @@ for (const name of LIMITERS) {
     process.on('unhandledRejection', rejected);
     context.after(() => process.off('unhandledRejection', rejected));
     let isGone = false;
-    const store = newStore({ sendCommand: async (...words) => { if (isGone) throw new Error('gone'); return sendCommand(...words); } });
+    const store = newStore({
+      sendCommand: (...words) => (isGone ? Promise.reject(new Error('gone')) : sendCommand(...words)),
+    });
     const limiter = limit({ limit: 3, windowMs, skipFailedRequests: true, skipSuccessfulRequests: true, store });
     const send = await site(limiter, (request, response) => { isGone = true; response.send('Done'); });
     assert.deepEqual(await statuses(2, send), [200, 503]);
@@ -204,11 +209,12 @@ test('Express, Hono and the log tell of an outage', async () => {
   assert.deepEqual([found.status, found.headers.get('Retry-After')], [503, '1']);
 });
 
-test('hono-rate-limiter refunds failures and slows nobody else', async () => {
+test('hono-rate-limiter refunds failures', async () => {
   const { Hono } = require('hono');
   const { rateLimiter } = require('hono-rate-limiter');
-  const limiter = rateLimiter({ limit: 2, windowMs, keyGenerator: () => 'key', skipFailedRequests: true, store: newStore() });
-  const app = new Hono().use(limiter).get('/', (context) => context.text('Hi', Number(context.req.header('status') ?? 200)));
+  const options = { limit: 2, windowMs, keyGenerator: () => 'key', skipFailedRequests: true, store: newStore() };
+  const app = new Hono().use(rateLimiter(options))
+    .get('/', (context) => context.text('Hi', Number(context.req.header('status'))));
   const send = (status) => app.request('/', { headers: { status } });
   assert.deepEqual(await statuses(5, () => send(404)), times(5, 404));
   assert.deepEqual(await statuses(4, () => send(200)), [200, 200, 429, 429]);

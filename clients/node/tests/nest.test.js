@@ -36,8 +36,8 @@ test('throttlers with the same key, and prefixes, share nothing', async () => {
   const throttlers = [{ name: 'short', ttl: 60_000, limit: 2 }, { name: 'other', ttl: 60_000, limit: 2 }];
   for (const further of ['', 'two:']) {
     const send = await site(throttlers, newStore({ prefix: prefix + further }));
-    const response = await send();
-    assert.deepEqual(['short', 'other'].map((name) => response.headers.get(`X-RateLimit-Remaining-${name}`)), ['1', '1']);
+    const { headers } = await send();
+    assert.deepEqual(['short', 'other'].map((name) => headers.get(`X-RateLimit-Remaining-${name}`)), ['1', '1']);
     assert.deepEqual(await statuses(2, send), [200, 429]);
   }
 });

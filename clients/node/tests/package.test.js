@@ -74,14 +74,16 @@ const stores = [
   }),
   new RedisCellStore({
     sendCommandCluster: ({ key, command }) => other.eval('return redis.call(unpack(ARGV))', 1, key, ...command),
-    prefix: 'd:', quotas: async (key) => [{ limit: key.length, windowMs: 1000, burst: 2 }, { limit: 9, windowMs: 60000 }],
+    prefix: 'd:',
+    quotas: async (key) => [{ limit: key.length, windowMs: 1000, burst: 2 }, { limit: 9, windowMs: 60000 }],
   }),
 ];
 express().use(rateLimit({ limit: 3, windowMs: 1000, store: stores[0] }), slowDown({ delayAfter: 1, store: stores[1] }));
 const limiter = rateLimiter({ limit: 3, windowMs: 1000, keyGenerator: () => 'key', store: stores[2] });
 new Hono().use(limiter).onError((error, context) => context.text(error instanceof Unanswered ? 'down' : error.message));
 Fastify().register(fastifyRateLimit, { store: fastifyStore({ sendCommand, prefix: 'shop:' }) });
-ThrottlerModule.forRoot({ throttlers: [{ ttl: 1000, limit: 3 }], storage: new NestStore({ sendCommand, prefix: 'shop:' }) });
+const storage = new NestStore({ sendCommand, prefix: 'shop:' });
+ThrottlerModule.forRoot({ throttlers: [{ ttl: 1000, limit: 3 }], storage });
 // @ts-expect-error: the prefix is missing
 new NestStore({ sendCommand });
 `;
@@ -98,7 +100,8 @@ for (const [resolution, ...options] of [
 }
 
 test('our declarations alone pass a strict check, without skipLibCheck', () => {
-  const own = application({ 'user.ts': NAMES.map((name) => `export * as ${name} from 'redis-cell/${name}';`).join('\n') });
+  const text = NAMES.map((name) => `export * as ${name} from 'redis-cell/${name}';`).join('\n');
+  const own = application({ 'user.ts': text });
   tsc(['--strict', '--noEmit', '--target', 'es2022', '--module', 'node16', '--types', 'node', 'user.ts'], { cwd: own });
 });
 
@@ -107,11 +110,14 @@ test('npm installs the package, and CommonJS and ES modules load it', () => {
   fs.writeFileSync(`${own}/package.json`, '{}');
   run(['npm', 'install', '--offline', '--no-audit', '--no-fund', PACKAGE], { cwd: own });
   const names = 'RedisCellStore,Unanswered NestStore,Unanswered Unanswered,fastifyStore';
-  const show = 'console.log([e, n, f].map((m) => Object.keys(m).filter((k) => !/default|module/.test(k)).sort().join()).join(" "))';
+  const show = `const shown = (found) => Object.keys(found).filter((name) => /^[A-Zf]/.test(name)).sort().join();
+    console.log(shown(e), shown(n), shown(f));`;
   const [e, f, n] = NAMES.map((name) => `redis-cell/${name}`);
-  fs.writeFileSync(`${own}/a.cjs`, `const [e, f, n] = ['${e}', '${f}', '${n}'].map((name) => require(name)); ${show}`);
+  const required = `['${e}', '${f}', '${n}'].map((name) => require(name))`;
+  fs.writeFileSync(`${own}/a.cjs`, `const [e, f, n] = ${required}; ${show}`);
   fs.writeFileSync(`${own}/a.mjs`, `import * as e from '${e}'; import * as f from '${f}'; import * as n from '${n}';
-    import { RedisCellStore } from '${e}'; import { fastifyStore } from '${f}'; import { NestStore } from '${n}'; ${show}`);
+    import { RedisCellStore } from '${e}'; import { fastifyStore } from '${f}'; import { NestStore } from '${n}';
+    ${show}`);
   for (const file of ['a.cjs', 'a.mjs']) assert.equal(run([process.execPath, file], { cwd: own }).trim(), names, file);
 });
 

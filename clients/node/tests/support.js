@@ -99,7 +99,7 @@ async function likeIoredis(Redis, url) {
   return { client, sendCommand: (...words) => client.call(...words) };
 }
 
-/** Serves an application until the tests end. Returns a function that sends a request and returns its response. */
+/** Serves an application until the tests end. Returns a function that sends a request. */
 async function serve(listener) {
   const server = require('node:http').createServer(listener).listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -121,5 +121,6 @@ let made = 0;
 const newPrefix = () => `test${made += 1}:`;
 
 module.exports = {
-  DAY, LIBRARIES, ROOT, atTheEnd, folder, freePort, newPrefix, serve, startServer, startServerWithClock, statuses, times, waitFor,
+  DAY, LIBRARIES, ROOT, atTheEnd, folder, freePort, newPrefix, serve, startServer, startServerWithClock, statuses, times,
+  waitFor,
 };
