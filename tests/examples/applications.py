@@ -92,7 +92,7 @@ def javascript(site, *modules):
 # A site for each limiter, behind one proxy, which is the tests. `POST /login` fails closed, and `GET /` falls back.
 FLASK = Row("flask", python("flask_limiter"), "$PYTHON -m flask --app flask_site run --port $HTTP_PORT",
             page("Flask-Limiter"))
-SLOWAPI = Row("slowapi", python("slowapi, uvicorn"), f"{UVICORN} slowapi_site:app", page("slowapi"), PYPI_IS_REQUIRED)
+SLOWAPI = Row("slowapi", python("slowapi, uvicorn"), f"{UVICORN} slowapi_site:app", is_required=PYPI_IS_REQUIRED)
 DJANGO = Row("django", python("rest_framework, werkzeug"), "$PYTHON django_site.py", page("Django REST framework"))
 FASTAPI = Row("fastapi", LIFESPAN, f"{UVICORN} fastapi_site:app", page("FastAPI and Starlette"), PYPI_IS_REQUIRED)
 WITH_VALKEY = FLASK_VALKEY, DJANGO_VALKEY, FASTAPI_VALKEY = [*map(with_valkey_py, (FLASK, DJANGO, FASTAPI))]
