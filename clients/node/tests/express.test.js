@@ -80,6 +80,14 @@ test('fractions, zero, negative and infinite limits count as without the store',
   }
 });
 
+test('a request that can never pass may come back after a window', async () => {
+  const quotas = [{ limit: 0, burst: 5, windowMs }];
+  for (const store of [newStore(), newStore({ quotas })]) {
+    const response = await (await site(rateLimit({ limit: 0, windowMs, store, ...silent })))();
+    assert.deepEqual([response.status, response.headers.get('Retry-After')], [429, '86400']);
+  }
+});
+
 test('windows may be shorter than a millisecond or longer than a century', async () => {
   for (const length of [0.5, Number.MAX_SAFE_INTEGER, Infinity]) {
     const store = newStore();

@@ -40,8 +40,8 @@ test('no caller of one limit can spell the key of another', async () => {
     route('/group', { max: 2, groupId: 'GET /own' });
   });
   const callers = [
-    ['/own', 'x'], ['/', 'x'], ['/', 'GET /own:x'], ['/', 'route","GET /own","x'], ['/group', 'x'],
-    ['/user/', ':id:x'], ['/user/7', 'x'],
+    ['/own', 'x'], ['/', 'x'], ['/', 'GET /own:x'], ['/', 'route:GET /own:x'], ['/', 'route","GET /own","x'],
+    ['/group', 'x'], ['/user/', 'id:x'], ['/user/', ':id:x'], ['/user/7', 'x'],
   ];
   for (const [url, caller] of callers) {
     assert.deepEqual(await statuses(3, () => send(url, caller)), [200, 200, 429], `${url} ${caller}`);

@@ -9,6 +9,8 @@ const { ROOT, folder, startServer } = require('./support.js');
 
 const PACKAGE = path.resolve(__dirname, '..');
 const LIBRARIES = path.dirname(path.dirname(require.resolve('typescript/package.json')));
+// scripts/test names one.
+const NPM = process.env.NPM?.split(' ') ?? ['npm'];
 const NAMES = ['express', 'fastify', 'nest'];
 
 /** Runs a command, and returns its output. */
@@ -108,7 +110,7 @@ test('our declarations alone pass a strict check, without skipLibCheck', () => {
 test('npm installs the package, and CommonJS and ES modules load it', () => {
   const own = folder();
   fs.writeFileSync(`${own}/package.json`, '{}');
-  run(['npm', 'install', '--offline', '--no-audit', '--no-fund', PACKAGE], { cwd: own });
+  run([...NPM, 'install', '--offline', '--no-audit', '--no-fund', PACKAGE], { cwd: own });
   const names = 'RedisCellStore,Unanswered NestStore,Unanswered Unanswered,fastifyStore';
   const show = `const shown = (found) => Object.keys(found).filter((name) => /^[A-Zf]/.test(name)).sort().join();
     console.log(shown(e), shown(n), shown(f));`;
@@ -122,7 +124,7 @@ test('npm installs the package, and CommonJS and ES modules load it', () => {
 });
 
 test('the archive has the sources, the declarations and a README, and depends on nothing', () => {
-  const [{ files }] = JSON.parse(run(['npm', 'pack', '--dry-run', '--json'], { cwd: PACKAGE }));
+  const [{ files }] = JSON.parse(run([...NPM, 'pack', '--dry-run', '--json'], { cwd: PACKAGE }));
   const sources = fs.readdirSync(PACKAGE).filter((name) => /\.(js|d\.ts)$/.test(name));
   assert.deepEqual(files.map((file) => file.path).sort(), ['README.md', 'package.json', ...sources].sort());
   const { dependencies, peerDependencies, version } = require('../package.json');
