@@ -8,7 +8,7 @@ class Unanswered extends Error {
     // Callers see the message. The log of Express and NestJS shows the stack, so it says why.
     this.stack += `\nCaused by ${cause}`;
     this.status = 503;
-    this.statusCode = 503; // for Fastify and NestJS
+    this.statusCode = 503; // for NestJS
     this.headers = { 'Retry-After': '1', 'Cache-Control': 'no-store' };
   }
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from packages import EXECUTABLES, HERE, IS_DEBIAN, LUA, NODE, PYTHON, ROOT, TARGET
+from packages import HERE, IS_DEBIAN, LUA, NODE, PYTHON, ROOT, TARGET
 from servers import WITH_THE_TEST, Address, free_port, wait_for
 
 # The limit of a caller: a burst of three.
@@ -25,7 +25,7 @@ ENVIRONMENT = {
     **os.environ, "PYTHON": sys.executable, "PYTHONPATH": f"{PYTHON}:{ROOT}/clients/python:.",
     "PYTHONUNBUFFERED": "yes", "NODE_PATH": NODE,
     "GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": f"{TARGET}/go",
-    "PATH": EXECUTABLES, "LUA_PATH": f"{LUA}/?.lua;;",
+    "LUA_PATH": f"{LUA}/?.lua;;",
 }
 
 
@@ -97,7 +97,7 @@ def javascript(site, *modules):
 # A site for each limiter, behind one proxy, which is the tests. `POST /login` fails closed, and `GET /` falls back.
 FLASK = Row("flask", python("flask_limiter"), "$PYTHON -m flask --app flask_site run --port $HTTP_PORT",
             page("Flask-Limiter"))
-SLOWAPI = Row("slowapi", python("slowapi, uvicorn"), f"{UVICORN} slowapi_site:app", page("slowapi"), PYPI_IS_REQUIRED)
+SLOWAPI = Row("slowapi", python("slowapi, uvicorn"), f"{UVICORN} slowapi_site:app", is_required=PYPI_IS_REQUIRED)
 DJANGO = Row("django", python("rest_framework, werkzeug"), "$PYTHON django_site.py", page("Django REST framework"))
 FASTAPI = Row("fastapi", LIFESPAN, f"{UVICORN} fastapi_site:app", page("FastAPI and Starlette"), PYPI_IS_REQUIRED)
 WITH_VALKEY = FLASK_VALKEY, DJANGO_VALKEY, FASTAPI_VALKEY = [*map(with_valkey_py, (FLASK, DJANGO, FASTAPI))]

