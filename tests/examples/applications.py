@@ -80,18 +80,18 @@ def with_valkey_py(row):
 
 
 def javascript(site, *modules):
-    """Returns the rows of a site with node-redis and with ioredis. Their clients are the page's first two examples in
-    JavaScript, with the test's server and timeout, and Express' limits are the third."""
-    def row(name, library, number):
-        example = lambda number: f"awk -v RS='```' '/^js/ && ++n == {number}' {ROOT}/docs/frameworks.md | tail -n +2"
+    """Returns the rows of a site with node-redis and with ioredis. Express' limits are the page's first example in
+    JavaScript. Clients and stores have the test's server and timeout."""
+    def row(name, library, client):
+        page = f"awk -v RS='```' '/^js/ && !n++' {ROOT}/docs/frameworks.md | tail -n +2"
         edits = f"""mkdir node_modules
         ln -s {ROOT}/clients/node node_modules/redis-cell  # This is what npm does.
-        {example(number)} | sed "s,redis://localhost:6379,$REDIS_URL,; s/1000/$((1000 * REDIS_TIMEOUT))/g" >client.js
-        {{ {example(3) if site == "express" else ":"}; cat {site}_site.js; }} >site.js
+        sed "s,redis://localhost:6379,$REDIS_URL,; s/1000/$((1000 * REDIS_TIMEOUT))/g" {client} >client.js
+        {{ {page if site == "express" else ":"}; cat {site}_site.js; }} >site.js
         sed -i "s/sendCommand, prefix/timeout: $((1000 * REDIS_TIMEOUT)), &/" site.js"""
         return Row(name, node(library, *modules), "node site.js", edits)
 
-    return row(site, "redis", 1), row(f"{site}_ioredis", "ioredis", 2)
+    return row(site, "redis", "node_redis_site.js"), row(f"{site}_ioredis", "ioredis", "ioredis_site.js")
 
 
 # A site for each limiter, behind one proxy, which is the tests. `POST /login` fails closed, and `GET /` falls back.

@@ -1,6 +1,5 @@
 """The storages for limiters: the burst, the wait, outages, and what only one limiter needs."""
 
-import re
 from pathlib import Path
 from signal import SIGCONT, SIGSTOP
 
@@ -93,11 +92,6 @@ def test_without_an_answer_failing_closed_refuses_all_and_a_fallback_keeps_its_l
     for closed in limits:
         wait_for("Redis decides again", lambda: decides(closed))
 
-
-def test_the_examples_for_fastify_and_nestjs_are_part_of_their_sites():
-    examples = re.findall("```js\n(.*?)```", Path(ROOT, "docs/frameworks.md").read_text(), re.DOTALL)[3:]
-    for example, site in zip(examples, ["fastify_site.js", "nest_site.js"], strict=True):
-        assert example in Path(HERE, site).read_text()
 
 
 @on([EXPRESS, EXPRESS_IOREDIS])
