@@ -1,6 +1,5 @@
 """The storages for limiters: the burst, the wait, outages, and what only one limiter needs."""
 
-from pathlib import Path
 from signal import SIGCONT, SIGSTOP
 
 import pytest
@@ -9,7 +8,6 @@ from applications import (
     DJANGO, DJANGO_VALKEY, EXPRESS, EXPRESS_IOREDIS, FASTAPI, FASTAPI_VALKEY, FASTIFY, FASTIFY_IOREDIS, FLASK,
     FLASK_VALKEY, HONO, LIMIT, LIMITERS, NEST, NEST_IOREDIS, NGINX, SLOWAPI, on,
 )
-from packages import HERE, ROOT
 from servers import Server, wait_for
 
 ALL = [*LIMITERS, NGINX]
@@ -91,7 +89,6 @@ def test_without_an_answer_failing_closed_refuses_all_and_a_fallback_keeps_its_l
     # Each limiter checks at its own pace whether Redis is back.
     for closed in limits:
         wait_for("Redis decides again", lambda: decides(closed))
-
 
 
 @on([EXPRESS, EXPRESS_IOREDIS])
