@@ -80,13 +80,18 @@ def with_valkey_py(row):
 
 
 def javascript(site, *modules):
-    """Returns a site's rows, with node-redis and with ioredis. Clients and stores have the test's server and timeout."""
-    edits = f"""mkdir node_modules
-    ln -s {ROOT}/clients/node node_modules/redis-cell  # This is what npm does.
-    sed -i "s,redis://localhost:6379,$REDIS_URL,; s/1000/$((1000 * REDIS_TIMEOUT))/g" *redis_site.js
-    sed -i "s/sendCommand, prefix/timeout: $((1000 * REDIS_TIMEOUT)), &/" *_site.js"""
-    row = Row(site, node("redis", *modules), f"node {site}_site.js", f"{edits}\n    ln -s node_redis_site.js client.js")
-    return row, Row(f"{site}_ioredis", node("ioredis", *modules), row.words, f"{edits}\n    ln -s ioredis_site.js client.js")
+    """Returns the rows of a site with node-redis and with ioredis. Their clients are the page's first two examples in
+    JavaScript, with the test's server and timeout, and Express' limits are the third."""
+    def row(name, library, number):
+        example = lambda number: f"awk -v RS='```' '/^js/ && ++n == {number}' {ROOT}/docs/frameworks.md | tail -n +2"
+        edits = f"""mkdir node_modules
+        ln -s {ROOT}/clients/node node_modules/redis-cell  # This is what npm does.
+        {example(number)} | sed "s,redis://localhost:6379,$REDIS_URL,; s/1000/$((1000 * REDIS_TIMEOUT))/g" >client.js
+        {{ {example(3) if site == "express" else ":"}; cat {site}_site.js; }} >site.js
+        sed -i "s/sendCommand, prefix/timeout: $((1000 * REDIS_TIMEOUT)), &/" site.js"""
+        return Row(name, node(library, *modules), "node site.js", edits)
+
+    return row(site, "redis", 1), row(f"{site}_ioredis", "ioredis", 2)
 
 
 # A site for each limiter, behind one proxy, which is the tests. `POST /login` fails closed, and `GET /` falls back.

@@ -1,5 +1,7 @@
 """The storages for limiters: the burst, the wait, outages, and what only one limiter needs."""
 
+import re
+from pathlib import Path
 from signal import SIGCONT, SIGSTOP
 
 import pytest
@@ -8,6 +10,7 @@ from applications import (
     DJANGO, DJANGO_VALKEY, EXPRESS, EXPRESS_IOREDIS, FASTAPI, FASTAPI_VALKEY, FASTIFY, FASTIFY_IOREDIS, FLASK,
     FLASK_VALKEY, HONO, LIMIT, LIMITERS, NEST, NEST_IOREDIS, NGINX, SLOWAPI, on,
 )
+from packages import HERE, ROOT
 from servers import Server, wait_for
 
 ALL = [*LIMITERS, NGINX]
@@ -75,7 +78,8 @@ def test_without_an_answer_failing_closed_refuses_all_and_a_fallback_keeps_its_l
     for closed in limits:
         wait_for("Redis decides", lambda: decides(closed))
     begin(server)
-    assert app.log_in(caller=app.caller()).numbers("Retry-After") == (503, None if app.row in (NEST, NEST_IOREDIS) else 1)
+    wait = None if app.row in (NEST, NEST_IOREDIS) else 1
+    assert app.log_in(caller=app.caller()).numbers("Retry-After") == (503, wait)
     assert app.passed(10, app.caller(), closed=True) == 0
     if app.row in FALLBACKS:
         # Flask-Limiter and slowapi notice the failure in one request. Requests concurrent with it get 503.
@@ -90,6 +94,12 @@ def test_without_an_answer_failing_closed_refuses_all_and_a_fallback_keeps_its_l
         wait_for("Redis decides again", lambda: decides(closed))
 
 
+def test_the_examples_for_fastify_and_nestjs_are_part_of_their_sites():
+    examples = re.findall("```js\n(.*?)```", Path(ROOT, "docs/frameworks.md").read_text(), re.DOTALL)[3:]
+    for example, site in zip(examples, ["fastify_site.js", "nest_site.js"], strict=True):
+        assert example in Path(HERE, site).read_text()
+
+
 @on([EXPRESS, EXPRESS_IOREDIS])
 def test_express_counts_only_successes(app):
     caller = app.caller()
@@ -101,7 +111,7 @@ def test_express_counts_only_successes(app):
 
 
 @on([EXPRESS])
-def test_express_counts_only_failures(app, server):
+def test_express_counts_only_failures(app):
     caller = app.caller()
     assert [app.get("/failures", caller).status for _ in range(9)] == 9 * [200]
     assert [app.get("/failures?status=401", caller).status for _ in range(4)] == 3 * [401] + [429]

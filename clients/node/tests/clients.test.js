@@ -1,10 +1,12 @@
 // The clients of Redis: each library with one server and with a cluster, and a server that does not answer.
 
 const assert = require('node:assert/strict');
+const { spawn } = require('node:child_process');
+const fs = require('node:fs');
 const { test } = require('node:test');
 const { setTimeout: sleep } = require('node:timers/promises');
 const { RedisCellStore, Unanswered } = require('../express.js');
-const { DAY, LIBRARIES, atTheEnd, freePort, newPrefix, startServer, times, waitFor } = require('./support.js');
+const { DAY, LIBRARIES, atTheEnd, folder, freePort, newPrefix, startServer, times, waitFor } = require('./support.js');
 
 function newStore(options) {
   const store = new RedisCellStore({ prefix: newPrefix(), timeout: DAY, ...options });
@@ -138,3 +140,54 @@ test('clusters', async (context) => {
     });
   }
 });
+
+/** Starts a primary, a replica and a Sentinel. Returns the Sentinel's port and the two servers. */
+async function startSentinel() {
+  const [primary, replica] = [await startServer(), await startServer()];
+  await replica.call('REPLICAOF', '127.0.0.1', primary.port);
+  const [port, own] = [await freePort(), folder()];
+  const monitor = `sentinel monitor shop 127.0.0.1 ${primary.port} 1\nsentinel down-after-milliseconds shop 500\n`;
+  fs.writeFileSync(`${own}/sentinel.conf`, `port ${port}\nbind 127.0.0.1\n${monitor}`);
+  const program = process.env.SERVER ?? 'redis-server';
+  const env = { ...process.env, LC_ALL: 'C' };
+  const child = spawn(program, [`${own}/sentinel.conf`, '--sentinel'], { stdio: 'ignore', env });
+  atTheEnd(() => child.kill('SIGKILL'));
+  const client = new (require('ioredis').Redis)({ port });
+  client.on('error', () => {});
+  atTheEnd(() => client.disconnect());
+  const knows = async () => (await client.call('SENTINEL', 'replicas', 'shop')).length === 1;
+  await waitFor('the Sentinel knows the replica', knows);
+  return { port, primary, replica };
+}
+
+const SENTINELS = {
+  'node-redis': async (port) => {
+    const sentinelRootNodes = [{ host: '127.0.0.1', port }];
+    const sentinel = require('redis').createSentinel({ name: 'shop', sentinelRootNodes });
+    sentinel.on('error', () => {});
+    await sentinel.connect();
+    atTheEnd(() => sentinel.destroy());
+    return (...words) => sentinel.sendCommand(false, words);
+  },
+  ioredis: async (port) => {
+    const client = new (require('ioredis').Redis)({ sentinels: [{ host: '127.0.0.1', port }], name: 'shop' });
+    client.on('error', () => {});
+    atTheEnd(() => client.disconnect());
+    return (...words) => client.call(...words);
+  },
+};
+
+for (const [library, open] of Object.entries(SENTINELS)) {
+  test(`${library}: a Sentinel's client goes on with the new primary`, async () => {
+    const { port, primary, replica } = await startSentinel();
+    const store = newStore({ sendCommand: await open(port) });
+    assert.deepEqual(await counts(store, 3), [1, 2, 3]);
+    await primary.call('WAIT', 1, 0);
+    primary.process.kill('SIGKILL');
+    await waitFor('the replica is the primary', async () => (await replica.call('ROLE'))[0] === 'master');
+    const impatient = newStore({ sendCommand: await open(port), timeout: 1000 });
+    await waitFor('Redis decides again', async () => (await impatient.increment('other')).totalHits);
+    // The limiter's state has come along.
+    await waitFor('the client has found the new primary', async () => (await store.increment('key')).totalHits === 3);
+  });
+}

@@ -38,10 +38,14 @@ test('no caller of one limit can spell the key of another', async () => {
     route('/user/', { max: 2 });
     route('/user/:id', { max: 2 });
     route('/group', { max: 2, groupId: 'GET /own' });
+    for (const [url, options] of [['/named', { groupId: 'GET /own' }], ['/unnamed', {}]]) {
+      const preHandler = fastify.rateLimit({ max: 2, ...options });
+      fastify.get(url, { preHandler, config: { rateLimit: false } }, async () => 'Hi');
+    }
   });
   const callers = [
     ['/own', 'x'], ['/', 'x'], ['/', 'GET /own:x'], ['/', 'route:GET /own:x'], ['/', 'route","GET /own","x'],
-    ['/group', 'x'], ['/user/', 'id:x'], ['/user/', ':id:x'], ['/user/7', 'x'],
+    ['/group', 'x'], ['/named', 'x'], ['/unnamed', 'x'], ['/user/', 'id:x'], ['/user/', ':id:x'], ['/user/7', 'x'],
   ];
   for (const [url, caller] of callers) {
     assert.deepEqual(await statuses(3, () => send(url, caller)), [200, 200, 429], `${url} ${caller}`);
@@ -103,7 +107,7 @@ test('zero, fractions, infinity and functions count as without the store', async
 test('an outage is 503 with Retry-After, and skipOnError lets requests pass', async () => {
   const store = newStore({ sendCommand: async () => { throw new Error('the password is wrong'); } });
   const { status, headers, body } = await (await site({ store }))();
-  assert.deepEqual([status, headers['retry-after']], [503, '1']);
+  assert.deepEqual([status, headers['retry-after'], headers['cache-control']], [503, '1', 'no-store']);
   assert.doesNotMatch(body, /password/);
   assert.deepEqual(await statuses(3, await site({ store, skipOnError: true })), times(3, 200));
 });

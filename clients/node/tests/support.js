@@ -121,6 +121,6 @@ let made = 0;
 const newPrefix = () => `test${made += 1}:`;
 
 module.exports = {
-  DAY, LIBRARIES, ROOT, atTheEnd, folder, freePort, newPrefix, serve, startServer, startServerWithClock, statuses, times,
-  waitFor,
+  DAY, LIBRARIES, ROOT, atTheEnd, folder, freePort, newPrefix, serve, startServer, startServerWithClock, statuses,
+  times, waitFor,
 };
