@@ -37,6 +37,7 @@ def is_found(check):
 # Whether scripts/test has installed what Debian has, and fetched the rest.
 REQUIRE_ALL = "REQUIRE_ALL" in os.environ
 PYPI_IS_REQUIRED = REQUIRE_ALL and not IS_DEBIAN
+PHP_IS_REQUIRED = REQUIRE_ALL and "EVERYWHERE" in os.environ
 # Debian 12 has Node.js 18, and most of the newest libraries ask for 20. They still run on 18, but one may stop.
 NODE_IS_REQUIRED = REQUIRE_ALL and is_found("node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)'")
 
