@@ -81,16 +81,14 @@ def with_valkey_py(row):
 
 
 def javascript(site, *modules):
-    """Returns the rows of a site with node-redis and with ioredis. Express' limits are the page's first example in
-    JavaScript. Clients and stores have the test's server and timeout."""
+    """Returns the rows of a site with node-redis and with ioredis. Clients and stores have the test's server and
+    timeout."""
     def row(name, library, client):
-        page = f"awk -v RS='```' '/^js/ && !n++' {ROOT}/docs/frameworks.md | tail -n +2"
         edits = f"""mkdir node_modules
         ln -s {ROOT}/clients/node node_modules/redis-cell  # This is what npm does.
         sed "s,redis://localhost:6379,$REDIS_URL,; s/1000/$((1000 * REDIS_TIMEOUT))/g" {client} >client.js
-        {{ {page if site == "express" else ":"}; cat {site}_site.js; }} >site.js
-        sed -i "s/sendCommand, prefix/timeout: $((1000 * REDIS_TIMEOUT)), &/" site.js"""
-        return Row(name, node(library, *modules), "node site.js", edits)
+        sed -i "s/sendCommand, prefix/timeout: $((1000 * REDIS_TIMEOUT)), &/" {site}_site.js"""
+        return Row(name, node(library, *modules), f"node {site}_site.js", edits)
 
     return row(site, "redis", "node_redis_site.js"), row(f"{site}_ioredis", "ioredis", "ioredis_site.js")
 
