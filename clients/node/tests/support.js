@@ -92,7 +92,8 @@ const LIBRARIES = {
 };
 
 async function likeIoredis(Redis, url) {
-  const client = new Redis(url, { enableOfflineQueue: false, autoResendUnfulfilledCommands: false });
+  const options = { enableOfflineQueue: false, maxRetriesPerRequest: 0, autoResendUnfulfilledCommands: false };
+  const client = new Redis(url, options);
   client.on('error', () => {});
   await once(client, 'ready');
   atTheEnd(() => client.disconnect());
