@@ -92,7 +92,7 @@ def javascript(site, *modules):
         edits = f"""mkdir node_modules
         ln -s {ROOT}/clients/node node_modules/redis-cell  # This is what npm does.
         sed "s,redis://localhost:6379,$REDIS_URL,; s/1000/$((1000 * REDIS_TIMEOUT))/g" {client} >client.js
-        sed -i "s/sendCommand, prefix/timeout: $((1000 * REDIS_TIMEOUT)), &/" {site}_site.js"""
+        sed -i "s/sendCommand, prefix/timeout: $((1000 * REDIS_TIMEOUT)), &/" *_site.js"""
         return Row(name, node(library, *modules), f"node {site}_site.js", edits)
 
     return row(site, "redis", "node_redis_site.js"), row(f"{site}_ioredis", "ioredis", "ioredis_site.js")
