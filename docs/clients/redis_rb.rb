@@ -14,7 +14,13 @@ end
 
 # Returns the five integers of CL.THROTTLE, six with further quotas.
 def throttle(key, max_burst, count, period, quantity = 1, *further_quotas)
-  POOL.with { |redis| redis.call("CL.THROTTLE", key, max_burst, count, period, quantity, *further_quotas) }
+  POOL.with do |redis|
+    redis.call("CL.THROTTLE", key, max_burst, count, period, quantity, *further_quotas)
+  rescue Redis::BaseError
+    # Otherwise, redis-rb 5 would keep a connection on which SELECT was refused, and use database 0.
+    redis.close
+    raise
+  end
 end
 
 # Three calls pass at once, and one more each minute.
