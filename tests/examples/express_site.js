@@ -1,10 +1,31 @@
-// Further limits of the example in docs/frameworks.md, which comes before this text. All are behind one proxy.
+// express-rate-limit, behind one proxy.
+
+const app = require('express')();
+const { rateLimit } = require('express-rate-limit');
+const { RedisCellStore } = require('redis-cell/express');
+const { client, sendCommand } = require('./client.js');
+
+const windowMs = 24 * 60 * 60 * 1000;
+const store = (prefix, quotas) => new RedisCellStore({ sendCommand, prefix, quotas });
 
 app.set('trust proxy', '127.0.0.1');
+// Fails closed: if Redis does not answer, requests are refused with 503. These are the lines of docs/frameworks.md.
+require('./page_site.js')(client, app, rateLimit, windowMs, (request, response) => response.send('Welcome'));
+
+// Falls back: if Redis does not answer, each process lets twice the limit through.
+const fallback = rateLimit({
+  limit: 6,
+  windowMs,
+  // Do not count what the next limiter refuses.
+  skipFailedRequests: true,
+  requestWasSuccessful: (request, response) => response.statusCode !== 429,
+});
+const open = rateLimit({ limit: 3, windowMs, passOnStoreError: true, store: store('hello:') });
+app.get('/', fallback, open, (request, response) => response.send('Hello'));
+
 const respond = (request, response) => response.status(Number(request.query.status ?? 200)).send('Done');
 const limited = (name, options, quotas) => {
-  const store = new RedisCellStore({ sendCommand, prefix: `${name}:`, quotas });
-  const limiter = rateLimit({ limit: 3, windowMs, ...options, store });
+  const limiter = rateLimit({ limit: 3, windowMs, ...options, store: store(`${name}:`, quotas) });
   app.get(`/${name}`, limiter, respond);
   app.delete(`/${name}`, (request, response) => limiter.resetKey(request.ip).then(() => response.send('Reset')));
 };

@@ -7,12 +7,12 @@ from slowapi import Limiter, _rate_limit_exceeded_handler
 from slowapi.errors import RateLimitExceeded
 from slowapi.util import get_remote_address
 
-import redis_cell.limits  # adds redis-cell://
+from page import limiter
 
 app = FastAPI()
 uri = f"{os.environ['REDIS_URL'].replace('redis', 'redis-cell', 1)}?socket_timeout={os.environ['REDIS_TIMEOUT']}"
 settings = {"storage_uri": uri, "strategy": "moving-window", "headers_enabled": True}
-app.state.limiter = limiter = Limiter(get_remote_address, **settings)
+app.state.limiter = limiter
 fallback = Limiter(get_remote_address, in_memory_fallback_enabled=True, **settings)
 app.add_exception_handler(RateLimitExceeded, _rate_limit_exceeded_handler)
 

@@ -1,7 +1,5 @@
 """The storages for limiters: the burst, the wait, outages, and what only one limiter needs."""
 
-import re
-from pathlib import Path
 from signal import SIGCONT, SIGSTOP
 
 import pytest
@@ -10,7 +8,6 @@ from applications import (
     DJANGO, DJANGO_VALKEY, EXPRESS, EXPRESS_IOREDIS, FASTAPI, FASTAPI_VALKEY, FASTIFY, FASTIFY_IOREDIS, FLASK,
     FLASK_VALKEY, HONO, LIMIT, LIMITERS, NEST, NEST_IOREDIS, NGINX, SLOWAPI, on,
 )
-from packages import HERE, ROOT
 from servers import Server, wait_for
 
 ALL = [*LIMITERS, NGINX]
@@ -92,12 +89,6 @@ def test_without_an_answer_failing_closed_refuses_all_and_a_fallback_keeps_its_l
     # Each limiter checks at its own pace whether Redis is back.
     for closed in limits:
         wait_for("Redis decides again", lambda: decides(closed))
-
-
-def test_the_examples_for_fastify_and_nestjs_are_part_of_their_sites():
-    examples = re.findall("```js\n(.*?)```", Path(ROOT, "docs/frameworks.md").read_text(), re.DOTALL)[3:]
-    for example, site in zip(examples, ["fastify_site.js", "nest_site.js"], strict=True):
-        assert example in Path(HERE, site).read_text()
 
 
 @on([EXPRESS, EXPRESS_IOREDIS])

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 import redis
 
-from applications import Row, node, on, python
+from applications import PHP_IS_REQUIRED, Row, node, on, python
 from packages import IS_DEBIAN, ROOT
 from servers import WITH_THE_TEST, Address, free_port, library, wait_for
 
@@ -25,7 +25,7 @@ PROGRAMS = {row.name: row for row in (
     Row("redis_asyncio", python("redis"), "$PYTHON redis_asyncio.py"),
     Row("node_redis", node("redis"), "node node_redis.mjs", MODULES),
     Row("ioredis", node("ioredis"), "node ioredis.mjs", MODULES),
-    Row("phpredis", "php -r 'new Redis();'", "php php_redis.php"),
+    Row("phpredis", "php -r 'new Redis();'", "php php_redis.php", is_required=PHP_IS_REQUIRED),
     Row("redis_rb", "ruby -e 'require \"redis\"; require \"connection_pool\"'", "ruby redis_rb.rb"),
     # scripts/test does not install Go, which is large.
     Row("redigo", "go list github.com/gomodule/redigo/redis", "go run redigo.go", is_required=False),

@@ -115,7 +115,7 @@ fn pip_and_npm_install_the_packages_for_other_limiters() {
             /usr/bin/python3 -c "import django.conf; django.conf.settings.configure()
 import redis_cell.$module as module; print(module.__file__)"
         done
-        $NPM install --silent --offline --no-audit --no-fund --prefix node "$RELEASE"/*.tgz; cd node
+        npm install --silent --offline --no-audit --no-fund --prefix node "$RELEASE"/*.tgz; cd node
         for store in express fastify nest; do
             node -e "console.log(require.resolve('redis-cell/$store')); require('redis-cell/$store')"
             node --input-type=module -e "import 'redis-cell/$store'"

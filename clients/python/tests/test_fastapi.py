@@ -17,8 +17,7 @@ from redis.asyncio import Redis
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
-from starlette.testclient import TestClient
-from starlette.websockets import WebSocketDisconnect
+from starlette.testclient import TestClient, WebSocketDenialResponse
 
 from conftest import is_unanswered, seen
 from redis_cell.fastapi import address, limited, throttle
@@ -138,11 +137,13 @@ def test_a_websocket_is_limited_before_the_handshake(started, server):
     client = started(app)
     with client.websocket_connect("/") as websocket:
         assert websocket.receive_text() == "Hello"
-    for code in 1008, 1013:
-        with pytest.raises(WebSocketDisconnect) as refused, client.websocket_connect("/"):
-            pass
-        assert refused.value.code == code
-        server.kill()
+    with pytest.raises(WebSocketDenialResponse) as refused, client.websocket_connect("/"):
+        pass
+    assert seen(refused.value, "Retry-After") == (429, 86400)
+    server.kill()
+    with pytest.raises(WebSocketDenialResponse) as refused, client.websocket_connect("/"):
+        pass
+    assert is_unanswered(refused.value)
 
 
 def test_headers_of_a_returned_response_are_the_routes_to_pass_on(started):

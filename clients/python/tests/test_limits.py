@@ -1,6 +1,7 @@
 """The storages as code that uses `limits` directly sees them: URIs, options, keys, times and failures."""
 
 import asyncio
+import re
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ from limits.storage import RedisStorage, storage_from_string
 from limits.strategies import STRATEGIES, FixedWindowRateLimiter, MovingWindowRateLimiter
 from redis.exceptions import ResponseError
 
+from packages import ROOT
 from redis_cell.limits import Unanswered
 from servers import WITH_THE_TEST, Address, free_port, wait_for
 
@@ -177,6 +179,28 @@ def test_keys_are_none_of_the_other_storages(server, name):
 def test_fixed_windows_are_those_of_limits(server):
     ours, theirs = storage(server), created(f"redis://127.0.0.1:{server.port}")
     assert hits(FixedWindowRateLimiter(ours), 2) == 2 and hits(FixedWindowRateLimiter(theirs), 2) == 1
+
+
+def test_permissions_on_the_page_are_enough_and_none_can_be_left_out(server):
+    page = (ROOT / "docs/operating.md").read_text()
+    moving, fixed = (re.search(f"{name} .*need `(.*?)`", page)[1].split() for name in ("The storages", "Fixed windows"))
+    ours, windows = (STRATEGIES[name](storage(server, username="limiter", password="secret")) for name in
+                     ("moving-window", "fixed-window"))
+
+    def uses(permissions):
+        server(f"ACL SETUSER limiter reset on >secret ~* +ping {' '.join(permissions)}")
+        server("SCRIPT FLUSH")
+        calls = [lambda: hits(ours), lambda: ours.test(LIMIT, "caller"), lambda: ours.clear(LIMIT, "caller")]
+        if set(permissions) & set(fixed):
+            calls += [lambda: hits(windows), lambda: windows.get_window_stats(LIMIT, "caller")]
+        for call in calls:
+            call()
+
+    for permissions in moving, moving + fixed:
+        uses(permissions)
+        for one in permissions:
+            with pytest.raises((Unanswered, ResponseError)):
+                uses([other for other in permissions if other != one])
 
 
 def test_reset_clear_and_check(server):
