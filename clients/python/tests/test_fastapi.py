@@ -88,7 +88,7 @@ def test_several_quotas_in_one_call(started, calls):
     assert seen(client.get("/"), "Limit", "Retry-After") == (429, 2, 43200)
 
 
-def test_a_changed_rate_starts_full(started):
+def test_a_changed_rate_starts_full(started, clock):
     assert statuses(started(app_with(limited("login", 9, 10, 86400))), 11)[-1] == 429
     assert statuses(started(app_with(limited("login", 9, 10, 60))), 11) == 10 * [200] + [429]
 

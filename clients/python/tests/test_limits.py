@@ -225,7 +225,7 @@ def test_key_prefix(server):
     assert hits(one) == 3 and hits(other) == 0
 
 
-def test_a_changed_rate_starts_full(server):
+def test_a_changed_rate_starts_full(server, clock):
     limiter = strategy(server)
     assert hits(limiter, 101, parse("100/day")) == 100 and hits(limiter, 101, parse("100/minute")) == 100
 
