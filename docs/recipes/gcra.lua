@@ -88,7 +88,7 @@ local function prepare(quota, quantity, now)
     end
     quota.tolerance = time(quota, quota.limit)
     if after(add(now, quota.tolerance), {9223372036, 854775807}) then
-        fail(quota.number, 'max_burst, count and period: the tokens would be back only after the year 2262')
+        fail(quota.number, 'max_burst, count and period: the tokens would not be back before the year 2262')
     end
 end
 
