@@ -89,7 +89,8 @@ def javascript(site, *modules):
     """Returns the rows of a site with node-redis and with ioredis. Clients and stores have the test's server and
     timeout."""
     def row(name, library, client):
-        edits = f"""mkdir node_modules
+        edits = f"""export NODE_PATH=${{NODE_PATH##*:}}  # never Debian's node-redis
+        mkdir node_modules
         ln -s {ROOT}/clients/node node_modules/redis-cell  # This is what npm does.
         sed "s,redis://localhost:6379,$REDIS_URL,; s/1000/$((1000 * REDIS_TIMEOUT))/g" {client} >client.js
         sed -i "s/sendCommand, prefix/timeout: $((1000 * REDIS_TIMEOUT)), &/" *_site.js"""
