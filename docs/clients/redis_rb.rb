@@ -7,7 +7,7 @@ require "redis"
 TIMEOUT = (ENV["REDIS_TIMEOUT"].to_s[/.+/] || 0.1).to_f
 # All threads and fibers of a process share at most 20 connections. The timeout, in seconds, applies to each step.
 POOL = ConnectionPool.new(size: 20, timeout: TIMEOUT) do
-  # After a timeout or a broken connection, the next call reconnects. With reconnect_attempts, redis-rb would repeat a
+  # After a timeout or a broken connection, the next call reconnects. With reconnect_attempts, redis-rb would retry a
   # call, which may have taken its token.
   Redis.new(url: ENV["REDIS_URL"].to_s[/.+/] || "redis://127.0.0.1:6379", timeout: TIMEOUT, reconnect_attempts: 0)
 end
