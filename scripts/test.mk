@@ -41,12 +41,15 @@ pytest = /usr/bin/pytest -n 4 --dist loadgroup tests/examples
 # The variable SERVER, for the server with the name $(1) in scripts/servers.
 at     = SERVER=$$(echo $(CURDIR)/target/servers/$(1)/*-server)
 
-# The longest jobs come first, so that no core is idle at the end.
-quick:      here rule format
-all:        $(if $(EVERYWHERE),platforms) clients module
-clients:    examples $(clients) $(if $(EVERYWHERE),debian) $(servers:%=recipes-%)
-module:     $(on_one) $(servers:%=on-%) rule shellcheck format
-platforms:  $(targets:%=for-%) lints memcheck zizmor
+# The longest jobs come first, so that no core is idle at the end. make would start those of another target later.
+for_clients   := examples $(clients) $(if $(EVERYWHERE),debian) $(servers:%=recipes-%)
+for_module    := $(on_one) $(servers:%=on-%) rule shellcheck format
+for_platforms := $(targets:%=for-%) lints memcheck zizmor
+quick:     here rule format
+clients:   $(for_clients)
+module:    $(for_module)
+platforms: $(for_platforms)
+all:       $(if $(EVERYWHERE),$(for_platforms)) $(for_clients) $(for_module)
 .PHONY: quick all clients module platforms compiled release servers libraries here rule $(on_one) $(clients) \
     examples debian lints memcheck zizmor format shellcheck
 
@@ -117,7 +120,8 @@ client-node: release servers libraries
 	@$(job)
 	eval "$$(/usr/bin/python3 tests/examples/packages.py)"
 	status=0
-	$(call at,redis-7.0) $(limit) node --test --test-reporter=tap 'clients/node/tests/*.test.*js' || status=$$?
+	$(call at,redis-7.0) $(limit) node --test --test-concurrency=4 --test-reporter=tap \
+	    'clients/node/tests/*.test.*js' || status=$$?
 	awk '/^# (pass|fail|skipped|duration_ms) / { of[$$2] = $$3 } END { printf "%d passed, %d failed, %d skipped in %ds\n",
 	    of["pass"], of["fail"], of["skipped"], of["duration_ms"] / 1000; exit !of["pass"] }' $(logs)/$@.log
 	exit $$status

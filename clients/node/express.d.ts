@@ -12,13 +12,12 @@ export class RedisCellStore {
     /** @param {import('./limiter.js').Options & OwnOptions} options */
     constructor({ quotas, ...options }: import("./limiter.js").Options & OwnOptions);
     prefix: string;
-    /** After a mistake in the limiter's options, no request passes. @param {{ limit: number | ((...request: any[]) =>
-     *   unknown), windowMs: number, passOnStoreError?: boolean, validate?: any }} options */
+    /** After a mistake in the limiter's options, no request passes.
+     * @param {{ limit: number | ((...request: any[]) => unknown), windowMs: number, [option: string]: any }} options */
     init(options: {
         limit: number | ((...request: any[]) => unknown);
         windowMs: number;
-        passOnStoreError?: boolean;
-        validate?: any;
+        [option: string]: any;
     }): void;
     /** @param {string} key */
     increment(key: string): Promise<{

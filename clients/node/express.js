@@ -23,11 +23,11 @@ class RedisCellStore {
     this.prefix = options.prefix;
   }
 
-  /** After a mistake in the limiter's options, no request passes. @param {{ limit: number | ((...request: any[]) =>
-   *   unknown), windowMs: number, passOnStoreError?: boolean, validate?: any }} options */
+  /** After a mistake in the limiter's options, no request passes.
+   * @param {{ limit: number | ((...request: any[]) => unknown), windowMs: number, [option: string]: any }} options */
   init(options) {
-    const { limit, windowMs, validate } = options;
-    const isSlowDown = limit === 0 && validate?.limit === false;
+    const { limit, windowMs, validate, requestPropertyName } = options;
+    const isSlowDown = limit === 0 && validate?.limit === false && requestPropertyName !== 'rateLimit';
     let mistake = this.#options && 'each limiter needs its own store, with its own prefix';
     if (!this.#quotas && (isSlowDown || typeof limit === 'function')) {
       mistake = `${isSlowDown ? 'express-slow-down' : 'a function as limit'} needs a store with quotas`;

@@ -46,7 +46,7 @@ export class Limiter {
     throttle(names: string[], quotas: Quota[] | undefined, quantity?: number): Promise<Decision>;
     /** Gives all tokens back. @param {string[]} names @param {Quota[] | undefined} quotas */
     reset(names: string[], quotas: Quota[] | undefined): Promise<void>;
-    /** Returns the key in Redis. In JSON, no name can spell another key. With its quotas in it, a changed limit starts full.
+    /** Returns the key in Redis. In JSON, no name can spell another key. A changed limit starts full, with another key.
      * @param {string[]} names @param {Quota[] | undefined} quotas */
     key(names: string[], quotas: Quota[] | undefined): string;
     /** @param {string} command @param {string} key @param {string[]} words */

@@ -70,7 +70,7 @@ class Limiter {
     await this.call('DEL', this.key(names, quotas));
   }
 
-  /** Returns the key in Redis. In JSON, no name can spell another key. With its quotas in it, a changed limit starts full.
+  /** Returns the key in Redis. In JSON, no name can spell another key. A changed limit starts full, with another key.
    * @param {string[]} names @param {Quota[] | undefined} quotas */
   key(names, quotas) {
     return this.prefix + JSON.stringify([...names.map(String), ...integers(quotas).flat()]);

@@ -6,7 +6,5 @@ export type Quota = {
     windowMs: number;
     burst?: number;
 };
-/** A burst of `burst` requests (by default, `limit`), and `limit` more each `windowMs`.
- * @typedef {{ limit: number, windowMs: number, burst?: number }} Quota */
 /** Returns each quota's max_burst, count, and period in ms. @param {Quota[] | undefined} quotas */
 export function integers(quotas: Quota[] | undefined): number[][];

@@ -1,4 +1,4 @@
-/** Thrown if Redis does not decide. The response is 503 and, except in NestJS, `Retry-After: 1`. */
+/** Thrown if Redis does not decide. The response is 503, with these headers except in NestJS. */
 export class Unanswered extends Error {
     /** Throws any other error. @param {unknown} error */
     static ignore(error: unknown): void;
@@ -9,6 +9,7 @@ export class Unanswered extends Error {
     statusCode: number;
     headers: {
         'Retry-After': string;
+        'Cache-Control': string;
     };
     /** For Hono. */
     getResponse(): Response;

@@ -1,4 +1,4 @@
-/** Thrown if Redis does not decide. The response is 503 and, except in NestJS, `Retry-After: 1`. */
+/** Thrown if Redis does not decide. The response is 503, with these headers except in NestJS. */
 class Unanswered extends Error {
   /** @param {unknown} cause */
   constructor(cause) {
@@ -8,8 +8,8 @@ class Unanswered extends Error {
     // Callers see the message. The log of Express and NestJS shows the stack, so it says why.
     this.stack += `\nCaused by ${cause}`;
     this.status = 503;
-    this.statusCode = 503; // for Fastify and NestJS
-    this.headers = { 'Retry-After': '1' };
+    this.statusCode = 503; // for NestJS
+    this.headers = { 'Retry-After': '1', 'Cache-Control': 'no-store' };
   }
 
   /** Throws any other error. @param {unknown} error */

@@ -16,8 +16,10 @@ function connect(): Redis
     if (isset($url['pass'])) {
         $client->auth([rawurldecode($url['user']) ?: 'default', rawurldecode($url['pass'])]);
     }
-    // phpredis selects the database again when it reconnects.
-    $client->select((int) trim($url['path'], '/')) || throw new RedisException($client->getLastError());
+    $database = (int) trim($url['path'], '/');
+    if ($database && !$client->select($database)) {
+        throw new RedisException($client->getLastError());
+    }
     return $client;
 }
 
@@ -27,7 +29,8 @@ function throttle(Redis $client, string $key, int $maxBurst, int $count, int $pe
     $reply = $client->rawCommand('CL.THROTTLE', $key, $maxBurst, $count, $period, $quantity);
     // For some errors, phpredis returns false. One that begins with ERR means that an argument is wrong.
     $error = $reply ? '' : $client->getLastError();
-    return $reply ?: throw str_starts_with($error, 'ERR ') ? new ValueError($error) : new RedisException($error);
+    $isMistake = preg_match('/^ERR (?!max number of clients)/', $error);
+    return $reply ?: throw $isMistake ? new ValueError($error) : new RedisException($error);
 }
 
 // Three calls pass at once, and one more each minute.

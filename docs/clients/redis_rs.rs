@@ -21,12 +21,12 @@ fn connect() -> RedisResult<ConnectionManager> {
 
 /// Returns the five integers of CL.THROTTLE. A quota is max_burst, count and period.
 async fn throttle(
-    connection: &ConnectionManager,
+    mut connection: ConnectionManager,
     key: &str,
     quota: (i64, u64, u64),
     quantity: i64,
 ) -> RedisResult<[i64; 5]> {
-    redis::cmd("CL.THROTTLE").arg(key).arg(quota).arg(quantity).query_async(&mut connection.clone()).await
+    redis::cmd("CL.THROTTLE").arg(key).arg(quota).arg(quantity).query_async(&mut connection).await
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -34,7 +34,7 @@ async fn main() -> RedisResult<()> {
     let connection = connect()?;
     // Three calls pass at once, and one more each minute.
     for _ in 0..4 {
-        match throttle(&connection, "user123", (2, 1, 60), 1).await {
+        match throttle(connection.clone(), "user123", (2, 1, 60), 1).await {
             Ok(reply) => println!("{reply:?}"),
             // An argument is wrong.
             Err(error) if error.code() == Some("ERR") => return Err(error),

@@ -1,5 +1,6 @@
 //! Statements of the pages about the servers: errors, permissions, upgrades, and what scripts cannot prevent.
 
+use std::env;
 use std::fs::{self, File};
 use std::io::Read;
 use std::net::TcpStream;
@@ -101,8 +102,9 @@ fn the_users_on_the_page_are_enough_for_a_limiter_a_replica_and_a_sentinel() {
 #[test]
 fn a_newer_server_takes_over_the_limiters_of_an_older_one_but_not_the_other_way_round() {
     let old = Path::new(ROOT).join("target/servers/redis-6.2/redis-server");
-    if is_redis_6_2() || !old.exists() {
-        leave_out("needs a newer server, and target/servers/redis-6.2");
+    // With MODULE_CC, the library is for another platform than that of the old server.
+    if is_redis_6_2() || !old.exists() || env::var_os("MODULE_CC").is_some() {
+        leave_out("needs a newer server, target/servers/redis-6.2, and a library for this machine");
         return;
     }
     let folders = [new_folder(), new_folder()];

@@ -16,15 +16,16 @@ from typing import NamedTuple
 
 import pytest
 
-from packages import EXECUTABLES, HERE, IS_DEBIAN, LUA, NODE, PYTHON, ROOT, TARGET
+from packages import HERE, IS_DEBIAN, LUA, NODE, PYTHON, ROOT, TARGET
 from servers import WITH_THE_TEST, Address, free_port, wait_for
 
 # The limit of a caller: a burst of three.
 LIMIT = 3
 ENVIRONMENT = {
-    **os.environ, "PYTHON": sys.executable, "PYTHONPATH": f"{PYTHON}:{ROOT}/clients/python:.", "PYTHONUNBUFFERED": "yes", "NODE_PATH": NODE,
+    **os.environ, "PYTHON": sys.executable, "PYTHONPATH": f"{PYTHON}:{ROOT}/clients/python:.",
+    "PYTHONUNBUFFERED": "yes", "NODE_PATH": NODE,
     "GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": f"{TARGET}/go",
-    "PATH": EXECUTABLES, "LUA_PATH": f"{LUA}/?.lua;;",
+    "LUA_PATH": f"{LUA}/?.lua;;",
 }
 
 
@@ -36,6 +37,7 @@ def is_found(check):
 # Whether scripts/test has installed what Debian has, and fetched the rest.
 REQUIRE_ALL = "REQUIRE_ALL" in os.environ
 PYPI_IS_REQUIRED = REQUIRE_ALL and not IS_DEBIAN
+PHP_IS_REQUIRED = REQUIRE_ALL and "EVERYWHERE" in os.environ
 # Debian 12 has Node.js 18, and most of the newest libraries ask for 20. They still run on 18, but one may stop.
 NODE_IS_REQUIRED = REQUIRE_ALL and is_found("node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)'")
 
@@ -64,10 +66,15 @@ LIFESPAN = python("uvicorn, inspect, fastapi; inspect.signature(fastapi.FastAPI)
 UVICORN = "$PYTHON -m uvicorn --forwarded-allow-ips 127.0.0.1 --port $HTTP_PORT"
 
 
-def page(heading):
-    """Writes page.py: the first example below the heading in docs/frameworks.md, with the test's server and timeout."""
+def example(heading):
+    """Prints the first example below the heading in docs/frameworks.md."""
     return f"""awk '/^## /{{found = /^## {heading}$/}} /^```/{{if (shown) exit; shown = found; next}} shown' \\
-        {ROOT}/docs/frameworks.md >page.py
+        {ROOT}/docs/frameworks.md"""
+
+
+def page(heading):
+    """Writes page.py: the example, with the test's server and timeout."""
+    return f"""{example(heading)} >page.py
     sed -i "s,=0.1,=$REDIS_TIMEOUT,; s,redis://localhost:6379,$REDIS_URL,
         s|cell://localhost:6379/0|cell://${{REDIS_URL#redis://}}?socket_timeout=$REDIS_TIMEOUT|" page.py"""
 
@@ -79,23 +86,36 @@ def with_valkey_py(row):
 
 
 def javascript(site, *modules):
-    """Returns a site's rows, with node-redis and with ioredis. Clients and stores have the test's server and timeout."""
-    edits = f"""mkdir node_modules
-    ln -s {ROOT}/clients/node node_modules/redis-cell  # This is what npm does.
-    sed -i "s,redis://localhost:6379,$REDIS_URL,; s/1000/$((1000 * REDIS_TIMEOUT))/g" *redis_site.js
-    sed -i "s/sendCommand, prefix/timeout: $((1000 * REDIS_TIMEOUT)), &/" *_site.js"""
-    row = Row(site, node("redis", *modules), f"node {site}_site.js", f"{edits}\n    ln -s node_redis_site.js client.js")
-    return row, Row(f"{site}_ioredis", node("ioredis", *modules), row.words, f"{edits}\n    ln -s ioredis_site.js client.js")
+    """Returns the rows of a site with node-redis and with ioredis. Clients and stores have the test's server and
+    timeout."""
+    def row(name, library, client):
+        edits = f"""mkdir node_modules
+        ln -s {ROOT}/clients/node node_modules/redis-cell  # This is what npm does.
+        sed "s,redis://localhost:6379,$REDIS_URL,; s/1000/$((1000 * REDIS_TIMEOUT))/g" {client} >client.js
+        sed -i "s/sendCommand, prefix/timeout: $((1000 * REDIS_TIMEOUT)), &/" {site}_site.js"""
+        return Row(name, node(library, *modules), f"node {site}_site.js", edits)
+
+    return row(site, "redis", "node_redis_site.js"), row(f"{site}_ioredis", "ioredis", "ioredis_site.js")
 
 
 # A site for each limiter, behind one proxy, which is the tests. `POST /login` fails closed, and `GET /` falls back.
 FLASK = Row("flask", python("flask_limiter"), "$PYTHON -m flask --app flask_site run --port $HTTP_PORT",
             page("Flask-Limiter"))
-SLOWAPI = Row("slowapi", python("slowapi, uvicorn"), f"{UVICORN} slowapi_site:app", page("slowapi"), PYPI_IS_REQUIRED)
+SLOWAPI = Row("slowapi", python("slowapi, uvicorn"), f"{UVICORN} slowapi_site:app", f"""{page("slowapi")}
+    sed -i '1i from slowapi import Limiter\\nfrom slowapi.util import get_remote_address
+        s/, strategy/, headers_enabled=True&/' page.py""", PYPI_IS_REQUIRED)
 DJANGO = Row("django", python("rest_framework, werkzeug"), "$PYTHON django_site.py", page("Django REST framework"))
 FASTAPI = Row("fastapi", LIFESPAN, f"{UVICORN} fastapi_site:app", page("FastAPI and Starlette"), PYPI_IS_REQUIRED)
 WITH_VALKEY = FLASK_VALKEY, DJANGO_VALKEY, FASTAPI_VALKEY = [*map(with_valkey_py, (FLASK, DJANGO, FASTAPI))]
-EXPRESS, EXPRESS_IOREDIS = javascript("express", "express", "express-rate-limit")
+# The example is the inside of a function in page_site.js. Its window is a minute, and its client node-redis.
+EXPRESS, EXPRESS_IOREDIS = [
+    row._replace(edits=f"""(echo 'module.exports = (client, app, rateLimit, windowMs, logIn) => {{'
+    {example("express-rate-limit and hono-rate-limiter")} | sed 's/: 60_000//; {edit}'
+    echo '}};') >page_site.js
+    {row.edits}""")
+    for row, edit in zip(
+        javascript("express", "express", "express-rate-limit"), ["", "s/sendCommand(words)/call(...words)/"])
+]
 HONO, _ = javascript("hono", "@hono/node-server", "hono-rate-limiter")
 FASTIFY, FASTIFY_IOREDIS = javascript("fastify", "fastify", "@fastify/rate-limit")
 NEST, NEST_IOREDIS = javascript("nest", "@nestjs/platform-express", "@nestjs/throttler")

@@ -8,9 +8,8 @@ from page import REDIS_CELL, REST_FRAMEWORK
 
 REST_FRAMEWORK["DEFAULT_THROTTLE_RATES"] |= {"login": "3/day", "zero": "0/day"}
 REST_FRAMEWORK |= {"DEFAULT_AUTHENTICATION_CLASSES": [], "UNAUTHENTICATED_USER": None}
-settings.configure(
-    ALLOWED_HOSTS=["*"], ROOT_URLCONF=__name__, SECRET_KEY="of the tests", REDIS_CELL=REDIS_CELL, REST_FRAMEWORK=REST_FRAMEWORK
-)
+SETTINGS = {"ALLOWED_HOSTS": ["*"], "ROOT_URLCONF": __name__, "SECRET_KEY": "of the tests"}
+settings.configure(**SETTINGS, REDIS_CELL=REDIS_CELL, REST_FRAMEWORK=REST_FRAMEWORK)
 
 from django.core.wsgi import get_wsgi_application
 from django.urls import path

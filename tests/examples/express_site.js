@@ -9,9 +9,8 @@ const windowMs = 24 * 60 * 60 * 1000;
 const store = (prefix, quotas) => new RedisCellStore({ sendCommand, prefix, quotas });
 
 app.set('trust proxy', '127.0.0.1');
-// Fails closed: if Redis does not answer, requests are refused with 503.
-const closed = rateLimit({ limit: 3, windowMs, store: new RedisCellStore({ sendCommand, prefix: 'login:' }) });
-app.post('/login', closed, (request, response) => response.send('Welcome'));
+// Fails closed: if Redis does not answer, requests are refused with 503. These are the lines of docs/frameworks.md.
+require('./page_site.js')(client, app, rateLimit, windowMs, (request, response) => response.send('Welcome'));
 
 // Falls back: if Redis does not answer, each process lets twice the limit through.
 const fallback = rateLimit({

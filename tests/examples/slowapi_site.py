@@ -1,12 +1,26 @@
 """slowapi on Starlette, behind one proxy, whose address uvicorn trusts."""
 
-from fastapi import Request, Response
-from slowapi import Limiter
+import os
+
+from fastapi import FastAPI, Request, Response
+from slowapi import Limiter, _rate_limit_exceeded_handler
+from slowapi.errors import RateLimitExceeded
 from slowapi.util import get_remote_address
 
-from page import app, limiter, settings
+from page import limiter
 
+app = FastAPI()
+uri = f"{os.environ['REDIS_URL'].replace('redis', 'redis-cell', 1)}?socket_timeout={os.environ['REDIS_TIMEOUT']}"
+settings = {"storage_uri": uri, "strategy": "moving-window", "headers_enabled": True}
+app.state.limiter = limiter
 fallback = Limiter(get_remote_address, in_memory_fallback_enabled=True, **settings)
+app.add_exception_handler(RateLimitExceeded, _rate_limit_exceeded_handler)
+
+
+@app.post("/login")
+@limiter.limit("3/day")
+def login(request: Request, response: Response):
+    return "Welcome"
 
 
 @app.get("/")

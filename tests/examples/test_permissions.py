@@ -7,13 +7,15 @@ import sys
 
 import pytest
 
+from applications import PHP_IS_REQUIRED, is_found
 from packages import IS_DEBIAN, NODE, PYTHON, ROOT
 from servers import wait_for
 
 PAGE = (ROOT / "docs/operating.md").read_text()
 BASE = re.search(r"ACL SETUSER limiter (.*)", PAGE)[1]
 LIBRARIES = ["redis-py 4", "node-redis 4"] if IS_DEBIAN else ["redis-py 8", "node-redis 6", "ioredis 6"]
-LIBRARIES = [*LIBRARIES, "phpredis 5"]
+if PHP_IS_REQUIRED or is_found("php -r 'new Redis();'"):
+    LIBRARIES.append("phpredis 5")
 # Each program makes one call in the cluster whose node has the port in the first argument, and prints `limit`.
 PYTHON_PROGRAM = """
 import sys

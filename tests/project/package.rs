@@ -109,13 +109,13 @@ fn pip_and_npm_install_the_packages_for_other_limiters() {
     needs!(EVERYWHERE);
     let (release, folder) = (release(), new_folder());
     let install = r#"eval "$(/usr/bin/python3 tests/examples/packages.py)"; cd "$0"
-        /usr/bin/python3 -m pip install --quiet --no-deps --no-index --target python "$RELEASE"/*.whl
+        /usr/bin/python3 -m pip install --quiet --root-user-action ignore --no-deps --no-index --target python "$RELEASE"/*.whl
         export DJANGO_SETTINGS_MODULE= PYTHONPATH=$0/python:$PYTHONPATH
         for module in limits fastapi rest_framework; do
             /usr/bin/python3 -c "import django.conf; django.conf.settings.configure()
 import redis_cell.$module as module; print(module.__file__)"
         done
-        $NPM install --silent --offline --no-audit --no-fund --prefix node "$RELEASE"/*.tgz; cd node
+        npm install --silent --offline --no-audit --no-fund --prefix node "$RELEASE"/*.tgz; cd node
         for store in express fastify nest; do
             node -e "console.log(require.resolve('redis-cell/$store')); require('redis-cell/$store')"
             node --input-type=module -e "import 'redis-cell/$store'"

@@ -1,6 +1,4 @@
-"""The moving window of Flask-Limiter and slowapi: a request's headers show what its hit was told, without another call."""
-
-from __future__ import annotations
+"""The moving window of Flask-Limiter and slowapi: a request's headers show what its hit was told."""
 
 import sys
 import time
@@ -19,33 +17,28 @@ MOST_KEPT = 20
 WindowStats: Any = getattr(limits.util, "WindowStats", lambda *stats: stats)
 
 
-def request() -> Any:
-    """Returns what tells this request from others in its context. A WSGI server's threads have one context for all their
-    requests, so this is Flask's `g`. An ASGI server's requests have one each."""
+def name(storage: Any, key: str) -> Any:
+    """Returns the name of a kept reply. Flask's `g` is part of it, because a WSGI server's thread has one context for
+    all its requests. An ASGI server's requests have one each."""
     flask = sys.modules.get("flask")
-    return weakref.ref(flask.g._get_current_object()) if flask and flask.has_app_context() else None
+    request = weakref.ref(flask.g._get_current_object()) if flask and flask.has_app_context() else None
+    return request, getattr(storage, "epoch", None), key
 
 
-def keep(storage: object, key: str, reset_time: float, remaining: int) -> None:
+def keep(storage: Any, key: str, *stats: Any) -> None:
     # A new dict each time: other contexts may have the old one as well.
-    kept = {**KEPT.get(), (request(), storage, key): (reset_time, remaining)}
+    kept = {**KEPT.get(), name(storage, key): stats}
     KEPT.set(dict([*kept.items()][-MOST_KEPT:]))
-
-
-def forget() -> None:
-    KEPT.set({})
 
 
 class Gcra(MovingWindowRateLimiter):
     """The strategy, as STRATEGIES has it. `test`, and a MovingWindowRateLimiter of your own, always ask Redis."""
 
     def get_window_stats(self, item: Any, *identifiers: str) -> Any:
-        storage = getattr(self.storage, "identity", None)
-        kept = KEPT.get().get((request(), storage, item.key_for(*identifiers)))
+        kept = KEPT.get().get(name(self.storage, item.key_for(*identifiers)))
         reset_time, remaining = kept or super().get_window_stats(item, *identifiers)
-        if kept and time.time() >= reset_time:
-            # The view took so long that all tokens are back.
-            remaining = item.amount
+        if time.time() >= reset_time:
+            remaining = item.amount  # the view took so long that all tokens are back
         # The limiters add a second, and subtract the time a moment later.
         return WindowStats(int(reset_time + 0.1), remaining)
 

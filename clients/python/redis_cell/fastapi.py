@@ -1,60 +1,14 @@
-"""Exact limits for FastAPI and Starlette, kept in Redis by redis-cell. The application's lifespan provides a client:
-
-    yield {"redis": client}  # of redis.asyncio or valkey.asyncio
-
-    @app.post("/login", dependencies=[limited("login", 4, 20, 3600)])
-"""
+"""Exact limits for FastAPI and Starlette, kept in Redis by redis-cell. The application's lifespan yields
+{"redis": client}, with a client of redis.asyncio or valkey.asyncio."""
 
 import ipaddress
 from typing import Any, Callable
 
-from starlette.exceptions import HTTPException, WebSocketException
+from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from redis_cell import is_outage
-
-
-def limited(name: str, *quota: int, key: Callable[..., Any] = None) -> Any:
-    """Returns a dependency of FastAPI that limits a route. The numbers are those of CL.THROTTLE: max_burst, count, period in
-    seconds, and if needed a quantity and further quotas. `key` is a function or dependency that returns the caller's name.
-    """
-    from fastapi import Depends
-
-    async def limit(connection: HTTPConnection, response: Response, caller: str = Depends(key or address)) -> None:
-        response.headers.update(await throttle(connection, name, caller, *quota))
-
-    return Depends(limit)
-
-
-async def throttle(connection: HTTPConnection, name: str, caller: str, *quota: int) -> dict[str, str]:
-    """Takes a token. Returns the response's headers, or raises an exception that responds with 429, 403, 413 or 503."""
-    if not caller:
-        raise ValueError("a limit needs the caller's name")
-    # The numbers are part of the key, so a new limit starts full. A caller's name may have a lone surrogate.
-    key = f"{name}:{'/'.join(map(str, quota[:3]))}:{caller}".encode(errors="surrogatepass")
-    try:
-        reply = await connection.state.redis.execute_command("CL.THROTTLE", key, *quota)
-    except Exception as error:
-        if not is_outage(error):
-            raise
-        raise refusal(connection, 503, {"Retry-After": "1"}) from error
-    limited, limit, remaining, retry_after, reset_after = reply[:5]
-    numbers = {"Limit": limit, "Remaining": remaining, "Reset": reset_after}
-    headers = {f"X-RateLimit-{name}": str(number) for name, number in numbers.items()}
-    if not limited:
-        return headers
-    if retry_after >= 0:
-        raise refusal(connection, 429, {**headers, "Retry-After": str(retry_after)})
-    # The call can never pass: it asks for more than the limit, which may be 0.
-    raise refusal(connection, 413 if limit else 403, headers)
-
-
-def refusal(connection: HTTPConnection, status: int, headers: dict[str, str]) -> Exception:
-    if connection.scope["type"] == "websocket":
-        # "Try again later", or "policy violation". Before the handshake, the server responds with 403.
-        return WebSocketException(1013 if status == 503 else 1008)
-    return HTTPException(status, headers={**headers, "Cache-Control": "no-store"})
+from redis_cell._outage import answered
 
 
 def address(connection: HTTPConnection) -> str:
@@ -66,6 +20,39 @@ def address(connection: HTTPConnection) -> str:
         ip = ipaddress.ip_address(connection.client.host if connection.client else "")
     except ValueError:
         return "unknown"
-    if ip.version == 4 or ip.ipv4_mapped:
-        return str(getattr(ip, "ipv4_mapped", None) or ip)
-    return str(ipaddress.ip_network((int(ip), 64), strict=False))
+    ip = getattr(ip, "ipv4_mapped", None) or ip
+    return str(ip if ip.version == 4 else ipaddress.ip_network((int(ip), 64), strict=False))
+
+
+def limited(name: str, *quota: int, key: Callable[..., str] = address) -> Any:
+    """Returns a dependency of FastAPI that limits a route.
+
+    The numbers are those of CL.THROTTLE: max_burst, count, period in seconds, and if needed a quantity and further
+    quotas. `key` is a function or dependency that returns the caller's name.
+    """
+    from fastapi import Depends
+
+    async def limit(connection: HTTPConnection, response: Response, caller: str = Depends(key)) -> None:
+        response.headers.update(await throttle(connection, name, caller, *quota))
+
+    return Depends(limit)
+
+
+async def throttle(connection: HTTPConnection, name: str, caller: str, *quota: int) -> dict[str, str]:
+    """Takes a token. Returns the response's headers, or raises an exception that responds with 429, 403, 413 or 503."""
+    if not caller:
+        raise ValueError("a limit needs the caller's name")
+    # The numbers are part of the key, so a new limit starts full. A caller's name may have a lone surrogate.
+    key = f"{name}:{'/'.join(map(str, quota[:3]))}:{caller}".encode(errors="surrogatepass")
+    with answered():
+        reply = await connection.state.redis.execute_command("CL.THROTTLE", key, *quota)
+    limited, limit, remaining, retry_after, reset_after = reply[:5]
+    numbers = {"Limit": limit, "Remaining": remaining, "Reset": reset_after}
+    headers = {f"X-RateLimit-{name}": str(number) for name, number in numbers.items()}
+    if not limited:
+        return headers
+    headers["Cache-Control"] = "no-store"
+    if retry_after >= 0:
+        raise HTTPException(429, headers={**headers, "Retry-After": str(retry_after)})
+    # The call can never pass: it asks for more than the limit, which may be 0.
+    raise HTTPException(413 if limit else 403, headers=headers)

@@ -1,36 +1,24 @@
-"""Exact limits for Flask-Limiter, slowapi, and other limiters that use `limits`: its own storages for Redis and Valkey, in
-which redis-cell decides the moving window. The URI, the options and the other strategies work as in `limits`.
-
-    import redis_cell.limits  # adds redis-cell:// and valkey-cell://
-    Limiter(get_remote_address, storage_uri="redis-cell://localhost:6379/0", strategy="moving-window")
-"""
-
-from __future__ import annotations
+"""Exact limits for Flask-Limiter, slowapi, and other limiters that use `limits`: its own storages for Redis and Valkey,
+in which redis-cell decides the moving window. The URI, the options and the other strategies work as in `limits`."""
 
 import math
 import time
-from typing import Any
+from typing import Any, Optional
 
 from limits.storage import RedisClusterStorage, RedisSentinelStorage, RedisStorage
 from packaging.version import Version
 
-from redis_cell import is_outage
-from redis_cell._limits import Unanswered, bounded
-from redis_cell._strategy import forget, keep
+from redis_cell._outage import Unanswered as Unanswered
+from redis_cell._outage import answered, bounded
+from redis_cell._strategy import keep
 
 
-class Cell:
-    """The part of a storage that redis-cell decides."""
-
-    storage: Any
+class RedisCellStorage(RedisStorage):
+    STORAGE_SCHEME = ["redis-cell", "redis-cells", "redis-cell+unix", "valkey-cell", "valkey-cells", "valkey-cell+unix"]
 
     def __init__(self, uri: str, *arguments: Any, **options: Any) -> None:
-        self.identity = object()  # a strategy may have only a weak proxy of the storage
         super().__init__(uri.replace("-cell", "", 1), *arguments, **bounded(uri, options))
-
-    @property
-    def base_exceptions(self) -> Any:
-        return Unanswered, super().base_exceptions
+        self.epoch = object()  # a new one forgets the replies that are kept
 
     def gcra_key(self, key: str) -> bytes:
         # No other key of `limits` ends like this. A caller's name may have a lone surrogate, for example from JSON.
@@ -38,15 +26,11 @@ class Cell:
         return f"{prefixed}/gcra".encode(errors="surrogatepass")
 
     def call(self, command: str, key: str, limit: int, expiry: int, *amount: int) -> tuple[bool, float, int]:
-        """Returns whether the call is limited, the time to retry or at which all tokens are back, and how many remain."""
+        """Returns whether the call is limited, the time to retry or when all tokens are back, and how many remain."""
         # A limit of 0 refuses every request, but the count must be positive.
         quota = limit - 1, max(limit, 1), expiry * 1000
-        try:
+        with answered():
             reply = self.storage.execute_command(command, self.gcra_key(key), *quota, *amount)
-        except Exception as error:
-            if is_outage(error):
-                raise Unanswered from error
-            raise
         limited, _, remaining, retry_after, reset_after = reply
         # Without a time to retry, the call can never pass: the limit is 0, or the call costs more.
         wait = (retry_after if retry_after >= 0 else expiry * 1000) if limited else reset_after
@@ -54,8 +38,8 @@ class Cell:
 
     def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
         # slowapi allows a cost with a fraction.
-        limited, *stats = self.call("CL.PTHROTTLE", key, limit, expiry, math.ceil(amount))
-        keep(self.identity, key, *stats)
+        limited, reset_time, remaining = self.call("CL.PTHROTTLE", key, limit, expiry, math.ceil(amount))
+        keep(self, key, reset_time, remaining)
         return not limited
 
     def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
@@ -65,25 +49,21 @@ class Cell:
     def clear(self, key: str) -> None:
         super().clear(key)
         self.storage.delete(self.gcra_key(key))
-        forget()
+        self.epoch = object()
 
-    def reset(self) -> int | None:
-        forget()
+    def reset(self) -> Optional[int]:
+        self.epoch = object()
         return super().reset()
 
 
-class RedisCellStorage(Cell, RedisStorage):
-    STORAGE_SCHEME = ["redis-cell", "redis-cells", "redis-cell+unix", "valkey-cell", "valkey-cells", "valkey-cell+unix"]
-
-
-class RedisCellSentinelStorage(Cell, RedisSentinelStorage):
+class RedisCellSentinelStorage(RedisCellStorage, RedisSentinelStorage):
     STORAGE_SCHEME = ["redis-cell+sentinel", "valkey-cell+sentinel"]
 
     def __init__(self, uri: str, *arguments: Any, sentinel_kwargs: Any = {}, **options: Any) -> None:
         super().__init__(uri, *arguments, sentinel_kwargs=bounded(uri, sentinel_kwargs), **options)
 
 
-class RedisCellClusterStorage(Cell, RedisClusterStorage):
+class RedisCellClusterStorage(RedisCellStorage, RedisClusterStorage):
     STORAGE_SCHEME = ["redis-cell+cluster", "valkey-cell+cluster"]
     # redis-py 4.3 retries a call in a cluster, whatever its options.
     DEPENDENCIES = {**RedisClusterStorage.DEPENDENCIES, "redis": Version("4.4")}

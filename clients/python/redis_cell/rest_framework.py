@@ -1,15 +1,12 @@
-"""Exact limits for Django REST framework: its own throttles, kept in Redis by redis-cell. In the settings:
-
-    REDIS_CELL = redis.Redis.from_url("redis://localhost:6379/0", socket_timeout=0.1)  # a client, also of valkey-py
-    REST_FRAMEWORK = {"DEFAULT_THROTTLE_CLASSES": ["redis_cell.rest_framework.AnonRateThrottle"], …}
-"""
+"""Exact limits for Django REST framework: its own throttles, kept in Redis by redis-cell. In the settings, REDIS_CELL is a
+client of redis-py or valkey-py."""
 
 from typing import Any, Optional
 
 from django.conf import settings
 from rest_framework import exceptions, throttling
 
-from redis_cell import is_outage
+from redis_cell._outage import answered
 
 
 class Unanswered(exceptions.APIException):
@@ -21,8 +18,6 @@ class Unanswered(exceptions.APIException):
 class SimpleRateThrottle(throttling.SimpleRateThrottle):
     """A base class for your own throttles, which define `get_cache_key`."""
 
-    reply: Optional[list[int]] = None  # the five integers that CL.THROTTLE replied
-
     def allow_request(self, request: Any, view: Any) -> bool:
         if self.rate is None or (key := self.get_cache_key(request, view)) is None:
             return True
@@ -30,28 +25,23 @@ class SimpleRateThrottle(throttling.SimpleRateThrottle):
         name = f"{key}/{self.num_requests}/{self.duration}".encode(errors="surrogatepass")
         # A rate of 0 refuses every request, but the count must be positive.
         quota = self.num_requests - 1, max(self.num_requests, 1), self.duration
+        is_refused = True
         try:
-            self.reply = settings.REDIS_CELL.execute_command("CL.THROTTLE", name, *quota)
-        except Exception as error:
-            if not is_outage(error):
-                raise
-            self.forbid_caching(view)
-            raise Unanswered from error
-        if not self.reply[0]:
-            return self.throttle_success()
-        self.forbid_caching(view)
-        return self.throttle_failure()
-
-    def forbid_caching(self, view: Any) -> None:
-        # A view adds these headers to its response.
-        getattr(view, "headers", {})["Cache-Control"] = "no-store"
+            with answered(Unanswered):
+                self.reply = settings.REDIS_CELL.execute_command("CL.THROTTLE", name, *quota)
+            is_refused = self.reply[0] == 1
+        finally:
+            if is_refused:
+                # A view adds these headers to its response.
+                getattr(view, "headers", {})["Cache-Control"] = "no-store"
+        return self.throttle_failure() if is_refused else self.throttle_success()
 
     def throttle_success(self) -> bool:
         return True
 
     def wait(self) -> Optional[int]:
         # With a rate of 0, no request can ever pass.
-        return self.reply[3] if self.reply and self.reply[3] >= 0 else None
+        return self.reply[3] if self.reply[3] >= 0 else None
 
 
 class AnonRateThrottle(throttling.AnonRateThrottle, SimpleRateThrottle):

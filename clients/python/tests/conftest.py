@@ -1,5 +1,4 @@
-"""Tests of the package within each limiter's own world, with real servers. Run them with Debian's pytest, as the tests in
-tests/examples, whose servers and libraries they use: MODULE=… pytest clients/python/tests"""
+"""Tests of the package within each limiter's own world, with the servers and libraries of tests/examples."""
 
 import functools
 import sys

@@ -17,8 +17,7 @@ from redis.asyncio import Redis
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
-from starlette.testclient import TestClient
-from starlette.websockets import WebSocketDisconnect
+from starlette.testclient import TestClient, WebSocketDenialResponse
 
 from conftest import is_unanswered, seen
 from redis_cell.fastapi import address, limited, throttle
@@ -39,8 +38,11 @@ def started(server):
 
     def start(app, caller="192.0.2.1"):
         app.router.lifespan_context = lifespan
-        client = TestClient(app, client=(caller, 1))
-        return clients.enter_context(client)
+
+        async def from_caller(scope, receive, send):
+            await app({**scope, "client": (caller, 1) if caller is not None else None}, receive, send)
+
+        return clients.enter_context(TestClient(from_caller))
 
     with clients:
         yield start
@@ -86,7 +88,7 @@ def test_several_quotas_in_one_call(started, calls):
     assert seen(client.get("/"), "Limit", "Retry-After") == (429, 2, 43200)
 
 
-def test_a_changed_rate_starts_full(started):
+def test_a_changed_rate_starts_full(started, clock):
     assert statuses(started(app_with(limited("login", 9, 10, 86400))), 11)[-1] == 429
     assert statuses(started(app_with(limited("login", 9, 10, 60))), 11) == 10 * [200] + [429]
 
@@ -114,8 +116,9 @@ def test_mistakes_are_no_outage(started):
 
 @pytest.mark.parametrize("one, other, share", [
     ("192.0.2.1", "::ffff:192.0.2.1", True), ("192.0.2.1", "192.0.2.2", False),
-    ("2001:db8::1", "2001:db8::ffff:1", True), ("2001:db8:0:1::", "2001:db8:0:2::", False), ("fe80::1%eth0", "fe80::2", True),
-    (None, "unknown", True), ("unknown", "192.0.2.1:80", True), ("[2001:db8::1]:443", "", True), ("unknown", "192.0.2.1", False),
+    ("2001:db8::1", "2001:db8::ffff:1", True), ("2001:db8:0:1::", "2001:db8:0:2::", False),
+    ("fe80::1%eth0", "fe80::2", True), (None, "unknown", True), ("unknown", "192.0.2.1:80", True),
+    ("[2001:db8::1]:443", "", True), ("unknown", "192.0.2.1", False),
 ])
 def test_addresses_that_share_a_limit(started, one, other, share):
     app = app_with(limited("login", *DAY))
@@ -134,11 +137,13 @@ def test_a_websocket_is_limited_before_the_handshake(started, server):
     client = started(app)
     with client.websocket_connect("/") as websocket:
         assert websocket.receive_text() == "Hello"
-    for code in 1008, 1013:
-        with pytest.raises(WebSocketDisconnect) as refused, client.websocket_connect("/"):
-            pass
-        assert refused.value.code == code
-        server.kill()
+    with pytest.raises(WebSocketDenialResponse) as refused, client.websocket_connect("/"):
+        pass
+    assert seen(refused.value, "Retry-After") == (429, 86400)
+    server.kill()
+    with pytest.raises(WebSocketDenialResponse) as refused, client.websocket_connect("/"):
+        pass
+    assert is_unanswered(refused.value)
 
 
 def test_headers_of_a_returned_response_are_the_routes_to_pass_on(started):

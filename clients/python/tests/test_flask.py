@@ -11,11 +11,12 @@ from conftest import is_unanswered, seen
 from redis_cell.limits import Unanswered
 
 
-def flask(server, options="", **settings):
+def flask(server, **settings):
     app = Flask(__name__)
-    uri = f"redis-cell://127.0.0.1:{server.port}{options}"
+    uri = f"redis-cell://127.0.0.1:{server.port}"
     # No call times out on a slow machine.
-    settings = {"strategy": "moving-window", "headers_enabled": True, "storage_options": {"socket_timeout": 60}, **settings}
+    options = {"socket_timeout": 60}
+    settings = {"strategy": "moving-window", "headers_enabled": True, "storage_options": options, **settings}
     return app, Limiter(lambda: request.headers.get("Name", "bob"), app=app, storage_uri=uri, **settings)
 
 

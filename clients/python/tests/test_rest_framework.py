@@ -67,12 +67,12 @@ def test_a_refusal_has_the_wait_and_is_not_stored(server):
     assert seen(get(of_rate("0/day")), "Retry-After") == (429, None)
 
 
-def test_a_class_with_its_own_rate_and_an_inherited_scope_shares_nothing(server):
+def test_a_class_with_its_own_rate_and_an_inherited_scope_shares_nothing(server, clock):
     assert statuses(3, AnonRateThrottle) == 3 * [200]
     assert statuses(61, of_rate("60/minute")) == 60 * [200] + [429]
 
 
-def test_a_changed_rate_starts_full_and_old_processes_go_on(server):
+def test_a_changed_rate_starts_full_and_old_processes_go_on(server, clock):
     assert statuses(101, of_rate("100/day")) == 100 * [200] + [429]
     assert statuses(101, of_rate("100/minute")) == 100 * [200] + [429]
     for _ in range(30):

@@ -19,7 +19,8 @@ def starlette(server, middleware=False, handlers={}, before=lambda: None, **sett
     """Returns a client. `/async` and `/sync` have a limit of 3 with a cost of 2, and the middleware's of 1."""
     limiter = SlowLimiter(
         lambda: "bob", storage_uri=f"redis-cell://127.0.0.1:{server.port}", strategy="moving-window",
-        storage_options={"socket_timeout": 60}, headers_enabled=True, default_limits=["1/day"] if middleware else [], **settings,
+        storage_options={"socket_timeout": 60}, headers_enabled=True,
+        default_limits=["1/day"] if middleware else [], **settings,
     )
 
     @limiter.limit("3/day", cost=2)

@@ -1,0 +1,119 @@
+// The store in @fastify/rate-limit.
+
+const assert = require('node:assert/strict');
+const { test, before } = require('node:test');
+const createFastify = require('fastify');
+const rateLimit = require('@fastify/rate-limit');
+const { fastifyStore } = require('../fastify.js');
+const { LIBRARIES, newPrefix, startServer, statuses, times } = require('./support.js');
+
+let server, sendCommand;
+
+before(async () => {
+  server = await startServer();
+  ({ sendCommand } = await LIBRARIES['node-redis'](server.url));
+});
+
+const newStore = (options) => fastifyStore({ sendCommand, prefix: newPrefix(), timeout: 60_000, ...options });
+const byHeader = (request) => request.headers.caller ?? 'caller';
+
+/** Returns a function that sends a request to a site, which `build` makes. */
+async function site(options, build = (fastify) => fastify.get('/', async () => 'Hi')) {
+  const fastify = createFastify();
+  const own = { max: 2, timeWindow: '1 day', keyGenerator: byHeader, store: newStore() };
+  await fastify.register(rateLimit, { ...own, ...options });
+  await build(fastify);
+  return async (url = '/', caller = 'caller') => {
+    const response = await fastify.inject({ url, headers: { caller } });
+    return { status: response.statusCode, headers: response.headers, body: response.body };
+  };
+}
+
+test('no caller of one limit can spell the key of another', async () => {
+  const store = newStore();
+  const send = await site({ store }, (fastify) => {
+    const route = (url, rateLimit) => fastify.get(url, { config: { rateLimit } }, async () => 'Hi');
+    fastify.get('/', async () => 'Hi');
+    route('/own', { max: 2 });
+    route('/user/', { max: 2 });
+    route('/user/:id', { max: 2 });
+    route('/group', { max: 2, groupId: 'GET /own' });
+    for (const [url, options] of [['/named', { groupId: 'GET /own' }], ['/unnamed', {}]]) {
+      const preHandler = fastify.rateLimit({ max: 2, ...options });
+      fastify.get(url, { preHandler, config: { rateLimit: false } }, async () => 'Hi');
+    }
+  });
+  const callers = [
+    ['/own', 'x'], ['/', 'x'], ['/', 'GET /own:x'], ['/', 'route:GET /own:x'], ['/', 'route","GET /own","x'],
+    ['/group', 'x'], ['/named', 'x'], ['/unnamed', 'x'], ['/user/', 'id:x'], ['/user/', ':id:x'], ['/user/7', 'x'],
+  ];
+  for (const [url, caller] of callers) {
+    assert.deepEqual(await statuses(3, () => send(url, caller)), [200, 200, 429], `${url} ${caller}`);
+  }
+});
+
+test('registrations and applications with other prefixes share nothing', async () => {
+  const prefix = newPrefix();
+  for (const further of ['', 'two:', 'three:']) {
+    const send = await site({ store: newStore({ prefix: prefix + further }) });
+    assert.deepEqual(await statuses(3, send), [200, 200, 429]);
+  }
+  const send = await site({ store: newStore({ prefix }) });
+  assert.deepEqual(await statuses(1, send), [429]);
+});
+
+test('a group has one limit, whatever the order in which its routes and handlers are made', async () => {
+  const store = newStore();
+  const build = (names) => (fastify) => names.forEach((name) => {
+    const preHandler = fastify.rateLimit({ max: 1, groupId: name });
+    fastify.get(`/${name}`, { preHandler, config: { rateLimit: false } }, async () => 'Hi');
+  });
+  const first = await site({ store }, build(['a', 'b']));
+  assert.deepEqual(await statuses(2, () => first('/a')), [200, 429]);
+  const second = await site({ store }, build(['b', 'a']));
+  assert.deepEqual([(await second('/b')).status, (await second('/a')).status], [200, 429]);
+});
+
+test('of two handlers with the same limit, the second needs a groupId', async () => {
+  const build = (...options) => site({}, (fastify) => options.forEach((each) => fastify.rateLimit(each)));
+  await assert.rejects(build({ max: 3 }, { max: 3 }), /groupId/);
+  await build({ max: 3 }, { max: 3, groupId: 'other' }, { max: 4 });
+});
+
+test('{ increment: false } takes nothing, and tells that no token is left', async () => {
+  const send = await site({ global: false }, (fastify) => {
+    const check = fastify.createRateLimit({ max: 3, timeWindow: '1 day' });
+    fastify.get('/peek', (request) => check(request, { increment: false }));
+    fastify.get('/take', (request) => check(request));
+  });
+  const state = async (url) => {
+    const { remaining, isExceeded } = JSON.parse((await send(url)).body);
+    return [remaining, isExceeded];
+  };
+  assert.deepEqual([await state('/peek'), await state('/peek')], [[3, false], [3, false]]);
+  assert.deepEqual([await state('/take'), await state('/take')], [[2, false], [1, false]]);
+  assert.deepEqual([await state('/peek'), await state('/take')], [[1, false], [0, false]]);
+  assert.deepEqual([await state('/peek'), await state('/take'), await state('/peek')], times(3, [0, true]));
+});
+
+test('zero, fractions, infinity and functions count as without the store', async () => {
+  for (const max of [0, 2.5, Infinity, () => 2.5, async () => 3, () => Infinity]) {
+    const [ours, theirs] = await Promise.all([{}, { store: undefined }].map(async (options) =>
+      statuses(5, await site({ max, timeWindow: 60_000_000, ...options }))));
+    assert.deepEqual(ours, theirs, `max ${max}`);
+  }
+});
+
+test('an outage is 503 with Retry-After, and skipOnError lets requests pass', async () => {
+  const store = newStore({ sendCommand: async () => { throw new Error('the password is wrong'); } });
+  const { status, headers, body } = await (await site({ store }))();
+  assert.deepEqual([status, headers['retry-after'], headers['cache-control']], [503, '1', 'no-store']);
+  assert.doesNotMatch(body, /password/);
+  assert.deepEqual(await statuses(3, await site({ store, skipOnError: true })), times(3, 200));
+});
+
+test('a changed limit starts full', async () => {
+  const store = newStore();
+  assert.deepEqual(await statuses(3, await site({ store })), [200, 200, 429]);
+  assert.deepEqual(await statuses(3, await site({ store, timeWindow: 60_000 })), [200, 200, 429]);
+});

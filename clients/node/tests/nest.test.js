@@ -1,0 +1,79 @@
+// The storage in @nestjs/throttler.
+
+const assert = require('node:assert/strict');
+const { test, before } = require('node:test');
+require('reflect-metadata');
+const { Catch, Controller, Get, Module } = require('@nestjs/common');
+const { APP_FILTER, APP_GUARD, NestFactory } = require('@nestjs/core');
+const { ThrottlerGuard, ThrottlerModule } = require('@nestjs/throttler');
+const { NestStore, Unanswered } = require('../nest.js');
+const { DAY, LIBRARIES, newPrefix, serve, startServer, statuses } = require('./support.js');
+
+let server, sendCommand;
+
+before(async () => {
+  server = await startServer();
+  ({ sendCommand } = await LIBRARIES['node-redis'](server.url));
+});
+
+const newStore = (options) => new NestStore({ sendCommand, prefix: newPrefix(), timeout: 60_000, ...options });
+
+async function site(throttlers, storage, ...providers) {
+  class Site { hello() { return 'Hi'; } }
+  Get()(Site.prototype, 'hello', Object.getOwnPropertyDescriptor(Site.prototype, 'hello'));
+  Controller()(Site);
+  class Application {}
+  const imports = [ThrottlerModule.forRoot({ throttlers, storage, generateKey: () => 'key' })];
+  providers.push({ provide: APP_GUARD, useClass: ThrottlerGuard });
+  Module({ imports, controllers: [Site], providers })(Application);
+  const app = await NestFactory.create(Application, { logger: false });
+  await app.init();
+  return serve(app.getHttpAdapter().getInstance());
+}
+
+test('throttlers with the same key, and prefixes, share nothing', async () => {
+  const prefix = newPrefix();
+  const throttlers = [{ name: 'short', ttl: 60_000, limit: 2 }, { name: 'other', ttl: 60_000, limit: 2 }];
+  for (const further of ['', 'two:']) {
+    const send = await site(throttlers, newStore({ prefix: prefix + further }));
+    const { headers } = await send();
+    assert.deepEqual(['short', 'other'].map((name) => headers.get(`X-RateLimit-Remaining-${name}`)), ['1', '1']);
+    assert.deepEqual(await statuses(2, send), [200, 429]);
+  }
+});
+
+test('a refused request waits for its token, and not for the block duration', async () => {
+  const send = await site([{ ttl: DAY, limit: 2, blockDuration: 1000 }], newStore());
+  assert.deepEqual(await statuses(2, send), [200, 200]);
+  const response = await send();
+  const wait = Number(response.headers.get('Retry-After'));
+  assert.ok(response.status === 429 && wait > 43_100 && wait <= 43_200, `${response.status} ${wait}`);
+});
+
+test('limits of 0, fractions and infinity', async () => {
+  for (const [limit, expected] of [[0, [429, 429]], [1.5, [200, 429]], [Infinity, [200, 200]], ['1', [200, 429]]]) {
+    assert.deepEqual(await statuses(2, await site([{ ttl: DAY, limit }], newStore())), expected, `${limit}`);
+  }
+});
+
+test('an outage is 503, and an exception filter can add Retry-After', async () => {
+  const down = () => newStore({ sendCommand: async () => { throw new Error('the password is wrong'); } });
+  const response = await (await site([{ ttl: DAY, limit: 2 }], down()))();
+  assert.deepEqual([response.status, response.headers.get('Retry-After')], [503, null]);
+  assert.doesNotMatch(await response.text(), /password/);
+  class Filter {
+    catch(error, host) {
+      host.switchToHttp().getResponse().status(error.status).set(error.headers).send(error.message);
+    }
+  }
+  Catch(Unanswered)(Filter);
+  const filtered = await (await site([{ ttl: DAY, limit: 2 }], down(), { provide: APP_FILTER, useClass: Filter }))();
+  assert.deepEqual([filtered.status, filtered.headers.get('Retry-After')], [503, '1']);
+});
+
+test('a changed limit starts full', async () => {
+  const storage = newStore();
+  for (const ttl of [DAY, 60_000]) {
+    assert.deepEqual(await statuses(2, await site([{ ttl, limit: 1 }], storage)), [200, 429]);
+  }
+});

@@ -1,0 +1,56 @@
+"""Outages: how long a call may take, and the refusal of a request that Redis did not decide."""
+
+import contextlib
+import re
+from importlib import import_module
+from typing import Any, Callable, Iterator
+from urllib.parse import urlsplit
+
+# The exceptions that the installed frameworks turn into a response, and those that `limits` expects.
+NAMES = {"werkzeug": "ServiceUnavailable", "starlette": "HTTPException", "redis": "RedisError", "valkey": "ValkeyError"}
+BASES: list[Any] = []
+for module, name in NAMES.items():
+    with contextlib.suppress(ImportError):
+        BASES.append(getattr(import_module(f"{module}.exceptions"), name))
+
+
+class Unanswered(*BASES):  # type: ignore[misc]
+    """Redis did not decide. Flask, Starlette and FastAPI respond with 503."""
+
+    status_code, retry_after, response = 503, 1, None
+    detail = description = "Try again later."
+    headers = {"Retry-After": "1", "Cache-Control": "no-store"}
+
+    def __init__(self) -> None:
+        Exception.__init__(self, self.detail)
+
+    def get_headers(self, *arguments: Any, **named: Any) -> list[tuple[str, str]]:
+        return [*super().get_headers(*arguments, **named), ("Cache-Control", "no-store")]
+
+
+@contextlib.contextmanager
+def answered(refusal: Callable[[], Exception] = Unanswered) -> Iterator[None]:
+    """Raises the refusal if Redis does not decide: there is no reply, or an error such as LOADING, READONLY or NOPERM.
+
+    An error that begins with ERR is the caller's mistake. redis-py and valkey-py remove ERR from its text.
+    """
+    try:
+        yield
+    except Exception as error:
+        is_mistake = type(error).__name__ == "ResponseError" and not re.match("[A-Z]+ ", str(error))
+        if is_mistake or not re.search("redis|valkey", type(error).__module__):
+            raise
+        raise refusal() from error
+
+
+def bounded(uri: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Adds short timeouts and no retries to the options, unless they or the URI have their own."""
+    url, library = urlsplit(uri), import_module("valkey" if uri.startswith("valkey") else "redis")
+    defaults: dict[str, Any] = {"socket_timeout": 0.1}
+    if not url.scheme.endswith("unix"):
+        defaults["socket_connect_timeout"] = 0.1
+    if "retry" not in url.query and not any(name.startswith("retry") for name in options):
+        # A call that timed out may have taken its tokens. READONLY, as after a failover, closes the connection.
+        defaults["retry"] = library.retry.Retry(library.backoff.NoBackoff(), 0)
+        defaults["retry_on_error"] = [library.ReadOnlyError]
+    return {**defaults, **options}
