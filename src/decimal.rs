@@ -1,12 +1,13 @@
-//! Parses and formats decimal integers, long ones eight digits at a time: a call reads and writes some sixty digits.
+//! Parses and formats decimal integers. Long ones are handled eight digits at a time, because a call reads and writes
+//! about sixty digits.
 //!
 //! Plain loops would cost an allowed call 6% more instructions, and an equally fast crate (itoa) would add code that
 //! can panic.
 
 use std::num::NonZero;
 
-/// The number of digits in a stored timestamp, which is a moment up to 2^63 - 1. A timestamp before September 2001 has
-/// leading zeros.
+/// The number of digits in a stored timestamp, which goes up to 2^63 - 1. Timestamps before September 2001 have leading
+/// zeros.
 pub const MOMENT_DIGITS: usize = 19;
 
 /// The number of values that eight digits can represent.
@@ -69,7 +70,7 @@ pub fn parse_small(text: &[u8]) -> Option<u32> {
     }
 }
 
-/// Parses a number of `LENGTH` digits, which are few, without leading zeros.
+/// Parses a number of exactly `LENGTH` digits, without leading zeros. Its simple loop suits two or three digits.
 fn number_of<const LENGTH: usize>(text: &[u8]) -> Option<u32> {
     let text: &[u8; LENGTH] = text.try_into().ok()?;
     if text.starts_with(b"0") {
@@ -193,7 +194,7 @@ mod tests {
         }
     }
 
-    /// The wrong byte is at one index, and then at two at once, as in the test for a moment.
+    /// Puts a wrong byte at one index, and then at two at once, as in the test of moments below.
     #[test]
     fn a_small_number_is_left_to_the_server_if_any_byte_is_not_a_digit() {
         for length in 1..=8 {
@@ -211,7 +212,7 @@ mod tests {
         }
     }
 
-    /// The wrong byte is at one index, and then at two at once: two wrong bytes must not cancel each other out.
+    /// Puts a wrong byte at one index, and then at two at once: two wrong bytes must not cancel each other out.
     #[test]
     fn a_moment_is_refused_if_any_byte_is_not_a_digit() {
         for index in 0..MOMENT_DIGITS {

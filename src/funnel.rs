@@ -17,7 +17,7 @@
 //!
 //! The whole state is one timestamp, the theoretical arrival time (TAT): when the limiter will be full again. A call
 //! for `quantity` tokens moves the TAT by the `increment`, the time in which that many come back. The call is allowed
-//! if the TAT is then ahead of now by at most the `tolerance`, the time in which all tokens come back:
+//! if the new TAT is ahead of now by at most the `tolerance`, the time in which all tokens come back:
 //!
 //! ```text
 //!         |<---------- tolerance --------->|
@@ -179,7 +179,7 @@ impl Unit {
 }
 
 impl Quota {
-    /// Fixes the quota at `now`.
+    /// Checks the quota, and returns it as of `now`.
     ///
     /// Errors: `TooFast` if more than one token would come back per nanosecond; `TooLarge` if a limiter that is emptied
     /// now would not be full again by the year 2262.
@@ -271,18 +271,18 @@ impl Funnel {
         (self.quota.limit > 0).then(|| one_more.max(self.tolerance) - self.tolerance)
     }
 
-    /// Gives these tokens back. The quota never holds more than its limit: a TAT in the past stays as it is. A call
-    /// followed by its refund leaves the TAT as it was, because both round the same way.
+    /// Gives these tokens back. The quota never gets more than its limit, and a TAT in the past stays the same. A call
+    /// and its refund cancel out exactly, because both round the same way.
     pub fn give_back(&self, tat: Moment, tokens: u64) -> Part {
         let tat = (tat - self.quota.refill_time(tokens)).max(self.now.min(tat));
         Part { tat, taken: 0, limited: false, retry_after: None }
     }
 
-    /// Returns the most tokens that the next call could take if the quota will be full after `until_full`: the `r`
-    /// tokens that come back within `span`, the rest of the tolerance.
+    /// Returns the most tokens that the next call could take if the quota will be full after `until_full`: the largest
+    /// number, `r`, that comes back within `span`, which is the tolerance minus `until_full`.
     ///
-    /// In whole numbers, `floor(r * period / count) <= span` means `r * period < (span + 1) * count`, so the largest
-    /// such `r` is `((span + 1) * count - 1) / period`, rounded down. It never exceeds the limit: a token takes at
+    /// In whole numbers, `floor(r * period / count) <= span` means `r * period < (span + 1) * count`, so the
+    /// largest `r` is `((span + 1) * count - 1) / period`, rounded down. It never exceeds the limit: a token takes at
     /// least a nanosecond to come back, so `limit + 1` tokens take longer than the tolerance.
     #[inline(always)]
     pub fn remaining(&self, until_full: Span) -> u64 {

@@ -2,11 +2,11 @@
 //!
 //! Each quota decides the whole call with the rule in `funnel.rs`, on its own TAT: the first TAT belongs to the first
 //! quota of the call, and so on. A call with one quota allocates no memory. A call that takes all tokens or none takes
-//! them from each quota, or from none. A charge takes tokens from each quota, going into debt if necessary. A call that
-//! takes as many tokens as there are takes the same number from each quota: as many as the emptiest quota has. A refund
+//! them from each quota, or from none. A charge takes tokens from each quota, going into debt if necessary. A call for
+//! as many tokens as there are takes the same number from each quota: the number that the emptiest quota has. A refund
 //! gives tokens back to each quota.
 //!
-//! The reply is the verdict of the quota that **decides** (if several quotas qualify, the first of them does):
+//! The reply is the verdict of the quota that **decides** (the first one, if several qualify):
 //!
 //! * if the call is limited or leaves a debt: the quota with the longest wait (a wait that never ends is the longest);
 //! * if a call for as many tokens as there are got fewer than its quantity: the quota with the fewest tokens remaining

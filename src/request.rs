@@ -1,4 +1,4 @@
-//! What a call asks for: its moment and its arguments, which are the key of a limiter, its quotas and a quantity.
+//! What a call asks for: the moment of the call, and its arguments (a limiter's key, its quotas and a quantity).
 
 use std::num::NonZero;
 

@@ -1,4 +1,4 @@
-//! The promises to users, tested on real servers: one module per promise.
+//! The promises to users, tested on real servers.
 //!
 //! `SERVER=/path/to/valkey-server cargo test` runs them on a server other than `redis-server`.
 

@@ -33,7 +33,8 @@ pub enum Access {
 
 type Entry = unsafe extern "C" fn(*mut raw::RedisModuleCtx, *mut *mut raw::RedisModuleString, c_int) -> c_int;
 
-/// Makes a [`Command`] whose calls the file `$file` handles, in the way that `$how` says. The file must have:
+/// Makes a [`Command`] whose calls are handled by the file `$file`, with `$how` as further arguments. The file must
+/// have:
 ///
 /// * `const ACCESS: Access` and `const COMPLEXITY: &CStr`, which describe each of its commands;
 /// * `const fn parameters($how…) -> [Parameter; N]`;

@@ -138,7 +138,7 @@ fn key_spec(
 }
 
 /// Converts the parameters to the server's format: a list that ends with a parameter without a name. The list is valid
-/// as long as `lists`, which owns it and the lists that it points to.
+/// as long as `lists`, which owns it and all lists within it.
 fn list(parameters: &[Parameter], lists: &mut Vec<Vec<raw::RedisModuleCommandArg>>) -> *mut raw::RedisModuleCommandArg {
     let mut described = Vec::new();
     let mut rest = parameters;

@@ -14,8 +14,8 @@ const KEYTYPE_EMPTY: c_int = 0;
 const REPLY_STRING: c_int = 0;
 const REPLY_NULL: c_int = 4;
 
-/// A key, open for reading and writing. Dropping it closes it. Until then, no use of the context compiles: such a use
-/// might run another module's callback, which may delete the key.
+/// A key, open for reading and writing; dropping it closes it. It borrows the context, so that no other use of the
+/// context compiles while the key is open: such a use might run another module's callback, which may delete the key.
 pub struct Key<'a> {
     handle: NonNull<raw::RedisModuleKey>,
     context: &'a Context,
@@ -30,16 +30,16 @@ pub enum Value<'a> {
     OtherType,
 }
 
-/// The server does not allow reading or writing a key now. Nothing has changed, except in the case described at
-/// [`Key::set`].
+/// The error for a key that the server does not allow to be read or written now. Nothing has changed, except in the
+/// case described at [`Key::set`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unavailable;
 
 /// Passes the value of the key `name` to `read`, and leaves the key as it is.
 ///
-/// Reading through a handle may change the encoding of the value, which crashes a Valkey server that is saving the
-/// value without a fork. On a server that may save this way, `look` opens the key for writing: the server refuses that
-/// during the save, and `look` then uses GET, which copies the value.
+/// Reading through a handle may change the value's encoding, which crashes a Valkey server that is saving that value
+/// without a fork. So, on a server that may save this way, `look` opens the key for writing, which the server refuses
+/// during such a save. `look` then falls back to GET, which reads a copy.
 ///
 /// Errors: a cluster node refuses the GET if the slot has left the node during the transaction.
 pub fn look<T>(context: &mut Context, name: &Argument, read: impl FnOnce(Value) -> T) -> Result<T, Unavailable> {
@@ -73,10 +73,10 @@ fn look_by_get<T>(context: &Context, name: &Argument, read: impl FnOnce(Value) -
     }
 }
 
-/// Deletes an expired key that reads as absent but that the server has kept, because `CLIENT PAUSE` or a failover
-/// pauses writes and the call is part of a transaction. Returns whether DEL was called.
+/// Deletes an expired key that reads as absent but still exists. The server keeps such a key while `CLIENT PAUSE` or a
+/// failover pauses writes, and a call can meet it only within a transaction. Returns whether DEL was called.
 ///
-/// Without this, creating a key with this name would crash the server: it cannot hold two of them. The DEL is
+/// Without the DEL, creating a key would crash the server, which cannot hold two keys with the same name. The DEL is
 /// replicated (`!`), and so are writes made by another module's handler for the deletion.
 ///
 /// Errors: a cluster node refuses the DEL if the slot has left the node, or begun to move, during the transaction.
@@ -206,10 +206,11 @@ impl<'a> Key<'a> {
     }
 
     /// Closes the changed key, which signals the change to WATCH and client-side caches.
-    /// `RedisModule_SignalModifiedKey` would too, but makes Redis 8.6 look the key up again: 10% of a call.
+    /// `RedisModule_SignalModifiedKey` would do the same, but makes Redis 8.6 look the key up again, which takes 10% of
+    /// a call.
     fn close_changed(self) {
         let context = self.context;
-        // Until the options are set again, only closing the key reads them.
+        // Nothing but closing the key reads the options before they are set again.
         options::set_all_but(context, options::UNCHANGED_WHEN_CLOSED);
         drop(self);
         options::set(context);

@@ -1,9 +1,9 @@
-//! A thin safe layer over those functions of the module API that are in use. Only this folder has `unsafe` code.
+//! A thin safe layer over the functions of the module API that are in use. Only this folder has `unsafe` code.
 //!
-//! Every SAFETY comment here relies on two facts. The server runs one command at a time on one thread, and calls into
-//! the module only through `RedisModule_OnLoad`, the callbacks registered there, and `RedisModule_OnUnload`. And
-//! `check_functions` has succeeded, so each function that `api!` returns exists: a load calls it first, and fails if a
-//! function is missing, before it registers anything.
+//! Every SAFETY comment here relies on two facts. First, the server runs one command at a time on one thread, and calls
+//! into the module only through `RedisModule_OnLoad`, the callbacks registered there, and `RedisModule_OnUnload`.
+//! Second, every function that `api!` returns exists: before a load registers anything, it calls `check_functions`, and
+//! fails if a function is missing.
 //!
 //! Of the module's other files, this folder uses only `decimal.rs`, to format an expiry. It does not know what the
 //! module does: it is given the module's name, its commands, and whatever their calls need.

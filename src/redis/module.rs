@@ -94,9 +94,9 @@ pub unsafe fn load(
 /// Refuses to unload, because servers keep a pointer to each client's last command and follow it even after an unload
 /// has freed the command: in `CLIENT LIST` and, on Redis 8, at the client's next call.
 ///
-/// Allows only the unload with which the server undoes a load, as `MODULE LOADEX` does if it has settings that the
-/// module does not know. The loading command is then still running, so no client has called the module yet, and Redis 8
-/// would crash if this unload were refused.
+/// The only unload allowed is the one with which the server undoes a load: `MODULE LOADEX` does this if it is given
+/// settings that the module does not know. The loading command is still running at that point, so no client has called
+/// the module yet. Redis 8 would crash if this unload were refused.
 ///
 /// # Safety
 /// The module has loaded, and `context` is live.
@@ -180,7 +180,7 @@ fn has_command(context: &Context, name: &CStr) -> bool {
 ///
 /// CONFIG RESETSTAT resets the second number. A transaction that calls it before the load and before the unload can
 /// therefore unload the module that it has loaded. No client can have called the module by then. Scripts and other
-/// modules can have, but that has not crashed any server.
+/// modules may have called it, but no server has crashed after that.
 fn command_id(context: &Context) -> [Option<u64>; 2] {
     let [time] = context.server_info(c"server", [c"server_time_usec"]);
     let [commands] = context.server_info(c"stats", [c"total_commands_processed"]);

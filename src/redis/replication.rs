@@ -20,9 +20,10 @@
 //!   module replicates the effect of each call from another module, a script or a transaction.
 //! * A replica that is promoted keeps its backlog under the old replication ID. A server that loads a file in which its
 //!   backlog was saved continues that backlog. Promotion and loading are both events.
-//! * A client may ask to continue a stream from a replication ID and an offset that it knows only from INFO. Its going
-//!   online is an event, so it is sent the effect of each later write. Until that event or the next cron tick, the new
-//!   backlog may hold calls rather than effects, and this client gets them. A replica gets a snapshot instead.
+//! * A client may ask to continue a stream from a replication ID and an offset that it knows only from INFO. When this
+//!   client goes online, the server sends an event, so the client is sent the effect of each later write. Until that
+//!   event or the next cron tick, the new backlog may hold calls rather than effects, which this client is sent as
+//!   well. A replica is not: it gets a snapshot.
 //! * The cron tick, about ten times a second, lets the module notice that the server has freed its backlog. It also
 //!   covers any case that is missing here.
 //!

@@ -1,4 +1,5 @@
-//! Flags, categories and key positions, which the server uses to refuse calls. A refused call changes nothing.
+//! Flags, ACL categories and key positions, by which the server decides whether to refuse a call. A refused call
+//! changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +21,7 @@ fn the_commands_are_registered_with_their_arity_keys_flags_categories_and_tips()
     assert_registered(&Server::start(), !is_redis_6_2());
 }
 
-/// Redis 6.2 accepts no descriptions, and uses what the command was registered with.
+/// Redis 6.2 does not accept descriptions of commands. It uses the keys and flags given at registration.
 #[test]
 fn commands_that_are_not_described_are_registered_with_the_same_keys_and_flags() {
     let lacks_descriptions = ["--loadmodule", compiled("shim"), "RedisModule_GetCommand", module()];
@@ -63,7 +64,7 @@ fn sorted(names: &Value) -> Vec<String> {
     names
 }
 
-/// The user has the permission that the pages name for looks.
+/// The test's user has the permission that the pages give for looks.
 #[test]
 fn the_server_knows_the_keys_of_a_call_and_whether_they_are_only_read() {
     needs!(REDIS_7);
@@ -84,7 +85,7 @@ fn the_server_knows_the_keys_of_a_call_and_whether_they_are_only_read() {
             assert_eq!(refusal(&mut user, &call).as_deref(), code, "{call}, by a user who may only read the key");
             let mut names = vec!["a"];
             if command.takes_several_keys() {
-                // An incomplete group has a key as well.
+                // Even an incomplete group begins with a key.
                 call += " b";
                 names.push("b");
             }
@@ -95,7 +96,7 @@ fn the_server_knows_the_keys_of_a_call_and_whether_they_are_only_read() {
     }
 }
 
-/// These servers refuse looks, too, just as they refuse GET.
+/// Both servers refuse looks as well, just as they refuse GET.
 #[test]
 fn a_cluster_that_is_down_and_a_replica_that_serves_no_stale_data_refuse_every_call() {
     // The node has no slots. The replica's primary does not exist.

@@ -1,4 +1,4 @@
-//! Limiters in a cluster, which finds and moves their keys like any others.
+//! Limiters in a cluster, whose keys are found and moved like any other keys.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::support::{
     Server, assert_reply, command, compiled, error_of, run, run_all, transaction, wait_for, wait_until,
 };
 
-/// One limiter of the slot has moved, and the other has not.
+/// The slot has two limiters. While it moves, one of them is already on the new node, and the other is not.
 #[test]
 #[ignore = "slow: a cluster"]
 fn a_limiter_keeps_its_tokens_while_its_slot_moves() {
@@ -47,8 +47,8 @@ fn a_limiter_keeps_its_tokens_while_its_slot_moves() {
     assert_reply(&mut target, second, &[0, 10, 3]);
 }
 
-/// The node loses the slot of an expired key while writes are paused, within a transaction that the server has already
-/// admitted. Redis 7.0 to 8.6 and Valkey 8.0 crash if SET is called there.
+/// Within one transaction, writes are paused, the node loses the slot of an expired key, and a call writes that key. If
+/// the module called SET at that point, Redis 7.0 to 8.6 and Valkey 8.0 would crash.
 #[test]
 #[ignore = "slow: a cluster"]
 fn losing_a_slot_within_a_transaction_does_not_crash_the_node() {
@@ -86,8 +86,9 @@ fn losing_a_slot_within_a_transaction_does_not_crash_the_node() {
     }
 }
 
-/// The node that gets the slot reads the source's stream like a replica, but Valkey's INFO does not count it as one.
-/// The node is stopped when the snapshot's process ends, so that the rest of the stream is sent after that.
+/// The node that imports a slot reads the source's stream like a replica, but Valkey's INFO does not count it as one.
+/// The test stops this node until the process that makes the snapshot has ended and a call has been made, so that the
+/// call is part of the stream that follows the snapshot.
 #[test]
 #[ignore = "slow: a cluster"]
 fn a_node_that_imports_slots_is_sent_effects_not_calls() {
@@ -108,7 +109,7 @@ fn a_node_that_imports_slots_is_sent_effects_not_calls() {
     signal(target.pid(), "STOP");
     run::<()>(&mut from, "PING").unwrap();
     sleep(Duration::from_millis(300));
-    // Redis answers only after the slot has moved, and then with MOVED.
+    // Redis replies only after the slot has moved, and the reply is MOVED.
     from.send_packed_command(&command("CL.CHARGE {key} 9 1 3600 1").get_packed_command()).unwrap();
     sleep(Duration::from_millis(100));
     signal(target.pid(), "CONT");

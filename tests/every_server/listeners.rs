@@ -1,8 +1,10 @@
-//! Replicas and AOFs that come and go hold what the primary holds, to the byte and the millisecond. If nothing listens,
-//! the module does not build a SET for its writes. A replica or an AOF that appears at any moment must still not miss a
-//! write, and must not be sent a call of the module. callbacks.c, another module, makes calls at these moments.
+//! Replicas and AOFs hold what the primary holds, to the byte and the millisecond, whenever they appear.
 //!
-//! The servers' cron ticks only once a second, so that it does not correct a mistake before the test notices.
+//! While nothing listens, the module does not build the SET that replicates a write. A replica or AOF that appears must
+//! still not miss a write, and must be sent the writes' effects, never the module's calls. callbacks.c, another module,
+//! makes calls at the critical moments.
+//!
+//! The servers' cron ticks only once a second, so that it does not correct a mistake before the test notices it.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -21,8 +23,9 @@ use crate::support::{
 
 const SETTINGS: [&str; 4] = ["--hz", "1", "--repl-ping-replica-period", "3600"];
 
-/// Returns the settings for each way in which a primary makes its snapshot for a replica: in a file; over the network,
-/// at once; for all replicas that connect within a second; and over a second connection, if supported.
+/// Returns the settings for each way in which a primary sends a snapshot to its replicas: in a file; over the network
+/// at once; over the network after a second, to all replicas that have connected by then; and over a second connection,
+/// if the server supports that.
 fn snapshots() -> Vec<Vec<&'static str>> {
     let ways = [("no", "0"), ("yes", "0"), ("yes", "1")]
         .map(|(diskless, delay)| vec!["--repl-diskless-sync", diskless, "--repl-diskless-sync-delay", delay]);
@@ -41,7 +44,7 @@ fn server_with_callbacks(settings: &[&str]) -> Server {
     Server::start_bare(&[&modules, &SETTINGS[..], settings].concat())
 }
 
-/// Makes a call that changes its keys, in a way that depends on the turn. No key expires within the test.
+/// Makes a call that changes its keys; the turn selects the call and the keys. No key expires during the test.
 fn change(connection: &mut Connection, turn: usize) {
     let key = format!("{{key}}{}", turn % 20);
     let call = match turn / 20 % 6 {
@@ -78,12 +81,13 @@ fn assert_same(replica: &Server, primary: &Server) {
     assert_eq!(statistics.lines().find(called), None, "the replica was sent the call itself, not its effect");
 }
 
-/// A handler's call at the start of the snapshot's process is sent only if the cron starts the process. If PSYNC starts
-/// it, the server itself loses the writes of that moment.
+/// An event handler may make a call when the server forks the process that writes the snapshot. The replica is sent
+/// this call only if the cron started the process. If PSYNC started it, the server itself loses the writes of that
+/// moment.
 #[test]
 #[ignore = "slow: a snapshot that waits"]
 fn a_replica_misses_no_call_that_is_made_while_it_joins() {
-    // Redis 6.2 sends the writes of such a handler, even SET, before its reply to PSYNC.
+    // Redis 6.2 sends the writes of an event handler, even SET, before its reply to PSYNC.
     needs!(REDIS_7);
     for settings in snapshots() {
         let starts_later = settings == snapshots()[2];
@@ -104,8 +108,9 @@ fn a_replica_misses_no_call_that_is_made_while_it_joins() {
     }
 }
 
-/// The server seems to save without a child process: shim.c hides the process, whose start is the event of a snapshot.
-/// If the cron starts it, callbacks.c is told first, and makes a call that the snapshot lacks.
+/// To the module, the server seems to save without a child process: shim.c hides the process, and reports its start as
+/// the start of a snapshot. If the cron starts the process, callbacks.c is told first, and makes a call that the
+/// snapshot lacks.
 #[test]
 #[ignore = "slow: a snapshot that waits"]
 fn a_replica_misses_no_call_that_is_made_during_a_snapshot_without_a_fork() {
@@ -129,8 +134,9 @@ fn a_replica_misses_no_call_that_is_made_during_a_snapshot_without_a_fork() {
     }
 }
 
-/// The replica restarts from its file and continues its primary's stream. Its backlog begins then, but no loaded
-/// snapshot's event tells the module. The replica is writable, so that a client can call it before that.
+/// A replica restarts from its file, and continues its primary's stream without a new snapshot. It then has a backlog,
+/// although no event about a snapshot has told the module so. The replica is writable, so that a client can call the
+/// module before the stream continues.
 #[test]
 fn a_replica_that_is_restarted_and_promoted_sends_its_replica_every_write() {
     let primary = server(&["--hz", "100"]);
@@ -146,11 +152,11 @@ fn a_replica_that_is_restarted_and_promoted_sends_its_replica_every_write() {
     }
     wait_until("a file", || run::<()>(&mut promoted.connect(), "SAVE").is_ok());
     promoted.kill();
-    // The primary is stopped until the replica has been called.
+    // Stop the primary until the replica has been called.
     signal(primary.pid(), "STOP");
     promoted.restart();
     let mut connection = promoted.connect();
-    // The key lives for a millisecond, so the replica soon holds exactly what its primary holds.
+    // The key lives for a millisecond, so the replica soon holds exactly what its primary holds again.
     run::<Value>(&mut connection, "CL.PTHROTTLE {key}gone 0 1 1").unwrap();
     signal(primary.pid(), "CONT");
     wait_until("the stream", || info(&mut connection, "master_link_status") == "up");
@@ -162,19 +168,19 @@ fn a_replica_that_is_restarted_and_promoted_sends_its_replica_every_write() {
     assert_eq!(info(&mut connection, "master_replid2"), id, "the replica did not continue its primary's stream");
 }
 
-/// The primary's backlog comes from the file, and its replica continues from there. Another module makes a call before
-/// the file is loaded, after which the module knows that nothing listens, and one when it is loaded. The server then
-/// sleeps, so that a client's call waits for it, and runs before the first tick of the cron.
+/// A primary restores its backlog from its snapshot file, and its replica continues from there. Another module makes
+/// two calls: one before the file is loaded, from which our module learns that nothing is listening, and one after it
+/// is loaded. The server then sleeps, so that a client's waiting call runs before the first cron tick.
 #[test]
 #[ignore = "slow: a large file"]
 fn a_primary_that_restarts_from_a_file_still_sends_its_replica_every_write() {
     // Redis 6.2 answers no client while it loads so small a file.
     needs!(REDIS_7);
-    // The key lives for a millisecond: a key of the file must not exist when the file is loaded.
+    // The key lives for a millisecond: when the file is loaded, no key that is in it may exist yet.
     let before = "CL.PTHROTTLE {key}module 0 1 1";
     let after = "CB.DO loaded !CL.CHARGE {key}loaded 9 1 3600 5 ; CB.DO loaded DEBUG SLEEP 0.5";
     let callbacks: Vec<_> = before.split(' ').chain([";"]).chain(after.split(' ')).collect();
-    // The server takes 200 microseconds to load a key: a client can connect meanwhile.
+    // Each key takes 200 microseconds to load, so that a client can connect meanwhile.
     let slow = ["--loading-process-events-interval-bytes", "1024", "--key-load-delay", "200"];
     let mut primary = server(&[&slow[..], &["--loadmodule", compiled("callbacks")], &callbacks].concat());
     run::<()>(&mut primary.connect(), "DEBUG POPULATE 2000").unwrap();
@@ -206,7 +212,7 @@ fn a_primary_that_restarts_from_a_file_still_sends_its_replica_every_write() {
     assert_same(&replica, &primary);
 }
 
-/// A client that sends PSYNC with the replication ID and an offset is not a replica, but must not be sent calls either.
+/// A client that sends PSYNC with a replication ID and an offset is no replica, but must not be sent calls either.
 #[test]
 fn a_client_that_sends_psync_with_the_offset_in_info_is_sent_effects() {
     let primary = server(&snapshots()[2]);
@@ -244,7 +250,7 @@ fn an_aof_that_is_turned_on_holds_what_the_server_holds() {
     assert_aof(&server);
 }
 
-/// Redis 6.2 writes what a call replicates at the end of the call.
+/// Redis 6.2 writes a call's effects to the AOF only at the end of the call.
 #[test]
 fn an_aof_that_another_module_turns_on_within_a_call_holds_what_the_server_holds() {
     let settings = ["--aof-use-rdb-preamble", "no", "--notify-keyspace-events", "Ad"];
@@ -264,7 +270,7 @@ fn assert_aof(server: &Server) {
     assert_eq!(call, None, "the AOF holds a call, not its effect");
 }
 
-/// The server's count of changes triggers save points. hostile::calls checks it with an AOF.
+/// The server's save points depend on its count of changes. hostile::calls checks this count with an AOF.
 #[test]
 fn every_write_counts_for_save_points_even_if_nothing_listens() {
     let primary = server(&[]);

@@ -1,4 +1,4 @@
-//! Loads and unloads of the module, and the server's messages about them.
+//! Loading and unloading the module, and what the server logs about it.
 
 use std::fs;
 use std::process::Command;
@@ -11,9 +11,10 @@ use crate::support::pages::text_of;
 use crate::support::programs::output;
 use crate::support::{Server, assert_reply, compiled, error_of, module, new_folder, run, throttle, transaction};
 
-/// An option that the module does not need may be a promise that it breaks on a later server. On Redis, the bits of
-/// Valkey's options may mean something else. Valkey 9.2 saves without a fork only if every module sets the option for
-/// it. INFO does not list all options, so a library between the module and the server, shim.c, logs them.
+/// Too many options are as wrong as too few. An unneeded option may be a promise that the module breaks on a later
+/// server, and on Redis, the bits of Valkey's options may mean something else. But Valkey 9.2 saves without a fork only
+/// if every module sets the option for this. INFO does not list all options, so shim.c, a library between the module
+/// and the server, logs them.
 #[test]
 fn the_module_sets_the_options_that_it_needs() {
     let log = Server::start_bare(&["--loadmodule", compiled("shim"), module()]).log();
@@ -37,8 +38,8 @@ fn an_unload_is_refused_and_the_log_says_what_to_do_instead() {
     assert_reply(&mut connection, "CL.THROTTLE key 4 1 60", &[0, 5, 2]);
 }
 
-/// The module allows an unload only within the command that loads it. The clock, which stands still within a
-/// transaction, cannot tell that command from a later one.
+/// The module allows an unload only within the command that loads it. It cannot recognize that command by the server's
+/// clock alone, which stands still within a transaction.
 #[test]
 fn the_module_stays_loaded_after_load_and_unload_in_one_transaction() {
     let (server, mut connection) = Server::start_bare(&[]).connected();
@@ -69,8 +70,8 @@ fn a_load_with_settings_or_arguments_is_refused_and_a_later_one_works() {
     }
     let is_named = |line: &str| line.contains("<redis-cell>") && line.contains("max_burst");
     assert!(server.log().lines().any(is_named), "no line names the argument: {}", server.log());
-    // To undo a load, MODULE LOADEX unloads the module. If the module refused that, the server would crash, or keep
-    // half a module.
+    // To undo a load, MODULE LOADEX unloads the module. If the module refused that, the server would crash, or keep a
+    // half-loaded module.
     let load = format!("MODULE LOADEX {library} CONFIG redis-cell.foo 1");
     transaction(&mut connection, &[&load, "SET other 1", &load]).unwrap_err();
     let list: String = run(&mut connection, "INFO modules").unwrap();
@@ -79,8 +80,8 @@ fn a_load_with_settings_or_arguments_is_refused_and_a_later_one_works() {
     assert_reply(&mut connection, "CL.THROTTLE key 4 1 60", &[0, 5, 4, -1, 60]);
 }
 
-/// The module replicates its writes as SET and DEL, which must have these names. A Valkey that saves without a fork
-/// refuses to open a key for writing, and a look then reads the key with GET.
+/// The module replicates its writes as SET and DEL, so these commands must keep their names. Valkey may refuse to open
+/// a key for writing while it saves without a fork; a look reads such a key with GET.
 #[test]
 fn the_module_does_not_load_without_a_command_that_it_calls_and_says_which() {
     let (load, unwritable) = (["--loadmodule", module()], load_with_unwritable_keys());
@@ -101,7 +102,7 @@ fn the_module_loads_without_a_command_that_it_does_not_call() {
     assert_reply(&mut Server::start_bare(&renamed).connect(), "CL.THROTTLE key 4 1 60", &[0, 5, 4, -1, 60]);
 }
 
-/// The string that calls share stays until the module is unloaded, which it is when MODULE LOADEX takes a load back.
+/// All calls share one string, which is freed when the module is unloaded. MODULE LOADEX unloads it to undo a load.
 #[test]
 fn a_load_keeps_one_string_and_an_unload_frees_it() {
     needs!(REDIS_7);
@@ -132,7 +133,7 @@ fn a_second_load_is_refused_with_a_log_line_that_says_where_to_look() {
     }
 }
 
-/// The test runs the README's command twice; only the paths of the library and of the settings are replaced.
+/// Runs the README's command twice, with other paths for the library and the settings.
 #[test]
 fn the_readmes_command_replaces_the_line_of_any_other_redis_cell() {
     let library = module();

@@ -10,10 +10,10 @@ use crate::support::needs::{FORKS_TO_SAVE, is_redis_6_2, needs};
 use crate::support::replication::{SETTINGS, catch_up, replicate};
 use crate::support::{COMMANDS, Server, assert_reply, command, error_of, info, run, run_all, throttle, wait_until};
 
-/// Looks at the limiter, each with the time until all its tokens are back.
+/// Calls that look at the limiter, each with the time until the limiter is full.
 const LOOKS: [(&str, i64); 2] = [("CL.LOOK key 4 1 3600", 7_200), ("CL.PLOOK key 4 1 3600000", 7_200_000)];
 
-/// Makes a limiter of five tokens, and takes two. One comes back in an hour.
+/// Creates a limiter of five tokens, one of which comes back every hour, and takes two.
 fn limiter(connection: &mut Connection) {
     throttle(connection, "key 4 1 3600 2");
 }
@@ -29,7 +29,7 @@ fn assert_only_looks(connection: &mut Connection, code: &str) {
         assert_eq!(reply, [0, 5, 3, -1, reset_after], "{look} under {code}");
         assert_reply(connection, &look.replace("key", "new"), &[0, 5, 5, -1, 0]);
     }
-    // EVAL may write, so call EVAL_RO. Redis 6.2 lacks it, and checks each call of a script separately.
+    // EVAL counts as a write, so use EVAL_RO. Redis 6.2 lacks EVAL_RO, but checks each call in a script separately.
     let eval = if is_redis_6_2() { "EVAL" } else { "EVAL_RO" };
     let line = format!("{eval} return(redis.call('CL.LOOK',KEYS[1],4,1,3600)) 1 key");
     assert_eq!(run::<[i64; 5]>(connection, &line).unwrap(), [0, 5, 3, -1, 7_200], "{eval} under {code}");
@@ -77,11 +77,12 @@ fn a_look_is_answered_when_replicas_are_missing_memory_is_full_or_a_save_has_fai
     run::<()>(&mut connection, "BGSAVE").unwrap();
     wait_until("the snapshot fails", || info(&mut connection, "rdb_last_bgsave_status") == "err");
     assert_only_looks(&mut connection, "MISCONF");
-    // scripts/memcheck stops a server with SIGTERM, and a server that cannot save would not stop.
+    // scripts/memcheck stops servers with SIGTERM, and a server that cannot save would keep running.
     command("CONFIG SET save").arg("").exec(&mut connection).unwrap();
 }
 
-/// A server that reads the digits from a file or its primary stores them as a number, which takes less memory.
+/// A server that reads a limiter's digits from a file or its primary stores them as a number, which takes less memory
+/// than the string that a look turns them into.
 #[test]
 fn the_first_look_at_a_key_takes_at_most_32_bytes_even_at_maxmemory() {
     let (_server, mut connection) = Server::start_with(&["--maxmemory-policy", "noeviction"]).connected();
@@ -95,7 +96,7 @@ fn the_first_look_at_a_key_takes_at_most_32_bytes_even_at_maxmemory() {
     assert!(sizes[1] <= sizes[0] + 32 && sizes[2] == sizes[1], "{sizes:?} bytes before and after each look");
 }
 
-/// The server does not count a key that is opened for writing.
+/// The server counts neither a hit nor a miss when a key is opened for writing.
 #[test]
 fn a_look_counts_as_one_hit_or_one_miss() {
     needs!(FORKS_TO_SAVE);

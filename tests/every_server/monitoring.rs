@@ -35,7 +35,7 @@ fn the_exporters_user_reads_every_count_with_the_script() {
     assert_eq!(difference(&counts, &expected), BTreeMap::new(), "the script's counts, and the expected ones");
 }
 
-/// The page's line counts for ten seconds; here, until the server has sent all events.
+/// The page's command counts for ten seconds. Here, it counts until the server has sent all events.
 #[test]
 fn the_keys_that_are_limited_most_are_counted() {
     needs!(REDIS_CLI);
@@ -59,7 +59,7 @@ fn the_keys_that_are_limited_most_are_counted() {
     assert_eq!(counted, [(4, "most"), (2, "some"), (1, "few")].map(line));
 }
 
-/// docs/compose.yaml and docs/kubernetes/limits.yaml have the page's line.
+/// docs/compose.yaml and docs/kubernetes/limits.yaml must have the same health check as the page.
 #[test]
 #[ignore = "slow: restarts"]
 fn the_health_check_passes_where_the_module_answers_and_fails_elsewhere() {

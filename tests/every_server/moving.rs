@@ -1,4 +1,4 @@
-//! The script that copies the limiters of redis_rate. docs/moving.md has its command.
+//! The script that copies redis_rate's limiters, run with the command in docs/moving.md.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use crate::support::pages::{ROOT, text_of};
 use crate::support::programs::output;
 use crate::support::{run, throttle};
 
-/// 4 of 10 tokens are taken, and 5 come back a minute.
+/// The limiter has 10 tokens, of which 4 are taken, and 5 come back every minute.
 #[test]
 fn a_limiter_of_redis_rate_continues_where_it_left_off() {
     const YEAR_2017: i64 = 1_483_228_800;
@@ -26,16 +26,16 @@ fn a_limiter_of_redis_rate_continues_where_it_left_off() {
     assert_eq!(copy(), "1\n");
     assert_eq!(throttle(&mut connection, "user123 9 5 60 0"), [0, 10, 6, -1, 48]);
     assert_eq!(run::<i64>(&mut connection, "PTTL user123").unwrap(), 48_000);
-    // A second copy gives back no tokens that were taken here.
+    // A second copy does not give back tokens that were taken after the first.
     throttle(&mut connection, "user123 9 5 60 2");
     assert_eq!(copy(), "0\n");
     assert_eq!(throttle(&mut connection, "user123 9 5 60 0")[2], 4);
-    // A key with several quotas stays as it is, though its first timestamp is earlier.
+    // A key with several quotas is not overwritten, even if its first timestamp is earlier than the copied one.
     let several = "1".repeat(38);
     run::<()>(&mut connection, &format!("SET user123 {several}")).unwrap();
     assert_eq!(copy(), "0\n");
     assert_eq!(run::<String>(&mut connection, "GET user123").unwrap(), several);
-    // In milliseconds, this moment is 1.8e12, which is how Redis 7.2 would write the number from a script.
+    // In milliseconds, this moment is 1.8e12, and a script on Redis 7.2 would write the number in this form.
     run::<()>(&mut connection, "DEL user123").unwrap();
     run::<()>(&mut connection, "SET rate:user123 316771200").unwrap();
     assert_eq!(copy(), "1\n");

@@ -1,4 +1,4 @@
-//! The module as the server and its operator see it: documentation, keyspace notifications, a crash report.
+//! What an operator sees of the module on a server: documentation, keyspace notifications, a crash report.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use crate::support::commands::MILLISECOND;
 use crate::support::needs::{FAST, REDIS_7, needs};
 use crate::support::{COMMANDS, PATIENCE, Server, run, wait_until};
 
-/// Reads a reply of names and values, on either protocol.
+/// Converts a reply of names and values, in either protocol, to a map.
 fn map(value: &Value) -> HashMap<String, Value> {
     redis::from_redis_value_ref(value).unwrap()
 }
@@ -37,7 +37,7 @@ fn command_docs_explain_the_command_and_every_argument() {
     }
 }
 
-/// Returns the arguments as the pages write them; fails unless each has a summary, which names the unit of a period.
+/// Returns the arguments as the pages write them. Fails unless each has a summary, and that of a period names its unit.
 fn syntax(docs: &HashMap<String, Value>, unit: &str) -> String {
     let arguments: Vec<Value> = redis::from_redis_value_ref(&docs["arguments"]).unwrap();
     let words = arguments.iter().map(map).map(|argument| {
@@ -71,7 +71,7 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
     subscriber.psubscribe("__keyevent@0__:*").unwrap();
     subscriber.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut expected = Vec::new();
-    // The shortest call of each command takes a token of a new limiter.
+    // The shortest call of each command takes a token from a new limiter, unless the command only looks.
     for command in &COMMANDS {
         run::<Value>(&mut connection, &command.call(command.name)).unwrap();
         expected.extend((!command.only_reads()).then(|| format!("cl.throttle {}", command.name)));
@@ -92,7 +92,7 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
         ("CL.CHARGE four 0 1 60 0", "limited four"),
         ("CL.TAKE five 4 1 60 9", "throttle five"),
         ("CL.PTAKE five 4 1 60000 9", "limited five"),
-        // A key is announced once for all its quotas, and as limited if one of them limits.
+        // A key with several quotas is announced once, and as limited if any of them limits the call.
         ("CL.CHARGE six 4 1 60 2 0 1 60", "throttle six, limited six"),
     ] {
         let _ = run::<Value>(&mut connection, call);

@@ -1,5 +1,5 @@
-//! Other modules run their own code when a key expires and when an event is announced. Whatever they do to the keys of
-//! a call, the server does not crash, and a replica is sent what the call has written.
+//! Other modules may run code of their own when a key expires or an event is announced. Whatever they do to a call's
+//! keys, the server does not crash, and a replica is sent what the call has written.
 
 use redis::{Connection, RedisResult, Value};
 
@@ -8,7 +8,7 @@ use crate::support::needs::{assert_key_sizes, is_redis_6_2};
 use crate::support::replication::{catch_up, replicate};
 use crate::support::{Server, compiled, module, run, run_all, snapshot, transaction};
 
-/// Starts a server with the other module and redis-cell, which announces its events.
+/// Starts a server with the other module and redis-cell, on which redis-cell's events are announced.
 fn start() -> (Clock, Server, Connection) {
     let modules = ["--loadmodule", compiled("callbacks"), "--loadmodule", module()];
     Clock::start_bare(START, &[&modules[..], &["--notify-keyspace-events", "Ad"]].concat())
@@ -22,16 +22,16 @@ fn assert_same(replica: &Server, primary: &Server, key: &str) {
     assert_eq!(held(replica), held(primary), "the replica and the primary hold different states");
 }
 
-/// Makes these calls in the transaction that pauses writes.
+/// Makes these calls in one transaction, after a command that pauses writes.
 fn while_paused(connection: &mut Connection, calls: &[&str]) -> RedisResult<Vec<Value>> {
     let replies = transaction(connection, &[&["CLIENT PAUSE 60000 WRITE"], calls].concat());
     let _ = run::<()>(connection, "CLIENT UNPAUSE");
     replies
 }
 
-/// The call reads or writes the expired key k1; the server deletes it, and another module then changes k2 or recreates
-/// k1. The other module also keeps an index: it creates a key of its own for each new key, so that the number of keys
-/// does not tell whether the call has written its own.
+/// The call opens k1, which has expired. The server deletes k1, whereupon another module changes k2 or recreates k1.
+/// That module also keeps an index, with a key of its own for each new key, so the number of keys does not tell whether
+/// the call has written its key.
 #[test]
 fn a_callback_may_change_the_keys_of_the_call_that_it_interrupts() {
     let (clock, server, mut connection) = start();
@@ -70,7 +70,7 @@ fn a_callback_may_change_the_keys_of_the_call_that_it_interrupts() {
     }
 }
 
-/// The call has closed the key, and the callback's change comes after the call's.
+/// The callback runs after the call has closed the key, so the callback's change is the one that stays.
 #[test]
 fn a_callback_may_change_a_key_that_the_call_has_just_written() {
     let (_clock, server, mut connection) = start();
@@ -90,7 +90,7 @@ fn a_callback_may_change_a_key_that_the_call_has_just_written() {
     }
 }
 
-/// The callback makes the string of a new key longer. A call with more quotas than the key has also creates a new key.
+/// The callback appends to the string of each new key. A call with more quotas than the key holds creates the key anew.
 #[test]
 fn a_callback_may_change_the_length_of_a_key_that_the_call_creates() {
     let (_clock, server, mut connection) = start();
@@ -114,8 +114,8 @@ fn a_key_that_has_expired_while_clients_are_paused_is_written_completely() {
     let (_clock, replica, _) = Clock::start_bare(START, &[]);
     replicate(&replica, &server);
     let index = "CB.DO new SET idx:1 k1";
-    // The module deletes an expired key before it creates a new one. If another module's handler writes on that
-    // deletion, its write is replicated.
+    // The module deletes an expired key before it creates a new one. Another module's handler may write when the key is
+    // deleted; that write is replicated.
     let seen = "CB.DO del !INCR seen";
     for rules in [[index, seen], [index, "CB.DO del SET % text"], [seen, "CB.DO del HSET % field text"]] {
         for (calls, remaining) in [
@@ -139,8 +139,8 @@ fn a_key_that_has_expired_while_clients_are_paused_is_written_completely() {
     }
 }
 
-/// The handler of the deletion recreates the key, as a limiter. If a module then says that there is no key, Valkey 9
-/// announces a new one, and loses its value.
+/// The handler for the deletion recreates the key as a limiter. If our module still took the key to be absent, Valkey 9
+/// would announce a new key, and lose its value.
 #[test]
 fn a_key_that_a_handler_recreates_while_clients_are_paused_is_overwritten() {
     let (clock, _server, mut connection) = start();

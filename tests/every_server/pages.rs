@@ -1,4 +1,4 @@
-//! Statements of the pages about the servers: errors, permissions, upgrades, and what scripts cannot prevent.
+//! What the pages say about the servers: errors, permissions, upgrades, and scripts that suppress replication.
 
 use std::env;
 use std::fs::{self, File};
@@ -30,7 +30,7 @@ fn within_multi_a_look_at_maxmemory_gets_oom_only_on_redis_6_2_and_7_0_like_get(
     }
 }
 
-/// The table of errors in docs/commands.md has both.
+/// Both errors are in the table of errors in docs/commands.md.
 #[test]
 fn a_server_without_the_module_and_one_with_too_many_connections_say_so() {
     let (server, mut connection) = Server::start_bare(&["--maxclients", "1"]).connected();
@@ -56,7 +56,7 @@ fn a_script_keeps_a_call_from_the_aof_only_on_redis_6_2() {
     assert_eq!(is_written("of_a_script"), !is_redis_6_2());
 }
 
-/// The page's users on both servers and in the Sentinel, and nobody else: the replica follows, and is promoted.
+/// Both servers and the Sentinel have only the page's users. With these, the replica follows, and is promoted.
 #[test]
 #[ignore = "slow: Sentinel waits"]
 fn the_users_on_the_page_are_enough_for_a_limiter_a_replica_and_a_sentinel() {
@@ -85,7 +85,7 @@ fn the_users_on_the_page_are_enough_for_a_limiter_a_replica_and_a_sentinel() {
         address[1] == replica.port.to_string()
     });
 
-    // Sentinel closes the clients' connections to the new primary, but may have done so before.
+    // Connect again: Sentinel closes the clients' connections to the new primary at some time during the promotion.
     let log_in = |user: &str| {
         let mut connection = replica.connect();
         run::<()>(&mut connection, &format!("AUTH {user}")).unwrap();
@@ -98,11 +98,12 @@ fn the_users_on_the_page_are_enough_for_a_limiter_a_replica_and_a_sentinel() {
     assert!(denied.contains("cluster"), "{denied}");
 }
 
-/// Redis 6.2, the oldest server, is replaced by the server under test, and cannot take over from it again.
+/// The server under test takes over from Redis 6.2, the oldest server, which cannot take over in turn: it refuses the
+/// newer server's snapshot.
 #[test]
 fn a_newer_server_takes_over_the_limiters_of_an_older_one_but_not_the_other_way_round() {
     let old = Path::new(ROOT).join("target/servers/redis-6.2/redis-server");
-    // With MODULE_CC, the library is for another platform than that of the old server.
+    // With MODULE_CC, the library is built for another platform than the old server's.
     if is_redis_6_2() || !old.exists() || env::var_os("MODULE_CC").is_some() {
         leave_out("needs a newer server, target/servers/redis-6.2, and a library for this machine");
         return;

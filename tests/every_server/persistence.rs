@@ -1,4 +1,4 @@
-//! The state after a crash, from the append-only file, and after a reload, from a snapshot.
+//! The state is restored from the append-only file after a crash, and from a snapshot after a reload.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread::sleep;
@@ -9,7 +9,7 @@ use crate::support::expected::expiry;
 use crate::support::traffic::under_load;
 use crate::support::{Server, run, snapshot, throttle, wait_until};
 
-/// The time in which a token comes back. No limiter is full again within the test.
+/// The time in which a token comes back. No limiter is full again during the test.
 const MINUTE: i64 = 60_000_000_000;
 
 /// Each client takes tokens from its own limiter until the server is killed. The TAT tells exactly how many were taken.

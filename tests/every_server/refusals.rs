@@ -15,13 +15,14 @@ fn state(connection: &mut Connection) -> (Snapshot, [String; 2]) {
     (keys, ["rdb_changes_since_last_save", "aof_current_size"].map(|field| info(connection, field)))
 }
 
-/// Starts a server with a limiter of five tokens, two of them taken, both at a writable key and at an unwritable one.
+/// Starts a server with two limiters: one at a writable key, and a copy at an unwritable key. Each has five tokens, two
+/// of which are taken.
 fn start_with_an_unwritable_key() -> (Server, Connection) {
     let load = load_with_unwritable_keys();
     let (server, mut connection) =
         Server::start_bare(&[&load[..], &AOF, &["--notify-keyspace-events", "KEAd"]].concat()).connected();
     run::<Value>(&mut connection, "CL.THROTTLE key 4 1 3600 2").unwrap();
-    // COPY works on the unwritable key, because the library refuses it only to the module.
+    // COPY can write the unwritable key: shim.c refuses it only to the module.
     run::<()>(&mut connection, "COPY key unwritable").unwrap();
     (server, connection)
 }
@@ -46,7 +47,7 @@ fn a_call_on_a_key_that_cannot_be_written_replies_tryagain_and_changes_nothing()
     }
 }
 
-/// A look works with one quota and with several. The module reads the key with GET: if the module opened it, the server
+/// A look works with one quota and with several. The module reads the key with GET: if it opened the key, the server
 /// would crash.
 #[test]
 fn a_look_at_a_key_that_cannot_be_written_is_answered() {

@@ -9,7 +9,7 @@ use crate::support::{Server, error_text, run};
 fn each_call_in_replies_txt_gets_its_reply() {
     let (mut clock, mut _server, mut connection) = Clock::start(START);
     let (mut nanoseconds, mut part) = (0, "");
-    // The file's first lines explain the rest.
+    // Skip the description of the file, which ends at the first empty line.
     let lines = include_str!("replies.txt").lines().enumerate().skip_while(|(_, line)| !line.is_empty());
     for (number, line) in lines {
         if let Some(heading) = line.strip_prefix("# ") {
@@ -25,7 +25,7 @@ fn each_call_in_replies_txt_gets_its_reply() {
             let (call, expected) = line.split_once("   ->   ").unwrap();
             let reply = run::<Value>(&mut connection, call);
             let reply = reply.map_or_else(|error| error_text(&error), |reply| integers(&reply).join(" "));
-            // Redis 6.2 writes the command in the caller's spelling.
+            // Redis 6.2 repeats the command in the caller's spelling.
             let is_right = reply.to_lowercase() == expected.to_lowercase();
             assert!(is_right, "replies.txt:{}, {part:?}: {call} gets {reply}, not {expected}", number + 1);
         }

@@ -1,6 +1,6 @@
-//! Load: the server's memory does not grow, and 50 concurrent clients get exactly a limiter's burst and its rate.
+//! Under load, the server's memory does not grow, and 50 concurrent clients get exactly a limiter's burst and rate.
 //!
-//! `SOAK_ROUNDS` and, for each rate, `FAIRNESS_CALLS` set how long the load lasts.
+//! `SOAK_ROUNDS` sets how long the first test lasts, and `FAIRNESS_CALLS` how long the second lasts for each rate.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,9 +28,8 @@ fn under_a_long_mixed_load_memory_does_not_grow() {
     assert!(growth < 256, "the server has grown by {growth} KiB in {rounds} rounds");
 }
 
-/// Calls each command, a script, and a command with a wrong argument, on a limiter that is new in each round, and on
-/// keys that hold something else. One more limiter expires. There are few keys, so that a leak shows in the server's
-/// memory.
+/// In each round, calls every command, a script, and a command with a wrong argument, both on a new limiter and on keys
+/// that hold something else. Another limiter expires. There are few keys, so that a leak shows in the server's memory.
 fn soak(connection: &mut Connection, rounds: u64) {
     let mut pipeline = redis::pipe();
     for line in ["DEL new list", "SET text hello", "RPUSH list 1", "CL.PTHROTTLE expires 0 1 1"] {
@@ -50,10 +49,10 @@ fn soak(connection: &mut Connection, rounds: u64) {
     }
 }
 
-/// Deletes all keys, and returns the bytes that are then resident in the server's process.
+/// Deletes all keys, and returns the server's resident memory afterwards, in bytes.
 fn memory(server: &Server, connection: &mut Connection) -> i64 {
     run::<()>(connection, "FLUSHALL SYNC").unwrap();
-    // Otherwise, the allocator returns memory later.
+    // Make the allocator return the freed memory now.
     run::<()>(connection, "MEMORY PURGE").unwrap();
     let statm = fs::read_to_string(format!("/proc/{}/statm", server.pid())).unwrap();
     let pages: i64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
@@ -67,8 +66,8 @@ fn fifty_clients_get_exactly_the_burst_and_the_rate_through_a_promotion() {
     let calls = setting("FAIRNESS_CALLS", 3_000);
     for rate in [1, 100, 10_000, 100_000] {
         let servers = [Server::start_with(&SETTINGS), Server::start_with(&SETTINGS)];
-        // A limiter of a thousand seconds' worth of tokens, of which one second's are left. It must not fill up again,
-        // because a full limiter loses tokens.
+        // The limiter holds a thousand seconds' worth of tokens, and starts with one second's worth. It must never be
+        // full, because a full limiter gets no more tokens back.
         let (limit, opening) = (rate * 1_000, rate * 999);
         let call = |name: &str, tokens: i64| format!("{name} key {} {rate} 1 {tokens}", limit - 1);
         let mut connection = servers[0].connect();
@@ -92,7 +91,7 @@ fn fifty_clients_get_exactly_the_burst_and_the_rate_through_a_promotion() {
             }
             got
         };
-        // A third of the calls before the replica exists, a third before its promotion, and a third after it.
+        // A third of the calls are made before there is a replica, a third before its promotion, and a third after it.
         let wait_for_a_third = || {
             let until = made.load(Ordering::Relaxed) + calls / 3;
             wait_until("calls", || made.load(Ordering::Relaxed) >= until);
@@ -112,7 +111,8 @@ fn fifty_clients_get_exactly_the_burst_and_the_rate_through_a_promotion() {
         let (before, [rest, ..], after): ((i64, i64), [i64; 5], (i64, i64)) = pipeline.query(&mut connection).unwrap();
         let [before, after] = [before, after].map(|(seconds, microseconds)| seconds * SECOND + microseconds * 1000);
         let got = opening + got.iter().sum::<i64>() + rest;
-        // The TAT counts the tokens that the limiter gave out since the start: the clients got exactly these.
+        // The TAT shows how many tokens the limiter has given out since the start. The clients must have got exactly
+        // these.
         let tat: i64 = run(&mut connection, "GET key").unwrap();
         assert_eq!((tat - start) * rate / SECOND, got, "tokens by the TAT, and by the clients' count");
         // A token may be only partly back, and TIME drops fractions of a microsecond.

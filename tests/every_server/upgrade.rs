@@ -1,4 +1,4 @@
-//! The steps of docs/operating.md, "Upgrade without losing a limit", while clients call.
+//! The steps under "Upgrade without losing a limit" in docs/operating.md, with calls between them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,14 @@ use crate::support::{
     Process, Server, compiled, ends_with_the_test, executable, free_port, module, new_folder, run, throttle, wait_until,
 };
 
-/// A limiter of 1,000 tokens, none of which comes back within the test.
+/// A limiter of 1,000 tokens, none of which comes back during the test.
 const LIMITER: &str = "key 999 1 3600";
 
 /// A server and its settings file.
 type Member = (Server, PathBuf);
 
-/// The first upgrade is from a stand-in for brandur's redis-cell, with a Sentinel. The second goes back, without one.
+/// The first upgrade is from a stand-in for brandur's redis-cell, with a Sentinel. The second goes back to the
+/// stand-in, without a Sentinel.
 #[test]
 #[ignore = "slow: Sentinel waits"]
 fn an_upgrade_by_the_steps_of_the_page_loses_no_limit() {
@@ -47,7 +48,7 @@ fn an_upgrade_by_the_steps_of_the_page_loses_no_limit() {
     assert_eq!(allowed + remaining, 1000, "{allowed} calls were allowed");
 }
 
-/// Starts a Sentinel with more settings, and waits until it knows the replica. Returns its port.
+/// Starts a Sentinel with these further settings, and waits until it knows the replica. Returns its process and port.
 pub fn start_sentinel(folder: &Path, primary: &Server, replica: &Server, more: &str) -> (Process, u16) {
     let (port, file) = (free_port(), folder.join("sentinel.conf"));
     let settings =
@@ -58,7 +59,7 @@ pub fn start_sentinel(folder: &Path, primary: &Server, replica: &Server, more: &
     let client = Client::open(format!("redis://127.0.0.1:{port}/")).unwrap();
     wait_until("Sentinel knows the replica", || {
         let Ok(mut connection) = client.get_connection() else { return false };
-        // Sentinel then checks its servers more often. Redis 6.2 has no such setting.
+        // Make Sentinel check its servers more often. Redis 6.2 has no such setting.
         let _ = run::<()>(&mut connection, "SENTINEL DEBUG info-period 500");
         let replicas = run::<Value>(&mut connection, "SENTINEL replicas limits");
         replicas.is_ok_and(|replicas| format!("{replicas:?}").contains(&replica.port.to_string()))
@@ -77,7 +78,7 @@ fn upgrade(primary: &mut Member, replica: &mut Member, sentinel: Option<u16>, li
     let fail_over = if sentinel.is_some() { by_sentinel } else { by_hand };
     let [restart_other, wait_for_other] = [restart, wait].map(|step| step.replace("10.0.0.2", "10.0.0.1"));
 
-    // The page's addresses and paths, and those of the test.
+    // The page's addresses and paths, each with the test's own.
     let sentinel = format!("-p {}", sentinel.unwrap_or_default());
     let [one, two] = [&primary, &replica].map(|member| member.0.port.to_string());
     let here = [
@@ -94,7 +95,7 @@ fn upgrade(primary: &mut Member, replica: &mut Member, sentinel: Option<u16>, li
     let mut allowed = 0;
     for step in [restart, wait, stop_writes, fail_over, demote, &restart_other, &wait_for_other, rewrite_aof] {
         for (server, _) in [&primary, &replica] {
-            // A replica, and a primary whose writes are stopped, reply with an error.
+            // A replica replies with an error, and so does a primary whose writes are stopped.
             let reply = run::<[i64; 5]>(&mut server.connect(), &format!("CL.THROTTLE {LIMITER}"));
             allowed += reply.map_or(0, |reply| 1 - reply[0]);
         }
@@ -107,7 +108,7 @@ fn upgrade(primary: &mut Member, replica: &mut Member, sentinel: Option<u16>, li
             assert!(printed.lines().any(|line| line == expected), "{script}\n{printed}");
         }
         if step.contains("systemctl restart") {
-            // The server closes the connection, as under systemd.
+            // SHUTDOWN closes the connection without a reply. Start the server again, as systemd would.
             let _ = run::<()>(&mut server.connect(), "SHUTDOWN");
             server.restart();
         }

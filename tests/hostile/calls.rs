@@ -1,6 +1,7 @@
-//! Attacks on every command: with any arguments, as plain calls, from a script and in a transaction, on keys that other
-//! commands fill, change and let expire, often at the nanosecond at which the decision changes. The replies, all keys,
-//! their expiries, the dirty counter and the replicated commands must be right, and WATCH must notice only the writes.
+//! Attacks on every command, with any arguments: as plain calls, from scripts and in transactions, on keys that other
+//! commands fill, change and let expire. Many calls are made at the very nanosecond at which the decision changes. The
+//! replies, all keys and their expiries, the dirty counter and the replicated commands must be right, and WATCH must
+//! notice writes only.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +15,8 @@ use crate::support::setting;
 
 const START: i128 = clock::START as i128;
 
-/// The furthest that the clock moves from `START`. Redis 8.10.2 takes seconds to count its clients when the clock steps
-/// back by ten years.
+/// The furthest that the clock moves from `START`. If the clock stepped back by ten years, Redis 8.10.2 would take
+/// seconds to count its clients.
 const YEAR: i128 = 365 * 86_400 * SECOND;
 
 #[test]
@@ -39,7 +40,7 @@ fn hostile_calls_get_the_right_reply_and_change_nothing_else() {
         made += outcomes.len() as u64;
         ends.extend(outcomes.iter().map(end));
     }
-    // A run in which one of these never happens does not test it.
+    // Each of these outcomes must happen at least once. Otherwise, the run has not tested it.
     let errors =
         [WRONG_TYPE, NOT_A_STATE, ARITY, "ERR count and period", "ERR max_burst, count", "ERR quantity:", "most 8"];
     let parts = ["is missing", "not an integer", "or more", "the same as", "(group 2)", "(quota 2)"];
@@ -74,15 +75,15 @@ impl Hostile {
         }
         self.now = self.moment(&commands[0], database);
         let via = self.random.pick(&[Via::Plain, Via::Lua, Via::Transaction]);
-        // Some servers refuse a whole transaction for a call with a wrong number of arguments.
+        // Some servers refuse a whole transaction if one of its calls has a wrong number of arguments.
         let is_arity =
             |call: &Words| expected(call, self.now.into(), |_| Ok(vec![])).is_err_and(|error| error == ARITY);
         let via = if commands.iter().any(is_arity) { Via::Plain } else { via };
         Batch { now: self.now, via, commands }
     }
 
-    /// Returns a moment for the call: mostly one at which its outcome changes, or a nanosecond before or after;
-    /// sometimes up to 19 of the call's units earlier, or any other.
+    /// Returns a moment for the call: usually one at which its outcome changes, or a nanosecond before or after that.
+    /// Sometimes the moment is up to 19 of the call's units earlier, or any other.
     fn moment(&mut self, call: &Words, database: &Database) -> i64 {
         let edges = edges(call, database);
         let moment = match self.random.below(8) {

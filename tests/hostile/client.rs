@@ -1,4 +1,4 @@
-//! Input of a malicious client: calls with any arguments, any other change to a key, and batches.
+//! The input of a malicious client: calls with any arguments, other commands that change keys, and batches of these.
 
 use crate::support::commands::{COMMANDS, Command};
 use crate::support::expected::{MAX_QUOTAS, NAMES, least};
@@ -12,7 +12,8 @@ pub type Words = Vec<Bytes>;
 /// Every key that the client writes to.
 pub const KEYS: [&[u8]; 6] = [b"", b"a", b"b", b"\0", b"a\0b", b"\xff\xfe"];
 
-/// Arguments that are not 64-bit integers, though some nearly are, and the smallest and the largest one that is.
+/// Odd arguments. Two are the smallest and the largest 64-bit integer; the others are not 64-bit integers, though some
+/// nearly are.
 const ODD: [&[u8]; 13] = [
     b"",
     b"x",
@@ -51,7 +52,7 @@ impl Hostile {
         } else if command.has_optional_quantity() && self.random.one_in(4) {
             call.pop();
         } else if self.random.one_in(2) {
-            // One quota in four repeats the first: of two equal quotas, the first decides.
+            // One quota in four repeats the first quota: if two equal quotas decide, the reply must name the first.
             let rest = self.random.pick(&[1, 1, 2, 3, MAX_QUOTAS - 1, MAX_QUOTAS]);
             for _ in 0..rest {
                 let group = if self.random.one_in(4) { call[1..].to_vec() } else { self.group(key, command) };
@@ -73,7 +74,7 @@ impl Hostile {
         let integers = match self.random.below(24) {
             // About a token per nanosecond.
             0 => [9, 2 * unit + near, 2, 1],
-            // Limiters that are full again around the last moment, without a debt and with one.
+            // Limiters, without and with debt, that become full close to the latest time that can be represented.
             1 => [0, 1, to_the_end, 1],
             2 => [1, 1, 1, to_the_end],
             _ => NAMES.map(|name| self.integer(name, command.taking)),
@@ -97,12 +98,13 @@ impl Hostile {
         match least(name, taking) {
             _ if self.random.one_in(12) => 10_i64.pow(self.random.below(12) as u32),
             Some(least) => least as i64 + self.random.below(most) as i64,
-            // A third are refunds.
+            // A third of the quantities are refunds.
             None => self.random.below(most) as i64 - most as i64 / 3,
         }
     }
 
-    /// Returns the content of a string: the TATs of 1 to 9 quotas, near or far, before or after now. Some are corrupt.
+    /// Returns a value for a string: the TATs of 1 to 9 quotas, near or far, before or after now. Some values are
+    /// corrupt.
     fn value(&mut self) -> Bytes {
         let quotas = self.random.pick(&[1, 1, 1, 2, 3, MAX_QUOTAS, MAX_QUOTAS + 1]);
         let tats = (0..quotas).map(|_| {
@@ -154,15 +156,15 @@ pub struct Batch {
 pub enum Via {
     /// Commands of another client, which change the keys.
     Other,
-    /// Calls between WATCH and an empty transaction, which shows whether they touched a key.
+    /// Calls between WATCH and an empty transaction, which shows whether the calls touched a key.
     Plain,
-    /// The same, but each call is made by a script.
+    /// Like `Plain`, but each call is made by a script.
     Lua,
     Transaction,
 }
 
 impl Batch {
-    /// Returns all commands in the form in which they are sent.
+    /// Returns everything that is sent for the batch, in order.
     pub fn sent(&self) -> Vec<Words> {
         let each = self.commands.iter().map(|command| match self.via {
             Via::Lua => [&words(&["EVAL", "return redis.pcall(unpack(ARGV))", "0"]), command.as_slice()].concat(),
@@ -179,7 +181,7 @@ impl Batch {
         match self.via {
             Via::Other => [vec![], vec![]],
             Via::Transaction => [vec![multi], vec![exec]],
-            // First delete the expired keys with EXISTS, or WATCH would notice their deletion.
+            // First delete the expired keys, with EXISTS. Otherwise, WATCH would notice their deletion.
             Via::Plain | Via::Lua => [vec![with_keys("EXISTS"), with_keys("WATCH")], vec![multi, exec]],
         }
     }

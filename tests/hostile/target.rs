@@ -1,4 +1,5 @@
-//! A server under attack, and the facts that must hold after each batch. Its clock stands still during a batch.
+//! A server under attack, and the facts that must hold after each batch. The server's clock stands still during a
+//! batch.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,7 +20,7 @@ pub struct Target {
     clock: Clock,
     server: Server,
     connection: Connection,
-    /// The server's append-only file. It holds the commands that replicas are sent.
+    /// The server's append-only file, which holds the same commands that replicas are sent.
     aof: File,
     pub facts: Facts,
 }
@@ -58,7 +59,8 @@ impl Target {
         target.run(&nothing).map(|_| target).unwrap()
     }
 
-    /// Runs a batch. Returns the expected outcomes of its calls, or a description of the first difference from them.
+    /// Runs a batch. Returns the expected outcomes of its calls or, if something differs, a description of the
+    /// difference.
     pub fn run(&mut self, batch: &Batch) -> Result<Vec<Result<Expected, String>>, String> {
         self.clock.set(batch.now);
         let (replies, seen) = self.send(batch).map_err(|error| format!("{error}\n{}", self.server.log()))?;
@@ -118,7 +120,7 @@ impl Target {
     }
 }
 
-/// The methods turn the facts before a batch into those that are expected after it.
+/// These methods turn the facts before a batch into the facts that are expected after it.
 impl Facts {
     /// Deletes the keys that have expired by `now`. A server keeps a key until the end of the millisecond in which it
     /// expires, and then until a call or the client's GET reads it.
@@ -130,7 +132,7 @@ impl Facts {
         self.database.retain(|_, entry| !is_gone(entry));
     }
 
-    /// Makes the changes that the calls have to make. Returns their expected outcomes, or the first wrong reply.
+    /// Applies the changes that the calls should make. Returns their expected outcomes, or the first wrong reply.
     fn calls(&mut self, batch: &Batch, replies: &[Value]) -> Result<Vec<Result<Expected, String>>, String> {
         let executed = replies.last();
         let of_calls = match (batch.via, executed) {
@@ -153,7 +155,7 @@ impl Facts {
         Ok(outcomes)
     }
 
-    /// Makes the changes of a call.
+    /// Applies the changes that a call makes.
     fn apply(&mut self, call: &Words, outcome: &Result<Expected, String>) {
         let Ok(Expected { limited, decisions, .. }) = outcome else { return };
         let result = if *limited { "limited" } else { "allowed" };
@@ -182,7 +184,7 @@ impl Facts {
         *self.counts.entry(field.into()).or_default() += 1;
     }
 
-    /// Returns all facts as text: the keys, the effects on each of them in order, and the counts.
+    /// Returns all facts as text: the keys, the effects on each key in order, and the counts.
     pub fn shown(&self) -> BTreeMap<String, String> {
         let mut shown = BTreeMap::<String, String>::new();
         for (key, Entry { text, expires_at }) in &self.database {
@@ -213,7 +215,7 @@ fn check(via: Via, reply: &Value, outcome: &Result<Expected, String>) -> Result<
     if reply == expected { Ok(()) } else { Err(format!("the reply is {reply:?}, expected: {expected:?}")) }
 }
 
-/// Returns the reply as a script sees it: a number in Lua has 53 bits.
+/// Returns the reply as a script sees it: Lua's numbers have only 53 bits.
 fn in_lua(reply: &Value) -> Value {
     match reply {
         Value::Int(integer) => Value::Int(*integer as f64 as i64),

@@ -1,4 +1,4 @@
-//! The cost of a call, whose instructions `scripts/bench` counts again, and of a key, whose bytes a page has.
+//! What a call and a key cost. `scripts/bench` counts a call's instructions again, and a page gives a key's bytes.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use crate::support::pages::{ROOT, text_of};
 use crate::support::programs::output;
 use crate::support::{Server, executable, info, module};
 
-/// These keys fill the server's hash table as much as a million do: 125,000 of 2^17 slots, 1,000,000 of 2^20.
+/// 125,000 keys fill the server's hash table to the same degree as a million: 125,000 of 2^17 slots, 1,000,000 of 2^20.
 #[test]
 #[ignore = "slow: many keys"]
 fn each_key_takes_as_many_bytes_as_the_page_says() {
@@ -30,9 +30,9 @@ fn each_key_takes_as_many_bytes_as_the_page_says() {
     }
 }
 
-/// Unlike times, instruction counts are the same on every run, to within 1%: the server's hash tables are laid out at
-/// random. The unit is the server's own `SET key value PX ms`. Another version of Rust builds a different library, so
-/// the bound is only for the one in the results, which CI uses.
+/// Unlike times, instruction counts differ by less than 1% from run to run, and only because the server's hash tables
+/// are laid out at random. They are compared with those of the server's own `SET key value PX ms`. Another version of
+/// Rust builds a different library, so the bound applies only to the version in the results, which CI uses.
 #[test]
 fn a_call_costs_at_most_5_percent_more_than_in_the_committed_results() {
     needs!(REDIS_7_0);

@@ -13,7 +13,7 @@ use crate::support::{
     MODULES, Process, Server, assert_reply, ends_with_the_test, free_port, module, new_folder, run, wait_until,
 };
 
-/// Runs the page's lines in a folder, and then the command of Debian's unit, which systemd would run.
+/// Runs the page's lines in a folder, and then the command that systemd would run, from Debian's unit.
 #[test]
 fn the_second_instance_on_the_page_starts_with_the_module() {
     const UNIT: &str = "/usr/lib/systemd/system/redis-server@.service";
@@ -43,7 +43,7 @@ fn the_second_instance_on_the_page_starts_with_the_module() {
     assert_eq!(run::<(String, String)>(&mut connection, "CONFIG GET maxmemory").unwrap().1, "209715200");
 }
 
-/// The library's header names another processor: 62 is x86-64, and 183 is ARM.
+/// Writes another processor's number into the library's header: 62 is x86-64, and 183 is ARM.
 #[test]
 fn a_library_for_another_processor_is_logged_as_a_missing_file() {
     let folder = new_folder();

@@ -1,4 +1,5 @@
-//! What is the same on every server, and so is tested on one: pages, packages, scripts, costs, alerts.
+//! Tests that run on one server only, because the result would be the same on all: pages, packages, scripts, costs,
+//! alerts.
 
 mod costs;
 mod installing;

@@ -1,5 +1,5 @@
-//! A release of scripts/package: the archive and the Debian package can be checked, loaded and removed, and come out
-//! the same each time.
+//! The releases that scripts/package builds: the archive and the packages can be checked, loaded and removed, and every
+//! build produces the same bytes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::support::{MODULES, Server, new_folder, throttle};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Copies the release of these sources, which the first test builds, into a new folder.
+/// Returns a new folder with a copy of the release of these sources, which the first call builds.
 fn release() -> TempDir {
     static MADE: OnceLock<PathBuf> = OnceLock::new();
     let made = MADE.get_or_init(|| {
@@ -34,7 +34,7 @@ fn package(root: &Path, folder: &Path) -> String {
     shell("unset CARGO_TARGET_DIR; scripts/package --folder \"$0\"", folder, root)
 }
 
-/// Runs the commands in a folder; `$0` is the argument. Returns their output and their errors.
+/// Runs shell commands in a folder, with the argument as `$0`. Returns their output and their error messages.
 fn shell(commands: &str, argument: &Path, folder: &Path) -> String {
     output(Command::new("sh").args(["-ec", &format!("exec 2>&1; {commands}")]).arg(argument).current_dir(folder))
 }
@@ -65,7 +65,7 @@ fn the_archive_has_a_checksum_the_documents_the_licences_and_settings_that_load_
     assert_loads(["--include", settings.to_str().unwrap()]);
 }
 
-/// dpkg installs into a folder as if it were a system: this needs no root, and changes nothing on this machine.
+/// dpkg treats a folder as the root of a system, so the test needs no root, and changes nothing on this machine.
 #[test]
 fn the_debian_package_says_which_line_to_add_when_to_restart_and_which_lines_to_remove() {
     needs!(EVERYWHERE);
@@ -73,7 +73,7 @@ fn the_debian_package_says_which_line_to_add_when_to_restart_and_which_lines_to_
     let within = |path: &str| system.path().join(path.trim_start_matches('/'));
     let library = within(MODULES).join("libredis_cell.so");
     let line = format!("loadmodule {MODULES}/libredis_cell.so");
-    // The system has no other package, and the package's own scripts run outside of it.
+    // That system has no other packages, and the package's own scripts run outside it.
     let dpkg = |action: &str| {
         let commands = "mkdir -p $0/var/lib/dpkg/info $0/var/lib/dpkg/updates; touch $0/var/lib/dpkg/status
             PATH=$PATH:/usr/sbin:/sbin dpkg --root=$0 --log=/dev/null --force-depends --force-not-root \
@@ -88,7 +88,7 @@ fn the_debian_package_says_which_line_to_add_when_to_restart_and_which_lines_to_
     let said = dpkg("--install *.deb");
     assert!(said.contains(&format!("version {VERSION} until it is restarted")), "{said}");
 
-    // Ways in which a server may be told to load the module. The commented line is not one.
+    // Two ways to tell a server to load the module. The commented line written beside each is not one.
     let loads = [
         ("/etc/valkey/tenants/one.conf", format!("\t LOADMODULE\t\"{MODULES}/libredis_cell.so\"")),
         ("/run/systemd/system/redis-server.service", format!("ExecStart=/usr/bin/redis-server --{line}")),
@@ -103,7 +103,7 @@ fn the_debian_package_says_which_line_to_add_when_to_restart_and_which_lines_to_
     assert!(!library.exists());
 }
 
-/// The libraries of the limiters are those of the examples. A module or a store that is missing would not be found.
+/// The limiters' own libraries are those of the examples. The test fails if a package lacks a module or a store.
 #[test]
 fn pip_and_npm_install_the_packages_for_other_limiters() {
     needs!(EVERYWHERE);
@@ -126,7 +126,7 @@ import redis_cell.$module as module; print(module.__file__)"
     assert!(said.lines().count() == 6 && said.lines().all(within), "{said}");
 }
 
-/// The other clone has files that git does not track.
+/// The copy also has files that git does not track, which must not get into a release.
 #[test]
 fn a_release_made_in_another_folder_has_the_same_bytes() {
     needs!(EVERYWHERE);

@@ -1,4 +1,4 @@
-//! The pages: links lead somewhere, commands run, and figures are those of calls, tables and files.
+//! The pages: links work, commands run, and figures agree with calls, tables and files.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -39,8 +39,8 @@ fn each_file_that_a_page_names_exists() {
     }
 }
 
-/// Words of the programs that other tests read from a page and run: tests/examples/applications.py, and one below. Any
-/// other block without a test is noticed here.
+/// Words of the programs that other tests read from a page and run: those in tests/examples/applications.py, and one
+/// below. Each other program must be part of a file that is run.
 const RUN_ELSEWHERE: [&str; 7] = [
     "def admit",
     "check(\"items\"",
@@ -51,8 +51,8 @@ const RUN_ELSEWHERE: [&str; 7] = [
     "new RedisCellStore",
 ];
 
-/// Settings load the module. A program on a page is part of a program that is run. The tests that run the lines of a
-/// shell read them from their page, and so need no list.
+/// Settings must load the module. A program must be part of a program that is run. Most shell commands are not checked
+/// here: the tests that run them read them from their page.
 #[test]
 fn each_block_of_code_is_run_or_is_part_of_a_program_that_is_run() {
     let folders = ["docs", "clients", "tests/examples"].map(|folder| Path::new(ROOT).join(folder));
@@ -87,7 +87,7 @@ fn lines(text: &str) -> String {
     text.lines().map(|line| format!("\n{}\n", line.trim())).collect()
 }
 
-/// Returns the files in a folder and in those below it, without what npm installs.
+/// Returns the files in a folder and its subfolders, except those installed by npm.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
     let entries = entries.filter(|path| !path.ends_with("node_modules"));
@@ -101,7 +101,7 @@ fn loads(settings: &[&str]) -> bool {
     Server::start_bare(settings).log().contains(&ready)
 }
 
-/// The map in docs/development.md.
+/// The map is in docs/development.md.
 #[test]
 fn the_map_of_the_sources_has_each_file() {
     let page = text_of("docs/development.md");
@@ -110,7 +110,7 @@ fn the_map_of_the_sources_has_each_file() {
     let mapped: BTreeSet<_> = rows.map(|row| row.split('`').nth(1).unwrap().to_string()).collect();
     let source = Path::new(ROOT).join("src");
     let paths = files(&source).into_iter().map(|file| file.strip_prefix(&source).unwrap().display().to_string());
-    // The interface to the server has one row, and so have the tests of the rule.
+    // The interface to the server, src/redis/, has a single row, and so do the tests of the rule.
     let row = |path: String| match path.find("tests/") {
         Some(start) => path[..start + 6].to_string(),
         None => path.split_inclusive('/').next().unwrap().to_string(),
@@ -119,7 +119,7 @@ fn the_map_of_the_sources_has_each_file() {
     assert_eq!(mapped, found);
 }
 
-/// A line with `cargo` or a script names options that exist. The names of tests select at least one.
+/// The options of `cargo` and of the scripts must exist, and the names of tests must select at least one test.
 #[test]
 fn each_line_for_contributors_is_one_that_runs() {
     let mut run = 0;
@@ -143,7 +143,7 @@ fn each_line_for_contributors_is_one_that_runs() {
                 let listed = output(tests.args(names).args(after.iter().skip(1)).arg("--list"));
                 assert!(listed.contains(": test\n"), "{place}: {line} runs no test");
             }
-            // scripts/test passes the arguments to pytest. A name may be that of a parameter, from another file.
+            // scripts/test passes the arguments to pytest. A name may be a parameter's, from another file.
             if let [file, "-k", name] = words[..] {
                 let folder = files(Path::new(ROOT).join(file).parent().unwrap());
                 let has_name = folder.iter().any(|file| fs::read_to_string(file).is_ok_and(|text| text.contains(name)));
@@ -181,8 +181,8 @@ fn sessions_are_what_redis_cli_shows() {
     }
 }
 
-/// A block without a language has a command's syntax, or calls with their replies. A sentence or a table has names of
-/// commands, and calls that end in numbers.
+/// A block without a language contains a command's syntax, or calls with their replies. Sentences and tables contain
+/// names of commands, and calls that end in numbers.
 #[test]
 fn commands_are_known_and_calls_get_the_replies_beside_them() {
     let (_clock, _server, mut connection) = Clock::start(START);
@@ -209,8 +209,8 @@ fn commands_are_known_and_calls_get_the_replies_beside_them() {
     assert!(calls > 0, "no page has a call");
 }
 
-/// The commands on the pages: those of `redis-cli`, and those in sentences that have more than one word and are not
-/// errors.
+/// Checks the commands after `redis-cli`, and the code in sentences that begins with a command's name and has further
+/// words, unless it is an error.
 #[test]
 fn each_command_on_a_page_is_known_to_the_server() {
     needs!(REDIS_7);
@@ -224,7 +224,7 @@ fn each_command_on_a_page_is_known_to_the_server() {
         let typed = text.split("redis-cli ").skip(1).filter_map(typed_command);
         let named = text.split_once(' ').filter(|(name, _)| language == "code" && !is_error && is_command(name));
         for (name, rest) in typed.chain(named) {
-            // upgrade.rs sends these to a Sentinel; INCREX is a command of later servers.
+            // upgrade.rs sends the first to a Sentinel. Only later servers know the second.
             if ["SENTINEL", "INCREX"].contains(&name) {
                 continue;
             }
@@ -241,7 +241,7 @@ fn each_command_on_a_page_is_known_to_the_server() {
     assert!(known > 0, "no page has a command");
 }
 
-/// Returns the command that redis-cli is given, and its arguments: the words after its options.
+/// Given the words after `redis-cli`, returns the command and its arguments, which follow the options.
 fn typed_command(words: &str) -> Option<(&str, &str)> {
     let (word, rest) = words.trim_start().split_once(' ').unwrap_or((words.trim(), ""));
     let word = word.trim_end_matches(['`', ';']).split('\n').next()?;
@@ -253,7 +253,8 @@ fn typed_command(words: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// The tables say how many calls a quota allows in a span: those that are paid within it, if they are charged at once.
+/// The tables say how many calls a quota allows in any span of time: as many as can be charged at once and paid for
+/// within that span.
 #[test]
 fn the_maximum_number_of_calls_in_a_span_is_the_one_in_the_tables() {
     let (_clock, _server, mut connection) = Clock::start(START);
@@ -289,7 +290,7 @@ fn milliseconds(unit: &str) -> i64 {
     seconds.iter().find(|(name, _)| *name == unit).unwrap_or_else(|| panic!("{unit} is not a unit of time")).1 * 1_000
 }
 
-/// The table has the reply to the call in the sentence before it, after the call at the top of the page.
+/// The table shows the reply to the call in the sentence above it, made after the call at the top of the page.
 #[test]
 fn the_readmes_table_is_the_reply_to_its_second_call() {
     let readme = text_of("README.md");
@@ -316,7 +317,7 @@ fn the_readmes_lines_of_python_admit_16_requests_and_refuse_the_next() {
     assert_eq!(output(&mut python(program.to_str().unwrap(), &server)), expected);
 }
 
-/// The module does not send these errors, which every_server/pages.rs gets.
+/// Errors that the server sends, not the module. every_server/pages.rs tests them.
 const ERRORS_OF_THE_SERVER: [&str; 2] = ["ERR max number of clients reached", "ERR unknown command"];
 
 /// A message in src/error.rs has placeholders in braces. replies.txt has the page's messages as a server sends them,
@@ -327,14 +328,15 @@ fn the_table_of_errors_has_every_error_as_a_server_sends_it() {
     let table = section(&page, "## Errors");
     let sent = text_of("tests/every_server/replies.txt") + &format!("   ->   {TRY_AGAIN}\n");
     let rows = table.lines().filter_map(|row| row.strip_prefix("| ")?.split(" | ").next());
-    // A code alone, such as `OOM`, is an error of the server. The page leaves out the rest of a text: `ERR quantity: …`.
+    // Skip codes alone, such as `OOM`, which are errors of the server, and texts that the page shortens: `ERR quantity:
+    // …`.
     for error in rows.flat_map(code).filter(|error| error.contains(' ') && !error.ends_with('…')) {
         let is_sent = sent.contains(&format!("   ->   {error}\n")) || ERRORS_OF_THE_SERVER.contains(&&*error);
         assert!(is_sent, "no test gets the error {error:?}");
     }
     let texts = source.split("#[error(\"").skip(1).map(|text| text.split("\")]").next().unwrap());
     for text in texts.filter(|text| text.starts_with(char::is_uppercase)) {
-        // The page may leave out the rest of a text: `ERR quantity: …`.
+        // The page may shorten a text: `ERR quantity: …`.
         let (before, after) = (text.split('{').next().unwrap(), text.rsplit('}').next().unwrap());
         let is_shown = |shown: String| match shown.strip_suffix('…') {
             Some(start) => text.starts_with(start),
@@ -359,7 +361,7 @@ fn each_command_has_a_row_in_the_readme_and_a_section_with_its_arguments() {
     }
 }
 
-/// A paragraph with a figure in a link's text takes all its figures from the pages to which it links.
+/// If the text of a link has a figure, all figures in its paragraph must be on the pages to which the paragraph links.
 #[test]
 fn figures_are_those_of_the_page_to_which_they_link() {
     let mut linked = 0;
@@ -388,7 +390,8 @@ fn figures(text: &str) -> BTreeSet<String> {
     words.filter(|word| !word.is_empty()).collect()
 }
 
-/// costs.rs checks the bytes of a limiter, and loading.rs the versions of servers that the module needs.
+/// Other figures are checked elsewhere: the bytes of a limiter in costs.rs, and the versions of servers that the module
+/// needs in loading.rs.
 #[test]
 fn versions_and_sizes_are_those_of_other_files() {
     let between = |file: &str, before: &str, after: &str| {

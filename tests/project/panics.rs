@@ -4,9 +4,9 @@ use std::fs;
 
 use crate::support::module;
 
-/// Code that can panic leaves the name of its source file in the library, for the message. A library that names none of
-/// our files has no such code: no index out of bounds, no overflow, no unwrap. The remaining names are those of the
-/// standard library and its dependencies.
+/// Code that can panic leaves the name of its source file in the library, for the panic message. If the library names
+/// none of our files, it has no such code: no index out of bounds, no overflow, no unwrap. The remaining names are
+/// those of the standard library and its dependencies.
 #[test]
 fn no_code_of_the_module_can_panic() {
     let library = fs::read(module()).unwrap();

@@ -63,7 +63,7 @@ fn metrics() -> Vec<String> {
     metrics.lines().filter(|line| line.starts_with("redis_")).map(String::from).collect()
 }
 
-/// promtool gets a test for each panel: its query has a value if each series grows by one every 15 seconds.
+/// For each panel, promtool checks that the query has a value when every series grows by one every 15 seconds.
 #[test]
 fn the_rules_and_the_dashboard_query_metrics_that_the_exporter_exports() {
     needs!(EVERYWHERE);

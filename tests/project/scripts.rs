@@ -16,7 +16,8 @@ fn scripts_run_starts_a_server_until_ctrl_c_and_leaves_nothing_behind() {
     needs!(SCRIPTS_TEST);
     module();
     let (port, temporary) = (free_port().to_string(), new_folder());
-    // End the script with the test, as with Ctrl-C. Restore that signal, which a shell's background processes ignore.
+    // End the script with the test, as Ctrl-C would. Restore this signal's default action, because a shell's background
+    // processes ignore the signal.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "INT", "env", "--default-signal=INT", "scripts/run"]).current_dir(ROOT);
     command.env("PORT", &port).env("TMPDIR", temporary.path());
@@ -37,7 +38,7 @@ fn scripts_run_starts_a_server_until_ctrl_c_and_leaves_nothing_behind() {
     assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "files were left behind");
 }
 
-/// No server starts on this port. Without a look at the dead server, the script would ask it 1,200 times.
+/// No server can start on this port. If the script did not notice that its server has exited, it would ask 1,200 times.
 #[test]
 fn scripts_run_fails_as_soon_as_the_server_has_exited() {
     needs!(SCRIPTS_TEST);
@@ -54,7 +55,8 @@ fn scripts_run_fails_as_soon_as_the_server_has_exited() {
     assert!(fs::read_to_string(asked).unwrap().lines().count() < 600);
 }
 
-/// Runs the scripts in a folder that has nothing else, where one that goes on would fail or leave files.
+/// Runs the scripts in a folder that has nothing else. There, a script that does more than print its usage would fail,
+/// or leave files.
 #[test]
 fn each_script_prints_its_usage_for_help_and_after_wrong_arguments_and_touches_nothing() {
     let folder = new_folder();
@@ -73,8 +75,9 @@ fn each_script_prints_its_usage_for_help_and_after_wrong_arguments_and_touches_n
     assert_eq!(find(&[".", "-printf", "%p %T@\n"]), files);
 }
 
-/// A project that scripts/test tests in seconds: a test that passes, a slow one and one that aborts; an example that
-/// fails and one that needs a package; and a repository for apt that has lost the file of its only package.
+/// A small project, for which scripts/test takes seconds. It has a test that passes, a slow test and a test that
+/// aborts; an example that fails, and an example that needs a package; and an apt repository that lacks the file of its
+/// only package.
 const SMALL_PROJECT: &str = r#"
 cp -r --parents scripts .ci tests/examples/pytest.ini "$0"
 cd "$0"
@@ -107,7 +110,7 @@ fn scripts_test_counts_results_and_fails_after_a_failed_installation_or_an_abort
     let folder = new_folder();
     let project = folder.path();
     output(Command::new("bash").args(["-ec", SMALL_PROJECT]).arg(project).current_dir(ROOT));
-    // Returns what scripts/test says if it also needs this package. It must fail.
+    // Runs scripts/test, changed to need this package as well, and returns its output. It must fail.
     let run = |package: &str, option: &str| {
         let script = "sed \"s/packages=(make/& $1/\" \"$0/scripts/test\" >scripts/test
             unset CARGO_TARGET_DIR EVERYWHERE MODULE REDIS_RS REQUIRE_ALL SERVER
@@ -137,7 +140,7 @@ fn scripts_test_counts_results_and_fails_after_a_failed_installation_or_an_abort
     assert!(said.ends_with("setup: missing: cell-gone. apt-get could not install all of them; the reason is above\n"));
 }
 
-/// A killed run does not drop its servers, but each server ends with the thread that started it.
+/// A run that is killed drops none of its servers. Each server still ends, together with the thread that started it.
 #[test]
 fn a_run_that_is_killed_leaves_no_server() {
     let server = thread::spawn(Server::start).join().unwrap();

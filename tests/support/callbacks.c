@@ -1,5 +1,5 @@
 // Another module on the same server. It runs a test's commands on keyspace events, whatever notify-keyspace-events is
-// set to, and at these moments, which are events as well:
+// set to, and on these events of the server:
 //
 // fork    the server has started a child process
 // reaped  the child process has ended

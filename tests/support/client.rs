@@ -40,13 +40,13 @@ pub fn throttle(connection: &mut impl redis::ConnectionLike, arguments: &str) ->
     run(connection, &format!("CL.THROTTLE {arguments}")).unwrap()
 }
 
-/// Fails unless the reply is integers and starts with these.
+/// Fails unless the reply consists of integers and begins with these.
 pub fn assert_reply(connection: &mut impl redis::ConnectionLike, call: &str, expected: &[i64]) {
     let reply = run::<Vec<i64>>(connection, call).unwrap_or_else(|error| panic!("{call}: {error}"));
     assert!(reply.starts_with(expected), "{call}: the reply is {reply:?}, not {expected:?}");
 }
 
-/// Returns the text of the error that a command gets, starting with its code.
+/// Returns the text of the error that a command gets, beginning with the error's code.
 pub fn error_of(connection: &mut impl redis::ConnectionLike, line: &str) -> String {
     error_text(&run::<Value>(connection, line).expect_err(line))
 }

@@ -1,6 +1,7 @@
-/* A clock for a server, to be preloaded. The wall clock shows what a test has written to the file that CLOCK names:
- * nanoseconds since the epoch, and then seconds to add. The monotonic clock, by which servers run their timers, stays
- * the machine's. A coarse read of the wall clock shows the last tick of the kernel, which has 250 a second. */
+/* A library that is preloaded into a server, and lets a test set the server's wall clock. The test writes two numbers to
+ * the file that CLOCK names: nanoseconds since the epoch, and seconds to add to them. The monotonic clock, on which
+ * servers run their timers, stays the machine's. A coarse read of the wall clock returns the last tick of the kernel, of
+ * which there are 250 a second. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -52,15 +53,16 @@ time_t time(time_t *seconds) {
 }
 
 #ifdef RTLD_DEEPBIND /* musl lacks it */
-/* Valkey loads modules with RTLD_DEEPBIND: they would find libc's functions before ours, and read another clock. */
+/* Valkey loads modules with RTLD_DEEPBIND, so that a module would find libc's functions before these, and read another
+ * clock than its server. */
 void *dlopen(const char *path, int flags) {
     void *(*original)(const char *, int) = (void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen");
     return original(path, flags & ~RTLD_DEEPBIND);
 }
 #endif
 
-/* Valkey 9 counts the processor's ticks between two reads of the wall clock if /proc/cpuinfo calls the ticks constant:
- * its clock would go on between two moments of a test. So hide the file. */
+/* Hide /proc/cpuinfo. If that file says that the processor's ticks are constant, Valkey 9 adds them to its time between
+ * two reads of the wall clock, so that its time would go on while the test's clock stands still. */
 static FILE *open_unless_cpuinfo(const char *name, const char *path, const char *mode) {
     if (!strcmp(path, "/proc/cpuinfo")) return NULL;
     FILE *(*original)(const char *, const char *) = (FILE * (*)(const char *, const char *)) dlsym(RTLD_NEXT, name);

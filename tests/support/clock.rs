@@ -25,7 +25,7 @@ impl Clock {
         Self::start_with(now, &[])
     }
 
-    /// Starts the same server with more settings.
+    /// Like `start`, with further settings.
     pub fn start_with(now: i64, settings: &[&str]) -> (Self, Server, Connection) {
         Self::start_bare(now, &[&["--loadmodule", module()], settings].concat())
     }
@@ -49,7 +49,8 @@ impl Clock {
         self.file.write_all_at(&now.to_ne_bytes(), 0).unwrap();
     }
 
-    /// Adds this many seconds to the clock, even beyond the moments whose nanoseconds fit in 64 bits.
+    /// Moves the clock this many seconds ahead of what `set` sets, even past the last time that fits in 64 bits as
+    /// nanoseconds.
     pub fn shift(&self, seconds: i64) {
         self.file.write_all_at(&seconds.to_ne_bytes(), 8).unwrap();
     }

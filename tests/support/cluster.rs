@@ -4,14 +4,14 @@ use super::{Server, run, wait_until};
 
 /// Starts a cluster with these settings. Its first node owns all slots, and its second owns none.
 pub fn two_nodes(settings: &[&str]) -> [Server; 2] {
-    // A node that a busy machine stops for a while must not count as failed.
+    // A node that gets no CPU time for a while, on a busy machine, must not count as failed.
     let cluster = ["--cluster-enabled", "yes", "--cluster-node-timeout", "120000"];
     let nodes = [(); 2].map(|()| Server::start_with(&[&cluster, settings].concat()));
     meet(&nodes);
     nodes
 }
 
-/// Joins two nodes to a cluster.
+/// Joins two nodes into a cluster, in which the first owns all slots.
 pub fn meet([owner, other]: &[Server; 2]) {
     let mut connection = owner.connect();
     let slots: Vec<_> = (0..16_384).collect();

@@ -43,7 +43,7 @@ const fn command(name: &'static str, since: &'static str, taking: Taking, unit: 
 }
 
 impl Command {
-    /// Returns the command of a call.
+    /// Returns the command that a call is made with.
     pub fn of(call: &[Vec<u8>]) -> &'static Self {
         let named = COMMANDS.iter().find(|command| call[0].eq_ignore_ascii_case(command.name.as_bytes()));
         named.unwrap_or_else(|| panic!("tests/support/commands.rs has no row for {}", call[0].escape_ascii()))

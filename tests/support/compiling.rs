@@ -42,7 +42,7 @@ pub fn load_with_unwritable_keys() -> [&'static str; 4] {
 fn compile(name: &str) -> String {
     let source = Path::new(ROOT).join(format!("tests/support/{name}.c"));
     let compiler = std::env::var("MODULE_CC").unwrap_or("cc".to_string());
-    // Runs on servers of several platforms share this folder: put the compiler into the name.
+    // Test runs for several platforms share this folder, so the library's name includes the compiler.
     let library = format!("{name}-{}.so", compiler.replace('/', "-"));
     let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(library);
     // Compile elsewhere, then move: another run may be using the old library.
@@ -52,8 +52,8 @@ fn compile(name: &str) -> String {
         output(Command::new(&compiler).args(arguments).arg("-o").args([to, from]));
     };
     compile(&["-c", "-fPIC", "-O1", "-Wall", "-Werror", "-I", headers().to_str().unwrap()], &source, &object);
-    // Do not link a C library: the server has one, and the shell that starts the server may have another. With this
-    // option, zig finds no headers, so compile and link separately.
+    // Do not link a C library: the server has one, and the shell that starts the server may have another. With
+    // -nostdlib, zig finds no headers, so compile and link separately.
     compile(&["-shared", "-nostdlib"], &object, &new);
     fs::rename(&new, &library).unwrap();
     library.to_str().unwrap().to_string()
@@ -69,7 +69,7 @@ fn headers() -> PathBuf {
     Path::new(package.unwrap()["manifest_path"].as_str().unwrap()).with_file_name("src/include")
 }
 
-/// Returns the cargo that runs the tests, or else the one of this machine.
+/// Returns the cargo that runs the tests or, if they were started without it, the one on this machine's PATH.
 fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     cargo.current_dir(ROOT);

@@ -26,7 +26,7 @@ pub const TRY_AGAIN: &str = "TRYAGAIN the key cannot be read or written at this 
 
 pub const MAX_QUOTAS: usize = 8;
 
-/// The beginning of the server's own error.
+/// The beginning of the server's own error for a wrong number of arguments.
 pub const ARITY: &str = "ERR wrong number of arguments";
 
 pub fn in_group(number: usize, error: &str) -> String {
@@ -75,7 +75,7 @@ pub fn expected(call: &[Vec<u8>], now: i128, state: impl Fn(&[u8]) -> State) -> 
     let mut decisions = decide(command.taking)?;
     let limited = decisions.iter().any(|decision| decision.verdict.limited);
     if several && limited {
-        // A limiter that stays as it is because another one limits the call reports what it holds.
+        // If the call is limited by other limiters only, a limiter reports what it holds.
         for (decision, untouched) in decisions.iter_mut().zip(decide(Taking::UpTo)?) {
             if !decision.verdict.limited {
                 *decision = untouched;

@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 
 use super::executable;
 
-/// Leaves a test out, and prints a line that says so, if something that it needs is missing. `scripts/test` collects
-/// these lines. It sets `REQUIRE_ALL` when it has installed all packages, so that a test fails if a program is missing.
+/// Leaves a test out if something that it needs is missing, and prints a line that says so. `scripts/test` collects
+/// these lines. Once it has installed all packages, it sets `REQUIRE_ALL`, with which a missing program fails the test.
 macro_rules! needs {
     ($need:expr) => {
         if !$crate::support::needs::has($need) {
@@ -17,13 +17,13 @@ macro_rules! needs {
 }
 pub(crate) use needs;
 
-/// Something that a test needs, and some servers, machines or runs lack.
+/// Something that a test needs and that some servers, machines or runs lack.
 pub enum Need {
     /// A feature, and whether the server has it.
     Feature(&'static str, fn() -> bool),
     /// A Debian package, and a program that succeeds with these arguments if the package is installed.
     Package(&'static str, &'static str, &'static [&'static str]),
-    /// A run in which this environment variable is set, or is not set, and the reason to leave the test out otherwise.
+    /// An environment variable, whether it has to be set or unset, and the reason to leave the test out otherwise.
     Run(&'static str, bool, &'static str),
 }
 use Need::{Feature, Package, Run};
@@ -41,7 +41,7 @@ pub const REDIS_CLI: Need = Package("redis-tools", "redis-cli", &["--version"]);
 pub const SCRIPTS_TEST: Need = Run("SCRIPTS_TEST", true, "scripts/test runs it");
 /// For tests that download or compile much and seldom change.
 pub const EVERYWHERE: Need = Run("EVERYWHERE", true, "scripts/test --everywhere runs it");
-/// For tests that fail on a server ten times as slow, in an emulator or under valgrind.
+/// For tests that fail on a server that is ten times slower, such as in an emulator or under valgrind.
 pub const FAST: Need = Run("SLOW_SERVER", false, "needs a server that is not slowed down");
 
 /// Returns whether the need is met, and otherwise leaves the test out.

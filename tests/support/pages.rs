@@ -23,8 +23,8 @@ pub fn pages(root: &Path) -> Vec<PathBuf> {
     pages
 }
 
-/// Returns the parts of a page, each with its first line's number and its text. An undefined reference is treated as a
-/// link to `[its name]`.
+/// Returns the parts of a page, each with its first line's number and its text. A reference that is not defined counts
+/// as a link to `[its name]`.
 fn parts(text: &str) -> impl Iterator<Item = (Event<'_>, usize, &str)> {
     let undefined = |link: BrokenLink| Some((format!("[{}]", link.reference).into(), "".into()));
     let parts = Parser::new_with_broken_link_callback(text, Options::ENABLE_TABLES, Some(undefined)).into_offset_iter();
@@ -74,7 +74,7 @@ pub fn blocks() -> Vec<Block> {
     blocks
 }
 
-/// Returns the only block in this language with these words in it.
+/// Returns the only block in this language that contains these words.
 pub fn block(language: &str, words: &str) -> String {
     let mut found = blocks();
     found.retain(|block| block.language == language && block.text.contains(words));
@@ -82,7 +82,7 @@ pub fn block(language: &str, words: &str) -> String {
     found.remove(0).text
 }
 
-/// Returns the command of the only session with these words in it.
+/// Returns the command of the only session that contains these words.
 pub fn typed(words: &str) -> String {
     block("console", words).lines().next().unwrap().split_once("> ").unwrap().1.to_string()
 }

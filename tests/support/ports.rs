@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Returns a port that is free, as is the port 10,000 above it, which a cluster node needs as well. Each run reserves
+/// Returns a free port. The port 10,000 above it, which a cluster node also needs, is free as well. Each run reserves
 /// 300 ports by listening on the first of them.
 pub fn free_port() -> u16 {
     static FIRST: OnceLock<TcpListener> = OnceLock::new();

@@ -23,7 +23,7 @@ pub fn output(command: &mut Command) -> String {
     said
 }
 
-/// Sends the process a signal, with the shell's built-in `kill`: a minimal system has no such program.
+/// Sends the process a signal. Uses the shell's built-in `kill`, because a minimal system has no program of that name.
 pub fn signal(process: u32, name: &str) {
     let status = Command::new("sh").args(["-c", &format!("kill -{name} {process}")]).status();
     assert!(status.unwrap().success(), "no process {process}");

@@ -120,10 +120,10 @@ impl Server {
     fn launch(&mut self) -> bool {
         let logged = self.log().len();
         self.process = Some(self.command.spawn().unwrap_or_else(|error| panic!("{:?}: {error}", self.command)));
-        // The server may have to load a large file, on two cores that many servers share.
+        // Be patient: the server may have to load a large file, on two cores that many servers share.
         wait_for(&format!("a server is ready or gone, see {}/log", self.folder.display()), || {
             let gone = self.process.as_mut().unwrap().try_wait().unwrap().is_some();
-            // Read the log: another process may answer on the port.
+            // Read the log instead of connecting: another process may be listening on the port.
             let ready = self.log()[logged..].contains("Ready to accept connections");
             (gone || ready).then_some(!gone)
         })

@@ -1,7 +1,7 @@
 // A module that loads another one, and stands between it and the server. It imitates a server that saves keys without a
 // child process, as Valkey 9.2 can: a key whose name starts with "unwritable" can be opened for reading, but not for
 // writing. To the other module, the server seems to have the option for such saves, HANDLE_FORKLESS. If the other
-// module sets it, then:
+// module sets this option:
 //
 // * the server crashes when that module reads an unwritable key with StringDMA, which may change the encoding of a
 //   value that is being saved;
@@ -9,11 +9,11 @@
 //   start is that of a snapshot.
 //
 // The log lists the options that the server has, including this one, and those that the other module sets. After a load
-// and an unload, it has the number of strings and sections of INFO that the other module has not freed.
+// and after an unload, it also shows how many strings and sections of INFO the other module has not freed.
 //
-// The arguments at load are the other module's path, and then its own arguments. If the word "valkey" comes first, the
-// other module takes any server for a Valkey. If the name of a function of the API comes first, the server lacks this
-// function. MODULE LIST shows only the other module.
+// The arguments at load are the other module's path, and then its own arguments. One word may come before them: with
+// "valkey", the other module takes any server for a Valkey; with the name of an API function, the server seems to lack
+// this function. MODULE LIST shows only the other module.
 
 #include "redismodule.h"
 #include <dlfcn.h>

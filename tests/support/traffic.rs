@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Runs `client` in threads while `body` runs, and returns the results of both. A client calls the given function
-/// before each turn, and ends when it returns false. The function pauses first, so that all clients together take 2,000
-/// turns a second: more would only keep the machine busy.
+/// Runs clients in threads while `body` runs, and returns the results of `body` and of the clients. Each client gets
+/// its number, and a function that it calls before each turn: once this returns false, the client has to end. The
+/// function also pauses, so that all clients together take 2,000 turns a second: more would only keep the machine busy.
 pub fn under_load<T, R: Send>(
     clients: usize,
     client: impl Fn(usize, &dyn Fn() -> bool) -> R + Sync,

@@ -1,4 +1,4 @@
-//! Waits, which count attempts instead of time.
+//! Waits that count attempts instead of measuring time.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -11,7 +11,8 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     wait_for(what, || holds().then_some(()));
 }
 
-/// Asks until there is an answer, and returns it. Fails after 2,400 attempts, which take at least two minutes.
+/// Calls `ask` until it returns an answer, and returns that answer. Fails after 2,400 attempts, which take at least two
+/// minutes.
 pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     for number in 0..2_400 {
         if let Some(answer) = ask() {

@@ -1,4 +1,4 @@
-//! Examples of the rule. Each call is given the time.
+//! Examples of the rule. The time of each call is an argument.
 
 use std::num::NonZero;
 
@@ -101,7 +101,7 @@ fn the_extremes_of_every_argument_are_exact_or_an_error() {
     assert_eq!(throttle(funnel(MAX - SECOND, 0, 1, 1).unwrap(), None, 1).change, Change::Store(moment(MAX)));
 }
 
-/// A quota of a million a day is computed in 128 bits.
+/// A quota of a million a day needs products of 128 bits.
 #[test]
 fn a_token_that_comes_back_in_a_nanosecond_does_not_remain_yet() {
     let funnel = funnel(START, 999_999, 1_000_000, 86_400).unwrap();

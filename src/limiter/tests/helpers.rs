@@ -7,7 +7,7 @@ use crate::error::{CommandError, Error, Place};
 use crate::funnel::{Funnel, Moment, Quota, Span};
 use crate::limiter::{self, Decision, Limiter, Taking, Tats, Verdict};
 
-/// Lists the ways in which a call takes tokens. A list that lacks one does not compile.
+/// Lists the variants of `Taking`. If one is missing, the `match` does not compile.
 macro_rules! takings {
     ($($taking:ident),*) => {
         pub const TAKINGS: &[Taking] = &[$(Taking::$taking),*];

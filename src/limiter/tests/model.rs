@@ -1,5 +1,6 @@
-//! A second implementation of the rule, to test the module against. It follows the formulas in docs/design.md, in 128
-//! bits, and searches for what the module computes. It uses the module's terms. Spans and TATs are in nanoseconds.
+//! A second implementation of the rule, to test the module against. It uses the module's terms, and follows the
+//! formulas in docs/design.md in 128 bits. Where the module computes the remaining tokens, the model searches for them.
+//! Spans and TATs are in nanoseconds.
 
 /// The way in which a call takes tokens, as in src/limiter.rs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +68,8 @@ impl Quota {
         self.max_burst + 1
     }
 
-    /// Returns the time in which these tokens come back; a time too long for any quota if the product overflows.
+    /// Returns the time in which these tokens come back or, if the product overflows, a time that is too long for any
+    /// quota.
     pub fn refill_time(&self, tokens: i128) -> i128 {
         tokens.checked_mul(self.period).map_or(i128::MAX / 4, |product| product / self.count)
     }
@@ -104,7 +106,8 @@ impl Quota {
 }
 
 impl Call {
-    /// Decides the call on the stored TATs; a quota without a TAT is full. An error comes with its quota's number.
+    /// Decides the call on the stored TATs; a quota without a TAT is full. An error is returned with the number of its
+    /// quota.
     pub fn decide(&self, quotas: &[Quota], tats: &[i128]) -> Result<Decision, (Error, usize)> {
         let &Self { taking, now, quantity } = self;
         let mut stored = tats.to_vec();
@@ -148,7 +151,8 @@ impl Call {
         Ok(Decision { verdict, quota: decides.unwrap() + 1, change })
     }
 
-    /// Decides the call for one quota. A call for as many tokens as there are takes `tokens` of them.
+    /// Decides the call for one quota. `tokens` is the quantity or, for `Taking::UpTo`, as much of it as every quota
+    /// has.
     fn verdict(&self, quota: &Quota, tat: i128, tokens: i128) -> Result<Verdict, Error> {
         let &Self { taking, now, quantity } = self;
         let (limit, base) = (quota.limit(), tat.max(now));

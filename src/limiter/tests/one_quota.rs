@@ -1,4 +1,5 @@
-//! Properties of the rule for one quota, over thousands of random histories, which cover what `small.rs` does not.
+//! Properties of the rule for one quota, checked on thousands of random histories. They cover the large numbers that
+//! `small.rs` does not.
 
 use std::num::NonZero;
 
@@ -196,7 +197,8 @@ proptest! {
         for Call { now, tat, verdict, .. } in play(quota, start, &steps) {
             let (funnel, tat) = (quota.at(moment(now)).unwrap(), after(tat, &verdict));
             prop_assert!(verdict.remaining <= verdict.limit);
-            // A TAT beyond the tolerance limits even a call for 0 tokens, but no history with one quota leads there.
+            // A TAT beyond the tolerance limits even a call for 0 tokens, but no history with one quota produces such a
+            // TAT.
             prop_assert!(!throttle(funnel, tat, verdict.remaining.cast_signed()).limited);
             prop_assert!(throttle(funnel, tat, verdict.remaining.cast_signed() + 1).limited);
         }
@@ -217,8 +219,8 @@ proptest! {
         }
     }
 
-    /// Rounding favours the caller by less than a nanosecond per call. Calls together may therefore take more than
-    /// burst and rate allow, but the excess is less than what comes back in one nanosecond per call.
+    /// Rounding favours the caller by less than a nanosecond per call. Several calls may therefore take slightly more
+    /// than burst and rate allow: less than what comes back in one nanosecond per call.
     #[test]
     fn no_span_lets_more_through_than_burst_and_rate((quota, start) in valid_quota(), steps in history()) {
         // Tokens that are given back may be taken again, so these histories only take tokens.

@@ -1,4 +1,4 @@
-//! Tests of every small limiter: it decides all calls for a few tokens, on every nearby TAT, as the model does.
+//! Exhaustive tests of small limiters: every call for a few tokens, on every nearby TAT, is decided as by the model.
 
 use std::num::NonZero;
 use std::ops::RangeInclusive;
