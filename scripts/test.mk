@@ -101,7 +101,7 @@ recipes-%: release servers libraries
 	@$(job)
 	export $(call at,$*)
 	[[ -e $$SERVER || $${EVERYWHERE-} ]] || { grep "left out: $* " $(logs)/servers.log; exit; }
-	/usr/bin/pytest tests/examples/recipes --ignore tests/examples/recipes/test_recipe_programs.py
+	/usr/bin/pytest tests/examples/recipes --ignore=tests/examples/recipes/test_{recipe_programs,protect}.py
 
 $(on_one): compiled release servers
 	@$(job)

@@ -124,8 +124,6 @@ LIMITERS = [
     FLASK, SLOWAPI, DJANGO, FASTAPI, *WITH_VALKEY,
     EXPRESS, EXPRESS_IOREDIS, HONO, FASTIFY, FASTIFY_IOREDIS, NEST, NEST_IOREDIS,
 ]
-# docs/protect/protect.py, in whatever folder the test has installed it.
-PROTECT = Row("protect", LIFESPAN, f"{UVICORN} protect:app", is_required=PYPI_IS_REQUIRED)
 # The location in docs/nginx.md is one of nginx.conf's server, and second.lua calls another Redis server.
 NGINX = Row(
     "nginx", f"ls /usr/lib/nginx/modules/ngx_http_lua_module.so && (ls {LUA}/nginx || ls /usr/share/lua/5.1/nginx)",
@@ -194,12 +192,6 @@ class Application:
         said, _ = self.process.communicate()
         assert self.process.returncode == 0, said
         return said
-
-    def drive(self, text, port=0, **environment):
-        """Runs another program, in the same language and folder."""
-        Path(self.folder, "driver").write_text(text)
-        self.row = self.row._replace(words=f"{self.row.words.split()[0]} driver")
-        return self.output(port, **environment)
 
     def start(self, server):
         self.address = Address(server)
