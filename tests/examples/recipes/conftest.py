@@ -14,7 +14,7 @@ DOCS = ROOT / "docs"
 
 
 class Recipe:
-    """A server and its clock. `caller` is the user that calls the recipe."""
+    """A server and its clock. `caller` is the connection of the user that calls the recipe."""
 
     def __init__(self, server, clock):
         self.server, self.clock, self.start = server, clock, clock.now
