@@ -101,7 +101,7 @@ recipes-%: release servers libraries
 	@$(job)
 	export $(call at,$*)
 	[[ -e $$SERVER || $${EVERYWHERE-} ]] || { grep "left out: $* " $(logs)/servers.log; exit; }
-	/usr/bin/pytest tests/examples/recipes --ignore tests/examples/recipes/test_recipe_programs.py
+	/usr/bin/pytest tests/examples/recipes --ignore=tests/examples/recipes/test_{recipe_programs,protect}.py
 
 $(on_one): compiled release servers
 	@$(job)
@@ -120,7 +120,7 @@ client-node: release servers libraries
 	@$(job)
 	eval "$$(/usr/bin/python3 tests/examples/packages.py)"
 	status=0
-	$(call at,redis-7.0) $(limit) node --test --test-concurrency=4 --test-reporter=tap \
+	$(call at,redis-7.0) $(limit) node --test --test-concurrency=4 --test-timeout=300000 --test-reporter=tap \
 	    'clients/node/tests/*.test.*js' || status=$$?
 	awk '/^# (pass|fail|skipped|duration_ms) / { of[$$2] = $$3 } END { printf "%d passed, %d failed, %d skipped in %ds\n",
 	    of["pass"], of["fail"], of["skipped"], of["duration_ms"] / 1000; exit !of["pass"] }' $(logs)/$@.log

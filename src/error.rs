@@ -18,9 +18,9 @@ pub enum Error {
     SameKey(u64),
     #[error("ERR count and period allow more than one token per nanosecond")]
     TooFast,
-    #[error("ERR max_burst, count and period: the tokens would be back only after the year 2262")]
+    #[error("ERR max_burst, count and period: the tokens would not be back before the year 2262")]
     TooLarge,
-    #[error("ERR quantity: the tokens would be back only after the year 2262")]
+    #[error("ERR quantity: the tokens would not be back before the year 2262")]
     DebtTooLong,
     /// The server's own commands use the same text.
     #[error("WRONGTYPE Operation against a key holding the wrong kind of value")]

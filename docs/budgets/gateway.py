@@ -1,4 +1,4 @@
-"""Admission control for an LLM gateway: calls in flight, and requests and tokens a minute, by organisation and user.
+"""Limits for an LLM gateway: calls in flight, and requests and tokens a minute, for each organisation and user.
 
 To run this file, next to reservation.lua: [REDIS_URL=redis://127.0.0.1:6379] python3 gateway.py
 """

@@ -1,8 +1,8 @@
 #!lua name=reservation
 
--- Reservations. budgets.md lists the keys, arguments and replies. A call's key holds the arguments of its reserve,
--- later a receipt, and expires. The holds are a sorted set of the calls by the end of their leases, in milliseconds
--- since 1970. A call that returns an error changes nothing.
+-- Reservations. budgets.md lists the keys, arguments and replies. A call's key holds the arguments of reserve, and after
+-- settle a receipt, until it expires. The holds are a sorted set: each call's score is the end of its lease, in
+-- milliseconds since 1970. A function that returns an error changes nothing.
 -- Permissions: +fcall +fcall_ro +time +get +set +pexpire +zadd +zcard +zcount +zrange +zrem +zremrangebyscore +zscore
 -- +cl.charge +cl.mthrottle +cl.throttle
 

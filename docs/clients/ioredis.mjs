@@ -7,7 +7,7 @@ const TIMEOUT = Math.ceil(1000 * Number(process.env.REDIS_TIMEOUT || 0.1)); // I
 /** The process's client, which has one connection. */
 export const client = new Redis(process.env.REDIS_URL || 'redis://127.0.0.1:6379', {
   connectTimeout: TIMEOUT,
-  // The longest time for a call, with the wait for a connection.
+  // The longest time for a call, including the wait for a connection.
   commandTimeout: TIMEOUT,
   // Close a silent connection, and one to a replica, as after a failover. Then reconnect every 50 ms.
   socketTimeout: TIMEOUT,

@@ -13,7 +13,7 @@ export const client = createClient({
   socket: { connectTimeout: TIMEOUT, reconnectStrategy: 50, socketTimeout: 5_000 },
   pingInterval: 2_000,
   commandsQueueMaxLength: 1_000,
-  // A call that waited for a connection would take its token too late. node-redis does not repeat a call.
+  // A call that waited for a connection would take its token too late. node-redis does not retry calls.
   disableOfflineQueue: true,
 });
 client.on('error', (error) => console.error(`Redis: ${error.message || error.code}`));

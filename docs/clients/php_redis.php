@@ -11,7 +11,7 @@ function connect(): Redis
     $timeout = (float) (getenv('REDIS_TIMEOUT') ?: 0.1);
     $client = new Redis();
     @$client->connect($tls . trim($url['host'], '[]'), $url['port'], $timeout, null, 0, $timeout);
-    // If the connection is broken, the next call reconnects: once, not ten times. phpredis does not repeat a call.
+    // If the connection is broken, the next call reconnects: once, not ten times. phpredis does not retry calls.
     $client->setOption(Redis::OPT_MAX_RETRIES, 1);
     if (isset($url['pass'])) {
         $client->auth([rawurldecode($url['user']) ?: 'default', rawurldecode($url['pass'])]);

@@ -25,7 +25,7 @@ var pool = &redis.Pool{MaxIdle: 20, MaxConnLifetime: 10 * time.Second, Dial: fun
 		redis.DialReadTimeout(timeout), redis.DialWriteTimeout(timeout))
 }}
 
-// throttle returns the five integers of CL.THROTTLE. It does not repeat a call.
+// throttle returns the five integers of CL.THROTTLE. It does not retry.
 func throttle(key string, maxBurst, count, period, quantity int64) ([]int64, error) {
 	connection := pool.Get()
 	defer connection.Close()

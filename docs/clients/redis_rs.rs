@@ -13,7 +13,7 @@ fn connect() -> RedisResult<ConnectionManager> {
     let url = var("REDIS_URL").ok().filter(|url| !url.is_empty()).unwrap_or("redis://127.0.0.1:6379".into());
     let seconds = var("REDIS_TIMEOUT").ok().and_then(|text| text.parse().ok()).unwrap_or(0.1);
     let timeout = Some(Duration::from_secs_f64(seconds));
-    // It does not repeat a call. With retries, a call would wait for several attempts to connect.
+    // It does not retry a call. With retries, a call would wait for several attempts to connect.
     let config = ConnectionManagerConfig::new().set_number_of_retries(0);
     let config = config.set_connection_timeout(timeout).set_response_timeout(timeout);
     ConnectionManager::new_lazy_with_config(Client::open(url)?, config)

@@ -7,7 +7,7 @@ local HOST, PORT, TIMEOUT = "127.0.0.1", 6379, 100
 -- A worker has 20 connections, and up to 1,000 calls may wait for one.
 local POOL = { pool = ("throttle %s %d"):format(HOST, PORT), pool_size = 20, backlog = 1000 }
 
--- Calls CL.THROTTLE with max_burst, count, period, optionally a quantity and more quotas. Returns its integers, or nil.
+-- Calls CL.THROTTLE with a quota, and optionally a quantity and more quotas. Returns its integers, or nil on failure.
 local function call(key, quota)
     local client = redis:new()
     client:set_timeout(TIMEOUT)
@@ -37,8 +37,8 @@ local function refuse(status, wait)
     return ngx.exit(status)
 end
 
--- Charges the request to options.who, or else to its address, and refuses it if it is limited. While Redis does not
--- answer, the request is refused with 503. With options.fallback, that many requests a minute pass instead.
+-- Charges the request to options.who, or else to its IP address, and refuses it if it is limited. While Redis does not
+-- answer, refuses it with 503. With options.fallback, each caller may then make that many requests a minute instead.
 local function check(name, quota, options)
     -- In the access phase, "satisfy any" would let every request that is not limited pass.
     assert(ngx.get_phase() == "rewrite", "check belongs in rewrite_by_lua_block")

@@ -17,12 +17,12 @@ from pydantic import BaseModel, Field
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 
-# Stand in for your own tables: the names that users may type, with their account's number, and the passwords.
+# Replace these with your own tables: the names that users may type, with their account's number, and the passwords.
 ACCOUNTS = {"alice": 1, "alice@example.com": 1, "bob": 2}
 PASSWORDS = {1: "correct horse", 2: "battery staple"}
 # max_burst, count, and period in seconds.
 ACCOUNT, ADDRESS, WRONG = (4, 20, 3600), (59, 60, 3600), (49, 50, 86400)
-# The seconds after which a ban is forgotten, and the length in seconds of the first ban and of each later one.
+# In seconds: when a ban is forgotten, and the lengths of the first ban and of each later one.
 BANS = (86400, 3600, 86400)
 BAN = Path(__file__).with_name("ban.lua").read_text()
 URL = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379")

@@ -1,8 +1,8 @@
--- Counts a wrong password. The one that uses up the last token starts a ban, which is longer with each offence:
+-- Counts a wrong password. The wrong password that uses up the last token starts a ban. Repeated bans are longer:
 --     redis-cli --eval ban.lua wrong:{alice} banned:{alice} offences:{alice} , 4 1 60 86400 60 600 3600
--- KEYS: the limiter of wrong passwords, the ban, the limiter of offences. ARGV: max_burst, count and period of wrong
--- passwords; the seconds after which an offence is forgiven; the seconds of each ban: the first, the second, all later
--- ones. Replies with the milliseconds that are left of the ban, or 0 if there is none.
+-- KEYS: the limiter of wrong passwords, the ban, and the limiter of offences, which counts past bans. ARGV: max_burst,
+-- count and period of the first limiter; the seconds after which an offence is forgiven; the length in seconds of the
+-- first ban, of the second, and of all later ones. Replies with the milliseconds left of the ban, or 0 if there is none.
 -- Permissions: +eval +evalsha +script +pttl +set +cl.take
 local bans = #ARGV - 4
 if #KEYS ~= 3 or bans < 1 then

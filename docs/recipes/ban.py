@@ -1,4 +1,4 @@
-"""A ban after wrong passwords. Five of them ban a caller for five minutes, then for thirty, then for an hour.
+"""A ban after five wrong passwords. The first ban lasts five minutes, the second thirty, and each later one an hour.
 
 To run this file, next to ban.lua: [REDIS_URL=redis://…] python3 ban.py
 """

@@ -1,6 +1,6 @@
 """Calendar quotas: when the day, week and month end in a time zone, and calls to the functions of calendar_quota.lua.
 
-To run this file: redis-cli -x FUNCTION LOAD REPLACE < calendar_quota.lua, and then
+To run this file: redis-cli -x FUNCTION LOAD REPLACE < calendar_quota.lua
 [REDIS_URL=redis://…] python3 calendar_quota.py
 """
 

@@ -5,13 +5,13 @@
 --     FCALL credits_throttle 2 {alice}:2026-11 {alice}:credits 1 1000 1796079600
 --     FCALL credits_charge 3 {alice}:2026-11 {alice}:credits {alice}:call-7 1 1000 1796079600
 --     FCALL_RO credits_look 2 {alice}:2026-11 {alice}:credits 1 1000 1796079600
--- Keys: what the period has used, the credits, and for a charge its id. Arguments: the quantity, the quota, and the end
--- of the period in seconds since 1970. Tokens are taken from the plan first: by credits_throttle all or none, by
--- credits_charge always, which may leave the credits below zero. A negative quantity gives them back, to the credits
--- first. A charge is made once for its id, which is remembered for a day.
--- Replies with four parts: 0, 1 if limited or in debt, or 2 if this charge has been made already; the plan's five
--- integers, as in calendar_throttle; the credits that are left; and those that this charge or call has taken.
--- The first key holds two numbers, what was taken from the plan and from the credits, and expires with the period.
+-- Keys: the tokens used in the period, the credits, and for a charge its id. Arguments: the quantity, the quota, and the
+-- end of the period in seconds since 1970. Both functions take tokens from the plan first. credits_throttle takes all of
+-- them or none. credits_charge always takes them, which may leave the credits below zero. A negative quantity gives
+-- tokens back, to the credits first. Each id is charged only once. It is remembered for a day.
+-- The reply has four parts: 0, 1 if limited or in debt, or 2 if this charge was already made; the plan's five integers,
+-- as in calendar_throttle; the credits that are left; and the credits that this call or charge took.
+-- The first key holds the numbers of tokens taken from the plan and from the credits. It expires with the period.
 -- Permissions: +fcall +fcall_ro +get +set +del +decrby +expiretime +time
 
 local MOST = 999999999999999

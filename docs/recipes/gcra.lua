@@ -1,8 +1,8 @@
--- CL.THROTTLE as a script, for servers that cannot load modules, with the same arguments, replies and stored state.
+-- CL.THROTTLE as a script, for servers that cannot load modules. Arguments, replies and stored state are the module's.
 --     redis-cli --eval gcra.lua user123 , 15 30 60 1
 --     redis-cli --eval gcra.lua user123 , 9 10 1 1 499 500 86400
--- KEYS: the limiter. ARGV: max_burst, count, the period in seconds; the quantity, by default 1; the same three numbers
--- of each further quota.
+-- KEYS: the limiter. ARGV: max_burst, count, and the period in seconds; the quantity (1 by default); then max_burst,
+-- count and period of each further quota.
 -- Permissions: +eval +time +get +set +del
 --
 -- Every number in a script is a double, which is exact for whole numbers up to 2^53; nanoseconds since 1970 exceed it.
@@ -88,7 +88,7 @@ local function prepare(quota, quantity, now)
     end
     quota.tolerance = time(quota, quota.limit)
     if after(add(now, quota.tolerance), {9223372036, 854775807}) then
-        fail(quota.number, 'max_burst, count and period: the tokens would be back only after the year 2262')
+        fail(quota.number, 'max_burst, count and period: the tokens would not be back before the year 2262')
     end
 end
 

@@ -1,7 +1,7 @@
--- A guaranteed minimum for each tenant. The rest of the pool is lent to all.
+-- A guaranteed minimum for each tenant. The rest of the pool is lent to any tenant.
 --     redis-cli --eval minimum.lua {pool}:acme {pool}:all , 9 40 60 79 100 60 1
--- KEYS: the tenant's limiter, the pool. ARGV: max_burst, count and period of the minimum; those of the pool; the
--- quantity, by default 1. Replies like CL.THROTTLE, with the five integers of the limiter that decides.
+-- KEYS: the tenant's limiter and the pool. ARGV: max_burst, count and period of the minimum, then those of the pool, and
+-- the quantity (1 by default). Replies like CL.THROTTLE, with the five integers of the limiter that decides.
 -- Permissions: +eval +evalsha +script +cl.throttle +cl.charge
 if #KEYS ~= 2 or #ARGV < 6 or #ARGV > 7 then
     return redis.error_reply('ERR wrong number of arguments')

@@ -1,4 +1,4 @@
-"""A guaranteed minimum for each tenant, whatever the others do. The rest of the pool is lent to all.
+"""A guaranteed minimum for each tenant. The rest of the pool is lent to any tenant.
 
 To run this file: [REDIS_URL=redis://…] python3 minimum.py
 """

@@ -89,10 +89,11 @@ def javascript(site, *modules):
     """Returns the rows of a site with node-redis and with ioredis. Clients and stores have the test's server and
     timeout."""
     def row(name, library, client):
-        edits = f"""mkdir node_modules
+        edits = f"""export NODE_PATH=${{NODE_PATH##*:}}  # never Debian's node-redis
+        mkdir node_modules
         ln -s {ROOT}/clients/node node_modules/redis-cell  # This is what npm does.
         sed "s,redis://localhost:6379,$REDIS_URL,; s/1000/$((1000 * REDIS_TIMEOUT))/g" {client} >client.js
-        sed -i "s/sendCommand, prefix/timeout: $((1000 * REDIS_TIMEOUT)), &/" {site}_site.js"""
+        sed -i "s/sendCommand, prefix/timeout: $((1000 * REDIS_TIMEOUT)), &/" *_site.js"""
         return Row(name, node(library, *modules), f"node {site}_site.js", edits)
 
     return row(site, "redis", "node_redis_site.js"), row(f"{site}_ioredis", "ioredis", "ioredis_site.js")
@@ -123,8 +124,6 @@ LIMITERS = [
     FLASK, SLOWAPI, DJANGO, FASTAPI, *WITH_VALKEY,
     EXPRESS, EXPRESS_IOREDIS, HONO, FASTIFY, FASTIFY_IOREDIS, NEST, NEST_IOREDIS,
 ]
-# docs/protect/protect.py, in whatever folder the test has installed it.
-PROTECT = Row("protect", LIFESPAN, f"{UVICORN} protect:app", is_required=PYPI_IS_REQUIRED)
 # The location in docs/nginx.md is one of nginx.conf's server, and second.lua calls another Redis server.
 NGINX = Row(
     "nginx", f"ls /usr/lib/nginx/modules/ngx_http_lua_module.so && (ls {LUA}/nginx || ls /usr/share/lua/5.1/nginx)",
@@ -193,12 +192,6 @@ class Application:
         said, _ = self.process.communicate()
         assert self.process.returncode == 0, said
         return said
-
-    def drive(self, text, port=0, **environment):
-        """Runs another program, in the same language and folder."""
-        Path(self.folder, "driver").write_text(text)
-        self.row = self.row._replace(words=f"{self.row.words.split()[0]} driver")
-        return self.output(port, **environment)
 
     def start(self, server):
         self.address = Address(server)

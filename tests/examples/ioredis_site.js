@@ -9,6 +9,7 @@ const client = new Redis('redis://localhost:6379', {
   reconnectOnError: (error) => error.message.startsWith('READONLY'),
   // A queued call would take its token too late, and a repeated call would take two.
   enableOfflineQueue: false,
+  maxRetriesPerRequest: 0,
   autoResendUnfulfilledCommands: false,
 });
 client.on('error', console.error);

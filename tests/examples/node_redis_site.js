@@ -15,7 +15,7 @@ const sendCommand = (...words) => client.sendCommand(words);
 
 // node-redis waits for a silent server without end, and does not leave a replica: ask each second, and connect again.
 setInterval(async () => {
-  const answer = client.del('watch').catch((error) => error.message);
+  const answer = client.del('redis-cell:watch').catch((error) => error.message);
   const state = await Promise.race([answer, sleep(1000, 'silent', { ref: false })]);
   if (!/^(silent|READONLY|The client is offline)/.test(state)) return;
   client.destroy();

@@ -125,7 +125,8 @@ class Address:
         """Sets what happens to the next calls of this command, one after another. All other calls pass.
 
         None lets a call pass, too. "broken off" closes the connection instead of replying. Bytes replace the reply, and
-        the call never reaches the server. "lost" and "late" affect this reply and all later ones on the connection.
+        the call never reaches the server. "lost" and "late" affect this reply and all later ones on the connection. A
+        function is called first, and returns one of these.
         """
         self.command, self.coming = command.encode(), iter(fates)
 
@@ -148,6 +149,7 @@ class Address:
                     data = (client if is_call else server).recv(65536)
                     if is_call and self.command in data:
                         fate = fate or next(self.coming, None)
+                        fate = fate() if callable(fate) else fate
                     if not data or (fate == "broken off" and not is_call):
                         return
                     if isinstance(fate, bytes):

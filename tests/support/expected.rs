@@ -174,7 +174,7 @@ fn quota_and_quantity(arguments: &[Vec<u8>], now: i128, command: &Command) -> Re
 fn text_of(error: Error) -> &'static str {
     match error {
         Error::TooFast => "ERR count and period allow more than one token per nanosecond",
-        Error::TooLarge => "ERR max_burst, count and period: the tokens would be back only after the year 2262",
-        Error::DebtTooLong => "ERR quantity: the tokens would be back only after the year 2262",
+        Error::TooLarge => "ERR max_burst, count and period: the tokens would not be back before the year 2262",
+        Error::DebtTooLong => "ERR quantity: the tokens would not be back before the year 2262",
     }
 }

@@ -67,7 +67,7 @@ def test_a_calendar_quota_that_gets_an_error_takes_nothing(recipe, ask):
         ("throttle", f"1 day 1 10 {end}000", "end must be a whole number from 0 "),
         ("throttle", f"2 day other 1 10 {end} 10 {now}", r"the period has ended \(key 2\)"),
         ("throttle", f"1 text 1 10 {end}", r"the key holds no counter \(key 1\)"),
-        ("charge", f"2 day rate 99999999999 10 {end} 4 1 60", "quantity: the tokens would be back only after"),
+        ("charge", f"2 day rate 99999999999 10 {end} 4 1 60", "quantity: the tokens would not be back before"),
         ("charge", f"1 day 999999999999999 10 {end}", r"the counter would have more than 15 digits \(key 1\)"),
     ):
         recipe.refuses(error, ask, name, words)
