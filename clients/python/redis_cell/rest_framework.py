@@ -1,5 +1,5 @@
-"""Exact limits for Django REST framework: its own throttles, kept in Redis by redis-cell. In the settings, REDIS_CELL is a
-client of redis-py or valkey-py."""
+"""Exact limits for Django REST framework: its own throttles, kept in Redis by redis-cell. In the settings, REDIS_CELL
+is a client of redis-py or valkey-py."""
 
 from typing import Any, Optional
 
