@@ -85,8 +85,8 @@ rule: compiled
 	@$(job)
 	$(logs)/redis_cell
 
-# Each server gets its own fuzz seed. A failure on a version that scripts/servers does not expect may not be this
-# commit's fault, so only --everywhere counts it.
+# Each server gets its own fuzz seed. A failure on a server version not listed in scripts/servers may not be caused by
+# this commit, so it counts only with --everywhere.
 on-%: compiled release servers
 	@$(job)
 	export $(call at,$*) FUZZ_SEED=$$(cksum <<<$* | cut -d ' ' -f 1)

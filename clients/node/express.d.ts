@@ -24,7 +24,7 @@ export class RedisCellStore {
         totalHits: number;
         resetTime: Date;
     }>;
-    /** Takes no token. @param {string} key */
+    /** Returns the counts, and takes no token. @param {string} key */
     get(key: string): Promise<{
         totalHits: number;
         resetTime: Date;

@@ -11,7 +11,7 @@ const { Unanswered } = require('./unanswered.js');
 class RedisCellStore {
   #limiter;
   #quotas;
-  /** The limiter's. @type {any} */
+  /** The limiter's own. @type {any} */
   #options;
   /** @type {AsyncLocalStorage<{ tookToken: boolean }>} */
   #request = new AsyncLocalStorage();
@@ -47,7 +47,7 @@ class RedisCellStore {
     try {
       const { isRefused, used, wait } = await this.#throttle(key);
       request.tookToken = !isRefused;
-      // A refusal exceeds the limit. If the limit is a function, its result is unknown.
+      // A refused request must exceed the limit. If the limit is a function, its result is unknown.
       const atLeast = isRefused ? Math.floor(this.#options.limit) + 1 || Number.MAX_SAFE_INTEGER : 1;
       return { totalHits: Math.max(used, atLeast), resetTime: new Date(Date.now() + wait) };
     } catch (error) {
@@ -58,7 +58,7 @@ class RedisCellStore {
     }
   }
 
-  /** Takes no token. @param {string} key */
+  /** Returns the counts, and takes no token. @param {string} key */
   async get(key) {
     const { isRefused, used, wait } = await this.#throttle(key, 0);
     return used ? { totalHits: used - Number(isRefused), resetTime: new Date(Date.now() + wait) } : undefined;
@@ -66,10 +66,10 @@ class RedisCellStore {
 
   /** Refunds a request. @param {string} key */
   async decrement(key) {
-    // A refused request took no token. Some drivers of databases lose the context: then refund, unless the limiter asks
-    // for the refund of refused requests, too.
+    // A refused request took no token. If a database driver has lost the context, it is unknown whether this one did:
+    // refund it, unless the limiter also asks to refund refused requests.
     const { tookToken = !this.#options?.skipFailedRequests } = this.#request.getStore() ?? {};
-    // An outage loses the refund, but not the response, or with express-rate-limit 7 the process.
+    // An outage may lose the refund. It must not lose the response or, with express-rate-limit 7, crash the process.
     if (tookToken) await this.#throttle(key, -1).catch(Unanswered.ignore);
   }
 

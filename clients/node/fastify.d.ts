@@ -10,7 +10,7 @@ export function fastifyStore(options: import("./limiter.js").Options): {
     new (_params?: unknown, ...names: string[]): {
         names: string[];
         unnamed: Set<any>;
-        /** Returns the store of a limit of its own: of a group, of a route, or of a handler that is in no group.
+        /** Returns the store of a separate limit: that of a group, of a route, or of a handler that is in no group.
          * @param {any} params */
         child({ groupId, routeInfo: { method, url }, max, timeWindow }: any): /*elided*/ any;
         /** @param {string} key @param {Callback} callback @param {number} timeWindow @param {number} max */

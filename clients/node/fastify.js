@@ -17,7 +17,7 @@ function fastifyStore(options) {
       this.unnamed = new Set();
     }
 
-    /** Returns the store of a limit of its own: of a group, of a route, or of a handler that is in no group.
+    /** Returns the store of a separate limit: that of a group, of a route, or of a handler that is in no group.
      * @param {any} params */
     child({ groupId, routeInfo: { method, url } = {}, max, timeWindow }) {
       if (groupId) return new FastifyStore({}, 'group', groupId);

@@ -15,8 +15,8 @@ export type SendCommandCluster = (call: {
     command: string[];
 }) => Promise<unknown>;
 /**
- * `prefix` comes before each key, and names the limiter. `timeout` is the longest wait for a reply in ms, 100 by
- * default. Give one of the two functions.
+ * `prefix` is the start of each key, and names the limiter. `timeout` is the longest wait for a reply in ms, 100 by
+ * default. Give exactly one of the two functions.
  */
 export type Options = {
     prefix: string;
@@ -26,8 +26,8 @@ export type Options = {
 };
 export type Quota = import("./quotas.js").Quota;
 /**
- * `used` counts the tokens that the first quota's burst lacks, and a refused request. `wait` is the time in ms until a
- * retry passes or, if this request passes, until all tokens are back.
+ * `used` is the number of tokens missing from the first quota's burst, plus 1 for a refused request. `wait` is the
+ * time in ms until a retry passes or, if this request passes, until all tokens are back.
  */
 export type Decision = {
     isRefused: boolean;
@@ -41,12 +41,12 @@ export class Limiter {
     timeout: number;
     /** @type {SendCommandCluster} */
     send: SendCommandCluster;
-    /** Takes a token; with a quantity of -1, gives one back; with 0, looks whether one can be taken.
+    /** Takes a token. With a quantity of -1, gives one back. With 0, only checks whether one can be taken.
      * @param {string[]} names @param {Quota[] | undefined} quotas @returns {Promise<Decision>} */
     throttle(names: string[], quotas: Quota[] | undefined, quantity?: number): Promise<Decision>;
     /** Gives all tokens back. @param {string[]} names @param {Quota[] | undefined} quotas */
     reset(names: string[], quotas: Quota[] | undefined): Promise<void>;
-    /** Returns the key in Redis. In JSON, no name can spell another key. A changed limit starts full, with another key.
+    /** Returns the key in Redis. Other names cannot spell it, because it is JSON. A changed limit has a new key.
      * @param {string[]} names @param {Quota[] | undefined} quotas */
     key(names: string[], quotas: Quota[] | undefined): string;
     /** @param {string} command @param {string} key @param {string[]} words */

@@ -1,4 +1,4 @@
-// What the three stores share: calls of redis-cell on the application's own client, each within a bounded time.
+// What the three stores share: calls to redis-cell through the application's own client, each with a time limit.
 
 const { integers } = require('./quotas.js');
 const { Unanswered } = require('./unanswered.js');
@@ -11,13 +11,13 @@ const { Unanswered } = require('./unanswered.js');
  * see the key in CL.PTHROTTLE:
  * `({ key, command }) => cluster.eval('return redis.call(unpack(ARGV))', 1, key, ...command)`.
  * @typedef {(call: { key: string, isReadOnly: boolean, command: string[] }) => Promise<unknown>} SendCommandCluster */
-/** `prefix` comes before each key, and names the limiter. `timeout` is the longest wait for a reply in ms, 100 by
- * default. Give one of the two functions.
+/** `prefix` is the start of each key, and names the limiter. `timeout` is the longest wait for a reply in ms, 100 by
+ * default. Give exactly one of the two functions.
  * @typedef {{ prefix: string, timeout?: number, sendCommand?: SendCommand, sendCommandCluster?: SendCommandCluster }}
  *   Options */
 /** @typedef {import('./quotas.js').Quota} Quota */
-/** `used` counts the tokens that the first quota's burst lacks, and a refused request. `wait` is the time in ms until a
- * retry passes or, if this request passes, until all tokens are back.
+/** `used` is the number of tokens missing from the first quota's burst, plus 1 for a refused request. `wait` is the
+ * time in ms until a retry passes or, if this request passes, until all tokens are back.
  * @typedef {{ isRefused: boolean, used: number, wait: number }} Decision */
 
 /** Rejects if the promise has not settled after `ms`. @param {Promise<unknown>} promise @param {number} ms */
@@ -25,7 +25,7 @@ function within(promise, ms) {
   /** @type {any} */
   let timer;
   const late = new Promise((_, reject) => {
-    // If the event loop stalls, only one half is over, and what has arrived is read before it ends.
+    // Wait in two halves: a stall of the event loop ends only one of them, and replies are read before the other ends.
     const half = (/** @type {() => void} */ end) => {
       timer = setTimeout(() => setImmediate(end), ms / 2);
       timer.unref?.(); // The fake timers of some tests have no unref().
@@ -50,7 +50,7 @@ class Limiter {
       ?? (({ command: [name, ...words] }) => /** @type {SendCommand} */ (sendCommand)(name, ...words));
   }
 
-  /** Takes a token; with a quantity of -1, gives one back; with 0, looks whether one can be taken.
+  /** Takes a token. With a quantity of -1, gives one back. With 0, only checks whether one can be taken.
    * @param {string[]} names @param {Quota[] | undefined} quotas @returns {Promise<Decision>} */
   async throttle(names, quotas, quantity = 1) {
     const [first, ...further] = integers(quotas);
@@ -60,7 +60,7 @@ class Limiter {
     const numbers = Array.isArray(reply) ? reply.map(Number) : [];
     if (numbers.length < 5 || !numbers.every(Number.isInteger)) throw new Unanswered(`an unexpected reply: ${reply}`);
     const [refused, , remaining, retryAfter, resetAfter] = numbers;
-    // A request that can never pass waits for a window.
+    // A request that can never pass has to wait for a whole window.
     const wait = !refused ? resetAfter : retryAfter < 0 ? first[2] : retryAfter;
     return { isRefused: refused === 1, used: first[0] + 1 - remaining + refused, wait };
   }
@@ -70,7 +70,7 @@ class Limiter {
     await this.call('DEL', this.key(names, quotas));
   }
 
-  /** Returns the key in Redis. In JSON, no name can spell another key. A changed limit starts full, with another key.
+  /** Returns the key in Redis. Other names cannot spell it, because it is JSON. A changed limit has a new key.
    * @param {string[]} names @param {Quota[] | undefined} quotas */
   key(names, quotas) {
     return this.prefix + JSON.stringify([...names.map(String), ...integers(quotas).flat()]);

@@ -1,5 +1,5 @@
 /**
- * A burst of `burst` requests (by default, `limit`), and `limit` more each `windowMs`.
+ * A burst of `burst` requests (`limit` by default), and `limit` more every `windowMs`.
  */
 export type Quota = {
     limit: number;

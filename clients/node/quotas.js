@@ -1,7 +1,7 @@
-/** A burst of `burst` requests (by default, `limit`), and `limit` more each `windowMs`.
+/** A burst of `burst` requests (`limit` by default), and `limit` more every `windowMs`.
  * @typedef {{ limit: number, windowMs: number, burst?: number }} Quota */
 
-// The server can store times until the year 2262, in ms.
+// In ms. The server can store times only until the year 2262.
 const CENTURY = 100 * 365 * 24 * 60 * 60 * 1000;
 
 /** Returns each quota's max_burst, count, and period in ms. @param {Quota[] | undefined} quotas */
@@ -9,8 +9,8 @@ function integers(quotas) {
   if (!Array.isArray(quotas) || !quotas.length || quotas.length > 8) throw new TypeError('there must be 1 to 8 quotas');
   return quotas.map(({ limit, windowMs, burst = limit }) => {
     const period = Math.min(Math.max(Math.ceil(windowMs), 1), CENTURY);
-    // As in the limiters, a limit of 2.5 is 2, and a negative one is 0. Infinity is what the server can do: a token per
-    // nanosecond.
+    // As in the limiters, a limit of 2.5 counts as 2, and a negative limit as 0. Infinity counts as the most that the
+    // server allows: a token per nanosecond.
     const most = Math.min(1e6 * period, Number.MAX_SAFE_INTEGER);
     const [count, tokens] = [limit, burst].map((number) => Math.min(Math.max(Math.floor(number), 0), most));
     const numbers = [(count && tokens) - 1, Math.max(count, 1), period];

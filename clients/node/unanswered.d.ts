@@ -1,6 +1,6 @@
-/** Thrown if Redis does not decide. The response is 503, with these headers except in NestJS. */
+/** Thrown if Redis does not decide. The response is a 503 with the error's `headers`, which NestJS leaves out. */
 export class Unanswered extends Error {
-    /** Throws any other error. @param {unknown} error */
+    /** Ignores an outage, and throws any other error. @param {unknown} error */
     static ignore(error: unknown): void;
     /** @param {unknown} cause */
     constructor(cause: unknown);
@@ -11,6 +11,6 @@ export class Unanswered extends Error {
         'Retry-After': string;
         'Cache-Control': string;
     };
-    /** For Hono. */
+    /** Returns the response, for Hono. */
     getResponse(): Response;
 }

@@ -1,23 +1,23 @@
-/** Thrown if Redis does not decide. The response is 503, with these headers except in NestJS. */
+/** Thrown if Redis does not decide. The response is a 503 with the error's `headers`, which NestJS leaves out. */
 class Unanswered extends Error {
   /** @param {unknown} cause */
   constructor(cause) {
     super('Try again later');
     this.name = 'Unanswered';
     this.cause = cause;
-    // Callers see the message. The log of Express and NestJS shows the stack, so it says why.
+    // Callers see the message, so the cause is added to the stack instead, which Express and NestJS log.
     this.stack += `\nCaused by ${cause}`;
     this.status = 503;
     this.statusCode = 503; // for NestJS
     this.headers = { 'Retry-After': '1', 'Cache-Control': 'no-store' };
   }
 
-  /** Throws any other error. @param {unknown} error */
+  /** Ignores an outage, and throws any other error. @param {unknown} error */
   static ignore(error) {
     if (!(error instanceof Unanswered)) throw error;
   }
 
-  /** For Hono. */
+  /** Returns the response, for Hono. */
   getResponse() {
     return new Response(this.message, { status: this.status, headers: this.headers });
   }

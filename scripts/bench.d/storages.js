@@ -1,4 +1,4 @@
-// The same as storages.py, with the stores for express-rate-limit and Fastify.
+// Does the same as storages.py, for the stores of express-rate-limit and Fastify.
 
 const assert = require('node:assert');
 const readline = require('node:readline');

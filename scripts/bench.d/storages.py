@@ -1,5 +1,5 @@
-"""Hits a storage of `limits`: storages.py NAME PORT. For each line "CALLERS TIMES" of its input, hits that many callers
-that many times each, and prints a line."""
+"""Hits a storage of `limits`: storages.py NAME PORT. For each line "CALLERS TIMES" of its input, makes that many
+callers hit the storage that many times each, and prints "done"."""
 
 import sys
 

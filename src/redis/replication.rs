@@ -1,7 +1,7 @@
 //! Sends the effect of a write to the AOF and to replicas, if anything listens: an append-only file, a replica, or a
 //! replica that may reconnect and ask for the writes that it missed.
 //!
-//! Often nothing listens. Redis 7 and later then drop a replicated `SET` at once, and building it would take more than
+//! Often nothing listens. Redis 7 and later would drop a replicated `SET` at once, and building it would take more than
 //! a third of a call, so the module does not build it. Redis 6.2 keeps the `SET` until the end of the call, and another
 //! module may have turned the AOF on by then, so on Redis 6.2 the module replicates every write.
 //!
@@ -27,8 +27,8 @@
 //! * The cron tick, about ten times a second, lets the module notice that the server has freed its backlog. It also
 //!   covers any case that is missing here.
 //!
-//! What matters is that an event happened, not its kind. If a later server adds a kind (redis 15327 added two to the
-//! fork event, and 15432 removed them), one more write has to ask, and nothing else changes.
+//! What matters is that an event happened, not its kind. If a later server adds a kind, one more write has to ask, and
+//! nothing else changes. (Redis 15327 added two kinds to the fork event, and 15432 removed them.)
 
 use std::ffi::c_char;
 use std::ptr;

@@ -1,4 +1,4 @@
-//! Promises that hold on every server: `scripts/test` runs these tests on each of them.
+//! Promises that hold on every server: `scripts/test` runs these tests on each server.
 
 mod access;
 mod cluster;

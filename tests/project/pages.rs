@@ -328,8 +328,8 @@ fn the_table_of_errors_has_every_error_as_a_server_sends_it() {
     let table = section(&page, "## Errors");
     let sent = text_of("tests/every_server/replies.txt") + &format!("   ->   {TRY_AGAIN}\n");
     let rows = table.lines().filter_map(|row| row.strip_prefix("| ")?.split(" | ").next());
-    // Skip codes alone, such as `OOM`, which are errors of the server, and texts that the page shortens: `ERR quantity:
-    // …`.
+    // Skip codes alone, such as `OOM`, which are errors of the server, and texts that the page shortens, like
+    // `ERR quantity: …`.
     for error in rows.flat_map(code).filter(|error| error.contains(' ') && !error.ends_with('…')) {
         let is_sent = sent.contains(&format!("   ->   {error}\n")) || ERRORS_OF_THE_SERVER.contains(&&*error);
         assert!(is_sent, "no test gets the error {error:?}");

@@ -1,7 +1,7 @@
-/* A library that is preloaded into a server, and lets a test set the server's wall clock. The test writes two numbers to
- * the file that CLOCK names: nanoseconds since the epoch, and seconds to add to them. The monotonic clock, on which
- * servers run their timers, stays the machine's. A coarse read of the wall clock returns the last tick of the kernel, of
- * which there are 250 a second. */
+/* A library that is preloaded into a server, and lets a test set the server's wall clock. The test writes two numbers
+ * to the file that CLOCK names: nanoseconds since the epoch, and seconds to add to them. The monotonic clock, on which
+ * servers run their timers, stays the machine's. A coarse read of the wall clock returns the kernel's last tick, and
+ * the kernel has 250 ticks a second. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -16,7 +16,7 @@ pub fn replicate(replica: &Server, primary: &Server) {
     });
 }
 
-/// Tells the server to become a replica, and does not wait.
+/// Tells the server to become a replica, without waiting until it is one.
 pub fn follow(replica: &Server, primary: &Server) {
     run::<()>(&mut replica.connect(), &format!("REPLICAOF 127.0.0.1 {}", primary.port)).unwrap();
 }

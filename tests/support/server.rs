@@ -79,8 +79,8 @@ impl Server {
             let children = fs::read_to_string(children).unwrap_or_default();
             process.kill().unwrap();
             process.wait().unwrap();
-            // A child that writes a file would outlive the server, on Redis 6.2 for seconds, and keep the clients'
-            // connections open.
+            // Kill the child processes as well. A child that writes a file would outlive the server, on Redis 6.2 by
+            // seconds, and would keep the clients' connections open.
             if !children.trim().is_empty() {
                 let kill = format!("kill -9 {children}");
                 let _ = Command::new("sh").args(["-c", &kill]).stderr(Stdio::null()).status();

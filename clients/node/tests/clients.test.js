@@ -1,4 +1,4 @@
-// The clients of Redis: each library with one server and with a cluster, and a server that does not answer.
+// The Redis clients: each library with a single server, a cluster, a Sentinel, and a server that does not answer.
 
 const assert = require('node:assert/strict');
 const { spawn } = require('node:child_process');
@@ -14,7 +14,7 @@ function newStore(options) {
   return store;
 }
 
-/** Returns the counts of so many calls, or 503 for a call that Redis has not decided. */
+/** Makes this many calls at once. Returns the count of each, or 503 if Redis has not decided the call. */
 const counts = (store, times, key = 'key') => Promise.all(Array.from({ length: times }, () =>
   store.increment(key).then(({ totalHits }) => totalHits, (error) => error.status)));
 
@@ -50,7 +50,7 @@ for (const [library, open] of Object.entries(LIBRARIES)) {
     server.process.kill('SIGCONT');
     const calls = async () => /cmdstat_cl.pthrottle:calls=(\d+)/.exec(await server.call('INFO', 'commandstats'))?.[1];
     await waitFor('the server has read all calls', async () => await calls() === '20');
-    // Replies that came too late are not taken for those of other calls.
+    // Replies that came too late are not mistaken for those of other calls.
     assert.deepEqual(await counts(newStore({ sendCommand }), 3), [1, 2, 3]);
     assert.equal(await calls(), '23');
   });
@@ -61,7 +61,7 @@ for (const [library, open] of Object.entries(LIBRARIES)) {
     const stall = () => { for (const end = Date.now() + 1200; Date.now() < end;); };
     const store = newStore({ sendCommand, timeout: 1000 });
     await counts(store, 3);
-    // A stall between the calls and the replies, or even before the library sends the calls.
+    // The loop stalls between the calls and the replies, or even before the library sends the calls.
     let called = 0;
     const stalling = (...words) => {
       const reply = sendCommand(...words);
@@ -71,7 +71,7 @@ for (const [library, open] of Object.entries(LIBRARIES)) {
     };
     const found = await counts(newStore({ sendCommand: stalling, timeout: 1000 }), 100);
     assert.deepEqual(found, [1, 2, ...times(98, 3)]);
-    // Replies that arrive in a stall that outlasts the timeout.
+    // The replies arrive during a stall that outlasts the timeout.
     server.process.kill('SIGSTOP');
     const late = counts(store, 100);
     await sleep(700);
@@ -90,7 +90,7 @@ test('a reply of the wrong shape is an outage', async () => {
   assert.equal((await text.increment('key')).totalHits, 1);
 });
 
-/** Starts a cluster of three. */
+/** Starts a cluster of three nodes. */
 async function startCluster() {
   const nodes = [];
   for (const slots of [[0, 5460], [5461, 10922], [10923, 16383]]) {
@@ -117,7 +117,7 @@ const CLUSTERS = {
     return ({ key, isReadOnly, command }) => cluster.sendCommand(key, isReadOnly, command);
   },
   ioredis: (nodes) => likeIoredis(require('ioredis').Cluster, nodes, { enableAutoPipelining: true }),
-  // With this option, iovalkey 0.4.0 takes the script for the key.
+  // With enableAutoPipelining, iovalkey 0.4.0 mistakes the script for the key.
   iovalkey: (nodes) => likeIoredis(require('iovalkey').Cluster, nodes, {}),
 };
 
@@ -195,7 +195,7 @@ for (const [library, open] of Object.entries(SENTINELS)) {
     await waitFor('the replica is the primary', async () => (await replica.call('ROLE'))[0] === 'master');
     const impatient = newStore({ sendCommand: await open(port), timeout: 1000 });
     await waitFor('Redis decides again', async () => (await impatient.increment('other')).totalHits);
-    // The limiter's state has come along.
+    // The new primary has the limiter's state.
     await waitFor('the client has found the new primary', async () => (await store.increment('key')).totalHits === 3);
   });
 }

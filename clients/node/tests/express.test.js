@@ -23,7 +23,7 @@ const silent = { validate: false, logger: { error() {}, warn() {} } };
 /** Returns a function that sends a request, which `handle` answers. */
 function site(limiters, handle = (request, response) => response.send('Hello')) {
   const app = express();
-  // The default handler writes errors to the log.
+  // Express's default handler would write errors to the log.
   app.use(limiters, handle, (error, request, response, next) =>
     response.status(error.status ?? 500).set(error.headers ?? {}).send(error.message));
   return serve(app);
@@ -151,7 +151,7 @@ test('express-slow-down slows down after its delayAfter', async () => {
   const store = newStore({ quotas: [{ burst: 5, limit: 2, windowMs }] });
   const send = await site(slowDown({ windowMs, delayAfter: 2, delayMs, store }));
   assert.deepEqual(await statuses(7, send), times(7, 200));
-  // It counts up to one more than the burst.
+  // The count stops at one more than the burst.
   assert.deepEqual(delays, [3, 4, 5, 6, 6]);
 });
 
@@ -170,7 +170,7 @@ test('express-slow-down without quotas is a mistake', async () => {
   assert.match(await response.text(), /express-slow-down needs/);
 });
 
-/** Answers in the context of another request or of none, as a driver does that batches calls. */
+/** Returns a handler that responds in another request's context or in none, as after a driver that batches queries. */
 function batching() {
   let waiting = [];
   setInterval(() => waiting.splice(0).forEach((answer) => answer()), 1).unref();

@@ -17,7 +17,7 @@ before(async () => {
 const newStore = (options) => fastifyStore({ sendCommand, prefix: newPrefix(), timeout: 60_000, ...options });
 const byHeader = (request) => request.headers.caller ?? 'caller';
 
-/** Returns a function that sends a request to a site, which `build` makes. */
+/** Returns a function that sends a request to a site, to which `build` adds the routes. */
 async function site(options, build = (fastify) => fastify.get('/', async () => 'Hi')) {
   const fastify = createFastify();
   const own = { max: 2, timeWindow: '1 day', keyGenerator: byHeader, store: newStore() };

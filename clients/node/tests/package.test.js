@@ -9,7 +9,7 @@ const { ROOT, folder, startServer } = require('./support.js');
 
 const PACKAGE = path.resolve(__dirname, '..');
 const LIBRARIES = path.dirname(path.dirname(require.resolve('typescript/package.json')));
-// scripts/test names one.
+// NPM may name another npm, with arguments.
 const NPM = process.env.NPM?.split(' ') ?? ['npm'];
 const NAMES = ['express', 'fastify', 'nest'];
 
@@ -22,7 +22,7 @@ function run(words, options) {
 
 const tsc = (words, options) => run([process.execPath, require.resolve('typescript/bin/tsc'), ...words], options);
 
-/** Returns a new application's folder. It has these files, our package and the libraries. */
+/** Returns the folder of a new application, with these files, our package and the libraries. */
 function application(files) {
   const own = folder();
   fs.mkdirSync(`${own}/node_modules`);
@@ -37,7 +37,7 @@ test('the declarations are those of the sources', () => {
   const own = folder();
   const copy = (names, from, to) => names.forEach((name) => fs.copyFileSync(`${from}/${name}`, `${to}/${name}`));
   const filesIn = (name, end) => fs.readdirSync(name).filter((file) => file.endsWith(end));
-  // Beside old declarations, tsc would read those.
+  // Copy only the sources: tsc would read old declarations instead of them.
   copy([...filesIn(PACKAGE, '.js'), 'tsconfig.json'], PACKAGE, own);
   tsc(['-p', own, '--typeRoots', `${LIBRARIES}/@types`]);
   const made = filesIn(own, '.d.ts');
@@ -95,7 +95,7 @@ for (const [resolution, ...options] of [
 ]) {
   test(`an application in TypeScript compiles with moduleResolution ${resolution}`, () => {
     const own = application({ 'user.ts': USER, 'package.json': '{ "type": "module" }' });
-    // Some of the libraries' own declarations need more than this.
+    // skipLibCheck, because some of the libraries' own declarations need other options.
     tsc(['--strict', '--noEmit', '--skipLibCheck', '--esModuleInterop', '--target', 'es2022', '--types', 'node',
       '--moduleResolution', resolution, ...options, 'user.ts'], { cwd: own });
   });
@@ -155,6 +155,6 @@ test('a process ends after its server and its client are closed', async () => {
       server.close();
       await client.close();
     });` });
-  // It has an hour for a reply: if a timer were left, the test runner's own limit would end the test.
+  // A reply may take an hour: if that timer were left running, the process would be killed after two minutes.
   assert.equal(run([process.execPath, 'site.mjs'], { cwd: own, timeout: 120_000 }), '200\n');
 });

@@ -1,4 +1,4 @@
-// A real server for each test file, clients of three libraries, and requests.
+// What the tests share: real servers, clients of three libraries, and requests.
 
 const { spawn, spawnSync } = require('node:child_process');
 const { once } = require('node:events');
@@ -14,7 +14,7 @@ const MODULE = path.resolve(process.env.MODULE ?? `${ROOT}/target/release/libred
 const DAY = 24 * 60 * 60 * 1000;
 
 const endings = [];
-/** Calls the function after all tests, and the last function first. */
+/** Registers a function to be called after all tests. The one registered last is called first. */
 const atTheEnd = (end) => endings.unshift(end);
 after(() => endings.forEach((end) => end()));
 
@@ -33,7 +33,7 @@ async function freePort() {
   return port;
 }
 
-/** Asks until the answer is true, and returns it. */
+/** Calls `ask` until its result is truthy, and returns that result. */
 async function waitFor(what, ask) {
   for (let number = 0; number < 2400; number += 1) {
     const answer = await Promise.resolve().then(ask).catch(() => false);
@@ -60,7 +60,7 @@ async function startServer(environment = {}, ...settings) {
   return { port, url: `redis://127.0.0.1:${port}`, process: child, call };
 }
 
-/** Starts a server whose wall clock moves only by `clock.pass(ms)`. */
+/** Starts a server whose wall clock moves only when a test calls `clock.pass(ms)`. */
 async function startServerWithClock() {
   const own = folder();
   const source = `${ROOT}/tests/support/clock.c`;
@@ -78,7 +78,7 @@ async function startServerWithClock() {
   return { ...await startServer({ LD_PRELOAD: `${own}/clock.so`, CLOCK: `${own}/clock` }), clock };
 }
 
-/** Opens a client of each library, with the function that sends a command. */
+/** For each library, a function that opens a client, and returns it with the client's `sendCommand` function. */
 const LIBRARIES = {
   'node-redis': async (url) => {
     const client = require('redis').createClient({ url, disableOfflineQueue: true });
@@ -109,7 +109,7 @@ async function serve(listener) {
   return (path = '/', options = {}) => fetch(`http://127.0.0.1:${server.address().port}${path}`, options);
 }
 
-/** Returns the statuses of so many requests, one after another. */
+/** Sends this many requests, one after another, and returns the statuses of the responses. */
 async function statuses(times, send) {
   const found = [];
   while (found.length < times) found.push((await send()).status);
@@ -118,7 +118,7 @@ async function statuses(times, send) {
 
 const times = (number, value) => Array(number).fill(value);
 let made = 0;
-/** Returns a prefix that no other test has. */
+/** Returns a prefix that no other store in the test file has. */
 const newPrefix = () => `test${made += 1}:`;
 
 module.exports = {

@@ -30,9 +30,10 @@ class Unanswered(*BASES):  # type: ignore[misc]
 
 @contextlib.contextmanager
 def answered(refusal: Callable[[], Exception] = Unanswered) -> Iterator[None]:
-    """Raises the refusal if Redis does not decide: there is no reply, or an error such as LOADING, READONLY or NOPERM.
+    """Raises `refusal()` if Redis does not decide: after no reply, or an error such as LOADING, READONLY or NOPERM.
 
-    An error that begins with ERR is the caller's mistake. redis-py and valkey-py remove ERR from its text.
+    An error that begins with ERR is the caller's mistake, and is raised as it is. redis-py and valkey-py remove "ERR"
+    from its text.
     """
     try:
         yield
@@ -44,13 +45,13 @@ def answered(refusal: Callable[[], Exception] = Unanswered) -> Iterator[None]:
 
 
 def bounded(uri: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Adds short timeouts and no retries to the options, unless they or the URI have their own."""
+    """Returns the options with short timeouts and without retries, unless the options or the URI say otherwise."""
     url, library = urlsplit(uri), import_module("valkey" if uri.startswith("valkey") else "redis")
     defaults: dict[str, Any] = {"socket_timeout": 0.1}
     if not url.scheme.endswith("unix"):
         defaults["socket_connect_timeout"] = 0.1
     if "retry" not in url.query and not any(name.startswith("retry") for name in options):
-        # A call that timed out may have taken its tokens. READONLY, as after a failover, closes the connection.
+        # Never retry: a call that timed out may have taken its tokens. After READONLY, as in a failover, reconnect.
         defaults["retry"] = library.retry.Retry(library.backoff.NoBackoff(), 0)
         defaults["retry_on_error"] = [library.ReadOnlyError]
     return {**defaults, **options}

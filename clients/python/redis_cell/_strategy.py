@@ -1,4 +1,4 @@
-"""The moving window of Flask-Limiter and slowapi: a request's headers show what its hit was told."""
+"""The moving window of Flask-Limiter and slowapi: a response's headers show the reply to the request's own hit."""
 
 import math
 import sys
@@ -10,7 +10,7 @@ from typing import Any
 import limits.util
 from limits.strategies import STRATEGIES, MovingWindowRateLimiter
 
-# What the latest hits in this context were told, by request, storage and key: the reset time, and what remains.
+# The replies to the latest hits in this context, by request, storage and key: the reset time, and what remains.
 KEPT: ContextVar[dict[Any, tuple[float, int]]] = ContextVar("redis_cell", default={})
 # A request with more limits than this asks Redis again.
 MOST_KEPT = 20
@@ -19,21 +19,21 @@ WindowStats: Any = getattr(limits.util, "WindowStats", lambda *stats: stats)
 
 
 def name(storage: Any, key: str) -> Any:
-    """Returns the name of a kept reply. Flask's `g` is part of it, because a WSGI server's thread has one context for
-    all its requests. An ASGI server's requests have one each."""
+    """Returns the name under which a reply is kept. Flask's `g` is part of it, because all requests in one thread of a
+    WSGI server share a context. In an ASGI server, each request has its own."""
     flask = sys.modules.get("flask")
     request = weakref.ref(flask.g._get_current_object()) if flask and flask.has_app_context() else None
     return request, getattr(storage, "epoch", None), key
 
 
 def keep(storage: Any, key: str, *stats: Any) -> None:
-    # A new dict each time: other contexts may have the old one as well.
+    # Make a new dict each time: other contexts may have the old one as well.
     kept = {**KEPT.get(), name(storage, key): stats}
     KEPT.set(dict([*kept.items()][-MOST_KEPT:]))
 
 
 class Gcra(MovingWindowRateLimiter):
-    """The strategy, as STRATEGIES has it. `test`, and a MovingWindowRateLimiter of your own, always ask Redis."""
+    """The strategy in STRATEGIES. Its `test`, and a MovingWindowRateLimiter that you create, always ask Redis."""
 
     def get_window_stats(self, item: Any, *identifiers: str) -> Any:
         kept = KEPT.get().get(name(self.storage, item.key_for(*identifiers)))

@@ -12,7 +12,7 @@ from redis_cell._outage import answered
 
 
 def address(connection: HTTPConnection) -> str:
-    """Returns the caller's IPv4 address, or its IPv6 address's /64 network, because a customer has a whole /64.
+    """Returns the caller's IPv4 address, or the /64 network of its IPv6 address, because one customer has a whole /64.
 
     Callers without a valid address, for example behind a Unix socket, share the name "unknown".
     """
@@ -42,7 +42,7 @@ async def throttle(connection: HTTPConnection, name: str, caller: str, *quota: i
     """Takes a token. Returns the response's headers, or raises an exception that responds with 429, 403, 413 or 503."""
     if not caller:
         raise ValueError("a limit needs the caller's name")
-    # The numbers are part of the key, so a new limit starts full. A caller's name may have a lone surrogate.
+    # The numbers are part of the key, so a new limit starts full. A caller's name may contain a lone surrogate.
     key = f"{name}:{'/'.join(map(str, quota[:3]))}:{caller}".encode(errors="surrogatepass")
     with answered():
         reply = await connection.state.redis.execute_command("CL.THROTTLE", key, *quota)

@@ -18,26 +18,26 @@ class RedisCellStorage(RedisStorage):
 
     def __init__(self, uri: str, *arguments: Any, **options: Any) -> None:
         super().__init__(uri.replace("-cell", "", 1), *arguments, **bounded(uri, options))
-        self.epoch = object()  # a new one forgets the replies that are kept
+        self.epoch = object()  # a new object makes the strategy forget the replies it has kept
 
     def gcra_key(self, key: str) -> bytes:
-        # No other key of `limits` ends like this. A caller's name may have a lone surrogate, for example from JSON.
+        # No other key of `limits` ends like this. A caller's name may contain a lone surrogate, for example from JSON.
         prefixed = self.prefixed_key(key) if hasattr(self, "prefixed_key") else key
         return f"{prefixed}/gcra".encode(errors="surrogatepass")
 
     def call(self, command: str, key: str, limit: int, expiry: int, *amount: int) -> tuple[bool, float, int]:
-        """Returns whether the call is limited, the time to retry or when all tokens are back, and how many remain."""
+        """Returns whether the call is limited; when to retry, or when all tokens are back; and how many remain."""
         # A limit of 0 refuses every request, but the count must be positive.
         quota = limit - 1, max(limit, 1), expiry * 1000
         with answered():
             reply = self.storage.execute_command(command, self.gcra_key(key), *quota, *amount)
         limited, _, remaining, retry_after, reset_after = reply
-        # Without a time to retry, the call can never pass: the limit is 0, or the call costs more.
+        # Without a time to retry, the call can never pass: the limit is 0, or the call costs more than the limit.
         wait = (retry_after if retry_after >= 0 else expiry * 1000) if limited else reset_after
         return limited == 1, time.time() + wait / 1000, remaining
 
     def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
-        # slowapi allows a cost with a fraction.
+        # slowapi allows fractional costs.
         limited, reset_time, remaining = self.call("CL.PTHROTTLE", key, limit, expiry, math.ceil(amount))
         keep(self, key, reset_time, remaining)
         return not limited
@@ -70,5 +70,5 @@ class RedisCellClusterStorage(RedisCellStorage, RedisClusterStorage):
 
     def __init__(self, uri: str, *arguments: Any, **options: Any) -> None:
         super().__init__(uri, *arguments, **options)
-        # redis-py before 6 and valkey-py count a cluster's retries apart.
+        # redis-py before 6 and valkey-py have a separate number of retries for clusters.
         self.storage.cluster_error_retry_attempts = options.get("cluster_error_retry_attempts", 0)

@@ -1,5 +1,5 @@
-"""Exact limits for Django REST framework: its own throttles, kept in Redis by redis-cell. In the settings, REDIS_CELL is a
-client of redis-py or valkey-py."""
+"""Exact limits for Django REST framework: its own throttles, kept in Redis by redis-cell. In the settings, REDIS_CELL
+is a client of redis-py or valkey-py."""
 
 from typing import Any, Optional
 
@@ -21,7 +21,7 @@ class SimpleRateThrottle(throttling.SimpleRateThrottle):
     def allow_request(self, request: Any, view: Any) -> bool:
         if self.rate is None or (key := self.get_cache_key(request, view)) is None:
             return True
-        # The rate is part of the key, so a new rate starts full. A caller's name may have a lone surrogate.
+        # The rate is part of the key, so a new rate starts full. A caller's name may contain a lone surrogate.
         name = f"{key}/{self.num_requests}/{self.duration}".encode(errors="surrogatepass")
         # A rate of 0 refuses every request, but the count must be positive.
         quota = self.num_requests - 1, max(self.num_requests, 1), self.duration

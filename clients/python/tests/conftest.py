@@ -1,4 +1,4 @@
-"""Tests of the package within each limiter's own world, with the servers and libraries of tests/examples."""
+"""Fixtures for tests of the package inside each framework, with the servers and libraries of tests/examples."""
 
 import functools
 import sys
@@ -21,14 +21,14 @@ def new_server(request):
 
 @pytest.fixture
 def server(request, new_server):
-    """A server. If the test has a `clock`, it is the server's."""
+    """A server, which runs on the test's `clock` if the test has one."""
     clock = "clock" in request.fixturenames and request.getfixturevalue("clock")
     return new_server(environment=clock.environment if clock else {})
 
 
 @pytest.fixture
 def clock(tmp_path):
-    """A wall clock of the server that only the test moves."""
+    """The server's wall clock, which only the test moves."""
     return Clock(tmp_path)
 
 
@@ -40,7 +40,7 @@ def address(server):
 
 @pytest.fixture
 def calls(server):
-    """Returns how often a command has been called since the last time: calls("cl.plook")."""
+    """Returns how often the server has run a command: calls("cl.plook")."""
 
     def count(command):
         return server.client.info("commandstats").get(f"cmdstat_{command}", {"calls": 0})["calls"]

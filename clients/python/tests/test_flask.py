@@ -16,7 +16,7 @@ from redis_cell.limits import Unanswered
 def flask(server, **settings):
     app = Flask(__name__)
     uri = f"redis-cell://127.0.0.1:{server.port}"
-    # No call times out on a slow machine.
+    # Keep calls from timing out on a slow machine.
     options = {"socket_timeout": 60}
     settings = {"strategy": "moving-window", "headers_enabled": True, "storage_options": options, **settings}
     return app, Limiter(lambda: request.headers.get("Name", "bob"), app=app, storage_uri=uri, **settings)
@@ -61,7 +61,7 @@ def test_a_server_that_dies_while_the_view_runs_does_not_change_the_response(ser
 
 
 def test_a_request_does_not_see_what_an_earlier_one_of_its_thread_was_told(server):
-    """One thread serves both, and this context is the thread's."""
+    """One thread serves both requests, in the same context."""
     app, limiter = flask(server, headers_enabled=False)
     app.get("/", endpoint="view")(limiter.limit("3/day")(lambda: "Hello"))
     limits = []
@@ -83,7 +83,7 @@ def test_a_conditional_limit_asks_before_each_request(server):
     app, limiter = flask(server, headers_enabled=False)
     limit = limiter.limit("3/day", deduct_when=lambda response: response.status_code == 401)
     app.get("/", endpoint="view")(limit(lambda: ("Wrong", 401)))
-    # Each thread has taken part in the limit, and was told of tokens that the other has used since.
+    # Each thread has hit the limit before, and was told of tokens that the other thread has taken since.
     with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as two:
         get = lambda: app.test_client().get("/").status_code
         assert [pool.submit(get).result() for pool in (one, two, one, two, one)] == [401, 401, 401, 429, 429]

@@ -31,7 +31,7 @@ ALIVE = []
 
 
 def created(uri, **options):
-    # No call times out on a slow machine, unless the test is about that.
+    # Keep calls from timing out on a slow machine, unless the URI sets a timeout.
     timeouts = {} if "socket_timeout=" in uri else {"socket_timeout": 60}
     ALIVE.append(storage_from_string(uri, **timeouts, **options))
     return ALIVE[-1]
@@ -95,7 +95,7 @@ def test_a_cluster(new_server, cell):
     # `limits` 5.8 has no reset for valkey-py's cluster.
     assert cell == "valkey-cell" or limiter.storage.reset() == 1
     node("FLUSHALL")
-    # The reply is lost, and the call is not repeated: its token is taken once.
+    # The reply is lost, and the call is not retried, so only one token is taken.
     address.fates("CL.PTHROTTLE", "lost")
     with pytest.raises(Unanswered):
         limiter.hit(LIMIT, "caller")
@@ -167,11 +167,11 @@ def test_an_outage_is_told_from_a_mistake(server, cell):
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_keys_are_none_of_the_other_storages(server, name):
-    """Counts from before, or of processes that still have the old storage, change nothing, and ours nothing there."""
+    """The storages do not affect each other while some processes still use the old one, or after all have changed."""
     others, ours = STRATEGIES[name](created(f"redis://127.0.0.1:{server.port}")), strategy(server)
     assert hits(others) == 3 and hits(ours) == 3
     assert hits(ours, caller="new") == 3 and hits(others, caller="new") == 3
-    # What the old storage of `limits` left at the key without a prefix.
+    # A count that the old storage of `limits` has left at the key without a prefix.
     server("SET", LIMIT.key_for("older"), "3")
     assert hits(ours, caller="older") == 3
 
@@ -231,7 +231,7 @@ def test_a_changed_rate_starts_full(server, clock):
 
 
 def test_reset_time_is_exact(server, clock):
-    """For code that sleeps until then: neither early, nor rounded to seconds."""
+    """Code may sleep until the reset time, so it must be neither early nor rounded to seconds."""
     limiter, limit = MovingWindowRateLimiter(storage(server)), parse("4/second")
     before = time.time()
     assert hits(limiter, limit=limit) == 4
@@ -262,12 +262,12 @@ def test_half_the_number_is_a_hard_cap(server, clock):
 def test_stats_after_a_hit_are_what_the_hit_was_told_and_make_no_call(server, calls):
     limiter = strategy(server)
     assert hits(limiter, 1, cost=2) == 1 and limiter.get_window_stats(LIMIT, "caller")[1] == 1
-    # Two tokens are missing, and one is back after eight hours: a look would say sixteen until all are.
+    # The hit lacks one token, which is back after eight hours. A look would say sixteen hours: until all are back.
     now = time.time()
     assert hits(limiter, 1, cost=2) == 0
     assert now + 28_799 < limiter.get_window_stats(LIMIT, "caller")[0] <= time.time() + 28_801
     assert calls("cl.pthrottle") == 2 and calls("cl.plook") == 0
-    # Another caller's or limit's, or another storage's.
+    # The reply is not used for another caller, another limit or another storage.
     assert limiter.get_window_stats(LIMIT, "other")[1] == 3
     assert limiter.get_window_stats(parse("4/day"), "caller")[1] == 4
     assert strategy(server, "/1").get_window_stats(LIMIT, "caller")[1] == 3
@@ -300,7 +300,7 @@ def test_threads_and_tasks_keep_their_own_replies(server):
 
     async def tasks():
         arrived, all_arrived = [], asyncio.Event()
-        # A hit of the context from which the tasks come.
+        # A hit in the context that the tasks inherit.
         limiter.hit(parse("9/day"), "tasks")
         return await asyncio.gather(*(hit_and_look_later(arrived, all_arrived) for _ in range(3)))
 

@@ -26,7 +26,7 @@ from redis_cell.rest_framework import (
 
 @pytest.fixture(autouse=True)
 def client(request):
-    """The client in the settings, for a test that has a server."""
+    """Puts a client into the settings if the test has a server."""
     with override_settings():
         if "server" in request.fixturenames:
             settings.REDIS_CELL = redis.Redis(port=request.getfixturevalue("server").port, socket_timeout=5)

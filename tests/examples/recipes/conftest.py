@@ -14,7 +14,7 @@ DOCS = ROOT / "docs"
 
 
 class Recipe:
-    """A server and its clock. `caller` is the user that calls the recipe."""
+    """A server and its clock. `caller` is the connection of the user that calls the recipe."""
 
     def __init__(self, server, clock):
         self.server, self.clock, self.start = server, clock, clock.now
@@ -50,8 +50,8 @@ class Recipe:
         self.caller = redis.Redis(port=self.server.port, username="app", password="x", decode_responses=True)
 
     def everything(self):
-        """Returns each key with a checksum of its value and its time to live. Leaves out keys in their last millisecond,
-        which may expire between two calls."""
+        """Returns each key with a checksum of its value and its time to live. Leaves out keys in their last
+        millisecond, which may expire between two calls."""
         checksum = "return {KEYS[1], redis.sha1hex(redis.call('DUMP', KEYS[1])), redis.call('PTTL', KEYS[1])}"
         keys = [self("EVAL", checksum, 1, key) for key in sorted(self("KEYS *"))]
         return [key for key in keys if key[2] not in (-2, 0)]

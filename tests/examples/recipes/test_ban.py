@@ -4,7 +4,8 @@ import pytest
 import redis
 
 KEYS = "wrong banned offences , "
-# Five wrong passwords and one a minute; an offence is forgotten after a day; the bans.
+# Five wrong passwords are allowed at once, and one more a minute. An offence is forgotten after a day. Bans are in
+# seconds.
 MINUTE, DAY, BANS = 60_000, 86_400_000, (60, 600, 3600)
 CALL = KEYS + "4 1 60 86400 60 600 3600"
 
@@ -23,7 +24,7 @@ def test_a_ban_grows_with_each_offence_and_is_not_extended_while_it_lasts(recipe
             now += chance.choice((0, 0, 0, 1, chance.randrange(MINUTE), chance.randrange(DAY)))
         if chance.random() < 0.1:
             now = max(now, banned + chance.choice((-1, 1)))
-        # In the last millisecond of a key, servers differ.
+        # Skip the last millisecond of a key, in which servers differ.
         now += now == banned
         recipe.at(now)
         wrong_full, offences_full = max(wrong_full, now), max(offences_full, now)
@@ -59,7 +60,7 @@ def test_a_wrong_password_that_gets_an_error_is_not_counted(recipe, ban):
         recipe.refuses(error, ban, words)
     assert ban(KEYS + "4 1 60 99999999 99999999") == 99_999_999_000
     assert recipe("TTL banned") == 99_999_999
-    # A client tells from the error's code that a failover has made its server a replica.
+    # The error's code tells a client that a failover has made its server a replica.
     recipe("FLUSHALL")
     recipe("REPLICAOF 127.0.0.1 1")
     with pytest.raises(redis.ReadOnlyError):

@@ -22,7 +22,7 @@ def test_counters_and_a_limiter_take_all_or_none_until_their_periods_end(recipe,
     for _ in range(800):
         milliseconds += chance.randrange(4_000)
         if chance.random() < 0.1:
-            # On a whole second, at which periods end.
+            # Move on to a whole second, because periods end on whole seconds.
             milliseconds += -(recipe.start // 10**6 + milliseconds) % 1_000
         recipe.at(milliseconds)
         now = recipe.clock.now / 10**9
@@ -47,7 +47,7 @@ def test_counters_and_a_limiter_take_all_or_none_until_their_periods_end(recipe,
         assert ask(name, f"3 {{a}}:day {{a}}:month {{a}}:rate {numbers}") == expected, (milliseconds, name, numbers)
         assert len({*recipe("MGET {a}:rate {a}:twin")}) == 1
         refusals.add((*refused, look[0]))
-    # Each of them has limited a call alone.
+    # Each limit has, at least once, been the only one to refuse a call.
     assert {(True, False, 0), (False, True, 0), (False, False, 1)} <= refusals
     recipe.at(milliseconds + 300_000)
     assert recipe("EXISTS {a}:day {a}:month") == 0
@@ -80,7 +80,7 @@ def test_a_calendar_quota_that_gets_an_error_takes_nothing(recipe, ask):
 
 
 def test_a_calendar_period_never_ends_sooner_than_an_earlier_call_said(recipe, ask):
-    """Otherwise, a user who changes the time zone to the east and back would get a new day."""
+    """Otherwise, users who change their time zone to the east and back would get a new day."""
     now = recipe.start // 10**9
     call = lambda quantity, quota, end: ask("throttle", f"1 {{a}}:2026-11-22 {quantity} {quota} {now + end}")[1]
     assert call(10, 10, 3_600) == [0, 10, 0, -1, 3_600]
@@ -92,7 +92,7 @@ def test_a_calendar_period_never_ends_sooner_than_an_earlier_call_said(recipe, a
     assert call(0, 5, 3_600) == [1, 5, 0, 3_539, 3_539]
     recipe.at(3_601_000)
     assert call(-4, 10, 3_600) == [0, 10, 10, -1, 0]
-    # Redis 7.2 writes this number of a script as 1.8e+9.
+    # Redis 7.2 would write this number as 1.8e+9 from a script.
     assert call(10**9, 10**9, 1_800_000_000 - now)[:3] == [0, 10**9, 0]
 
 
@@ -109,7 +109,7 @@ def credits(recipe):
 
 
 def test_a_plan_is_used_before_credits_and_a_refund_goes_back_where_it_came_from(recipe, credits, chance):
-    """The plan has 20 until its period ends, and credits are bought at times. A charge may be made twice."""
+    """The plan has 20 for each period, and credits are bought at times. Each charge is made twice, and counts once."""
     milliseconds = bought = plan = spent = 0
     end = recipe.start // 10**9 + 300
     states = set()
@@ -157,7 +157,7 @@ def test_a_charge_is_made_once_for_an_id_and_its_debt_is_paid_by_the_next_credit
     recipe.refuses("the period has ended", charge, 1, "{a}:other")
     # The id is forgotten after a day.
     assert recipe("TTL {a}:call") == 86_400 - 301
-    # A user who has never bought credits can go into debt, too. A plan of 0 comes back never.
+    # A user who has never bought credits can go into debt, too. A plan of 0 never comes back.
     recipe("DEL {a}:credits {a}:2026-11")
     assert credits(3, 0, end + 300, name="charge", id="{a}:new") == [1, [1, 0, 0, -1, 0], -3, 3]
 

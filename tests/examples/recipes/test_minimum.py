@@ -18,8 +18,8 @@ def ask(recipe):
 
 def test_tenants_get_their_minimums_and_never_more_than_the_pool(recipe, ask):
     turn = passed = lowest = most = 0
-    # Tenants that call for half a second. In each turn, a token of the pool comes back, and each tenant calls until it
-    # is refused.
+    # Each of these groups of tenants calls for half a second. In each turn, one of the pool's tokens comes back, and
+    # each tenant calls until it is refused.
     for tenants in ["a"], ["a", "none", "b"], ["none"], ["none", "a", "b"], ["b"]:
         before = passed
         for _ in range(50):
@@ -28,14 +28,14 @@ def test_tenants_get_their_minimums_and_never_more_than_the_pool(recipe, ask):
                 now = 0
                 while ask(tenant, LENT)[0] == 0:
                     now += 1
-                # The twin is a limiter with the minimum's numbers.
+                # The twin is a plain limiter with the same numbers as the minimum.
                 assert now >= recipe(f"CL.TAKE {tenant}:twin {TENANTS[tenant]} 99")[0], (tenant, turn)
                 passed += now
             # The most calls since any moment, minus the tokens that have come back since then.
             most = max(most, passed - turn - lowest)
             turn += 1
             lowest = min(lowest, passed - turn)
-        # Together they use the whole pool, and in the first round, its burst.
+        # Together they use the whole pool and, in the first round, its burst.
         assert passed - before == (35 + 49 if before == 0 else 50), tenants
     assert most == WHOLE
 
@@ -43,7 +43,7 @@ def test_tenants_get_their_minimums_and_never_more_than_the_pool(recipe, ask):
 def test_a_limited_call_has_the_shorter_wait_of_the_minimum_and_the_pool(recipe, ask):
     recipe(f"CL.CHARGE pool {LENT} 1035")
     assert ask("a", LENT) == [0, 5, 4, -1, 1] and ask("a", f"{LENT} 4") == [0, 5, 0, -1, 1]
-    # The pool has 1,005 tokens too few, and the minimum four.
+    # The pool is 1,005 tokens short, and the minimum four.
     assert ask("a", f"{LENT} 4") == [1, 5, 0, 1, 1]
     recipe.at(200)
     assert ask("a", f"{LENT} 4")[0] == 0

@@ -1,4 +1,4 @@
-"""Recipes that need only calls: their replies are on the pages, and what they promise is here."""
+"""Recipes that consist of calls only. Their replies are tested with the pages; these tests check their promises."""
 
 import re
 
@@ -28,7 +28,7 @@ def test_a_circuit_breaker_opens_after_five_failures_and_after_12_s_until_the_ne
     for _ in range(5):
         assert not is_open()
         recipe(fails)
-    # Calls that were under way fail as well, and do not make the pause longer.
+    # Calls that were already under way fail as well, and do not make the pause longer.
     recipe(fails)
     for milliseconds, expected in (0, True), (11_999, True), (12_000, False), (13_000, False):
         recipe.at(milliseconds)
@@ -71,7 +71,7 @@ def test_clients_with_leases_use_the_burst_and_the_rate_and_at_most_a_batch_each
             if client["left"] and now >= client["ends"]:
                 recipe(f"CL.PTHROTTLE hot {quota} -{client['left']}")
                 client.update(left=0, ask=now)
-            # At times few callers come, at times many.
+            # Few callers come in the first half of each second, and many in the second half.
             for _ in range(50 if now % 1_000 > 500 else chance.random() < 0.02):
                 if not client["left"] and now >= client["ask"]:
                     taken, _, _, retry_after, _ = recipe(f"CL.PTAKE hot {quota} {batch}")
@@ -82,7 +82,7 @@ def test_clients_with_leases_use_the_burst_and_the_rate_and_at_most_a_batch_each
         # The tokens spent since any moment, minus those that have come back since then.
         beyond = max(beyond, spent - now - lowest)
         assert spent <= 100 + now
-    # The callers of two seconds get all tokens.
+    # For half of the four seconds, enough callers come to use all tokens.
     assert 100 < beyond <= 100 + len(clients) * batch and spent > 2_000
 
 

@@ -17,10 +17,10 @@ PROTECT = Row("protect", LIFESPAN, f"{UVICORN} protect:app", is_required=PYPI_IS
 
 @pytest.fixture
 def start(request, server, tmp_path):
-    """Starts the application that the page's commands install: with the page's last command, or behind a proxy."""
+    """Starts the application that the page's commands install: with the page's last command, or with another row."""
     lines, words = re.search(r"```sh\n(.*)cd /tmp/protect && python3 (.*?)\n```", PAGE, re.S).groups()
     subprocess.run(["bash", "-ec", lines.replace("/tmp/protect", str(tmp_path))], cwd=ROOT, check=True)
-    # No call times out on a slow machine.
+    # Keep calls from timing out on a slow machine.
     edits = f"cd {tmp_path}; REDIS_URL=$REDIS_URL?timeout=60\\&socket_timeout=60\\&socket_connect_timeout=60"
     as_on_the_page = PROTECT._replace(words=f"$PYTHON {words} --port $HTTP_PORT")
     return lambda row=as_on_the_page: Application(request, row._replace(edits=edits), {}).start(server)

@@ -28,7 +28,7 @@ sys.path[:0] = [str(DOCS / "recipes"), str(DOCS / "budgets")]
 
 
 def wait_until_up(server, clock):
-    # A node that has just started waits for two seconds of the server's clock.
+    # A node that has just started waits two seconds, by the server's clock, before it reports that the cluster is up.
     def is_up():
         clock.set(time.time_ns())
         return "cluster_state:ok" in str(server("CLUSTER INFO"))
@@ -38,7 +38,7 @@ def wait_until_up(server, clock):
 
 @pytest.fixture
 def server(new_server, clock):
-    """A node of a cluster with the functions, so that a call whose keys do not share a hash tag is an error."""
+    """A cluster node with the functions, because in a cluster, a call whose keys share no hash tag is an error."""
     server = new_server("--cluster-enabled", "yes", environment=clock.environment)
     server("CLUSTER ADDSLOTSRANGE 0 16383")
     wait_until_up(server, clock)
@@ -148,7 +148,7 @@ def charged(server):
 
 
 async def answer(gateway, client, used, raised=None, read=2):
-    """Reads this many parts of an answer. In the keys, the names have no brace and no colon."""
+    """Reads this many parts of an answer. The names have a brace and a colon, which keys must not contain."""
 
     async def model():
         if raised is ConnectionRefusedError:
@@ -164,7 +164,7 @@ async def answer(gateway, client, used, raised=None, read=2):
 
 @pytest.mark.parametrize("used, raised, read, paid", [
     ([2_000, 9_000], None, 2, 9_000),
-    # The reader hangs up, before the first part or after it.
+    # The reader hangs up after the first part.
     ([2_000, 9_000], None, 1, 2_000),
     # The model fails.
     ([2_000], BrokenPipeError, 2, 2_000),
@@ -179,7 +179,8 @@ def test_a_stream_pays_what_it_has_used_when_it_ends_or_breaks(server, gateway, 
 
 
 @pytest.mark.parametrize("fates, is_unavailable, paid", [
-    # The replies to two attempts are lost: of the reservation, of the settling. Then all three.
+    # Lost replies: two to the reservation and two to the settlement; all three to the reservation; all three to the
+    # settlement.
     ([LOST, LOST, None, LOST, LOST], False, 9_000),
     ([LOST] * 3, True, 0),
     ([None] + [LOST] * 3, False, 9_000),
@@ -213,7 +214,7 @@ def test_without_redis_a_call_is_refused_and_an_empty_server_gets_the_functions_
 
 @pytest.mark.parametrize("fate, paid", [(None, 1_000), ("lost", 0)])
 def test_a_call_whose_task_is_cancelled_is_settled_even_if_it_still_waits_for_its_slot(server, gateway, fate, paid):
-    """Starlette cancels a task again and again once its client has hung up."""
+    """Starlette cancels a task again and again after its client has hung up."""
     address = Address(server)
     address.fates("FCALL", fate)
 

@@ -93,7 +93,7 @@ def test_calls_behave_as_a_model_says_in_whatever_order_they_are_retried(recipe,
         else:
             assert ask(line) == expected, (model.now, line)
         states = recipe("MGET", *(f"{{a}}:{key}{limiter}" for limiter in range(4) for key in ("", "twin")))
-        # In the last millisecond of its key, a state that has passed may or may not be there.
+        # A key in its last millisecond may or may not exist, so TATs up to that time count as equal.
         states = [max(int(state or 0), recipe.clock.now + 10**6) for state in states]
         assert states[::2] == states[1::2], (model.now, line)
         assert ask("reservations 1 {a}:calls") == len(model.held()), (model.now, line)
@@ -109,7 +109,7 @@ def test_a_call_without_slots_is_reserved_and_settled(ask):
         ("reserve 2 d limiter 1000 9 10 60 1", [1, 6]),
         ("reserve 3 d other limiter 1000 9 10 60 11 9 10 60 1", [1, -1]),
         ("settle 2 c limiter 9", 1),
-        # Redis 7.2 writes this number of a script as 1e+09.
+        # Redis 7.2 would write this number as 1e+09 from a script.
         ("reserve 2 f large 1000 1999999999 2000000000 60 1000000000", 0),
     ):
         assert ask(line) == expected, line
@@ -121,7 +121,7 @@ def test_a_call_that_fails_changes_nothing(recipe, ask):
         f"{OLD} 30000 2 59 60 60 1 19999 20000 60 500",
         f"{two} 90000 9 10 600 5 9 1 86400 5",
         f"{broken} 90000 9 10 600 5 9 1 86400 1",
-        # These five are back within a second.
+        # These five tokens are back within a second.
         f"{cut} 90000 9 10 1 5 9 1 86400 1",
     ):
         assert ask(f"reserve {call}") == 0
@@ -158,7 +158,7 @@ def test_a_call_that_fails_changes_nothing(recipe, ask):
 
 def test_a_call_is_settled_only_with_the_keys_of_its_reservation(recipe, ask):
     assert recipe.ask("FCALL reserve 2 call", "x y", *"30000 9 10 60 5".split()) == 0
-    # With spaces as separators, some of these would be the same.
+    # If keys were joined with spaces, some of these would look the same.
     for keys in ("x",), ("x", "y"), ("x y of 9 10 60 5",), ("x y", "x"):
         settle = f"FCALL settle {1 + len(keys)} call"
         recipe.refuses("reserved with other words", recipe.ask, settle, *keys, *(9 for _ in keys))
