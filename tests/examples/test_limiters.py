@@ -1,4 +1,4 @@
-"""The storages for limiters: the burst, the wait and outages. The tests of clients/ hold what only one limiter needs."""
+"""The storages for limiters: the burst, the wait and outages. What only one limiter needs is tested in clients/."""
 
 from signal import SIGCONT, SIGSTOP
 
