@@ -71,7 +71,7 @@ def undecided(said):
 
 
 def run(program, words, text, port=0, **environment):
-    """Writes this text to the last file of the words, and runs them in place of the program's."""
+    """Writes this text to the file that the words end with, and runs the words instead of the program."""
     Path(program.folder, words.split()[-1]).write_text(text)
     program.row = program.row._replace(words=words)
     return program.output(port, **environment)
@@ -98,7 +98,7 @@ def url(server, user="", scheme="redis", path=""):
 
 
 @programs()
-def test_a_program_prints_what_the_page_shows_and_needs_no_permissions_but_the_pages(program, server):
+def test_a_program_prints_what_the_page_shows_with_only_the_permissions_on_the_page(program, server):
     server(f"ACL SETUSER limiter {LIMITER}")
     shown = replies(lines("[0, 3, 2, -1, 60]"))
     assert len(shown) == 4 and replies(program.output(**url(server, "limiter:secret@"))) == shown
