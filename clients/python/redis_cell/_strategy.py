@@ -1,5 +1,6 @@
 """The moving window of Flask-Limiter and slowapi: a response's headers show the reply to the request's own hit."""
 
+import math
 import sys
 import time
 import weakref
@@ -37,10 +38,11 @@ class Gcra(MovingWindowRateLimiter):
     def get_window_stats(self, item: Any, *identifiers: str) -> Any:
         kept = KEPT.get().get(name(self.storage, item.key_for(*identifiers)))
         reset_time, remaining = kept or super().get_window_stats(item, *identifiers)
-        if time.time() >= reset_time:
+        wait = reset_time - time.time()
+        if wait <= 0:
             remaining = item.amount  # the view took so long that all tokens are back
-        # The limiters add a second, and subtract the current time a moment later.
-        return WindowStats(int(reset_time + 0.1), remaining)
+        # The limiters show whole seconds: they add a second to this time, subtract the current time, and round down.
+        return WindowStats(int(time.time() + math.ceil(wait - 0.001) + 0.1), remaining)
 
 
 STRATEGIES["moving-window"] = Gcra

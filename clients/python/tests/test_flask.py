@@ -1,8 +1,10 @@
 """Flask-Limiter, in Flask's test client."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from flask import Flask, Response, request
 from flask_limiter import Limiter
 from flask_limiter.commands import cli
@@ -28,6 +30,20 @@ def test_a_request_makes_one_call_and_its_headers_know_the_cost(server, calls):
     status, wait = seen(refused, "Retry-After")
     assert status == 429 and wait in (28_800, 28_801)
     assert calls("cl.pthrottle") == 2 and calls("cl.plook") == 0
+
+
+@pytest.mark.parametrize("rate, least", [("2/5 seconds", 3), ("10/second", 1)])
+def test_retry_after_is_never_early(server, clock, rate, least):
+    """The server's clock stands still, and the next token is back after 2.5 or 0.1 seconds."""
+    app, limiter = flask(server)
+    app.get("/", endpoint="view")(limiter.limit(rate)(lambda: "Hello"))
+    client = app.test_client()
+    while client.get("/").status_code == 200:
+        pass
+    # At any part of a second: the limiter subtracts its own clock's time.
+    for _ in range(20):
+        assert seen(client.get("/"), "Retry-After") in ((429, least), (429, least + 1))
+        time.sleep(0.06)
 
 
 def test_a_server_that_dies_while_the_view_runs_does_not_change_the_response(server):
