@@ -92,7 +92,7 @@ on-%: compiled release servers
 	export $(call at,$*) FUZZ_SEED=$$(cksum <<<$* | cut -d ' ' -f 1)
 	[[ -e $$SERVER || $${EVERYWHERE-} ]] || { grep "left out: $* " $(logs)/servers.log; exit; }
 	$(tests) $(on_each) || {
-	    [[ ! $${EVERYWHERE-} ]] && grep -q "another version of $*:" $(logs)/servers.log
+	    [[ ! $${EVERYWHERE-} ]] && grep -q "another version of $*:" $(logs)/servers.log || exit 1
 	    echo "left out: the failures on $*, which is not the version that scripts/servers expects"
 	}
 
