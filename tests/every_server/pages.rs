@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::every_server::upgrade::start_sentinel;
 use crate::support::aof::{AOF, commands};
-use crate::support::needs::{is_redis_6_2, leave_out};
+use crate::support::needs::{is_redis_6_2, is_valkey, leave_out};
 use crate::support::pages::{ROOT, code, section, text_of};
 use crate::support::replication::SETTINGS;
 use crate::support::{
@@ -26,7 +26,7 @@ fn within_multi_a_look_at_maxmemory_gets_oom_only_up_to_redis_7_2_like_get() {
     let version = info(&mut connection, "redis_version");
     for call in ["CL.LOOK key 4 1 60", "GET key"] {
         let refused = transaction(&mut connection, &[call]).is_err();
-        let is_older = !is_valkey && ["6.2.", "7.0.", "7.2."].iter().any(|older| version.starts_with(older));
+        let is_older = !is_valkey() && ["6.2.", "7.0.", "7.2."].iter().any(|older| version.starts_with(older));
         assert_eq!(refused, is_older, "{call}");
     }
 }
