@@ -22,7 +22,7 @@ WITH_THE_TEST = "setpriv", "--pdeathsig"
 
 
 def wait_for(what, ask):
-    """Asks until the answer is true, and returns it. Fails after 2,400 attempts, which take at least two minutes."""
+    """Calls `ask` until its result is true, and returns that result. Fails after 2,400 attempts, which take at least two minutes."""
     for number in range(2_400):
         if answer := ask():
             return answer
