@@ -135,3 +135,5 @@ def test_an_idle_connection_that_the_server_has_closed_costs_no_log_in(app, serv
     for _ in range(2):
         assert log_in(app, "bob", "battery staple") == {200: 1}
         server("CLIENT KILL TYPE normal")
+        # The application's event loop sees the end of the connection before it gets the next log-in.
+        app.get("/missing")
