@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from applications import LIFESPAN, PYPI_IS_REQUIRED, UVICORN, Application, Row
-from packages import IS_DEBIAN, ROOT
+from packages import ROOT
 
 PAGE = (ROOT / "docs/protect.md").read_text()
 # docs/protect/protect.py, in the folder in which the test installs it.
@@ -130,7 +130,6 @@ def test_without_an_answer_nobody_logs_in_and_the_application_recovers_by_itself
     assert log_in(app, "bob", "battery staple") == {200: 1}
 
 
-@pytest.mark.skipif(IS_DEBIAN, reason="Debian 13's redis-py loses a call on such a connection. The page installs pip's")
 def test_an_idle_connection_that_the_server_has_closed_costs_no_log_in(app, server):
     for _ in range(2):
         assert log_in(app, "bob", "battery staple") == {200: 1}
