@@ -31,6 +31,8 @@ class RedisCellStore {
     let mistake = this.#options && 'each limiter needs its own store, with its own prefix';
     if (!this.#quotas && (isSlowDown || typeof limit === 'function')) {
       mistake = `${isSlowDown ? 'express-slow-down' : 'a function as limit'} needs a store with quotas`;
+    } else if (this.#quotas && typeof limit !== 'function' && !(limit <= Number.MAX_SAFE_INTEGER)) {
+      mistake = 'no refusal can exceed such a limit: with quotas, set it to the first burst';
     }
     const passOnStoreError = options.passOnStoreError || this.#options?.passOnStoreError;
     this.#options = { ...options, passOnStoreError };

@@ -9,7 +9,6 @@ import { Unanswered } from "./unanswered.js";
 export function fastifyStore(options: import("./limiter.js").Options): {
     new (_params?: unknown, ...names: string[]): {
         names: string[];
-        unnamed: Set<any>;
         /** Returns the store of a separate limit: that of a group, of a route, or of a handler that is in no group.
          * @param {any} params */
         child({ groupId, routeInfo: { method, url }, max, timeWindow }: any): /*elided*/ any;

@@ -9,12 +9,13 @@ const { Unanswered } = require('./unanswered.js');
  * @param {import('./limiter.js').Options} options */
 function fastifyStore(options) {
   const limiter = new Limiter(options);
+  /** The limits of the handlers that are in no group. @type {Set<string>} */
+  const unnamed = new Set();
 
   return class FastifyStore {
     /** @param {unknown} [_params] The limiter's. @param {string[]} names */
     constructor(_params, ...names) {
       this.names = names;
-      this.unnamed = new Set();
     }
 
     /** Returns the store of a separate limit: that of a group, of a route, or of a handler that is in no group.
@@ -22,9 +23,11 @@ function fastifyStore(options) {
     child({ groupId, routeInfo: { method, url } = {}, max, timeWindow }) {
       if (groupId) return new FastifyStore({}, 'group', groupId);
       if (url) return new FastifyStore({}, 'route', `${method} ${url}`);
-      const limit = `${max} in ${timeWindow}`;
-      if (this.unnamed.has(limit)) throw new Error('two handlers with one limit: give each a groupId');
-      this.unnamed.add(limit);
+      const isFunction = [max, timeWindow].some((number) => typeof number === 'function');
+      const limit = isFunction ? 'any' : `${max} in ${timeWindow}`;
+      const isShared = unnamed.has(limit) || unnamed.has('any') || (limit === 'any' && unnamed.size > 0);
+      if (isShared) throw new Error('two handlers may have one limit: give each a groupId');
+      unnamed.add(limit);
       return new FastifyStore({}, 'handler');
     }
 

@@ -1,7 +1,7 @@
 // What the three stores share: calls to redis-cell through the application's own client, each with a time limit.
 
 const { integers } = require('./quotas.js');
-const { Unanswered } = require('./unanswered.js');
+const { Unanswered, within } = require('./unanswered.js');
 
 /** Sends a command and returns the reply. node-redis: `(...words) => client.sendCommand(words)`; ioredis and iovalkey:
  * `(...words) => client.call(...words)`.
@@ -19,21 +19,6 @@ const { Unanswered } = require('./unanswered.js');
 /** `used` is the number of tokens missing from the first quota's burst, plus 1 for a refused request. `wait` is the
  * time in ms until a retry passes or, if this request passes, until all tokens are back.
  * @typedef {{ isRefused: boolean, used: number, wait: number }} Decision */
-
-/** Rejects if the promise has not settled after `ms`. @param {Promise<unknown>} promise @param {number} ms */
-function within(promise, ms) {
-  /** @type {any} */
-  let timer;
-  const late = new Promise((_, reject) => {
-    // Wait in two halves: a stall of the event loop ends only one of them, and replies are read before the other ends.
-    const half = (/** @type {() => void} */ end) => {
-      timer = setTimeout(() => setImmediate(end), ms / 2);
-      timer.unref?.(); // The fake timers of some tests have no unref().
-    };
-    half(() => half(() => reject(new Error(`no reply within ${ms} ms`))));
-  });
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
-}
 
 class Limiter {
   /** @param {Options} options */
@@ -81,7 +66,9 @@ class Limiter {
     const details = { key, isReadOnly: command === 'CL.PLOOK', command: [command, key, ...words] };
     try {
       return await within(this.send(details), this.timeout);
-    } catch (error) {
+    } catch (/** @type {any} */ error) {
+      // Such a reply is a mistake, unless the server has too many clients.
+      if (/^ERR (?!max number of clients)/.test(error?.message)) throw error;
       throw new Unanswered(error);
     }
   }

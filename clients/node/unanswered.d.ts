@@ -14,3 +14,5 @@ export class Unanswered extends Error {
     /** Returns the response, for Hono. */
     getResponse(): Response;
 }
+/** Rejects if the promise has not settled after `ms`. @param {Promise<unknown>} promise @param {number} ms */
+export function within(promise: Promise<unknown>, ms: number): Promise<any>;

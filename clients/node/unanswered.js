@@ -23,4 +23,19 @@ class Unanswered extends Error {
   }
 }
 
-module.exports = { Unanswered };
+/** Rejects if the promise has not settled after `ms`. @param {Promise<unknown>} promise @param {number} ms */
+function within(promise, ms) {
+  /** @type {any} */
+  let timer;
+  const late = new Promise((_, reject) => {
+    // Wait in two halves: a stall of the event loop ends only one of them, and replies are read before the other ends.
+    const half = (/** @type {() => void} */ end) => {
+      timer = setTimeout(() => setImmediate(end), ms / 2);
+      timer.unref?.(); // The fake timers of some tests have no unref().
+    };
+    half(() => half(() => reject(new Error(`no reply within ${ms} ms`))));
+  });
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
+
+module.exports = { Unanswered, within };

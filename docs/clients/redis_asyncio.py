@@ -35,7 +35,8 @@ async def main():
             print(await throttle(client, "user123", 2, 1, 60))
         except redis.RedisError as error:
             # An argument is wrong. redis-py removes ERR from the message.
-            if type(error) in (redis.ResponseError, redis.DataError) and not re.match("[A-Z]{3}", str(error)):
+            is_reply = type(error) in (redis.ResponseError, redis.DataError)
+            if is_reply and not re.match("[A-Z]{3}|max number", str(error)):
                 raise
             print("Redis did not decide:", error)
 

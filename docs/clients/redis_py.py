@@ -28,7 +28,7 @@ def throttle(key, max_burst, count, period, quantity=1, *further_quotas):
 
 def is_mistake(error):
     """Returns whether an argument is wrong. Otherwise, Redis did not decide. redis-py removes ERR from a message."""
-    return type(error) in (redis.ResponseError, redis.DataError) and not re.match("[A-Z]{3}", str(error))
+    return type(error) in (redis.ResponseError, redis.DataError) and not re.match("[A-Z]{3}|max number", str(error))
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ LOG = logging.getLogger("login")
 
 @contextlib.asynccontextmanager
 async def lifespan(app):
-    pool = BlockingConnectionPool.from_url(URL, max_connections=20, **TIMES, **ONCE)
+    pool = BlockingConnectionPool.from_url(URL, max_connections=1000, **TIMES, **ONCE)
     async with Redis.from_pool(pool) as app.state.redis:
         yield
 
@@ -61,8 +61,14 @@ async def unavailable(request, error):
 
 
 def address(request):
-    """Returns the caller's IPv4 address, or its IPv6 address's /64 network, because a customer has a whole /64."""
-    ip = ipaddress.ip_address(request.client.host)
+    """Returns the caller's IPv4 address, or its IPv6 address's /64 network, because a customer has a whole /64.
+
+    Callers without a valid address, such as those behind a Unix socket, share the name "unknown".
+    """
+    try:
+        ip = ipaddress.ip_address(request.client.host if request.client else "")
+    except ValueError:
+        return "unknown"
     ip = getattr(ip, "ipv4_mapped", None) or ip
     return str(ip if ip.version == 4 else ipaddress.ip_network((ip, 64), strict=False))
 
@@ -80,7 +86,8 @@ async def login(form: Form, request: Request):
         # Milliseconds, rounded up to seconds.
         raise refusal(max(-(-banned // 1000), 1))
     number = ACCOUNTS.get(name)
-    account = f"account:{number}" if number else f"unknown:{name}"
+    # JSON may contain a lone surrogate.
+    account = f"account:{number}" if number else f"unknown:{name}".encode(errors="surrogatepass")
     both = lambda quantity: (account, *ACCOUNT, quantity, f"address:{ip}", *ADDRESS, quantity)
     limited, *rows = await client.execute_command("CL.MTHROTTLE", *both(1))
     if limited:

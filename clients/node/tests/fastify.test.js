@@ -77,7 +77,14 @@ test('a group has one limit, whatever the order in which its routes and handlers
 test('of two handlers with the same limit, the second needs a groupId', async () => {
   const build = (...options) => site({}, (fastify) => options.forEach((each) => fastify.rateLimit(each)));
   await assert.rejects(build({ max: 3 }, { max: 3 }), /groupId/);
+  await assert.rejects(build({ max: 3 }, { max: () => 3 }), /groupId/);
+  await assert.rejects(build({ max: () => 3 }, { max: async () => 3 }), /groupId/);
   await build({ max: 3 }, { max: 3, groupId: 'other' }, { max: 4 });
+  // Two registrations with the same store.
+  const store = newStore();
+  const register = () => site({ store }, (fastify) => fastify.rateLimit({ max: 3 }));
+  await register();
+  await assert.rejects(register(), /groupId/);
 });
 
 test('{ increment: false } takes nothing, and tells that no token is left', async () => {

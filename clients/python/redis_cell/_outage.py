@@ -32,13 +32,15 @@ class Unanswered(*BASES):  # type: ignore[misc]
 def answered(refusal: Callable[[], Exception] = Unanswered) -> Iterator[None]:
     """Raises `refusal()` if Redis does not decide: after no reply, or an error such as LOADING, READONLY or NOPERM.
 
-    An error that begins with ERR is the caller's mistake, and is raised as it is. redis-py and valkey-py remove "ERR"
-    from its text.
+    An error that begins with ERR is the caller's mistake, and is raised as it is. So is an argument of a wrong type. A
+    server with too many clients says ERR, too. redis-py and valkey-py remove "ERR" from the text.
     """
     try:
         yield
     except Exception as error:
-        is_mistake = type(error).__name__ == "ResponseError" and not re.match("[A-Z]+ ", str(error))
+        is_reply = type(error).__name__ == "ResponseError"
+        is_mistake = is_reply and not re.match("[A-Z]+ |max number of clients", str(error))
+        is_mistake = is_mistake or type(error).__name__ == "DataError"
         if is_mistake or not re.search("redis|valkey", type(error).__module__):
             raise
         raise refusal() from error
@@ -47,7 +49,8 @@ def answered(refusal: Callable[[], Exception] = Unanswered) -> Iterator[None]:
 def bounded(uri: str, options: dict[str, Any]) -> dict[str, Any]:
     """Returns the options with short timeouts and without retries, unless the options or the URI say otherwise."""
     url, library = urlsplit(uri), import_module("valkey" if uri.startswith("valkey") else "redis")
-    defaults: dict[str, Any] = {"socket_timeout": 0.1}
+    # Each concurrent call needs a connection. The default of redis-py 8 is 100.
+    defaults: dict[str, Any] = {"socket_timeout": 0.1, "max_connections": 1000}
     if not url.scheme.endswith("unix"):
         defaults["socket_connect_timeout"] = 0.1
     if "retry" not in url.query and not any(name.startswith("retry") for name in options):

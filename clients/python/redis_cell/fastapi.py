@@ -42,13 +42,14 @@ async def throttle(connection: HTTPConnection, name: str, caller: str, *quota: i
     """Takes a token. Returns the response's headers, or raises an exception that responds with 429, 403, 413 or 503."""
     if not caller:
         raise ValueError("a limit needs the caller's name")
-    # The numbers are part of the key, so a new limit starts full. A caller's name may contain a lone surrogate.
-    key = f"{name}:{'/'.join(map(str, quota[:3]))}:{caller}".encode(errors="surrogatepass")
+    # The quotas are part of the key, so a new limit starts full. A caller's name may contain a lone surrogate.
+    numbers = "/".join(map(str, quota[:3] + quota[4:]))
+    key = f"{name}:{numbers}:{caller}".encode(errors="surrogatepass")
     with answered():
         reply = await connection.state.redis.execute_command("CL.THROTTLE", key, *quota)
     limited, limit, remaining, retry_after, reset_after = reply[:5]
-    numbers = {"Limit": limit, "Remaining": remaining, "Reset": reset_after}
-    headers = {f"X-RateLimit-{name}": str(number) for name, number in numbers.items()}
+    shown = {"Limit": limit, "Remaining": remaining, "Reset": reset_after}
+    headers = {f"X-RateLimit-{name}": str(number) for name, number in shown.items()}
     if not limited:
         return headers
     headers["Cache-Control"] = "no-store"

@@ -60,7 +60,7 @@ class RedisCellSentinelStorage(RedisCellStorage, RedisSentinelStorage):
     STORAGE_SCHEME = ["redis-cell+sentinel", "valkey-cell+sentinel"]
 
     def __init__(self, uri: str, *arguments: Any, sentinel_kwargs: Any = {}, **options: Any) -> None:
-        super().__init__(uri, *arguments, sentinel_kwargs=bounded(uri, sentinel_kwargs), **options)
+        super().__init__(uri, *arguments, sentinel_kwargs=bounded(uri, sentinel_kwargs or {}), **options)
 
 
 class RedisCellClusterStorage(RedisCellStorage, RedisClusterStorage):

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import signature
+from signal import SIGCONT, SIGSTOP
 from threading import Barrier
 
 import pytest
@@ -163,6 +164,23 @@ def test_an_outage_is_told_from_a_mistake(server, cell):
         server(outage)
         with pytest.raises(Unanswered):
             limiter.hit(LIMIT, "caller")
+
+
+def test_a_server_with_too_many_clients_is_an_outage(address):
+    """The server says so with ERR. These are the words of a cluster's node."""
+    address.fates("CL.", b"-ERR max number of clients + cluster connections reached\r\n")
+    with pytest.raises(Unanswered):
+        strategy(address).hit(LIMIT, "caller")
+
+
+def test_150_concurrent_calls_have_a_connection_each(server):
+    limiter = strategy(server)
+    server.process.send_signal(SIGSTOP)
+    with ThreadPoolExecutor(150) as threads:
+        passed = [threads.submit(limiter.hit, LIMIT, "caller") for _ in range(150)]
+        wait_for("all calls wait", lambda: len(threads._threads) == 150)
+        server.process.send_signal(SIGCONT)
+    assert sum(call.result() for call in passed) == 3
 
 
 @pytest.mark.parametrize("name", STRATEGIES)

@@ -148,9 +148,9 @@ def test_a_call_that_fails_changes_nothing(recipe, ask):
     for line, error in {
         f"settle {OLD} 1 -1": r"what was used must be a whole number of at most 15 digits \(limiter 2\)",
         # The first limiter gets a refund, but the second one cannot be charged.
-        f"settle {two} 0 1000000": "quantity: the tokens would be back only",
+        f"settle {two} 0 1000000": "quantity: the tokens would not be back",
         # A refund to a full limiter changes nothing, and could not be undone.
-        f"settle {cut} 0 1000000": "quantity: the tokens would be back only",
+        f"settle {cut} 0 1000000": "quantity: the tokens would not be back",
         f"settle {broken} 0 0": "the key holds no rate limiter",
     }.items():
         recipe.refuses(error, ask, line)
