@@ -86,8 +86,7 @@ async def login(form: Form, request: Request):
         # Milliseconds, rounded up to seconds.
         raise refusal(max(-(-banned // 1000), 1))
     number = ACCOUNTS.get(name)
-    # JSON may contain a lone surrogate.
-    account = f"account:{number}" if number else f"unknown:{name}".encode(errors="surrogatepass")
+    account = f"account:{number}" if number else f"unknown:{name}"
     both = lambda quantity: (account, *ACCOUNT, quantity, f"address:{ip}", *ADDRESS, quantity)
     limited, *rows = await client.execute_command("CL.MTHROTTLE", *both(1))
     if limited:
