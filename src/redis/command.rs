@@ -82,7 +82,7 @@ pub unsafe fn begin(
     (Context(context), arguments)
 }
 
-/// Ends a call of a command: counts how it ended, and replies with its error if it returned one.
+/// Finishes a call: counts its outcome and, if it failed, replies with the error.
 pub fn end<E: Into<ErrorReply>>(context: &Context, result: Result<Outcome, E>, counts: &Counts) -> c_int {
     match result {
         Ok(Outcome::Allowed) => counts.allowed.increment(),

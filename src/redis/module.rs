@@ -11,7 +11,7 @@ use super::{Argument, Command, Context, ERR, OK, check_functions, options, repli
 
 const API_VERSION: c_int = 1;
 
-/// The module, for the `INFO` callback, whose arguments do not include it.
+/// The loaded module. It is kept here because the `INFO` callback does not receive it as an argument.
 static LOADED: OnceLock<&Module> = OnceLock::new();
 /// The [`command_id`] of the command that loaded the module.
 static LOADED_BY: Mutex<[Option<u64>; 2]> = Mutex::new([None; 2]);
@@ -217,7 +217,7 @@ unsafe extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, for_crash_report: 
             let name = name.split_once('.').map_or(&*name, |(_, name)| name);
             let counts = command.counts;
             let counters = [("allowed", &counts.allowed), ("limited", &counts.limited), ("errors", &counts.errors)];
-            // Metrics exporters read fields that hold one number each.
+            // One field per number, because metrics exporters can read only fields that hold a single number.
             for (outcome, counter) in counters {
                 let field = c_string(format!("{name}_{outcome}"));
                 api!(RedisModule_InfoAddFieldULongLong)(info, field.as_ptr(), counter.get());

@@ -101,7 +101,7 @@ pub fn delete(context: &Context, name: &Argument) {
     unsafe { api!(RedisModule_Replicate)(context.0, c"DEL".as_ptr(), c"s".as_ptr(), name.0) };
 }
 
-/// Counts a write that nothing listens to, for the server's save points.
+/// Counts a write towards the server's save points when neither a replica nor the AOF receives it.
 fn count_change(context: &Context) {
     // SAFETY: the context is live. The server counts the write and, since nothing listens, replicates nothing.
     unsafe { api!(RedisModule_ReplicateVerbatim)(context.0) };

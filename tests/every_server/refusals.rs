@@ -22,7 +22,7 @@ fn start_with_an_unwritable_key() -> (Server, Connection) {
     let (server, mut connection) =
         Server::start_bare(&[&load[..], &AOF, &["--notify-keyspace-events", "KEAd"]].concat()).connected();
     run::<Value>(&mut connection, "CL.THROTTLE key 4 1 3600 2").unwrap();
-    // COPY can write the unwritable key: shim.c refuses it only to the module.
+    // COPY can write the unwritable key, because shim.c refuses only the module's writes.
     run::<()>(&mut connection, "COPY key unwritable").unwrap();
     (server, connection)
 }

@@ -32,7 +32,7 @@ PROGRAMS = {row.name: row for row in (
     Row("redis_rs", "cargo --version",
         f"${{REDIS_RS:-cargo run --quiet --profile test --manifest-path {ROOT}/Cargo.toml --example redis_rs}}"),
 )}
-# Programs that use these, each in its own language. TEXT calls `throttle`, and prints the replies.
+# Programs that run the ones in docs/clients, one per language. TEXT stands for code that calls `throttle` and prints.
 PYTHON = "$PYTHON driver.py", "import redis, NAME\nfrom NAME import *\nTEXT"
 NODE = "node driver.mjs", """import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -23,7 +23,7 @@ pub enum Need {
     Feature(&'static str, fn() -> bool),
     /// A Debian package, and a program that succeeds with these arguments if the package is installed.
     Package(&'static str, &'static str, &'static [&'static str]),
-    /// An environment variable, whether it has to be set or unset, and the reason to leave the test out otherwise.
+    /// An environment variable, whether it must be set, and the reason to leave the test out if that is not so.
     Run(&'static str, bool, &'static str),
 }
 use Need::{Feature, Package, Run};

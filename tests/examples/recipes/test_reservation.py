@@ -109,7 +109,7 @@ def test_a_call_without_slots_is_reserved_and_settled(ask):
         ("reserve 2 d limiter 1000 9 10 60 1", [1, 6]),
         ("reserve 3 d other limiter 1000 9 10 60 11 9 10 60 1", [1, -1]),
         ("settle 2 c limiter 9", 1),
-        # Redis 7.2 would write this number as 1e+09 from a script.
+        # In a script, Redis 7.2 would format this number as 1e+09.
         ("reserve 2 f large 1000 1999999999 2000000000 60 1000000000", 0),
     ):
         assert ask(line) == expected, line
