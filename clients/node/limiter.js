@@ -66,9 +66,7 @@ class Limiter {
     const details = { key, isReadOnly: command === 'CL.PLOOK', command: [command, key, ...words] };
     try {
       return await within(this.send(details), this.timeout);
-    } catch (/** @type {any} */ error) {
-      // Such a reply is a mistake, unless the server has too many clients.
-      if (/^ERR (?!max number of clients)/.test(error?.message)) throw error;
+    } catch (error) {
       throw new Unanswered(error);
     }
   }
