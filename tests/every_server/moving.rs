@@ -17,9 +17,8 @@ fn a_limiter_of_redis_rate_continues_where_it_left_off() {
     let command = page.lines().find_map(|line| line.strip_prefix("    redis-cli --eval")).unwrap();
     let (_clock, server, mut connection) = Clock::start(START - START % SECOND);
     let copy = || {
-        let folder = format!("{ROOT}/docs/moving");
         let line = format!("redis-cli -p {} --eval {command}", server.port);
-        output(Command::new("sh").args(["-c", &line]).current_dir(folder))
+        output(Command::new("sh").args(["-c", &line]).current_dir(ROOT))
     };
     assert_eq!(copy(), "0\n", "no limiter");
     run::<()>(&mut connection, &format!("SET rate:user123 {} EX 48", START / SECOND - YEAR_2017 + 48)).unwrap();
