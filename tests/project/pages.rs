@@ -348,7 +348,7 @@ fn the_table_of_errors_has_every_error_as_a_server_sends_it() {
 
 /// The commands in milliseconds share a section: each has the arguments of its counterpart in seconds.
 #[test]
-fn each_command_has_a_row_in_the_readme_and_a_section_with_its_arguments() {
+fn each_command_is_in_the_readme_and_has_a_section_with_its_arguments() {
     let (readme, page) = (text_of("README.md"), text_of("docs/commands.md"));
     for command in &COMMANDS {
         let name = command.name.to_uppercase();
@@ -357,7 +357,7 @@ fn each_command_has_a_row_in_the_readme_and_a_section_with_its_arguments() {
             true => ("## Milliseconds".to_string(), format!("`{name}`")),
         };
         assert!(section(&page, &heading).contains(&words), "docs/commands.md does not have under {heading:?}: {words}");
-        assert!(section(&readme, "## Commands").contains(&format!("`{name}`")), "README.md has no row for {name}");
+        assert!(section(&readme, "## Commands").contains(&format!("`{name}`")), "README.md lacks {name}");
     }
 }
 
