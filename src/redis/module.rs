@@ -16,7 +16,7 @@ static LOADED: OnceLock<&Module> = OnceLock::new();
 /// The [`command_id`] of the command that loaded the module.
 static LOADED_BY: Mutex<[Option<u64>; 2]> = Mutex::new([None; 2]);
 
-/// A module that [`module!`] makes loadable.
+/// A module, for which [`module!`] defines the functions that the server calls.
 pub struct Module {
     /// The module's name in `MODULE LIST`.
     name: &'static CStr,

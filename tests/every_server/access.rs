@@ -12,7 +12,7 @@ use crate::support::{COMMANDS, Server, compiled, info, module, run, run_all};
 /// Returns the code of the error that the call gets. Fails if a refused call changed anything.
 fn refusal(connection: &mut Connection, call: &str) -> Option<String> {
     let error = run::<Value>(connection, call).err()?;
-    assert_eq!(info(connection, "rdb_changes_since_last_save"), "0", "{call}: {error}");
+    assert_eq!(info(connection, "rdb_changes_since_last_save"), "0", "{call} changed something: {error}");
     error.code().map(String::from)
 }
 
@@ -51,9 +51,12 @@ fn assert_registered(server: &Server, is_described: bool) {
         };
         assert_eq!(flags.collect::<Vec<_>>(), expected, "{name}");
         if is_described {
-            assert!(!has_acl_categories() || sorted(&info[6]) == categories, "{name}: {info:?}");
+            assert!(!has_acl_categories() || sorted(&info[6]) == categories, "{name} has wrong categories: {info:?}");
             // Redis 6.2 has no command tips.
-            assert!(info.get(7).is_none_or(|tips| sorted(tips) == ["nondeterministic_output"]), "{name}: {info:?}");
+            assert!(
+                info.get(7).is_none_or(|tips| sorted(tips) == ["nondeterministic_output"]),
+                "{name} has wrong tips: {info:?}"
+            );
         }
     }
 }
@@ -91,7 +94,10 @@ fn the_server_knows_the_keys_of_a_call_and_whether_they_are_only_read() {
             }
             let keys: Vec<(String, Vec<String>)> = run(&mut user, &format!("COMMAND GETKEYSANDFLAGS {call}")).unwrap();
             let (found, flags): (Vec<_>, Vec<_>) = keys.into_iter().unzip();
-            assert!(found == names && flags.iter().all(|flags| flags == expected), "{call}: {found:?}, {flags:?}");
+            assert!(
+                found == names && flags.iter().all(|flags| flags == expected),
+                "{call} has the keys {found:?} with {flags:?}"
+            );
         }
     }
 }

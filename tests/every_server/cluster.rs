@@ -34,7 +34,7 @@ fn a_limiter_keeps_its_tokens_while_its_slot_moves() {
     // Redis 6.2 sends a client to the new node although that node lacks one of the keys.
     for (call, code) in [(first, "ASK "), (both, if is_redis_6_2() { "ASK " } else { "TRYAGAIN " })] {
         let error = error_of(&mut source, call);
-        assert!(error.starts_with(code), "{call}: {error}");
+        assert!(error.starts_with(code), "{call} gets {error}, not {code}");
     }
     run::<()>(&mut target, "ASKING").unwrap();
     assert_reply(&mut target, first, &[0, 10, 6]);

@@ -206,7 +206,7 @@ fn a_primary_that_restarts_from_a_file_still_sends_its_replica_every_write() {
     });
     primary.restart();
     let reply = early.join().unwrap();
-    assert!(reply.starts_with("*5"), "{reply}");
+    assert!(reply.starts_with("*5"), "the early call gets {reply}");
     replicate(&replica, &primary);
     change(&mut primary.connect(), 1);
     assert_same(&replica, &primary);
@@ -225,7 +225,7 @@ fn a_client_that_sends_psync_with_the_offset_in_info_is_sent_effects() {
     let mut second = ask_for_the_stream(&primary, &format!("{id} {}", offset.parse::<u64>().unwrap() + 1));
     let mut stream = [0; 1000];
     let length = second.read(&mut stream).unwrap();
-    assert!(stream[..length].starts_with(b"+CONTINUE"), "{}", stream[..length].escape_ascii());
+    assert!(stream[..length].starts_with(b"+CONTINUE"), "PSYNC gets {}", stream[..length].escape_ascii());
     run::<Value>(&mut connection, "CL.MTHROTTLE {key}1 4 1 3600 1 {key}2 4 1 3600 1").unwrap();
     let length = second.read(&mut stream).unwrap();
     let sent = parse(&stream[..length]).into_iter().map(|words| words[0].escape_ascii().to_string());

@@ -38,7 +38,7 @@ fn an_unload_is_refused_and_the_log_says_what_to_do_instead() {
     run::<()>(&mut connection, "MODULE UNLOAD redis-cell").unwrap_err();
     let log = server.log();
     let line = log.lines().find(|line| line.contains("stays loaded"));
-    assert!(line.is_some_and(|line| line.contains("estart")), "{log}");
+    assert!(line.is_some_and(|line| line.contains("estart")), "the log does not mention a restart: {log}");
     assert_reply(&mut connection, "CL.THROTTLE key 4 1 60", &[0, 5, 2]);
 }
 
@@ -70,7 +70,7 @@ fn a_load_with_settings_or_arguments_is_refused_and_a_later_one_works() {
         let loaded = command.arg(load).arg(library).arg(arguments).query::<()>(&mut connection);
         assert!(loaded.is_err(), "{load} {:?} was not refused", arguments[0].escape_ascii());
         let error = error_of(&mut connection, "CL.THROTTLE key 4 1 60");
-        assert!(error.contains("unknown command"), "{load}: {loaded:?}, {error}\n{}", server.log());
+        assert!(error.contains("unknown command"), "{load} gets {loaded:?}, and a call {error}\n{}", server.log());
     }
     let is_named = |line: &str| line.contains("<redis-cell>") && line.contains("max_burst");
     assert!(server.log().lines().any(is_named), "no log line names the argument: {}", server.log());
@@ -79,7 +79,7 @@ fn a_load_with_settings_or_arguments_is_refused_and_a_later_one_works() {
     let load = format!("MODULE LOADEX {library} CONFIG redis-cell.foo 1");
     transaction(&mut connection, &[&load, "SET other 1", &load]).unwrap_err();
     let list: String = run(&mut connection, "INFO modules").unwrap();
-    assert!(!list.contains("redis-cell"), "{list}\n{}", server.log());
+    assert!(!list.contains("redis-cell"), "the module is still loaded: {list}\n{}", server.log());
     run::<()>(&mut connection, &format!("MODULE LOAD {library}")).unwrap();
     assert_reply(&mut connection, "CL.THROTTLE key 4 1 60", &[0, 5, 4, -1, 60]);
 }
@@ -94,7 +94,10 @@ fn the_module_does_not_load_without_a_command_that_it_calls_and_says_which() {
         let arguments = [&["--rename-command", name, new_name], load].concat();
         let log = Server::refused(&arguments);
         let line = log.lines().find(|line| line.contains(&format!("needs the command {name}, ")));
-        assert!(line.is_some_and(|line| line.contains("renamed or disabled here")), "{log}");
+        assert!(
+            line.is_some_and(|line| line.contains("renamed or disabled here")),
+            "the log does not name {name}: {log}"
+        );
     }
 }
 
@@ -168,7 +171,9 @@ fn the_readmes_command_replaces_the_line_of_any_other_redis_cell() {
 fn the_module_does_not_load_on_a_server_that_is_too_old_and_logs_what_it_needs() {
     let log = Server::refused(&["--loadmodule", compiled("shim"), "RedisModule_StringTruncate", module()]);
     let line = log.lines().find(|line| line.ends_with(": RedisModule_StringTruncate is missing"));
-    let (_, needs) = line.and_then(|line| line.split_once("<redis-cell> ")).unwrap_or_else(|| panic!("{log}"));
+    let (_, needs) = line
+        .and_then(|line| line.split_once("<redis-cell> "))
+        .unwrap_or_else(|| panic!("no function is missing: {log}"));
     let (_, needs) = needs.split_once(" needs ").unwrap();
     let versions = needs.split([' ', ',', ':']).filter(|word| word.starts_with(|letter: char| letter.is_ascii_digit()));
     let versions: Vec<_> = versions.collect();

@@ -22,7 +22,7 @@ fn limiter(connection: &mut Connection) {
 fn assert_only_looks(connection: &mut Connection, code: &str) {
     for call in COMMANDS.iter().filter(|command| !command.only_reads()).flat_map(|command| command.calls("key")) {
         let error = error_of(connection, &call);
-        assert!(error.starts_with(&format!("{code} ")), "{call}: {error}");
+        assert!(error.starts_with(&format!("{code} ")), "{call} gets {error}, not {code}");
     }
     for (look, reset_after) in LOOKS {
         let reply = run::<[i64; 5]>(connection, look).unwrap_or_else(|error| panic!("{look} under {code}: {error}"));

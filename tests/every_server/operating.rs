@@ -30,7 +30,7 @@ fn command_docs_explain_the_command_and_every_argument() {
         let docs = map(&map(&run(&mut connection, &format!("COMMAND DOCS {name}")).unwrap())[name]);
         let summary = text(&docs["summary"]);
         assert!(summary.contains(summary_unit), "{name}: the summary lacks {summary_unit:?}: {summary}");
-        assert!(text(&docs["complexity"]).starts_with("O("), "{name}: {docs:?}");
+        assert!(text(&docs["complexity"]).starts_with("O("), "{name} has no complexity: {docs:?}");
         assert_eq!([text(&docs["since"]), text(&docs["module"])], [command.since, "redis-cell"], "{name}");
 
         assert_eq!(syntax(&docs, unit), command.syntax, "{name}");
@@ -50,7 +50,10 @@ fn syntax(docs: &HashMap<String, Value>, unit: &str) -> String {
             kind => {
                 assert_eq!(kind, if name == "key" { "key" } else { "integer" }, "{name}");
                 let summary = text(&argument["summary"]);
-                assert!(!summary.is_empty() && (name != "period" || summary.starts_with(unit)), "{name}: {summary}");
+                assert!(
+                    !summary.is_empty() && (name != "period" || summary.starts_with(unit)),
+                    "{name} has a wrong summary: {summary}"
+                );
                 name
             }
         };
@@ -118,5 +121,5 @@ fn a_crash_report_is_written_without_calling_the_module() {
     let _ = run::<Value>(&mut connection, "DEBUG SEGFAULT");
     wait_until("the crash report ends", || server.log().contains("BUG REPORT END"));
     let log = server.log();
-    assert!(log.contains("MODULES INFO OUTPUT") && !log.contains(count), "{log}");
+    assert!(log.contains("MODULES INFO OUTPUT") && !log.contains(count), "the crash report is wrong: {log}");
 }

@@ -141,7 +141,7 @@ fn a_key_that_has_expired_while_clients_are_paused_is_written_completely() {
 }
 
 /// The handler for the deletion recreates the key as a limiter. If redis-cell still treated the key as absent, Valkey 9
-/// would announce a new key, and lose its value.
+/// would announce a new key, and the handler's value would be lost.
 #[test]
 fn a_key_that_a_handler_recreates_while_clients_are_paused_is_overwritten() {
     let (clock, _server, mut connection) = start();

@@ -37,7 +37,7 @@ fn within_multi_a_look_at_maxmemory_gets_oom_only_up_to_redis_7_2_like_get() {
 fn a_server_without_the_module_and_one_with_too_many_connections_say_so() {
     let (server, mut connection) = Server::start_bare(&["--maxclients", "1"]).connected();
     let error = error_of(&mut connection, "CL.THROTTLE key 4 1 60");
-    assert!(error.starts_with("ERR unknown command"), "{error}");
+    assert!(error.starts_with("ERR unknown command"), "a server without the module replies {error}");
     let mut refused = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
     refused.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut error = String::new();
@@ -78,7 +78,7 @@ fn the_users_on_the_page_are_enough_for_a_limiter_a_replica_and_a_sentinel() {
     wait_until("the replica follows", || info(&mut users[1], "master_link_status") == "up");
 
     let logins: Vec<_> = code(permissions).filter(|code| code.starts_with("sentinel auth-")).collect();
-    assert_eq!(logins.len(), 2, "{logins:?}");
+    assert_eq!(logins.len(), 2, "the page has these logins: {logins:?}");
     let folder = new_folder();
     let (_sentinel, port) = start_sentinel(folder.path(), primary, replica, &logins.join("\n"));
     let mut sentinel = Client::open(format!("redis://127.0.0.1:{port}/")).unwrap().get_connection().unwrap();
@@ -96,9 +96,9 @@ fn the_users_on_the_page_are_enough_for_a_limiter_a_replica_and_a_sentinel() {
     };
     assert_reply(&mut log_in("limiter secret"), "CL.THROTTLE limit:a 4 1 60", &[0, 5, 4]);
     let error = error_of(&mut log_in("limiter secret"), "CLUSTER SLOTS");
-    assert!(error.starts_with("NOPERM "), "{error}");
+    assert!(error.starts_with("NOPERM "), "the limiter gets {error}, not NOPERM");
     let denied = format!("{:?}", run::<Value>(&mut log_in("admin-secret"), "ACL LOG").unwrap());
-    assert!(denied.contains("cluster"), "{denied}");
+    assert!(denied.contains("cluster"), "ACL LOG does not have the denied call: {denied}");
 }
 
 /// The server under test takes over from Redis 6.2, the oldest server. Redis 6.2 cannot take over in turn, because it

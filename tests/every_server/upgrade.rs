@@ -106,7 +106,7 @@ fn upgrade(primary: &mut Member, replica: &mut Member, sentinel: Option<u16>, li
         // Allow ten minutes: a Sentinel that gets no CPU time for two seconds does nothing for half a minute.
         let printed = output(Command::new("timeout").args(["10m", "sh", "-exc", &script]));
         for (_, expected) in script.lines().filter_map(|line| line.split_once("   # ")) {
-            assert!(printed.lines().any(|line| line == expected), "{script}\n{printed}");
+            assert!(printed.lines().any(|line| line == expected), "{expected:?} is missing after {script}\n{printed}");
         }
         if step.contains("systemctl restart") {
             // SHUTDOWN closes the connection without a reply. Start the server again, as systemd would.

@@ -29,7 +29,7 @@ pub struct Target {
 #[derive(Clone, Default)]
 pub struct Facts {
     pub database: Database,
-    /// The commands that replicas are sent, in order.
+    /// The commands that the server sends to replicas, in order.
     effects: Vec<Words>,
     /// Numbers from INFO: the changes since the last save, and how many calls of each command were allowed and limited.
     counts: BTreeMap<String, i64>,

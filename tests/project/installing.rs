@@ -54,5 +54,5 @@ fn a_library_for_another_processor_is_logged_as_a_missing_file() {
     fs::copy(module(), &library).unwrap();
     fs::write(&library, bytes).unwrap();
     let log = Server::refused(&["--loadmodule", library.to_str().unwrap()]);
-    assert!(log.contains("No such file"), "{log}");
+    assert!(log.contains("No such file"), "the log does not say that the file is missing: {log}");
 }

@@ -43,7 +43,7 @@ fn assert_loads(settings: [&str; 2]) {
     let server = Server::start_bare(&settings);
     assert_eq!(throttle(&mut server.connect(), "key 15 30 60"), [0, 16, 15, -1, 2]);
     let ready = format!("redis-cell {VERSION} is ready");
-    assert!(server.log().contains(&ready), "{}", server.log());
+    assert!(server.log().contains(&ready), "the log lacks {ready:?}: {}", server.log());
 }
 
 #[test]
@@ -59,14 +59,17 @@ fn the_archive_has_a_checksum_the_documents_the_licences_and_settings_that_load_
         let (_, licence) =
             licences.split_once(&format!("\n--- {part}")).unwrap_or_else(|| panic!("LICENSE has no part for {part}"));
         let licence = licence.split("\n---").next().unwrap();
-        assert!(licence.contains("Copyright") || licence.contains("Permission is hereby granted"), "{part}: {licence}");
+        assert!(
+            licence.contains("Copyright") || licence.contains("Permission is hereby granted"),
+            "{part} has no licence text: {licence}"
+        );
     }
     let settings = folder.join("redis-cell.conf");
     shell(&format!("sed -i s,{MODULES},$PWD, $0"), &settings, &folder);
     assert_loads(["--include", settings.to_str().unwrap()]);
 }
 
-/// dpkg uses a folder as the root of its file system, so the test does not need to run as root, and changes nothing on
+/// dpkg treats a folder as the root of a file system, so the test does not need to run as root, and changes nothing on
 /// this machine.
 #[test]
 fn the_debian_package_says_which_line_to_add_when_to_restart_and_which_lines_to_remove() {
@@ -88,9 +91,9 @@ fn the_debian_package_says_which_line_to_add_when_to_restart_and_which_lines_to_
     assert_eq!(dangling_links(&within("/usr/share/doc/redis-cell")), [""; 0]);
     assert_loads(["--loadmodule", library.to_str().unwrap()]);
     let said = dpkg("--install *.deb");
-    assert!(said.contains(&format!("version {VERSION} until it is restarted")), "{said}");
+    assert!(said.contains(&format!("version {VERSION} until it is restarted")), "dpkg says {said}");
 
-    // Two ways to make a server load the module. Each file also gets a comment with the line, which does not count.
+    // Two ways to make a server load the module. Each file also gets the line as a comment, which must not count.
     let loads = [
         ("/etc/valkey/tenants/one.conf", format!("\t LOADMODULE\t\"{MODULES}/libredis_cell.so\"")),
         ("/run/systemd/system/redis-server.service", format!("ExecStart=/usr/bin/redis-server --{line}")),
@@ -126,7 +129,7 @@ import redis_cell.$module as module; print(module.__file__)"
     let commands = format!("RELEASE={}; {install}", release.path().display());
     let said = shell(&commands, folder.path(), Path::new(ROOT));
     let within = |line: &str| Path::new(line).starts_with(folder.path());
-    assert!(said.lines().count() == 6 && said.lines().all(within), "{said}");
+    assert!(said.lines().count() == 6 && said.lines().all(within), "not all packages are in the folder: {said}");
 }
 
 /// The copy of the repository also has files that git does not track, which must not get into a release.
@@ -143,5 +146,5 @@ fn a_release_made_in_another_folder_has_the_same_bytes() {
 
     fs::write(clone.path().join("README.md"), "another").unwrap();
     let said = package(clone.path(), &made);
-    assert!(said.contains("not committed: README.md"), "{said}");
+    assert!(said.contains("not committed: README.md"), "scripts/package says {said}");
 }

@@ -27,7 +27,7 @@ fn assert_says(page: &str, words: &str) {
 #[test]
 fn links_lead_somewhere() {
     let dangling = dangling_links(Path::new(ROOT));
-    assert!(dangling.is_empty(), "{dangling:#?}");
+    assert!(dangling.is_empty(), "broken links: {dangling:#?}");
 }
 
 #[test]
@@ -398,7 +398,13 @@ fn figures(text: &str) -> BTreeSet<String> {
 fn versions_and_sizes_are_those_of_other_files() {
     let between = |file: &str, before: &str, after: &str| {
         let text = text_of(file);
-        text.split_once(before).unwrap_or_else(|| panic!("{file}: {before}")).1.split(after).next().unwrap().to_string()
+        text.split_once(before)
+            .unwrap_or_else(|| panic!("{file} lacks {before:?}"))
+            .1
+            .split(after)
+            .next()
+            .unwrap()
+            .to_string()
     };
     for server in between("scripts/servers", "\nsupported='\n", "\n'").lines() {
         let version = server.split_whitespace().nth(1).unwrap().trim_end_matches('*');

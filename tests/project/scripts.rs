@@ -25,8 +25,10 @@ fn scripts_run_starts_a_server_until_ctrl_c_and_leaves_nothing_behind() {
     let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
     let said: Vec<_> = lines.take_while(|line| !line.starts_with("Press Ctrl-C to stop the server")).collect();
-    let call =
-        said.iter().find_map(|line| line.strip_prefix("    redis-cli -p ")).unwrap_or_else(|| panic!("{said:#?}"));
+    let call = said
+        .iter()
+        .find_map(|line| line.strip_prefix("    redis-cli -p "))
+        .unwrap_or_else(|| panic!("scripts/run prints no call: {said:#?}"));
 
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}/")).unwrap();
     let (_, call) = call.split_once(&format!("{port} ")).unwrap();
@@ -53,7 +55,10 @@ fn scripts_run_fails_as_soon_as_the_server_has_exited() {
     let mut command = ends_with_the_test(format!("{ROOT}/scripts/run"));
     let ended = command.env("PATH", path).env("PORT", "70000").output().unwrap();
     let said = String::from_utf8(ended.stderr).unwrap();
-    assert!(ended.status.code() == Some(1) && said.contains("run: the server did not start"), "{said}");
+    assert!(
+        ended.status.code() == Some(1) && said.contains("run: the server did not start"),
+        "scripts/run says {said}"
+    );
     assert!(fs::read_to_string(asked).unwrap().lines().count() < 600);
 }
 
@@ -71,7 +76,11 @@ fn each_script_prints_its_usage_for_help_and_after_wrong_arguments_and_touches_n
             let ended = ended.unwrap();
             let said = String::from_utf8(ended.stdout).unwrap();
             let is_usage = said.starts_with("Usage: ") && said.contains(script) && ended.stderr.is_empty();
-            assert!(is_usage && ended.status.code() == Some(status), "{script} {argument}: {}\n{said}", ended.status);
+            assert!(
+                is_usage && ended.status.code() == Some(status),
+                "{script} {argument} ends with {}\n{said}",
+                ended.status
+            );
         }
     }
     assert_eq!(find(&[".", "-printf", "%p %T@\n"]), files);
@@ -137,7 +146,7 @@ fn scripts_test_counts_results_and_fails_after_a_failed_installation_or_an_abort
     // With --quick, only the test that aborts fails.
     let said = run("", "--quick");
     let counted = "test: 1 tests passed, 0 failed, 1 were left out, in ";
-    assert!(said.contains(counted) && said.contains(": here] "), "{said}");
+    assert!(said.contains(counted) && said.contains(": here] "), "scripts/test says {said}");
     let said = run("cell-gone", "");
     assert!(said.ends_with("setup: missing: cell-gone. apt-get could not install all of them; the reason is above\n"));
 }

@@ -52,9 +52,9 @@ time_t time(time_t *seconds) {
     return precise.tv_sec;
 }
 
-#ifdef RTLD_DEEPBIND /* musl lacks it */
-// Valkey loads modules with RTLD_DEEPBIND. A module would then find libc's functions before those in this file, and
-// read a different clock from its server's.
+#ifdef RTLD_DEEPBIND /* musl lacks RTLD_DEEPBIND. */
+// Remove RTLD_DEEPBIND, with which Valkey loads modules. Otherwise, a module would find libc's functions before those
+// in this file, and read a different clock from its server's.
 void *dlopen(const char *path, int flags) {
     void *(*original)(const char *, int) = (void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen");
     return original(path, flags & ~RTLD_DEEPBIND);
@@ -73,7 +73,7 @@ FILE *fopen(const char *restrict path, const char *restrict mode) {
     return open_unless_cpuinfo("fopen", path, mode);
 }
 
-#ifdef __GLIBC__ /* musl takes this name for fopen */
+#ifdef __GLIBC__ /* In musl, fopen64 is a macro for fopen. */
 FILE *fopen64(const char *restrict path, const char *restrict mode) {
     return open_unless_cpuinfo("fopen64", path, mode);
 }

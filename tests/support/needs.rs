@@ -18,7 +18,7 @@ macro_rules! needs {
 }
 pub(crate) use needs;
 
-/// Something that a test needs and that some servers, machines or runs lack.
+/// Something that a test needs, and that some servers, machines or test runs lack.
 pub enum Need {
     /// The name of a feature, and a function that returns whether the server has it.
     Feature(&'static str, fn() -> bool),

@@ -84,7 +84,7 @@ struct Step {
 enum Pause {
     No,
     Nanosecond,
-    /// A number of thousandths of the tolerance.
+    /// A fraction of the tolerance, in thousandths.
     Part(u64),
     /// The `retry_after` of the last reply. `AlmostRetryAfter` is one nanosecond less.
     RetryAfter,
@@ -93,7 +93,7 @@ enum Pause {
 
 #[derive(Debug, Clone, Copy)]
 enum Quantity {
-    /// A number of thousandths of the limit. A negative number gives tokens back.
+    /// A fraction of the limit, in thousandths. A negative fraction gives tokens back.
     Part(i64),
     Few(i64),
     Remaining,
