@@ -8,7 +8,7 @@ use crate::support::pages::{ROOT, text_of};
 use crate::support::programs::output;
 use crate::support::{run, throttle};
 
-/// The limiter holds 10 tokens, of which 4 are taken. It gets 5 back every minute.
+/// The limiter holds up to 10 tokens, and gets 5 back every minute. Four tokens are taken.
 #[test]
 fn a_limiter_of_redis_rate_continues_where_it_left_off() {
     const YEAR_2017: i64 = 1_483_228_800;
