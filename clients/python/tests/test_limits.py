@@ -340,6 +340,14 @@ def test_once_all_tokens_are_back_stats_say_so(server):
     assert limiter.get_window_stats(limit, "caller")[1] == 5
 
 
+def test_stats_of_other_storages_are_those_of_limits(server):
+    for other in created("memory://"), created(f"redis://127.0.0.1:{server.port}"):
+        limiters = [kind(other) for kind in (STRATEGIES["moving-window"], MovingWindowRateLimiter)]
+        assert all(limiter.hit(LIMIT, "caller") for limiter in limiters)
+        ours, theirs = (limiter.get_window_stats(LIMIT, "caller") for limiter in limiters)
+        assert ours == theirs and ours[1] == 1
+
+
 def test_what_is_kept_is_bounded(server):
     from redis_cell import _strategy
 
