@@ -201,7 +201,8 @@ def test_fixed_windows_are_those_of_limits(server):
 
 def test_permissions_on_the_page_are_enough_and_none_can_be_left_out(server):
     page = (ROOT / "docs/operating.md").read_text()
-    moving, fixed = (re.search(f"{name} .*need\\s`(.*?)`", page)[1].split() for name in ("The storages", "Fixed windows"))
+    moving, fixed = (re.search(f"{words}[^`]* need `(.*?)`", page)[1].split() for words in
+                     ("Flask-Limiter and slowapi", "For fixed windows"))
     ours, windows = (STRATEGIES[name](storage(server, username="limiter", password="secret")) for name in
                      ("moving-window", "fixed-window"))
 
