@@ -1,4 +1,4 @@
-"""The function calls on the pages get the replies that follow them."""
+"""Tests that the function calls on the pages get the replies shown after them."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 
 from conftest import DOCS
 
-# Noon on 22 November 2026 in Berlin, when the pages' calls are made.
+# Noon on 22 November 2026 in Berlin: the pages assume that their calls are made at this time.
 NOON = 1_795_345_200
 
 
