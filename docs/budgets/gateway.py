@@ -31,7 +31,7 @@ class Refused(Exception):
 
 
 class Unavailable(Exception):
-    """Redis did not decide, so do not call the model. With the timeouts in `main`, it is raised within two seconds."""
+    """Redis did not decide, so do not call the model. With the timeouts in `main`, this takes at most two seconds."""
 
 
 @contextlib.asynccontextmanager

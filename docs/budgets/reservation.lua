@@ -197,7 +197,7 @@ local function settle(keys, used)
         return failure
     end
     if before == 2 then
-        -- Ignore errors here: the call has been settled, even if its hold has expired.
+        -- Ignore errors here: the call has been settled, whatever has happened to its hold.
         redis.pcall('ZREM', keys[2], id)
     end
     return 1

@@ -3,7 +3,7 @@
 import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
 
-const TIMEOUT = Math.ceil(1000 * Number(process.env.REDIS_TIMEOUT || 0.1)); // In ms.
+const TIMEOUT = Math.ceil(1000 * Number(process.env.REDIS_TIMEOUT || 0.1)); // in ms
 /** The client for the whole process. It uses a single connection. */
 export const client = new Redis(process.env.REDIS_URL || 'redis://127.0.0.1:6379', {
   connectTimeout: TIMEOUT,
@@ -31,7 +31,7 @@ export const throttle = (key, maxBurst, count, period, quantity = 1, ...furtherQ
 async function demonstrate() {
   for (let call = 0; call < 4; call += 1) {
     await throttle('user123', 2, 1, 60).then(console.log, (error) => {
-      if (error.message.startsWith('ERR ')) throw error; // An argument is wrong.
+      if (error.message.startsWith('ERR ')) throw error; // ERR means that an argument is wrong.
       console.error(`Redis did not decide: ${error.message}`);
     });
   }

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { createClient } from 'redis';
 
-const TIMEOUT = Math.ceil(1000 * Number(process.env.REDIS_TIMEOUT || 0.1)); // In ms.
+const TIMEOUT = Math.ceil(1000 * Number(process.env.REDIS_TIMEOUT || 0.1)); // in ms
 /** The client for the whole process. It uses a single connection. */
 export const client = createClient({
   url: process.env.REDIS_URL || 'redis://127.0.0.1:6379',
@@ -35,7 +35,7 @@ export async function throttle(key, maxBurst, count, period, quantity = 1, ...fu
 async function demonstrate() {
   for (let call = 0; call < 4; call += 1) {
     await throttle('user123', 2, 1, 60).then(console.log, (error) => {
-      if (error.message.startsWith('ERR ')) throw error; // An argument is wrong.
+      if (error.message.startsWith('ERR ')) throw error; // ERR means that an argument is wrong.
       console.error(`Redis did not decide: ${error}`);
     });
   }

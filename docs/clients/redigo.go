@@ -37,7 +37,7 @@ func main() {
 		if reply, err := throttle("user123", 2, 1, 60, 1); err == nil {
 			fmt.Println(reply)
 		} else if text := err.Error(); strings.HasPrefix(text, "ERR ") && !strings.Contains(text, "number of clients") {
-			panic(err) // An argument is wrong. (A server with too many clients also replies with ERR.)
+			panic(err) // ERR means that an argument is wrong, or that the server has too many clients.
 		} else {
 			fmt.Println("Redis did not decide:", err)
 		}

@@ -36,7 +36,7 @@ async fn main() -> RedisResult<()> {
     for _ in 0..4 {
         match throttle(connection.clone(), "user123", (2, 1, 60), 1).await {
             Ok(reply) => println!("{reply:?}"),
-            // An argument is wrong.
+            // An error with the code ERR means that an argument is wrong.
             Err(error) if error.code() == Some("ERR") => return Err(error),
             Err(error) => println!("Redis did not decide: {error}"),
         }

@@ -22,12 +22,12 @@ local function call(key, quota)
     ngx.log(ngx.ERR, "Redis did not decide: ", failure)
 end
 
--- Returns the caller's IPv4 address, or the /64 network of its IPv6 address, because customers get a whole /64.
+-- Returns the caller's IPv4 address, or for IPv6 the /64 network, because each customer gets a whole /64.
 local function network()
     local bytes, address = ngx.var.binary_remote_addr, ngx.var.remote_addr
     if #bytes == 4 then return address end
     assert(#bytes == 16, "a Unix socket has no address to limit")
-    -- Treat an IPv4 address that arrives over IPv6 like the plain address.
+    -- Treat an IPv4-mapped IPv6 address like the IPv4 address.
     return address:match("^::ffff:([%d.]+)$")
         or bytes:sub(1, 8):gsub("..", function(pair) return ("%02x%02x:"):format(pair:byte(1, 2)) end) .. ":/64"
 end

@@ -1,7 +1,7 @@
 -- Copies a limiter of redis_rate, the Go library, to CL.THROTTLE:
 --     redis-cli --eval from_redis_rate.lua rate:user123 user123
--- Both store the time at which all tokens will be back. redis_rate stores it in seconds since 2017, as a double, which
--- is precise to a microsecond.
+-- redis_rate stores the same time as CL.THROTTLE, the one at which all tokens will be back. Its unit is seconds since
+-- 2017, and its type is a double, which is precise to a microsecond.
 if #KEYS ~= 2 or #ARGV > 0 then
     return redis.error_reply('ERR wrong number of arguments')
 end

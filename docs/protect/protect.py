@@ -65,7 +65,7 @@ async def unavailable(request, error):
 
 
 def address(request):
-    """Returns the caller's IPv4 address, or the /64 network of its IPv6 address, because customers get a whole /64.
+    """Returns the caller's IPv4 address, or for IPv6 the /64 network, because each customer gets a whole /64.
 
     Callers without a valid address, such as those behind a Unix socket, share the name "unknown".
     """
@@ -78,7 +78,7 @@ def address(request):
 
 
 def normalized(name):
-    """Returns the name in the form used in ACCOUNTS, in which case and width of letters make no difference."""
+    """Returns the name in the form used in ACCOUNTS, whatever the case and width of its letters."""
     return unicodedata.normalize("NFKC", name).strip().casefold()
 
 

@@ -16,7 +16,7 @@ for place = 4, #ARGV do
     end
 end
 
--- Do not extend a ban: this password may have been under way when the ban started.
+-- Do not extend a ban: this password may have been sent before the ban started.
 local rest = redis.call('PTTL', KEYS[2])
 if rest ~= -2 then
     -- PTTL is 0 in a ban's last millisecond, but a reply of 0 would mean that there is no ban.
