@@ -2,7 +2,7 @@
 
 -- Calendar quotas, such as 100 until midnight and 1,000 until the end of the month, with an optional limiter. A call
 -- takes tokens from all quotas and the limiter, or from none.
---     FCALL calendar_throttle 3 {alice}:2026-11-22 {alice}:2026-11 {alice}:rate 1 100 1795388400 1000 1796079600 9 10 1
+--     FCALL calendar_throttle 3 {alice}:2099-12-31 {alice}:2099-12 {alice}:rate 1 100 4102444800 1000 4102444800 9 10 1
 -- With the same keys and arguments, calendar_charge always takes the tokens, and calendar_look (FCALL_RO) takes none.
 -- Keys: any number of counters, and then the limiter, if there is one. Arguments: the quantity (negative for a refund);
 -- the quota of each counter and the end of its period, in seconds since 1970; and the limiter's max_burst, count and

@@ -2,9 +2,9 @@
 
 -- A plan, then credits: calls use up a quota, such as 1,000 a month, before they use credits that the user has bought.
 --     INCRBY {alice}:credits 500
---     FCALL credits_throttle 2 {alice}:2026-11 {alice}:credits 1 1000 1796079600
---     FCALL credits_charge 3 {alice}:2026-11 {alice}:credits {alice}:call-7 1 1000 1796079600
---     FCALL_RO credits_look 2 {alice}:2026-11 {alice}:credits 1 1000 1796079600
+--     FCALL credits_throttle 2 {alice}:plan-2099-12 {alice}:credits 1 1000 4102444800
+--     FCALL credits_charge 3 {alice}:plan-2099-12 {alice}:credits {alice}:call-7 1 1000 4102444800
+--     FCALL_RO credits_look 2 {alice}:plan-2099-12 {alice}:credits 1 1000 4102444800
 -- Keys: the tokens used in the period, the credits and, for credits_charge, the charge's id. Arguments: the quantity,
 -- the quota, and the end of the period in seconds since 1970. All tokens come from the plan first. credits_throttle
 -- takes all tokens or none. credits_charge always takes them, even if the credits fall below zero. A negative quantity

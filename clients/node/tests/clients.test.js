@@ -122,11 +122,13 @@ const CLUSTERS = {
 };
 
 async function likeIoredis(Cluster, nodes, options) {
-  const cluster = new Cluster(nodes.map(({ port }) => ({ host: '127.0.0.1', port })), options);
+  const addresses = nodes.map(({ port }) => ({ host: '127.0.0.1', port }));
+  const cluster = new Cluster(addresses, { ...options, keyPrefix: 'shop:' });
   cluster.on('error', () => {});
   atTheEnd(() => cluster.disconnect());
   await waitFor('the client is ready', () => cluster.status === 'ready');
-  return ({ key, command }) => cluster.eval('return redis.call(unpack(ARGV))', 1, key, ...command);
+  const script = 'return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))';
+  return ({ key, command: [name, , ...words] }) => cluster.eval(script, 1, key, name, ...words);
 }
 
 test('clusters', async (context) => {

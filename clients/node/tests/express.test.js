@@ -124,17 +124,19 @@ test('a changed limit starts full, and the old one keeps its count', async () =>
   assert.deepEqual([await used(1, 60_000), await used(5, DAY), await used(1, DAY)], [1, 1, 2]);
 });
 
-test('getKey returns the tokens used, and resetKey gives them back', async () => {
-  const limiter = rateLimit({ limit: 2, windowMs, keyGenerator: () => 'key', store: newStore() });
-  const send = await site(limiter);
-  assert.equal(await limiter.getKey('key'), undefined);
-  await statuses(2, send);
-  for (const used of [2, 2]) assert.equal((await limiter.getKey('key')).totalHits, used);
-  assert.deepEqual(await statuses(1, send), [429]);
-  await limiter.resetKey('key');
-  assert.equal(await limiter.getKey('key'), undefined);
-  assert.deepEqual(await statuses(3, send), [200, 200, 429]);
-});
+for (const quotas of [undefined, [{ limit: 2, windowMs }, { limit: 2, windowMs: 7 * windowMs }]]) {
+  test(`getKey returns the tokens used, and resetKey gives them back${quotas ? ' to each quota' : ''}`, async () => {
+    const limiter = rateLimit({ limit: 2, windowMs, keyGenerator: () => 'key', store: newStore({ quotas }) });
+    const send = await site(limiter);
+    assert.equal(await limiter.getKey('key'), undefined);
+    await statuses(2, send);
+    for (const used of [2, 2]) assert.equal((await limiter.getKey('key')).totalHits, used);
+    assert.deepEqual(await statuses(1, send), [429]);
+    await limiter.resetKey('key');
+    assert.equal(await limiter.getKey('key'), undefined);
+    assert.deepEqual(await statuses(3, send), [200, 200, 429]);
+  });
+}
 
 test('half the limit is a hard cap: no window has more than twice as many', async () => {
   const { clock, url } = await startServerWithClock();
@@ -199,6 +201,7 @@ for (const name of LIMITERS) {
   });
 
   test(`${name}: an outage during a request does not change its response or stop the process`, async (context) => {
+    const log = context.mock.method(console, 'error', () => {});
     const rejected = context.mock.fn();
     process.on('unhandledRejection', rejected);
     context.after(() => process.off('unhandledRejection', rejected));
@@ -210,6 +213,7 @@ for (const name of LIMITERS) {
     const send = await site(limiter, (request, response) => { isGone = true; response.send('Done'); });
     assert.deepEqual(await statuses(2, send), [200, 503]);
     assert.equal(rejected.mock.callCount(), 0);
+    assert.match(log.mock.calls[0].arguments[0].stack, /Caused by Error: gone/);
   });
 }
 

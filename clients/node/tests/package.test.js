@@ -75,7 +75,8 @@ const stores = [
     sendCommandCluster: ({ key, isReadOnly, command }) => cluster.sendCommand(key, isReadOnly, command), prefix: 'c:',
   }),
   new RedisCellStore({
-    sendCommandCluster: ({ key, command }) => other.eval('return redis.call(unpack(ARGV))', 1, key, ...command),
+    sendCommandCluster: ({ key, command: [name, , ...words] }) =>
+      other.eval('return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))', 1, key, name, ...words),
     prefix: 'd:',
     quotas: async (key) => [{ limit: key.length, windowMs: 1000, burst: 2 }, { limit: 9, windowMs: 60000 }],
   }),

@@ -93,7 +93,7 @@ const LIBRARIES = {
 
 async function likeIoredis(Redis, url) {
   const options = { enableOfflineQueue: false, maxRetriesPerRequest: 0, autoResendUnfulfilledCommands: false };
-  const client = new Redis(url, options);
+  const client = new Redis(url, { ...options, keyPrefix: 'shop:' });
   client.on('error', () => {});
   await once(client, 'ready');
   atTheEnd(() => client.disconnect());

@@ -201,7 +201,8 @@ def test_fixed_windows_are_those_of_limits(server):
 
 def test_permissions_on_the_page_are_enough_and_none_can_be_left_out(server):
     page = (ROOT / "docs/operating.md").read_text()
-    moving, fixed = (re.search(f"{name} .*need\\s`(.*?)`", page)[1].split() for name in ("The storages", "Fixed windows"))
+    moving, fixed = (re.search(f"{words}[^`]* need `(.*?)`", page)[1].split() for words in
+                     ("Flask-Limiter and slowapi", "For fixed windows"))
     ours, windows = (STRATEGIES[name](storage(server, username="limiter", password="secret")) for name in
                      ("moving-window", "fixed-window"))
 
@@ -339,6 +340,14 @@ def test_once_all_tokens_are_back_stats_say_so(server):
     reset_time = limiter.get_window_stats(limit, "caller")[0]
     wait_for("the tokens are back", lambda: time.time() > reset_time + 1)
     assert limiter.get_window_stats(limit, "caller")[1] == 5
+
+
+def test_stats_of_other_storages_are_those_of_limits(server):
+    for other in created("memory://"), created(f"redis://127.0.0.1:{server.port}"):
+        limiters = [kind(other) for kind in (STRATEGIES["moving-window"], MovingWindowRateLimiter)]
+        assert all(limiter.hit(LIMIT, "caller") for limiter in limiters)
+        ours, theirs = (limiter.get_window_stats(LIMIT, "caller") for limiter in limiters)
+        assert ours == theirs and ours[1] == 1
 
 
 def test_what_is_kept_is_bounded(server):

@@ -86,14 +86,16 @@ def test_success_and_failure_are_called(server):
         rate = "1/day"
 
         def throttle_success(self):
-            called.append("success")
+            called.append(f"success of {self.key}")
+            assert self.now <= self.timer()
             return super().throttle_success()
 
         def throttle_failure(self):
             called.append(f"failure, {self.wait()}")
             return super().throttle_failure()
 
-    assert statuses(2, Throttle) == [200, 429] and called == ["success", "failure, 86400"]
+    assert statuses(2, Throttle) == [200, 429]
+    assert called == ["success of throttle_anon_192.0.2.1", "failure, 86400"]
 
 
 def test_keys_may_have_a_lone_surrogate_and_be_none(server):
