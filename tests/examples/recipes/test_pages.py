@@ -14,7 +14,7 @@ def flat(reply):
 
 @pytest.mark.parametrize("page", ["recipes.md", "budgets.md"])
 def test_the_function_calls_get_the_replies_that_follow_them(recipe, page):
-    """A call with redis-cli is a line for the shell, with its reply as a comment. `date` shows the server's time there."""
+    """In a line for the shell, the reply is a comment, and `date` must show the time of the server's clock."""
     clock = f"date() {{ echo {recipe.clock.now // 10**9}; }}\n"
     for library in "recipes/calendar_quota.lua", "recipes/credits.lua", "budgets/reservation.lua":
         recipe.load(library)
