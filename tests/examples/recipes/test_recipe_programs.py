@@ -221,13 +221,17 @@ def test_a_call_whose_task_is_cancelled_is_settled_even_if_it_still_waits_for_it
     address.fates("FCALL", fate)
 
     async def cancel(program, client):
+        is_running = asyncio.Event()
+
         async def call():
             async with program.admitted(client, "}", "a:b", ESTIMATE) as call:
                 call.used = 1_000
+                is_running.set()
                 await asyncio.sleep(3600)
 
         task = asyncio.create_task(call())
-        while not server("FCALL_RO reservations 1 {gate:%7D}:calls"):
+        # Unless the reply is lost, also wait until the program has read it.
+        while not (server("FCALL_RO reservations 1 {gate:%7D}:calls") and (fate or is_running.is_set())):
             await asyncio.sleep(0.01)
         while not task.done():
             task.cancel()
