@@ -1,4 +1,4 @@
-"""The function calls on the pages get the replies that follow them."""
+"""Tests that the function calls on the pages get the replies shown after them."""
 
 import re
 import subprocess
@@ -14,7 +14,7 @@ def flat(reply):
 
 @pytest.mark.parametrize("page", ["recipes.md", "budgets.md"])
 def test_the_function_calls_get_the_replies_that_follow_them(recipe, page):
-    """In a line for the shell, the reply is a comment. The shell has the server's clock."""
+    """In a line for the shell, the reply is a comment, and `date` must show the time of the server's clock."""
     clock = f"date() {{ echo {recipe.clock.now // 10**9}; }}\n"
     for library in "recipes/calendar_quota.lua", "recipes/credits.lua", "budgets/reservation.lua":
         recipe.load(library)
