@@ -6,7 +6,7 @@
 
 use std::num::NonZero;
 
-/// The number of digits in a stored timestamp, which can be at most 2^63 - 1. Timestamps before September 2001 have
+/// The number of digits in a stored timestamp. Timestamps go up to 2^63 - 1, and those before September 2001 have
 /// leading zeros.
 pub const MOMENT_DIGITS: usize = 19;
 
@@ -20,7 +20,7 @@ const ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
 pub fn parse_moment(text: &[u8; MOMENT_DIGITS]) -> Option<u64> {
     let (first, rest) = text.split_first_chunk()?;
     let (second, _) = rest.split_first_chunk()?;
-    // The last block overlaps the second, so keep only its last three digits.
+    // The last eight digits overlap the second block, so keep only the last three of them.
     let blocks = [digits(first), digits(second), digits(text.last_chunk()?) & !0 << 40];
     if not_digits(blocks) {
         return None;
@@ -46,7 +46,7 @@ pub fn without_zeros(text: &[u8; MOMENT_DIGITS]) -> &[u8] {
 }
 
 /// Parses a number of 1 to 8 digits without leading zeros; most arguments are such numbers. `inline(always)` makes a
-/// call 1% cheaper.
+/// command 1% cheaper.
 #[inline(always)]
 pub fn parse_small(text: &[u8]) -> Option<u32> {
     match text.len() {
@@ -58,7 +58,7 @@ pub fn parse_small(text: &[u8]) -> Option<u32> {
             if text.starts_with(b"0") || not_digits([digits.into()]) { None } else { Some(value_of_four(digits)) }
         }
         5..=8 => {
-            // The first four and the last four digits may overlap. Shift the digits that are in both out of the upper
+            // The first four and the last four digits may overlap. Shift the digits that they share out of the first
             // four.
             let common = 64_u32.wrapping_sub(u32::try_from(text.len()).unwrap_or(8).wrapping_mul(8));
             let upper = four_digits(text.first_chunk()?).wrapping_shl(common);

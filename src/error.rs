@@ -27,7 +27,7 @@ pub enum Error {
     WrongType,
     #[error("ERR the key holds no rate limiter state")]
     NotAState,
-    /// Clients that know this code, mostly cluster clients, retry the call.
+    /// Clients that know the code TRYAGAIN, mostly cluster clients, retry the call.
     #[error("TRYAGAIN the key cannot be read or written at this moment")]
     Unavailable,
 }

@@ -17,8 +17,8 @@
 //! * **reset_after**: how long until the limiter is full, so that the whole burst is available again.
 //!
 //! The whole state is one timestamp, the theoretical arrival time (TAT): the time at which the limiter will be full
-//! again. A call for `quantity` tokens moves the TAT by the `increment`, the time in which that many come back. The
-//! call is allowed if the new TAT is ahead of now by at most the `tolerance`, the time in which all tokens come back:
+//! again. A call for `quantity` tokens moves the TAT by the `increment`, the time those tokens take to come back. The
+//! call is allowed if the new TAT is ahead of now by at most the `tolerance`, the time all tokens take to come back:
 //!
 //! ```text
 //!         |<---------- tolerance --------->|
@@ -30,7 +30,7 @@
 //! ```
 //!
 //! All times are whole nanoseconds. Products are computed in 64 bits if they fit, which they nearly always do, and in
-//! 128 bits if not. The time in which tokens come back is rounded down, once per call. A call's rounding error is
+//! 128 bits if not. The time that tokens take to come back is rounded down, once per call. A call's rounding error is
 //! therefore less than a nanosecond, in the caller's favour.
 //!
 //! The GCRA comes from ITU-T I.371 and the ATM Forum's traffic management specification, which call this form of it
@@ -72,7 +72,7 @@ pub struct Funnel {
     /// The quota, which has been checked: at most one token comes back per nanosecond.
     quota: Quota,
     now: Moment,
-    /// The time in which all tokens come back. `now + tolerance` is never later than `Moment::LAST`.
+    /// The time that all tokens take to come back. `now + tolerance` is never later than `Moment::LAST`.
     tolerance: Span,
 }
 
@@ -164,7 +164,7 @@ impl Sub for Span {
 }
 
 impl Unit {
-    /// Converts units to nanoseconds. The product of 64 bits and 30 bits fits in 128 bits.
+    /// Converts units to nanoseconds. A 64-bit number times a 30-bit number fits in 128 bits.
     pub fn in_nanos(self, units: NonZero<u64>) -> NonZero<u128> {
         NonZero::<u128>::from(units).saturating_mul(self.nanos().into())
     }
@@ -180,7 +180,7 @@ impl Unit {
 }
 
 impl Quota {
-    /// Checks the quota, and returns it as of `now`.
+    /// Checks that the quota is valid at `now`, and ties it to that moment.
     ///
     /// Errors: `TooFast` if more than one token would come back per nanosecond, or `TooLarge` if a limiter that is
     /// emptied at `now` would not be full again by the year 2262.
@@ -198,7 +198,7 @@ impl Quota {
         Ok(Funnel { quota: self, now, tolerance })
     }
 
-    /// Returns the time in which `tokens` come back: `floor(tokens * period / count)`, at most 2^64 - 1.
+    /// Returns the time that `tokens` take to come back: `floor(tokens * period / count)`, at most 2^64 - 1.
     #[inline(always)]
     fn refill_time(&self, tokens: u64) -> Span {
         if let Ok(period) = u64::try_from(self.period.get())
@@ -243,7 +243,7 @@ impl Funnel {
         Part { tat: tat.max(self.now) + increment, taken: tokens, limited: false, retry_after: None }
     }
 
-    /// Takes `tokens`, which the quota must have, for a call that asks for that many or more.
+    /// Takes `tokens`, which the quota must have. The call asked for `asked`, which may be more.
     #[inline(always)]
     pub fn take_up_to(&self, tat: Moment, tokens: u64, asked: u64) -> Part {
         let tat = tat.max(self.now) + self.quota.refill_time(tokens);
@@ -266,7 +266,7 @@ impl Funnel {
         Ok(Part { tat, taken: tokens, limited, retry_after: limited.then(|| until_full - self.tolerance) })
     }
 
-    /// Returns the time until one more token is available. The time is 0 if rounding has left a token, and `None` if
+    /// Returns the time until one more token is available: 0 if, because of rounding, it already is. Returns `None` if
     /// the limit is 0.
     fn wait_for_one_more(&self, tat: Moment) -> Option<Span> {
         let one_more = self.until_full(tat) + self.quota.refill_time(1);
@@ -280,8 +280,8 @@ impl Funnel {
         Part { tat, taken: 0, limited: false, retry_after: None }
     }
 
-    /// Returns the number of tokens that the next call could take if the quota will be full after `until_full`. That is
-    /// the largest number, `r`, that comes back within `span`, which is the tolerance minus `until_full`.
+    /// Returns the number of tokens that the next call could take when the quota is `until_full` away from full. That
+    /// is the largest number, `r`, that comes back within `span`, which is the tolerance minus `until_full`.
     ///
     /// In whole numbers, `floor(r * period / count) <= span` means `r * period < (span + 1) * count`, so the largest
     /// `r` is `((span + 1) * count - 1) / period`, rounded down. This never exceeds the limit: a token takes at least a

@@ -201,7 +201,7 @@ impl Verdict {
 }
 
 impl Tats {
-    /// Returns whether these TATs begin with all of the others.
+    /// Returns whether `others` is a prefix of these TATs.
     fn begin_with(&self, others: &Self) -> bool {
         self.first == others.first && self.rest.starts_with(&others.rest)
     }

@@ -13,7 +13,7 @@ use crate::reply::{notify, reply};
 use crate::request::{Request, now};
 use crate::state;
 
-/// One limiter's part of the call, with the TATs that the limiter's key holds and the decision.
+/// One limiter's part of the call: the TATs stored before the call, the request, and the decision.
 struct Decided<'a> {
     before: Option<Tats>,
     request: Request<'a>,

@@ -9,7 +9,7 @@ use crate::limiter::{Limiter, MAX_QUOTAS, Taking};
 use crate::parameters::{self, COUNT, MAX_BURST, QUANTITY};
 use crate::redis::{Argument, Parameter, clock};
 
-/// The part of a call that concerns one limiter. The quotas are as of the moment of the call.
+/// The part of a call that concerns one limiter. Its quotas are tied to the moment of the call.
 pub struct Request<'a> {
     /// The name of the limiter's key.
     pub name: &'a Argument,

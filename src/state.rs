@@ -55,7 +55,7 @@ fn parse_tat(text: &[u8; MOMENT_DIGITS]) -> Result<Moment, Error> {
     decimal::parse_moment(text).and_then(Moment::new).ok_or(Error::NotAState)
 }
 
-/// Applies a decision's change to the key, and closes the key. A stored key expires at the latest TAT, rounded up to a
+/// Applies a decision's change to the key, and closes the key. A stored key's expiry is its latest TAT, rounded up to a
 /// whole millisecond.
 ///
 /// Errors: `Unavailable` if the server does not allow writes to the key now.

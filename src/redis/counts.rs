@@ -41,8 +41,8 @@ impl Counter {
         self.0.load(Relaxed)
     }
 
-    /// Adds 1. An atomic addition would cost more, and is not needed because only the server's one thread increments
-    /// counters.
+    /// Adds 1. An atomic addition would cost more, and is not needed because the server runs commands on one thread at
+    /// a time.
     pub fn increment(&self) {
         self.0.store(self.get().wrapping_add(1), Relaxed);
     }

@@ -93,8 +93,7 @@ impl Command {
         self.key_group().map_or((1, 1), |group| (-1, length(group.len())))
     }
 
-    /// Returns the minimum number of words in a call. The number is negative, which tells the server that more words
-    /// are allowed.
+    /// Returns the minimum number of words in a call, negated to tell the server that more words are allowed.
     fn arity(&self) -> c_int {
         let needed = self.key_group().unwrap_or(self.parameters);
         let needed = needed.iter().take_while(|parameter| !parameter.optional).count();

@@ -42,7 +42,7 @@ pub struct Unavailable;
 /// without a fork. On a server that may save this way, `look` therefore opens the key for writing, which the server
 /// refuses during such a save. `look` then falls back to GET, which reads a copy.
 ///
-/// Errors: `Unavailable` if a cluster node refuses the GET because the slot has left the node during the transaction.
+/// Errors: `Unavailable` if a cluster node refuses the GET because the slot has left the node during a transaction.
 pub fn look<T>(context: &mut Context, name: &Argument, read: impl FnOnce(Value) -> T) -> Result<T, Unavailable> {
     let forkless = options::is_forkless();
     match Key::open_for(if forkless { READ | WRITE } else { READ }, context, name) {
@@ -111,7 +111,7 @@ impl<'a> Key<'a> {
 
     pub fn value(&self) -> Value<'_> {
         let mut length = 0;
-        // SAFETY: the handle is open. The bytes do not change until a write, which consumes the borrowed key.
+        // SAFETY: the handle is open. Only a write changes the bytes, and it consumes the key that the value borrows.
         unsafe {
             let bytes = api!(RedisModule_StringDMA)(self.handle.as_ptr(), &mut length, READ);
             if bytes.is_null() {

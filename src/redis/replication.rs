@@ -52,7 +52,7 @@ const YES: u8 = 2;
 /// every write is replicated.
 static SUBSCRIBED: AtomicBool = AtomicBool::new(false);
 
-/// The events that may bring a listener, whatever their kind.
+/// The events that may bring a listener. Each counts, whatever its kind (subevent).
 const EVENTS: [u64; 6] = [
     raw::REDISMODULE_EVENT_LOADING,
     raw::REDISMODULE_EVENT_REPLICA_CHANGE,

@@ -9,8 +9,8 @@ use redis::{Connection, Parser, Value};
 
 use super::{info, wait_until};
 
-/// Settings that make the server write the file before each reply, and rewrite it only on request. With `everysec`, the
-/// default, a write waits while the disk is busy, and is lost if the process is killed in the meantime.
+/// Settings that make the server write to the append-only file before each reply, but rewrite it only on request. With
+/// `everysec`, the default, a write waits while the disk is busy, and is lost if the process is killed in the meantime.
 pub const AOF: [&str; 6] = ["--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"];
 
 /// Returns all commands in the file, from all its parts.

@@ -1,7 +1,7 @@
 // A library that is preloaded into a server, and lets a test set the server's wall clock. The test writes two numbers
 // to the file that CLOCK names: nanoseconds since the epoch, and seconds to add to them. The monotonic clock, which
-// servers use for their timers, does not change. A coarse read of the wall clock returns the time of the kernel's last
-// tick, and the kernel ticks 250 times a second.
+// servers use for their timers, does not change. A coarse read of the wall clock is rounded down to a multiple of 4 ms,
+// as on a kernel that ticks 250 times a second.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -62,7 +62,7 @@ void *dlopen(const char *path, int flags) {
 #endif
 
 // Hide /proc/cpuinfo. If that file says that the processor's ticks are constant, Valkey 9 adds the ticks to its time
-// between two reads of the wall clock, and its time would go on while the test's clock stands still.
+// between two reads of the wall clock, and its time would keep advancing while the test's clock stands still.
 static FILE *open_unless_cpuinfo(const char *name, const char *path, const char *mode) {
     if (!strcmp(path, "/proc/cpuinfo")) return NULL;
     FILE *(*original)(const char *, const char *) = (FILE * (*)(const char *, const char *)) dlsym(RTLD_NEXT, name);

@@ -49,7 +49,7 @@ impl Clock {
         self.file.write_all_at(&now.to_ne_bytes(), 0).unwrap();
     }
 
-    /// Adds this many seconds to the time from `set`. The result may be too late to fit in 64 bits as nanoseconds.
+    /// Adds this many seconds to the time that was set. The sum, in nanoseconds, may be too large for 64 bits.
     pub fn shift(&self, seconds: i64) {
         self.file.write_all_at(&seconds.to_ne_bytes(), 8).unwrap();
     }

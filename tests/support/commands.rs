@@ -13,7 +13,7 @@ pub struct Command {
     /// The version of the module that added the command.
     pub since: &'static str,
     pub taking: Taking,
-    /// The unit of the command's periods and replies, in nanoseconds.
+    /// The unit of the command's periods, and of the times in its replies, in nanoseconds.
     pub unit: i128,
     /// The arguments, as in docs/commands.md: brackets mark optional arguments, and dots repeated ones.
     pub syntax: &'static str,

@@ -12,8 +12,8 @@ use super::new_folder;
 use super::pages::ROOT;
 use super::programs::output;
 
-/// Returns the path of the module: that in `MODULE`, or else that of the release build, which the first call brings up
-/// to date.
+/// Returns the path of the module: `MODULE` if it is set, or else that of the release build, which the first call
+/// brings up to date.
 pub fn module() -> &'static str {
     static MODULE: OnceLock<Option<PathBuf>> = OnceLock::new();
     let module = MODULE.get_or_init(|| {

@@ -55,7 +55,7 @@ pub type State = Result<Vec<i128>, &'static str>;
 pub struct Expected {
     pub reply: Value,
     pub limited: bool,
-    /// The key of each limiter, and that limiter's decision.
+    /// For each limiter, its key and the decision on it.
     pub decisions: Vec<(Vec<u8>, Decision)>,
 }
 
@@ -76,7 +76,7 @@ pub fn expected(call: &[Vec<u8>], now: i128, state: impl Fn(&[u8]) -> State) -> 
     let mut decisions = decide(command.taking)?;
     let limited = decisions.iter().any(|decision| decision.verdict.limited);
     if several && limited {
-        // A limiter that allows the call, although other limiters limit it, reports what it holds.
+        // In a limited call, each limiter that would allow the call reports its state, with no tokens taken.
         for (decision, untouched) in decisions.iter_mut().zip(decide(Taking::UpTo)?) {
             if !decision.verdict.limited {
                 *decision = untouched;

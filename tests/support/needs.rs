@@ -22,7 +22,7 @@ pub(crate) use needs;
 pub enum Need {
     /// The name of a feature, and a function that returns whether the server has it.
     Feature(&'static str, fn() -> bool),
-    /// The name of a Debian package, and a program with arguments that succeeds if the package is installed.
+    /// The name of a Debian package, a program, and arguments with which it succeeds if the package is installed.
     Package(&'static str, &'static str, &'static [&'static str]),
     /// An environment variable, whether it must be set, and the reason to print if the test is skipped.
     Run(&'static str, bool, &'static str),

@@ -13,7 +13,7 @@ pub fn text_of(file: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// Returns the pages of a clone or of an unpacked release, which has no .github/.
+/// Returns the pages of a clone, or of an unpacked release (which has no .github/).
 pub fn pages(root: &Path) -> Vec<PathBuf> {
     let folders = ["docs", ".github"].into_iter().filter_map(|folder| fs::read_dir(root.join(folder)).ok());
     let files = folders.flatten().map(|file| file.unwrap().path());
@@ -83,7 +83,7 @@ pub fn block(language: &str, words: &str) -> String {
     found.remove(0).text
 }
 
-/// Returns the command of the only session that contains these words.
+/// Returns the first command typed in the only `console` block that contains these words.
 pub fn typed(words: &str) -> String {
     block("console", words).lines().next().unwrap().split_once("> ").unwrap().1.to_string()
 }

@@ -5,8 +5,8 @@
 //
 // * the server crashes when the other module reads an unwritable key with StringDMA, because StringDMA may change the
 //   encoding of a value that is being saved;
-// * the other module does not see that a child process saves: no flag shows the process, and its start is reported as
-//   the start of a snapshot.
+// * the other module does not see the child process that saves: the context flags do not show it, and its start is
+//   reported as the start of a snapshot.
 //
 // The server's log lists the options that the server has, including HANDLE_FORKLESS, and those that the other module
 // sets. After a load and after an unload, the log also shows how many strings and sections of INFO the other module has

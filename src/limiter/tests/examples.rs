@@ -106,7 +106,7 @@ fn the_extremes_of_every_argument_are_exact_or_an_error() {
 #[test]
 fn a_token_that_comes_back_in_a_nanosecond_does_not_remain_yet() {
     let funnel = funnel(START, 999_999, 1_000_000, 86_400).unwrap();
-    // Three tokens come back in exactly 259.2 ms, so 999,997 remain if the limiter will be full after that time.
+    // Three tokens come back in exactly 259.2 ms, so 999,997 remain when the limiter is that far from full.
     for (until_full, remaining) in [(259_200_001, 999_996), (259_200_000, 999_997), (259_199_999, 999_997)] {
         let tat = Some(moment(START + until_full));
         assert_eq!(throttle(funnel, tat, 0).remaining, remaining, "full in {until_full} ns");

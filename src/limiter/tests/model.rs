@@ -68,8 +68,8 @@ impl Quota {
         self.max_burst + 1
     }
 
-    /// Returns the time in which these tokens come back or, if the product overflows, a time that is too long for any
-    /// quota.
+    /// Returns the time that these tokens take to come back or, if the product overflows, a time that is too long for
+    /// any quota.
     pub fn refill_time(&self, tokens: i128) -> i128 {
         tokens.checked_mul(self.period).map_or(i128::MAX / 4, |product| product / self.count)
     }
@@ -89,8 +89,8 @@ impl Quota {
         Ok(())
     }
 
-    /// Returns the number of tokens that remain if the limiter will be full after `reset_after`. That is the largest
-    /// number, up to the limit, that comes back in the rest of the tolerance. Uses a binary search.
+    /// Returns the number of tokens that remain when the limiter is `reset_after` away from full. That is the largest
+    /// number, up to the limit, that comes back within the tolerance minus `reset_after`. Uses a binary search.
     fn remaining(&self, reset_after: i128) -> i128 {
         let (mut fits, mut fits_not) = (0, self.limit() + 1);
         while fits_not - fits > 1 {
@@ -151,8 +151,8 @@ impl Call {
         Ok(Decision { verdict, quota: decides.unwrap() + 1, change })
     }
 
-    /// Decides the call for one quota. `tokens` is the quantity or, for `Taking::UpTo`, as much of the quantity as
-    /// every quota has.
+    /// Decides the call for one quota. `tokens` is the quantity, capped for `Taking::UpTo` at what the emptiest quota
+    /// holds.
     fn verdict(&self, quota: &Quota, tat: i128, tokens: i128) -> Result<Verdict, Error> {
         let &Self { taking, now, quantity } = self;
         let (limit, base) = (quota.limit(), tat.max(now));

@@ -55,8 +55,8 @@ fn quota_of(
     })
 }
 
-/// Generates valid quotas, each with a `now` that leaves time for a history. Some quotas have round numbers: their
-/// tokens come back at whole nanoseconds, so a history hits boundaries exactly.
+/// Generates valid quotas, each with a `now` that leaves room for a history of calls before the year 2262. Some quotas
+/// have round numbers: their tokens come back at whole nanoseconds, so a call can fall exactly on such a moment.
 pub fn valid_quota() -> impl Strategy<Value = (Quota, u64)> {
     let usual = quota_of(0..1_000_u64, 1..100_000_u64, 1..100_000_u64);
     let power_of_ten = || (0..10_u32).prop_map(|power| 10_u64.pow(power));
@@ -67,7 +67,7 @@ pub fn valid_quota() -> impl Strategy<Value = (Quota, u64)> {
     })
 }
 
-/// Returns the time in which this many tokens come back, in nanoseconds.
+/// Returns the time that this many tokens take to come back, in nanoseconds.
 fn refill_time(quota: Quota, tokens: u64) -> u64 {
     stated(quota).refill_time(tokens.into()).try_into().unwrap()
 }
@@ -198,8 +198,8 @@ proptest! {
         for Call { now, tat, verdict, .. } in play(quota, start, &steps) {
             let (funnel, tat) = (quota.at(moment(now)).unwrap(), after(tat, &verdict));
             prop_assert!(verdict.remaining <= verdict.limit);
-            // A TAT beyond the tolerance limits even a call for 0 tokens, but no history with one quota produces such a
-            // TAT.
+            // The first check also holds if 0 tokens remain: only a TAT beyond the tolerance limits a call for 0
+            // tokens, and no history with one quota produces such a TAT.
             prop_assert!(!throttle(funnel, tat, verdict.remaining.cast_signed()).limited);
             prop_assert!(throttle(funnel, tat, verdict.remaining.cast_signed() + 1).limited);
         }
@@ -220,8 +220,8 @@ proptest! {
         }
     }
 
-    /// Rounding favours the caller by less than a nanosecond per call. Several calls may therefore take slightly more
-    /// than the burst and the rate allow, but less than what comes back in one nanosecond per call.
+    /// Rounding favours the caller by less than a nanosecond per call. Several calls may therefore take more than the
+    /// burst and the rate allow, but the excess is less than what comes back in one nanosecond per call.
     #[test]
     fn no_span_lets_more_through_than_burst_and_rate((quota, start) in valid_quota(), steps in history()) {
         // Leave out the steps that give tokens back, because those tokens may be taken again.
