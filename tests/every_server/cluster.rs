@@ -31,7 +31,7 @@ fn a_limiter_keeps_its_tokens_while_its_slot_moves() {
     run::<()>(&mut source, &migrate("{k}1")).unwrap();
     assert_reply(&mut source, second, &[0, 10, 6]);
     let both = "CL.MTHROTTLE {k}1 9 1 3600 1 {k}2 9 1 3600 1";
-    // Redis 6.2 sends a client to the new node although that node lacks one of the keys.
+    // Redis 6.2 redirects a client to the new node although that node lacks one of the keys.
     for (call, code) in [(first, "ASK "), (both, if is_redis_6_2() { "ASK " } else { "TRYAGAIN " })] {
         let error = error_of(&mut source, call);
         assert!(error.starts_with(code), "{call} gets {error}, not {code}");
@@ -87,15 +87,15 @@ fn losing_a_slot_within_a_transaction_does_not_crash_the_node() {
 }
 
 /// A node that imports a slot reads the source's stream as a replica does, but Valkey's INFO does not count it as a
-/// replica. The test stops that node until the process that writes the snapshot has ended and a call has been made. The
-/// call is then part of the stream that follows the snapshot.
+/// replica. The test suspends that node until the process that writes the snapshot has ended and a call has been made.
+/// The call is then part of the stream that follows the snapshot.
 #[test]
 #[ignore = "slow: a cluster"]
 fn a_node_that_imports_slots_is_sent_effects_not_calls() {
     needs!(MOVING_SLOTS);
     let [source, target] = two_nodes(&["--hz", "100", "--loadmodule", compiled("callbacks")]);
     let (mut from, mut to) = (source.connect(), target.connect());
-    // Make the source sleep for a second after the fork, so that the test can stop the target in that time.
+    // Make the source sleep for a second after the fork, to give the test time to suspend the target.
     run::<()>(&mut from, "CB.DO fork DEBUG SLEEP 1").unwrap();
     let mut probe = source.connect();
     probe.set_read_timeout(Some(Duration::from_millis(200))).unwrap();

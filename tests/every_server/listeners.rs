@@ -69,7 +69,7 @@ fn ask_for_the_stream(primary: &Server, from: &str) -> TcpStream {
     stream
 }
 
-/// Checks that the replica holds what the primary holds, and was sent none of the module's calls.
+/// Checks that the replica has the same data as the primary, and was sent the effects of the calls, not the calls.
 fn assert_same(replica: &Server, primary: &Server) {
     catch_up(replica, primary);
     let (expected, actual) = (snapshot(&mut primary.connect()), snapshot(&mut replica.connect()));
@@ -96,7 +96,7 @@ fn a_replica_misses_no_call_that_is_made_while_it_joins() {
         for moment in moments {
             run_all(&mut connection, &[&format!("CB.DO {moment} !CL.CHARGE {{key}}{moment} 9 1 3600 20")]);
         }
-        // During this call, the module learns that nothing listens.
+        // During this call, the module finds out that there is no replica.
         change(&mut connection, 0);
         let replica = Server::start_bare(&[&SETTINGS, &settings[..]].concat());
         replicate(&replica, &primary);
@@ -108,9 +108,9 @@ fn a_replica_misses_no_call_that_is_made_while_it_joins() {
     }
 }
 
-/// To the module, the server seems to save without a child process: shim.c hides the process, and reports its start as
-/// the start of a snapshot. If the server's cron starts the process, callbacks.c receives that event first, and makes a
-/// call that the snapshot lacks.
+/// shim.c hides the child process that saves, and reports its start as the start of a snapshot. To the module, the
+/// server therefore seems to save without a fork. If the server's cron starts the process, callbacks.c receives that
+/// event first, and makes a call whose effect is missing from the snapshot.
 #[test]
 #[ignore = "slow: a snapshot that waits"]
 fn a_replica_misses_no_call_that_is_made_during_a_snapshot_without_a_fork() {
@@ -134,9 +134,9 @@ fn a_replica_misses_no_call_that_is_made_during_a_snapshot_without_a_fork() {
     }
 }
 
-/// A replica restarts from its file, and continues its primary's stream without a new snapshot. The replica then has a
-/// backlog, although no snapshot event has told the module about it. The replica is writable, so that a client can call
-/// the module before the stream continues.
+/// A replica restarts from its snapshot file, and continues its primary's stream without a new snapshot. The replica
+/// then has a backlog, although no snapshot event has told the module about it. The replica is writable, so that a
+/// client can call the module before the stream continues.
 #[test]
 fn a_replica_that_is_restarted_and_promoted_sends_its_replica_every_write() {
     let primary = server(&["--hz", "100"]);
@@ -152,11 +152,11 @@ fn a_replica_that_is_restarted_and_promoted_sends_its_replica_every_write() {
     }
     wait_until("the snapshot is saved", || run::<()>(&mut promoted.connect(), "SAVE").is_ok());
     promoted.kill();
-    // Stop the primary until the test has made a call on the replica.
+    // Suspend the primary until the test has made a call on the replica.
     signal(primary.pid(), "STOP");
     promoted.restart();
     let mut connection = promoted.connect();
-    // The key lives for only a millisecond, so the replica soon holds exactly what its primary holds.
+    // Only this replica gets the key, so it must expire soon: the test compares this replica with its sibling.
     run::<Value>(&mut connection, "CL.PTHROTTLE {key}gone 0 1 1").unwrap();
     signal(primary.pid(), "CONT");
     wait_until("the stream continues", || info(&mut connection, "master_link_status") == "up");
@@ -174,9 +174,9 @@ fn a_replica_that_is_restarted_and_promoted_sends_its_replica_every_write() {
 #[test]
 #[ignore = "slow: a large file"]
 fn a_primary_that_restarts_from_a_file_still_sends_its_replica_every_write() {
-    // Redis 6.2 answers no client while it loads such a small file.
+    // Redis 6.2 loads such a small file without answering clients in the meantime.
     needs!(REDIS_7);
-    // The key lives for only a millisecond, because no key from the file may exist yet when the file is loaded.
+    // The key expires before the file is saved: a server refuses to load a file with a key that already exists.
     let before = "CL.PTHROTTLE {key}module 0 1 1";
     let after = "CB.DO loaded !CL.CHARGE {key}loaded 9 1 3600 5 ; CB.DO loaded DEBUG SLEEP 0.5";
     let callbacks: Vec<_> = before.split(' ').chain([";"]).chain(after.split(' ')).collect();
@@ -212,7 +212,7 @@ fn a_primary_that_restarts_from_a_file_still_sends_its_replica_every_write() {
     assert_same(&replica, &primary);
 }
 
-/// A client that sends PSYNC with a replication ID and an offset is not a replica, but must not be sent calls either.
+/// A client that takes the replication ID and the offset from INFO gets no snapshot, but must still be sent effects.
 #[test]
 fn a_client_that_sends_psync_with_the_offset_in_info_is_sent_effects() {
     let primary = server(&snapshots()[2]);
@@ -250,7 +250,7 @@ fn an_aof_that_is_turned_on_holds_what_the_server_holds() {
     assert_aof(&server);
 }
 
-/// Redis 6.2 writes a call's effects to the AOF only at the end of the call, when the AOF may have been turned on.
+/// Redis 6.2 writes a call's effects to the AOF only when the call ends. The AOF may have been turned on by then.
 #[test]
 fn an_aof_that_another_module_turns_on_within_a_call_holds_what_the_server_holds() {
     let settings = ["--aof-use-rdb-preamble", "no", "--notify-keyspace-events", "Ad"];
@@ -270,7 +270,7 @@ fn assert_aof(server: &Server) {
     assert_eq!(call, None, "the AOF holds the call itself, not its effect");
 }
 
-/// The server's save points depend on its count of changes. hostile::calls checks this count with an AOF.
+/// The server's save points depend on its count of changes. hostile::calls checks this count while an AOF is on.
 #[test]
 fn every_write_counts_for_save_points_even_if_nothing_listens() {
     let primary = server(&[]);

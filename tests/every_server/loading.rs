@@ -109,8 +109,8 @@ fn the_module_loads_without_a_command_that_it_does_not_call() {
     assert_reply(&mut Server::start_bare(&renamed).connect(), "CL.THROTTLE key 4 1 60", &[0, 5, 4, -1, 60]);
 }
 
-/// All calls share one string, which is freed when the module is unloaded. Here, MODULE LOADEX unloads the module to
-/// undo a load.
+/// All calls share the string `PXAT`, which is created when the module is loaded, and freed when it is unloaded. Here,
+/// MODULE LOADEX unloads the module to undo a load.
 #[test]
 fn a_load_keeps_one_string_and_an_unload_frees_it() {
     needs!(REDIS_7);
@@ -141,7 +141,7 @@ fn a_second_load_is_refused_with_a_log_line_that_says_where_to_look() {
     }
 }
 
-/// Runs the README's command twice, with the test's own paths of the library and the settings file.
+/// Runs the README's command twice, with the test's own paths to the library and the settings file.
 #[test]
 fn the_readmes_command_replaces_the_line_of_any_other_redis_cell() {
     let library = module();

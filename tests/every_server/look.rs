@@ -81,8 +81,8 @@ fn a_look_is_answered_when_replicas_are_missing_memory_is_full_or_a_save_has_fai
     command("CONFIG SET save").arg("").exec(&mut connection).unwrap();
 }
 
-/// A server that loads a limiter from a file or from its primary stores the digits as a number. A look turns that
-/// number into a string, which takes more memory.
+/// A limiter's value consists of digits. A server that loads it from a file or from its primary stores it as a number.
+/// A look turns that number into a string, which takes more memory.
 #[test]
 fn the_first_look_at_a_key_takes_at_most_32_bytes_even_at_maxmemory() {
     let (_server, mut connection) = Server::start_with(&["--maxmemory-policy", "noeviction"]).connected();

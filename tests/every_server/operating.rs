@@ -75,7 +75,7 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
     subscriber.psubscribe("__keyevent@0__:*").unwrap();
     subscriber.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut expected = Vec::new();
-    // The shortest call of each command takes a token from a new limiter, unless the command only reads.
+    // Except for commands that only read, each command's shortest call takes a token from a new limiter.
     for command in &COMMANDS {
         run::<Value>(&mut connection, &command.call(command.name)).unwrap();
         expected.extend((!command.only_reads()).then(|| format!("cl.throttle {}", command.name)));

@@ -71,7 +71,7 @@ fn a_callback_may_change_the_keys_of_the_call_that_it_interrupts() {
     }
 }
 
-/// The callback runs after the call has closed the key, so the callback's change stays.
+/// The callback runs after the call has closed the key, so the call does not overwrite the callback's change.
 #[test]
 fn a_callback_may_change_a_key_that_the_call_has_just_written() {
     let (_clock, server, mut connection) = start();

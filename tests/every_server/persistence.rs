@@ -9,7 +9,7 @@ use crate::support::expected::expiry;
 use crate::support::traffic::under_load;
 use crate::support::{Server, run, snapshot, throttle, wait_until};
 
-/// The time in which a token comes back, in nanoseconds. No limiter becomes full again during the test.
+/// How long a token takes to come back, in nanoseconds. No limiter becomes full again during the test.
 const MINUTE: i64 = 60_000_000_000;
 
 /// Each client takes tokens from its own limiter until the server is killed. The TAT shows exactly how many tokens were

@@ -30,8 +30,8 @@ fn under_a_long_mixed_load_memory_does_not_grow() {
 }
 
 /// In each round, calls every command, a script, and a command with a wrong argument, both on a new limiter and on keys
-/// that hold other values. Another limiter expires. All rounds use the same few keys, so that a leak shows in the
-/// server's memory.
+/// that hold other values. Another limiter expires. All rounds use the same few keys, so memory that grows with each
+/// round is a leak.
 fn soak(connection: &mut Connection, rounds: u64) {
     let mut pipeline = redis::pipe();
     for line in ["DEL new list", "SET text hello", "RPUSH list 1", "CL.PTHROTTLE expires 0 1 1"] {
@@ -68,15 +68,15 @@ fn fifty_clients_get_exactly_the_burst_and_the_rate_through_a_promotion() {
     let calls = setting("FAIRNESS_CALLS", 3_000);
     for rate in [1, 100, 10_000, 100_000] {
         let servers = [Server::start_with(&SETTINGS), Server::start_with(&SETTINGS)];
-        // The limiter holds a thousand seconds' worth of tokens, and starts with one second's worth. It must never be
-        // full, because a full limiter gets no more tokens back.
+        // The limiter holds a thousand seconds' worth of tokens, and starts with only one second's worth, so that it is
+        // never full: a full limiter gets no more tokens back.
         let (limit, opening) = (rate * 1_000, rate * 999);
         let call = |name: &str, tokens: i64| format!("{name} key {} {rate} 1 {tokens}", limit - 1);
         let mut connection = servers[0].connect();
         assert_reply(&mut connection, &call("CL.THROTTLE", opening), &[0]);
         let start = run::<i64>(&mut connection, "GET key").unwrap() - 999 * SECOND;
-        // Each call takes what comes back in a hundredth of a second. At a high rate, calls for single tokens would be
-        // too slow.
+        // Each call takes as many tokens as come back in 10 ms, but at least one. At a high rate, calls for single
+        // tokens would be too slow.
         let tokens = (rate / 100).max(1);
         let made = AtomicU64::new(0);
         let client = |_, running: &dyn Fn() -> bool| {

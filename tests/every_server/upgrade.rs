@@ -21,8 +21,8 @@ const LIMITER: &str = "key 999 1 3600";
 /// A server and its settings file.
 type Member = (Server, PathBuf);
 
-/// The first upgrade replaces a stand-in for brandur's redis-cell, with a Sentinel. The second goes back to the
-/// stand-in, without a Sentinel.
+/// The first upgrade is from a stand-in for brandur's redis-cell, and a Sentinel promotes the replica. The second goes
+/// back to the stand-in without a Sentinel.
 #[test]
 #[ignore = "slow: Sentinel waits"]
 fn an_upgrade_by_the_steps_of_the_page_loses_no_limit() {
@@ -68,7 +68,7 @@ pub fn start_sentinel(folder: &Path, primary: &Server, replica: &Server, more: &
     (process, port)
 }
 
-/// Follows the steps on the page. Calls both servers before each step, and returns how many calls were allowed.
+/// Follows the steps in docs/operating.md. Calls both servers before each step. Returns how many calls were allowed.
 fn upgrade(primary: &mut Member, replica: &mut Member, sentinel: Option<u16>, library: &str, version: &str) -> i64 {
     let page = text_of("docs/operating.md");
     let steps = section(&page, "## Upgrade without losing a limit").split("```sh\n").skip(1);
@@ -96,14 +96,14 @@ fn upgrade(primary: &mut Member, replica: &mut Member, sentinel: Option<u16>, li
     let mut allowed = 0;
     for step in [restart, wait, stop_writes, fail_over, demote, &restart_other, &wait_for_other, rewrite_aof] {
         for (server, _) in [&primary, &replica] {
-            // A replica replies with an error, and so does a primary whose writes are stopped.
+            // A replica refuses the call, and so does the primary once a step has made it stop writes.
             let reply = run::<[i64; 5]>(&mut server.connect(), &format!("CL.THROTTLE {LIMITER}"));
             allowed += reply.map_or(0, |reply| 1 - reply[0]);
         }
         let (server, settings) = if step.contains("-h 10.0.0.1") { &mut *primary } else { &mut *replica };
         let script = here.iter().fold(step.to_string(), |step, (page, here)| step.replace(page, here));
         let script = script.replace("/etc/redis/redis.conf", settings.to_str().unwrap());
-        // Allow ten minutes: a Sentinel that gets no CPU time for two seconds does nothing for half a minute.
+        // Allow ten minutes: a Sentinel that gets no CPU time for two seconds enters TILT mode for half a minute.
         let printed = output(Command::new("timeout").args(["10m", "sh", "-exc", &script]));
         for (_, expected) in script.lines().filter_map(|line| line.split_once("   # ")) {
             assert!(printed.lines().any(|line| line == expected), "{expected:?} is missing after {script}\n{printed}");

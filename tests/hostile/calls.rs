@@ -15,8 +15,8 @@ use crate::support::setting;
 
 const START: i128 = clock::START as i128;
 
-/// The longest time by which the clock differs from `START`. If the clock stepped back by ten years, Redis 8.10.2 would
-/// take seconds to count its clients.
+/// The furthest that the clock gets from `START` in either direction. If the clock stepped back by ten years, Redis
+/// 8.10.2 would take seconds to count its clients.
 const YEAR: i128 = 365 * 86_400 * SECOND;
 
 #[test]
@@ -72,7 +72,7 @@ impl Hostile {
         }
         let mut commands = vec![self.call(key)];
         for _ in 0..self.random.below(6) {
-            // Often repeat the last call, so that it meets the state that it has just left.
+            // Often repeat the last call, so that it runs on the state that it has just produced.
             let again = commands[commands.len() - 1].clone();
             commands.push(if self.random.one_in(3) { self.call(key) } else { again });
         }
@@ -85,8 +85,8 @@ impl Hostile {
         Batch { now: self.now, via, commands }
     }
 
-    /// Returns a moment for the call: usually one at which the call's outcome changes, or a nanosecond before or after
-    /// that moment. Sometimes the moment is up to 19 seconds or milliseconds earlier, or random.
+    /// Returns a moment for the call: usually one at which the call's outcome changes, sometimes one up to 19 of the
+    /// command's units of time earlier, and sometimes a random one. Often adds or subtracts a nanosecond.
     fn moment(&mut self, call: &Words, database: &Database) -> i64 {
         let edges = edges(call, database);
         let moment = match self.random.below(8) {
@@ -100,7 +100,7 @@ impl Hostile {
 }
 
 /// Returns moments at which the call's outcome may change: a key expires, a limiter becomes full, this call is only
-/// just allowed, or the tokens it takes from a full limiter come back at the last moment that a key can hold.
+/// just allowed, or the tokens it takes from a full limiter come back at the latest time that a key can store.
 fn edges(call: &Words, database: &Database) -> Vec<i128> {
     let mut edges = Vec::new();
     // For a call at moment 0, the time to wait is also the moment at which the wait ends.

@@ -73,7 +73,7 @@ impl Hostile {
         let integers = match self.random.below(24) {
             // A rate of about one token per nanosecond.
             0 => [9, 2 * unit + near, 2, 1],
-            // Limiters, without and with a debt, that become full close to the last moment that a key can hold.
+            // Limiters, without and with a debt, that become full close to the latest time that a key can store.
             1 => [0, 1, to_the_end, 1],
             2 => [1, 1, 1, to_the_end],
             _ => NAMES.map(|name| self.integer(name, command.taking)),
@@ -152,7 +152,7 @@ pub struct Batch {
 /// How the commands of a batch are sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Via {
-    /// As commands of another client, which change the keys.
+    /// As another client's commands, such as SET and DEL, that change the keys directly.
     Other,
     /// As calls between WATCH and an empty transaction, whose reply shows whether the calls touched a key.
     Plain,

@@ -108,8 +108,8 @@ fn the_debian_package_says_which_line_to_add_when_to_restart_and_which_lines_to_
     assert!(!library.exists());
 }
 
-/// The other limiters come from the libraries that the examples use. The test fails if a package lacks a module or a
-/// store.
+/// The other limiters are the libraries that the examples use. The test fails if the Python package lacks a module, or
+/// the npm package lacks a store.
 #[test]
 fn pip_and_npm_install_the_packages_for_other_limiters() {
     needs!(EVERYWHERE);

@@ -39,8 +39,8 @@ fn each_file_that_a_page_names_exists() {
     }
 }
 
-/// Words from programs that other tests read from a page and run: most tests are in tests/examples/applications.py, and
-/// one is below. Every other program on a page must be part of a file that is run.
+/// Words that identify the programs that other tests read from a page and run. Most of these tests are in
+/// tests/examples/applications.py, and one is in this file. Every other program must be part of a file that is run.
 const RUN_ELSEWHERE: [&str; 7] = [
     "def admit",
     "check(\"items\"",
@@ -110,7 +110,7 @@ fn the_map_of_the_sources_has_each_file() {
     let mapped: BTreeSet<_> = rows.map(|row| row.split('`').nth(1).unwrap().to_string()).collect();
     let source = Path::new(ROOT).join("src");
     let paths = files(&source).into_iter().map(|file| file.strip_prefix(&source).unwrap().display().to_string());
-    // In the table, src/redis/ has a single row for all its files, and so do the tests of the rule.
+    // In the table, the files in src/redis/ share a single row, and so do those in src/limiter/tests/.
     let row = |path: String| match path.find("tests/") {
         Some(start) => path[..start + 6].to_string(),
         None => path.split_inclusive('/').next().unwrap().to_string(),
@@ -143,8 +143,8 @@ fn each_line_for_contributors_is_one_that_runs() {
                 let listed = output(tests.args(names).args(after.iter().skip(1)).arg("--list"));
                 assert!(listed.contains(": test\n"), "{place}: {line} runs no test");
             }
-            // scripts/test passes the arguments to pytest. The name after `-k` may be that of a parameter from another
-            // file.
+            // scripts/test passes the arguments to pytest. The name after `-k` may be that of a pytest parameter that
+            // is defined in another file.
             if let [file, "-k", name] = words[..] {
                 let folder = files(Path::new(ROOT).join(file).parent().unwrap());
                 let has_name = folder.iter().any(|file| fs::read_to_string(file).is_ok_and(|text| text.contains(name)));
@@ -225,7 +225,7 @@ fn each_command_on_a_page_is_known_to_the_server() {
         let typed = text.split("redis-cli ").skip(1).filter_map(typed_command);
         let named = text.split_once(' ').filter(|(name, _)| language == "code" && !is_error && is_command(name));
         for (name, rest) in typed.chain(named) {
-            // upgrade.rs sends SENTINEL to a Sentinel. Only later servers know INCREX.
+            // upgrade.rs sends SENTINEL to a Sentinel. Only Redis 8.8, Valkey 9.2 and newer servers know INCREX.
             if ["SENTINEL", "INCREX"].contains(&name) {
                 continue;
             }
@@ -291,7 +291,7 @@ fn milliseconds(unit: &str) -> i64 {
     seconds.iter().find(|(name, _)| *name == unit).unwrap_or_else(|| panic!("{unit} is not a unit of time")).1 * 1_000
 }
 
-/// The table shows the reply to the call in the sentence above the table, made after the call at the top of the page.
+/// The table shows the reply to the last call above it, which follows the call at the top of the page.
 #[test]
 fn the_readmes_table_is_the_reply_to_its_second_call() {
     let readme = text_of("README.md");
@@ -392,8 +392,8 @@ fn figures(text: &str) -> BTreeSet<String> {
     words.filter(|word| !word.is_empty()).collect()
 }
 
-/// Other figures are checked elsewhere: the size of a limiter in costs.rs, and the server versions that the module
-/// needs in loading.rs.
+/// Other figures are checked elsewhere: costs.rs checks the size of a limiter, and loading.rs the server versions
+/// that the module needs.
 #[test]
 fn versions_and_sizes_are_those_of_other_files() {
     let between = |file: &str, before: &str, after: &str| {

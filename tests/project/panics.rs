@@ -6,7 +6,7 @@ use crate::support::module;
 
 /// Code that can panic leaves the name of its source file in the library, for the panic message. If the library names
 /// none of the module's own files, it contains no such code: no index, overflow or unwrap that could panic. The
-/// remaining names are those of the standard library and its dependencies.
+/// files that it does name belong to the standard library and its dependencies.
 #[test]
 fn no_code_of_the_module_can_panic() {
     let library = fs::read(module()).unwrap();

@@ -17,8 +17,8 @@ fn scripts_run_starts_a_server_until_ctrl_c_and_leaves_nothing_behind() {
     needs!(SCRIPTS_TEST);
     module();
     let (port, temporary) = (free_port().to_string(), new_folder());
-    // If the test ends, end the script with SIGINT, as Ctrl-C would. Restore the default action of SIGINT, because a
-    // shell's background processes ignore it.
+    // Send the script SIGINT, as Ctrl-C would, when the test ends, even if the test is killed. Restore the default
+    // action of SIGINT, because a shell's background processes ignore it.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "INT", "env", "--default-signal=INT", "scripts/run"]).current_dir(ROOT);
     command.env("PORT", &port).env("TMPDIR", temporary.path());
@@ -151,8 +151,8 @@ fn scripts_test_counts_results_and_fails_after_a_failed_installation_or_an_abort
     assert!(said.ends_with("setup: missing: cell-gone. apt-get could not install all of them; the reason is above\n"));
 }
 
-/// A test run that is killed cannot drop its servers. Each server must still end, together with the thread that started
-/// it.
+/// A test run that is killed does not drop its servers. Each server must therefore end together with the thread that
+/// started it.
 #[test]
 fn a_run_that_is_killed_leaves_no_server() {
     let server = thread::spawn(Server::start).join().unwrap();
