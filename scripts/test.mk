@@ -44,7 +44,7 @@ pytest = /usr/bin/pytest -n 4 --dist loadgroup tests/examples
 at     = SERVER=$$(echo $(CURDIR)/target/servers/$(1)/*-server)
 
 # List the longest jobs first, so that no core is idle at the end. `all` lists the jobs themselves, because make would
-# start the jobs behind names such as `clients` later.
+# start the jobs of a group such as `clients` later.
 for_clients   := examples $(clients) $(if $(EVERYWHERE),debian) $(servers:%=recipes-%)
 for_module    := $(on_one) $(servers:%=on-%) rule shellcheck format
 for_platforms := $(targets:%=for-%) lints memcheck zizmor
@@ -88,8 +88,8 @@ rule: compiled
 	@$(job)
 	$(logs)/redis_cell
 
-# Each server gets its own fuzz seed. If a server's version is not the one in scripts/servers, this commit may not have
-# caused a failure, so the failure counts only with --everywhere.
+# Each server gets its own fuzz seed. If a server's version is not the one in scripts/servers, a failure may be due to
+# that version rather than to this commit, so it counts only with --everywhere.
 on-%: compiled release servers
 	@$(job)
 	export $(call at,$*) FUZZ_SEED=$$(cksum <<<$* | cut -d ' ' -f 1)

@@ -12,7 +12,7 @@ export class RedisCellStore {
     /** @param {import('./limiter.js').Options & OwnOptions} options */
     constructor({ quotas, ...options }: import("./limiter.js").Options & OwnOptions);
     prefix: string;
-    /** After a mistake in the limiter's options, no request passes.
+    /** Throws if the limiter's options are wrong. No request passes from then on.
      * @param {{ limit: number | ((...request: any[]) => unknown), windowMs: number, [option: string]: any }} options */
     init(options: {
         limit: number | ((...request: any[]) => unknown);
@@ -24,7 +24,7 @@ export class RedisCellStore {
         totalHits: number;
         resetTime: Date;
     }>;
-    /** Returns the counts, and takes no token. @param {string} key */
+    /** Returns the counts without taking a token. @param {string} key */
     get(key: string): Promise<{
         totalHits: number;
         resetTime: Date;

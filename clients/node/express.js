@@ -11,7 +11,7 @@ const { Unanswered } = require('./unanswered.js');
 class RedisCellStore {
   #limiter;
   #quotas;
-  /** The limiter's own. @type {any} */
+  /** The limiter's options, from init. @type {any} */
   #options;
   /** @type {AsyncLocalStorage<{ tookToken: boolean }>} */
   #request = new AsyncLocalStorage();
@@ -23,7 +23,7 @@ class RedisCellStore {
     this.prefix = options.prefix;
   }
 
-  /** After a mistake in the limiter's options, no request passes.
+  /** Throws if the limiter's options are wrong. No request passes from then on.
    * @param {{ limit: number | ((...request: any[]) => unknown), windowMs: number, [option: string]: any }} options */
   init(options) {
     const { limit, windowMs, validate, requestPropertyName } = options;
@@ -49,7 +49,7 @@ class RedisCellStore {
     try {
       const { isRefused, used, wait } = await this.#throttle(key);
       request.tookToken = !isRefused;
-      // A refused request must exceed the limit. If the limit is a function, its result is unknown.
+      // A refused request's count must exceed the limit. If that is a function, its result is unknown: use the maximum.
       const atLeast = isRefused ? Math.floor(this.#options.limit) + 1 || Number.MAX_SAFE_INTEGER : 1;
       return { totalHits: Math.max(used, atLeast), resetTime: new Date(Date.now() + wait) };
     } catch (error) {
@@ -60,7 +60,7 @@ class RedisCellStore {
     }
   }
 
-  /** Returns the counts, and takes no token. @param {string} key */
+  /** Returns the counts without taking a token. @param {string} key */
   async get(key) {
     const { isRefused, used, wait } = await this.#throttle(key, 0);
     return used ? { totalHits: used - Number(isRefused), resetTime: new Date(Date.now() + wait) } : undefined;
@@ -68,10 +68,10 @@ class RedisCellStore {
 
   /** Refunds a request. @param {string} key */
   async decrement(key) {
-    // A refused request took no token. If a database driver has lost the context, it is unknown whether this one did:
-    // refund it, unless the limiter also asks to refund refused requests.
+    // A refused request took no token. If a database driver has lost the async context, we cannot tell whether this
+    // request was refused: refund it, unless the limiter refunds refused requests too (skipFailedRequests).
     const { tookToken = !this.#options?.skipFailedRequests } = this.#request.getStore() ?? {};
-    // An error loses the refund. Thrown, the error would lose the response or, with express-rate-limit 7, the process.
+    // Give up the refund after an error: throwing would lose the response or, in express-rate-limit 7, crash Node.
     if (tookToken) await this.#throttle(key, -1).catch(console.error);
   }
 

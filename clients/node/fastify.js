@@ -5,20 +5,20 @@ const { Unanswered } = require('./unanswered.js');
 
 /** @typedef {(error: Error | null, result?: { current: number, ttl: number }) => void} Callback */
 
-/** Returns a class for the limiter's `store`. Registrations that share it, or its prefix, share their global limit.
+/** Returns a class for the limiter's `store`. Registrations with the same store or prefix share one global limit.
  * @param {import('./limiter.js').Options} options */
 function fastifyStore(options) {
   const limiter = new Limiter(options);
-  /** The limits of the handlers that are in no group. @type {Set<string>} */
+  /** The limits of the handlers without a group. @type {Set<string>} */
   const unnamed = new Set();
 
   return class FastifyStore {
-    /** @param {unknown} [_params] The limiter's. @param {string[]} names */
+    /** @param {unknown} [_params] Passed by the limiter. @param {string[]} names */
     constructor(_params, ...names) {
       this.names = names;
     }
 
-    /** Returns the store of a separate limit: that of a group, of a route, or of a handler that is in no group.
+    /** Returns the store of a separate limit: that of a group, a route, or a handler without a group.
      * @param {any} params */
     child({ groupId, routeInfo: { method, url } = {}, max, timeWindow }) {
       if (groupId) return new FastifyStore({}, 'group', groupId);

@@ -4,9 +4,9 @@
  */
 export type SendCommand = (command: string, ...words: string[]) => Promise<unknown>;
 /**
- * Sends a command to the node of a cluster that has the key. node-redis:
- * `({ key, isReadOnly, command }) => cluster.sendCommand(key, isReadOnly, command)`; ioredis and iovalkey, which do not
- * see the key in CL.PTHROTTLE: `({ key, command: [name, , ...words] }) =>
+ * Sends a command to the cluster node that has the key. node-redis:
+ * `({ key, isReadOnly, command }) => cluster.sendCommand(key, isReadOnly, command)`; ioredis and iovalkey, which cannot
+ * find the key in CL.PTHROTTLE: `({ key, command: [name, , ...words] }) =>
  * cluster.eval('return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))', 1, key, name, ...words)`.
  */
 export type SendCommandCluster = (call: {
@@ -15,8 +15,8 @@ export type SendCommandCluster = (call: {
     command: string[];
 }) => Promise<unknown>;
 /**
- * `prefix` is the start of each key, and names the limiter. `timeout` is the longest wait for a reply in ms, 100 by
- * default. Give exactly one of the two functions.
+ * `prefix` starts each key, and names the limiter. `timeout` is the longest wait for a reply in ms, 100 by default.
+ * Give either `sendCommand` or `sendCommandCluster`.
  */
 export type Options = {
     prefix: string;
@@ -37,13 +37,13 @@ export type Decision = {
 /** Sends a command and returns the reply. node-redis: `(...words) => client.sendCommand(words)`; ioredis and iovalkey:
  * `(...words) => client.call(...words)`.
  * @typedef {(command: string, ...words: string[]) => Promise<unknown>} SendCommand */
-/** Sends a command to the node of a cluster that has the key. node-redis:
- * `({ key, isReadOnly, command }) => cluster.sendCommand(key, isReadOnly, command)`; ioredis and iovalkey, which do not
- * see the key in CL.PTHROTTLE: `({ key, command: [name, , ...words] }) =>
+/** Sends a command to the cluster node that has the key. node-redis:
+ * `({ key, isReadOnly, command }) => cluster.sendCommand(key, isReadOnly, command)`; ioredis and iovalkey, which cannot
+ * find the key in CL.PTHROTTLE: `({ key, command: [name, , ...words] }) =>
  * cluster.eval('return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))', 1, key, name, ...words)`.
  * @typedef {(call: { key: string, isReadOnly: boolean, command: string[] }) => Promise<unknown>} SendCommandCluster */
-/** `prefix` is the start of each key, and names the limiter. `timeout` is the longest wait for a reply in ms, 100 by
- * default. Give exactly one of the two functions.
+/** `prefix` starts each key, and names the limiter. `timeout` is the longest wait for a reply in ms, 100 by default.
+ * Give either `sendCommand` or `sendCommandCluster`.
  * @typedef {{ prefix: string, timeout?: number, sendCommand?: SendCommand, sendCommandCluster?: SendCommandCluster }}
  *   Options */
 /** @typedef {import('./quotas.js').Quota} Quota */

@@ -6,13 +6,13 @@ const { Unanswered, answered } = require('./unanswered.js');
 /** Sends a command and returns the reply. node-redis: `(...words) => client.sendCommand(words)`; ioredis and iovalkey:
  * `(...words) => client.call(...words)`.
  * @typedef {(command: string, ...words: string[]) => Promise<unknown>} SendCommand */
-/** Sends a command to the node of a cluster that has the key. node-redis:
- * `({ key, isReadOnly, command }) => cluster.sendCommand(key, isReadOnly, command)`; ioredis and iovalkey, which do not
- * see the key in CL.PTHROTTLE: `({ key, command: [name, , ...words] }) =>
+/** Sends a command to the cluster node that has the key. node-redis:
+ * `({ key, isReadOnly, command }) => cluster.sendCommand(key, isReadOnly, command)`; ioredis and iovalkey, which cannot
+ * find the key in CL.PTHROTTLE: `({ key, command: [name, , ...words] }) =>
  * cluster.eval('return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))', 1, key, name, ...words)`.
  * @typedef {(call: { key: string, isReadOnly: boolean, command: string[] }) => Promise<unknown>} SendCommandCluster */
-/** `prefix` is the start of each key, and names the limiter. `timeout` is the longest wait for a reply in ms, 100 by
- * default. Give exactly one of the two functions.
+/** `prefix` starts each key, and names the limiter. `timeout` is the longest wait for a reply in ms, 100 by default.
+ * Give either `sendCommand` or `sendCommandCluster`.
  * @typedef {{ prefix: string, timeout?: number, sendCommand?: SendCommand, sendCommandCluster?: SendCommandCluster }}
  *   Options */
 /** @typedef {import('./quotas.js').Quota} Quota */
@@ -40,7 +40,7 @@ class Limiter {
   async throttle(names, quotas, quantity = 1) {
     const numbers = integers(quotas);
     const [first, ...further] = numbers;
-    // The key is JSON, so other names cannot spell it. A changed limit has a new key.
+    // JSON keeps different names from forming the same key. A changed limit gets a new key.
     const key = this.prefix + JSON.stringify([...names.map(String), ...numbers.flat()]);
     const words = [...first, quantity || 1, ...further.flat()].map(String);
     const command = [quantity ? 'CL.PTHROTTLE' : 'CL.PLOOK', key, ...words];
@@ -48,7 +48,7 @@ class Limiter {
     const replied = Array.isArray(reply) ? reply.map(Number) : [];
     if (replied.length < 5 || !replied.every(Number.isInteger)) throw new Unanswered(`an unexpected reply: ${reply}`);
     const [refused, , remaining, retryAfter, resetAfter] = replied;
-    // A request that can never pass has to wait for a whole window.
+    // A request that can never pass is told to wait for a whole window.
     const wait = !refused ? resetAfter : retryAfter < 0 ? first[2] : retryAfter;
     return { isRefused: refused === 1, used: first[0] + 1 - remaining + refused, wait };
   }

@@ -1,4 +1,4 @@
-/** Thrown if Redis does not decide. The response is a 503 with the error's `headers`, which NestJS leaves out. */
+/** Thrown if Redis does not decide on a request. The response is a 503 with these `headers`, which NestJS omits. */
 export class Unanswered extends Error {
     /** @param {unknown} cause */
     constructor(cause: unknown);

@@ -1,10 +1,10 @@
-/** Thrown if Redis does not decide. The response is a 503 with the error's `headers`, which NestJS leaves out. */
+/** Thrown if Redis does not decide on a request. The response is a 503 with these `headers`, which NestJS omits. */
 class Unanswered extends Error {
   /** @param {unknown} cause */
   constructor(cause) {
     super('Try again later', { cause });
     this.name = 'Unanswered';
-    // Callers see the message, so the cause is added to the stack instead, which Express and NestJS log.
+    // Clients see the message, so add the cause to the stack, which Express and NestJS only log.
     this.stack += `\nCaused by ${cause}`;
     this.status = 503;
     this.statusCode = 503; // for NestJS
@@ -24,7 +24,7 @@ function answered(send, ms) {
   let timer;
   const reply = new Promise((resolve, reject) => {
     Promise.resolve(send()).then(resolve, reject);
-    // Wait in two halves: a stall of the event loop ends only one of them, and replies are read before the other ends.
+    // Wait in two halves: a stalled event loop uses up only one of them, and reads replies before the other ends.
     const half = (/** @type {() => void} */ end) => { timer = setTimeout(() => setImmediate(end), ms / 2); };
     half(() => half(() => reject(new Error(`no reply within ${ms} ms`))));
   });

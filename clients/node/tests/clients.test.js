@@ -50,7 +50,7 @@ for (const [library, open] of Object.entries(LIBRARIES)) {
     server.process.kill('SIGCONT');
     const calls = async () => /cmdstat_cl.pthrottle:calls=(\d+)/.exec(await server.call('INFO', 'commandstats'))?.[1];
     await waitFor('the server has read all calls', async () => await calls() === '20');
-    // The late replies to these calls are not mistaken for replies to later calls.
+    // Late replies are not mistaken for replies to later calls.
     assert.deepEqual(await counts(newStore({ sendCommand }), 3), [1, 2, 3]);
     assert.equal(await calls(), '23');
   });
@@ -61,7 +61,7 @@ for (const [library, open] of Object.entries(LIBRARIES)) {
     const stall = () => { for (const end = Date.now() + 1200; Date.now() < end;); };
     const store = newStore({ sendCommand, timeout: 1000 });
     await counts(store, 3);
-    // Stall the loop between the calls and their replies. The library may not have sent all calls yet.
+    // Stall the event loop between the calls and their replies. The library may not have sent all calls by then.
     let called = 0;
     const stalling = (...words) => {
       const reply = sendCommand(...words);
@@ -197,7 +197,7 @@ for (const [library, open] of Object.entries(SENTINELS)) {
     await waitFor('the replica is the primary', async () => (await replica.call('ROLE'))[0] === 'master');
     const impatient = newStore({ sendCommand: await open(port), timeout: 1000 });
     await waitFor('Redis decides again', async () => (await impatient.increment('other')).totalHits);
-    // The new primary has the limiter's state, so the third call still counts.
+    // The new primary has the limiter's state, so the count of the next call is 3 again.
     await waitFor('the client has found the new primary', async () => (await store.increment('key')).totalHits === 3);
   });
 }

@@ -177,7 +177,7 @@ test('express-slow-down without quotas is a mistake', async () => {
   assert.match(await response.text(), /express-slow-down needs/);
 });
 
-/** Returns a handler that responds outside the request's async context, as after a driver that batches queries. */
+/** Returns a handler that responds outside the request's async context, as happens with drivers that batch queries. */
 function batching() {
   let waiting = [];
   setInterval(() => waiting.splice(0).forEach((answer) => answer()), 1).unref();

@@ -17,7 +17,7 @@ before(async () => {
 const newStore = (options) => fastifyStore({ sendCommand, prefix: newPrefix(), timeout: 60_000, ...options });
 const byHeader = (request) => request.headers.caller ?? 'caller';
 
-/** Creates an application whose routes `build` adds. Returns a function that sends a request to the application. */
+/** Creates an application with the routes that `build` adds. Returns a function that sends a request to it. */
 async function site(options, build = (fastify) => fastify.get('/', async () => 'Hi')) {
   const fastify = createFastify();
   const own = { max: 2, timeWindow: '1 day', keyGenerator: byHeader, store: newStore() };
@@ -80,7 +80,7 @@ test('of two handlers with the same limit, the second needs a groupId', async ()
   await assert.rejects(build({ max: 3 }, { max: () => 3 }), /groupId/);
   await assert.rejects(build({ max: () => 3 }, { max: async () => 3 }), /groupId/);
   await build({ max: 3 }, { max: 3, groupId: 'other' }, { max: 4 });
-  // The same holds for two registrations of the plugin with the same store.
+  // If two registrations of the plugin share a store, the second one's handler needs a groupId, too.
   const store = newStore();
   const register = () => site({ store }, (fastify) => fastify.rateLimit({ max: 3 }));
   await register();

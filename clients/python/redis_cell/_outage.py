@@ -48,12 +48,12 @@ def answered(refusal: Callable[[], Exception] = Unanswered) -> Iterator[None]:
 def bounded(uri: str, options: dict[str, Any]) -> dict[str, Any]:
     """Returns the options with short timeouts and without retries, unless the options or the URI say otherwise."""
     url, library = urlsplit(uri), import_module("valkey" if uri.startswith("valkey") else "redis")
-    # Each concurrent call needs a connection. The default of redis-py 8 is 100.
+    # Each concurrent call needs a connection. By default, redis-py 8 allows only 100.
     defaults: dict[str, Any] = {"socket_timeout": 0.1, "max_connections": 1000}
     if not url.scheme.endswith("unix"):
         defaults["socket_connect_timeout"] = 0.1
     if "retry" not in url.query and not any(name.startswith("retry") for name in options):
-        # Never retry: a call that timed out may have taken its tokens. After READONLY, as in a failover, reconnect.
+        # Never retry: a call that timed out may have taken its tokens. READONLY (a failover) only causes a reconnect.
         defaults["retry"] = library.retry.Retry(library.backoff.NoBackoff(), 0)
         defaults["retry_on_error"] = [library.ReadOnlyError]
     return {**defaults, **options}

@@ -10,11 +10,11 @@ from typing import Any
 import limits.util
 from limits.strategies import STRATEGIES, MovingWindowRateLimiter
 
-# The replies to the latest hits in this context, by request, storage and key: the reset time, and what remains.
+# The replies to the latest hits in this context, by request, storage and key: the reset time, and the tokens left.
 KEPT: ContextVar[dict[Any, tuple[float, int]]] = ContextVar("redis_cell", default={})
-# A request with more limits than this asks Redis again.
+# The maximum number of replies to keep. A request with more limits asks Redis again.
 MOST_KEPT = 20
-# `limits` before 3.0 has a plain tuple.
+# `limits` before 3.0 uses a plain tuple.
 WindowStats: Any = getattr(limits.util, "WindowStats", lambda *stats: stats)
 
 
@@ -43,7 +43,7 @@ class Gcra(MovingWindowRateLimiter):
         wait = reset_time - time.time()
         if wait <= 0:
             remaining = item.amount  # the view took so long that all tokens are back
-        # The limiters show whole seconds: they add one to this time, and then subtract their clock's and round down.
+        # The limiters show whole seconds: they add one to this time, and then subtract the current time and round down.
         return WindowStats(int(time.time() + math.ceil(wait - 0.001) + 0.1), remaining)
 
 

@@ -31,7 +31,7 @@ class RedisCellStorage(RedisStorage):
         with answered():
             reply = self.storage.execute_command(command, self.gcra_key(key), *quota, *amount)
         limited, _, remaining, retry_after, reset_after = reply
-        # Without a time to retry, the call can never pass: the limit is 0, or the call costs more than the limit.
+        # If there is no retry time, the call can never pass: the limit is 0, or the call costs more than the limit.
         wait = (retry_after if retry_after >= 0 else expiry * 1000) if limited else reset_after
         return limited == 1, time.time() + wait / 1000, remaining
 
@@ -69,5 +69,5 @@ class RedisCellClusterStorage(RedisCellStorage, RedisClusterStorage):
 
     def __init__(self, uri: str, *arguments: Any, **options: Any) -> None:
         super().__init__(uri, *arguments, **options)
-        # redis-py before 6 and valkey-py have a separate number of retries for clusters.
+        # redis-py before 6 and valkey-py have a separate setting for retries in a cluster.
         self.storage.cluster_error_retry_attempts = options.get("cluster_error_retry_attempts", 0)

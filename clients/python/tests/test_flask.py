@@ -83,7 +83,7 @@ def test_a_conditional_limit_asks_before_each_request(server):
     app, limiter = flask(server, headers_enabled=False)
     limit = limiter.limit("3/day", deduct_when=lambda response: response.status_code == 401)
     app.get("/", endpoint="view")(limit(lambda: ("Wrong", 401)))
-    # Before its second request, each thread remembers a reply that the other thread's hit has made outdated.
+    # At its second request, each thread remembers a reply that is out of date: the other thread has made a hit since.
     with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as two:
         get = lambda: app.test_client().get("/").status_code
         assert [pool.submit(get).result() for pool in (one, two, one, two, one)] == [401, 401, 401, 429, 429]

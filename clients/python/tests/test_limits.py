@@ -281,8 +281,8 @@ def test_half_the_number_is_a_hard_cap(server, clock):
 def test_stats_after_a_hit_are_what_the_hit_was_told_and_make_no_call(server, calls):
     limiter = strategy(server)
     assert hits(limiter, 1, cost=2) == 1 and limiter.get_window_stats(LIMIT, "caller")[1] == 1
-    # The hit lacks one token, which comes back after eight hours. A look would return the sixteen hours until all
-    # tokens are back.
+    # This hit is refused for lack of one token, which comes back after eight hours. CL.PLOOK would return the sixteen
+    # hours until all tokens are back.
     now = time.time()
     assert hits(limiter, 1, cost=2) == 0
     assert now + 28_799 < limiter.get_window_stats(LIMIT, "caller")[0] <= time.time() + 28_801

@@ -47,7 +47,7 @@ def test_counters_and_a_limiter_take_all_or_none_until_their_periods_end(recipe,
         assert ask(name, f"3 {{a}}:day {{a}}:month {{a}}:rate {numbers}") == expected, (milliseconds, name, numbers)
         assert len({*recipe("MGET {a}:rate {a}:twin")}) == 1
         refusals.add((*refused, look[0]))
-    # Check that each limit was, at least once, the only one to refuse a call.
+    # Check that each limit has refused at least one call on its own.
     assert {(True, False, 0), (False, True, 0), (False, False, 1)} <= refusals
     recipe.at(milliseconds + 300_000)
     assert recipe("EXISTS {a}:day {a}:month") == 0
@@ -165,7 +165,7 @@ def test_a_charge_is_made_once_for_an_id_and_its_debt_is_paid_by_the_next_credit
 def test_a_call_on_credits_that_gets_an_error_takes_nothing(recipe, credits):
     end = recipe.start // 10**9 + 300
     recipe("SET {a}:credits 10")
-    # A period never ends earlier than a previous call has said. With a quota of 0, calls use only credits.
+    # A later call cannot make a period end sooner. With a quota of 0, calls use only credits.
     assert credits(25, 20, end) == [0, [0, 20, 0, -1, 300], 5, 5]
     assert credits(0, 20, end - 200) == [0, [0, 20, 0, -1, 300], 5, 0]
     assert credits(-25, 20, end)[2] == 10

@@ -16,7 +16,7 @@ def quota(chance):
     while True:
         limit, count = any_length(chance, 2**31), 1 + any_length(chance, 9_000_000)
         period = 1 + any_length(chance, 2**21)
-        # Leave out quotas whose tokens would not all be back before the year 2262: these are errors.
+        # Leave out quotas whose tokens would not all be back before the year 2262: the module refuses such quotas.
         if limit * period / count < 7e9:
             return limit - 1, count, period
 

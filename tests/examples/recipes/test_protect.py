@@ -105,7 +105,7 @@ def test_a_caller_waits_for_the_longer_of_two_limits(app, server):
 
 
 def test_the_address_that_the_proxy_adds_is_limited(behind_a_proxy, server):
-    # The caller has forged 10.0.0.1. An IPv4 address that is written as an IPv6 address has the same key.
+    # The caller has forged 10.0.0.1. An IPv4 address in IPv6 notation gets the same key as in IPv4 notation.
     for header, limited in {
         "10.0.0.1, 192.0.2.7": "192.0.2.7", "::ffff:1.2.3.4": "1.2.3.4", "1:DB8:0:02::9": "1:db8:0:2::/64",
     }.items():

@@ -99,7 +99,7 @@ def test_a_day_a_week_and_a_month_end_when_the_zone_says_so():
                 assert now < end and at(now, form) == at(end - 1, form) == period != at(end, form), (zone, now)
 
 
-# The longest wait need not be long enough for a whole number of tokens: in 1.1 seconds, 3.3 tokens come back.
+# The longest wait need not be a multiple of the time per token: in 1.1 seconds, 3.3 tokens come back.
 @pytest.mark.parametrize("longest, last", [(1_000, 1_000), (1_100, 1_001)])
 def test_a_queue_gives_each_call_the_earliest_turn_that_burst_and_rate_allow(server, clock, longest, last):
     # The queue allows two calls at once and three a second. A third of a second is not a whole number of milliseconds.
@@ -167,7 +167,7 @@ async def answer(gateway, client, used, raised=None, read=2):
     ([2_000, 9_000], None, 2, 9_000),
     # The reader hangs up after the first part of the answer.
     ([2_000, 9_000], None, 1, 2_000),
-    # The model's connection breaks, with and without an answer, or is refused.
+    # The model's connection breaks after a part of the answer, breaks before the first part, or is refused.
     ([2_000], BrokenPipeError, 2, 2_000),
     ([], BrokenPipeError, 1, ESTIMATE),
     ([], ConnectionRefusedError, 1, 0),
