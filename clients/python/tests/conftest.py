@@ -1,6 +1,5 @@
 """Fixtures for tests of the package inside each framework, with the servers and libraries of tests/examples."""
 
-import functools
 import sys
 from pathlib import Path
 
@@ -10,26 +9,7 @@ HERE = Path(__file__).resolve()
 sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[3] / "tests/examples")]
 
 import packages  # puts the libraries on the path, before anything imports them
-from servers import Address, Clock, Server
-
-
-@pytest.fixture
-def new_server(request):
-    """Starts another server: new_server("--cluster-enabled", "yes")."""
-    return functools.partial(Server, request)
-
-
-@pytest.fixture
-def server(request, new_server):
-    """A server, which runs on the test's `clock` if the test has one."""
-    clock = "clock" in request.fixturenames and request.getfixturevalue("clock")
-    return new_server(environment=clock.environment if clock else {})
-
-
-@pytest.fixture
-def clock(tmp_path):
-    """The server's wall clock, which only the test moves."""
-    return Clock(tmp_path)
+from servers import Address, clock, new_server, server
 
 
 @pytest.fixture
