@@ -103,10 +103,11 @@ test('{ increment: false } takes nothing, and tells that no token is left', asyn
   assert.deepEqual([await state('/peek'), await state('/take'), await state('/peek')], times(3, [0, true]));
 });
 
-test('zero, fractions, infinity and functions count as without the store', async () => {
+test('zero, fractions, infinity and functions count as without the store, and so do lone surrogates', async () => {
+  const keyGenerator = () => '\ud800';
   for (const max of [0, 2.5, Infinity, () => 2.5, async () => 3, () => Infinity]) {
     const [ours, theirs] = await Promise.all([{}, { store: undefined }].map(async (options) =>
-      statuses(5, await site({ max, timeWindow: 60_000_000, ...options }))));
+      statuses(5, await site({ max, timeWindow: 60_000_000, keyGenerator, ...options }))));
     assert.deepEqual(ours, theirs, `max ${max}`);
   }
 });
