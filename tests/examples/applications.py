@@ -88,7 +88,8 @@ MODULES = "mkdir -p node_modules; ln -sf ${NODE_PATH##*:}/* node_modules"
 
 
 def javascript(site, *modules, edits=""):
-    """Returns the rows of a site with the clients of node_redis.mjs and ioredis.mjs. Stores have the test's timeout."""
+    """Returns two rows: the site as it is, with the client of node_redis.mjs, and with that of ioredis.mjs. The stores
+    have the test's timeout."""
     edits += f"""
     {MODULES}
     ln -s {ROOT}/clients/node node_modules/redis-cell  # This is what npm does.
@@ -110,7 +111,7 @@ SLOWAPI = Row("slowapi", python("slowapi, uvicorn"), f"{UVICORN} slowapi_site:ap
 DJANGO = Row("django", python("rest_framework, werkzeug"), "$PYTHON django_site.py", page("Django REST framework"))
 FASTAPI = Row("fastapi", HAS_FASTAPI, f"{UVICORN} page:app", page("FastAPI and Starlette"), NEWEST_ARE_REQUIRED)
 WITH_VALKEY = FLASK_VALKEY, DJANGO_VALKEY, FASTAPI_VALKEY = [*map(with_valkey_py, (FLASK, DJANGO, FASTAPI))]
-# The example is the inside of a function in page_site.js. Its window is a minute, and its client node-redis.
+# The example is the inside of a function in page_site.js, without its window, which is a minute.
 EXPRESS, EXPRESS_IOREDIS = javascript("express", "express", "express-rate-limit", edits=f"""
     (echo 'module.exports = (client, app, rateLimit, windowMs, logIn) => {{'
     {example("express-rate-limit and hono-rate-limiter")} | sed 's/: 60_000//'

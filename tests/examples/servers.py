@@ -23,7 +23,7 @@ WITH_THE_TEST = "setpriv", "--pdeathsig"
 
 
 def wait_for(what, ask):
-    """Calls `ask` until its result is true, and returns it. Fails after 2,400 attempts, which take two minutes."""
+    """Returns the first true result of `ask`. Fails after 2,400 attempts, which take at least two minutes."""
     for number in range(2_400):
         if answer := ask():
             return answer
@@ -31,12 +31,13 @@ def wait_for(what, ask):
     raise AssertionError(f"never happened: {what}")
 
 
+# The sockets that reserve the last fifty ports. They do not listen.
 RESERVED = deque(maxlen=50)
 
 
 def free_port():
-    """Reserves a port with a socket that does not listen. A server may listen on it, because both set SO_REUSEADDR. The
-    system gives the port to no other process."""
+    """Returns a port that the system gives to no other process. Servers that set SO_REUSEADDR can still listen on it,
+    because the socket that reserves the port has set it, too."""
     RESERVED.append(socket.socket())
     RESERVED[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     RESERVED[-1].bind(("127.0.0.1", 0))
@@ -71,7 +72,7 @@ class Server:
         self.restart()
 
     def restart(self):
-        """Starts the process on its port, and kills the earlier one first."""
+        """Starts the process on its port. If it is running, kills it first."""
         if self.process:
             self.kill()
         self.process = subprocess.Popen(self.words, env=self.environment)

@@ -13,7 +13,7 @@ from servers import Server, wait_for
 # How many requests of a caller pass in an outage. The other limiters have no fallback.
 FALLBACKS = {FLASK: LIMIT, FLASK_VALKEY: LIMIT, SLOWAPI: LIMIT, NGINX: LIMIT}
 FALLBACKS |= {EXPRESS: 2 * LIMIT, EXPRESS_IOREDIS: 2 * LIMIT, HONO: 2 * LIMIT}
-# The page says that node-redis stays connected to a silent server, and to a replica.
+# clients.md says that node-redis stays connected to a replica, and to a silent server with fewer than 1,000 calls.
 WITH_NODE_REDIS = EXPRESS, HONO, FASTIFY, NEST
 
 
@@ -77,7 +77,7 @@ def test_without_an_answer_failing_closed_refuses_all_and_a_fallback_keeps_its_l
         server(end)
     else:
         if app.row in WITH_NODE_REDIS:
-            server.kill()
+            server.kill()  # closes the connections
         server = app.address.server = new_server()
     # Each limiter checks at its own pace whether Redis is back.
     for closed in limits:
