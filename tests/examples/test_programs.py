@@ -63,11 +63,11 @@ def replies(said):
     return [[*map(int, five.split())] for five in re.findall(r"-?\d+(?: -?\d+){4}", re.sub(r"[][, ]+", " ", said))]
 
 
-def run(program, words, text, *server, **environment):
+def run(program, words, text, server, user="", **environment):
     """Writes this text to the file that the words end with, and runs the words instead of the program."""
     Path(program.folder, words.split()[-1]).write_text(text)
     program.row = program.row._replace(words=words)
-    return program.output(*server, **environment)
+    return program.output(server, user, **environment)
 
 
 def drive(program, text, server, **environment):
@@ -366,7 +366,8 @@ def test_a_call_in_a_cluster_that_gets_no_answer_takes_its_token_once(program, c
 def test_the_lines_of_an_applications_tests_start_a_server(program):
     port, module = ("7000", free_port()), ("/usr/lib/redis/modules/libredis_cell.so", library())
     Path(program.folder, "conftest.py").write_text(lines("import os, subprocess", port, module))
+    no_server = SimpleNamespace(port=0)
     assert "1 passed" in run(program, "$PYTHON -m pytest test_limits.py", """from redis_py import throttle
 def test_the_fourth_attempt_is_refused():
     assert [throttle("login:alice", 2, 1, 60)[0] for _ in range(4)] == [0, 0, 0, 1]
-""", SimpleNamespace(port=0))
+""", no_server)
