@@ -1,22 +1,23 @@
-# The jobs of scripts/test. Each has a name, the jobs that must finish first, and its commands.
+# The jobs that scripts/test runs. Each has a name, the names of the jobs that must finish first, and its commands.
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 
-# The folders of tests/ whose tests run on every server, and the one whose tests run on a single server.
+# Filters for the names of tests: on_each selects the tests that run on every server, and on_one those that run only on
+# redis-7.0.
 on_each := every_server:: hostile::
 on_one  := project
 
 target  := $(abspath $(or $(CARGO_TARGET_DIR),target))
 logs    := target/test
-# The names in the tables of scripts/servers; a star marks the usual servers.
+# The names in a table of scripts/servers. Without --everywhere, only the servers with a star are used.
 names    = $(shell sed -nE "/^$(1)='/,/^'/s/^([a-z0-9.-]+) +[0-9.]+$(2).*/\1/p" scripts/servers)
 servers := $(call names,supported,$(if $(EVERYWHERE),,\*))
 targets := $(filter musl-% arm64-%,$(call names,others))
 clients := $(patsubst clients/%/tests,client-%,$(wildcard clients/*/tests))
 oldest  := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-# More threads than cores: tests wait for servers more than they compute.
+# Use more threads than cores, because the tests spend most of their time waiting for servers.
 export RUST_TEST_THREADS ?= $(shell echo $$(($$(nproc) + 2)))
 export MODULE            ?= $(target)/release/libredis_cell.so
 export REDIS_RS          ?= $(target)/debug/examples/redis_rs
@@ -27,21 +28,23 @@ on-redis-7.0: export FAIRNESS_CALLS := 30000
 on-redis-7.0: export FUZZ_CALLS := 200000
 endif
 
-# The first line of each job: sends its output to a log, and prints the log's last line, or all of it after a failure.
+# Each job begins with this code, which redirects the job's output to a log. When the job ends, the code prints the last
+# line of the log, or the whole log if the job has failed.
 define job
 exec 3>&1 >$(logs)/$@.log 2>&1
 trap 'if (($$?)); then printf "\n======== %s\n" $(logs)/$@.log; cat $(logs)/$@.log;
     else echo "$@: $$(grep . $(logs)/$@.log | tail -n 1 | grep . || echo passed)"; fi >&3' EXIT
 unset MAKEFLAGS MFLAGS
 endef
-# The longest run takes five minutes on two busy cores: if one takes an hour, a test hangs.
+# Stop tests after an hour, because a test must then be stuck: the longest run takes five minutes on two busy cores.
 limit  = timeout --foreground 1h
 tests  = $(limit) $(logs)/servers --include-ignored
 pytest = /usr/bin/pytest -n 4 --dist loadgroup tests/examples
-# The variable SERVER, for the server with the name $(1) in scripts/servers.
+# Sets SERVER to the executable of the server that is called $(1) in scripts/servers.
 at     = SERVER=$$(echo $(CURDIR)/target/servers/$(1)/*-server)
 
-# The longest jobs come first, so that no core is idle at the end. make would start those of another target later.
+# List the longest jobs first, so that no core is idle at the end. `all` lists the jobs themselves, because make would
+# start the jobs behind names such as `clients` later.
 for_clients   := examples $(clients) $(if $(EVERYWHERE),debian) $(servers:%=recipes-%)
 for_module    := $(on_one) $(servers:%=on-%) rule shellcheck format
 for_platforms := $(targets:%=for-%) lints memcheck zizmor
@@ -53,8 +56,8 @@ all:       $(if $(EVERYWHERE),$(for_platforms)) $(for_clients) $(for_module)
 .PHONY: quick all clients module platforms compiled release servers libraries here rule $(on_one) $(clients) \
     examples debian lints memcheck zizmor format shellcheck
 
-# clippy-driver is rustc with the lints that Cargo.toml denies. The tests are run through these links, not with cargo:
-# cargo 1.88 held its lock while tests ran, and some tests call cargo.
+# Compiles the tests with clippy-driver, which is rustc with clippy's lints. Other jobs run the tests through links in
+# target/test, not with cargo: cargo 1.88 holds its lock while tests run, but some tests call cargo themselves.
 compiled:
 	@$(job)
 	export RUSTC_WORKSPACE_WRAPPER=clippy-driver
@@ -72,7 +75,7 @@ servers:
 	@$(job)
 	scripts/servers lua $(servers) $(if $(EVERYWHERE),$(targets)) || true
 
-# What the examples use, from PyPI and npm.
+# Downloads the libraries that the examples use, from PyPI and npm.
 libraries:
 	@$(job)
 	/usr/bin/python3 tests/examples/packages.py
@@ -85,8 +88,8 @@ rule: compiled
 	@$(job)
 	$(logs)/redis_cell
 
-# Each server gets its own fuzz seed. A failure on a server version not listed in scripts/servers may not be caused by
-# this commit, so it counts only with --everywhere.
+# Each server gets its own fuzz seed. If a server's version is not the one in scripts/servers, this commit may not have
+# caused a failure, so the failure counts only with --everywhere.
 on-%: compiled release servers
 	@$(job)
 	export $(call at,$*) FUZZ_SEED=$$(cksum <<<$* | cut -d ' ' -f 1)
@@ -96,7 +99,7 @@ on-%: compiled release servers
 	    echo "left out: the failures on $*, which is not the version that scripts/servers expects"
 	}
 
-# The scripts and functions of the recipes. Their programs are tested with the other examples.
+# Tests the recipes' Lua scripts and functions on each server. The job `examples` tests their Python programs.
 recipes-%: release servers libraries
 	@$(job)
 	export $(call at,$*)
@@ -111,7 +114,7 @@ examples: compiled release servers libraries
 	@$(job)
 	$(call at,redis-7.0) $(pytest)
 
-# The packages for other limiters. node's last lines are counted like those of pytest.
+# Tests the packages in clients/. For Node.js, prints the results in pytest's format, which scripts/test can count.
 client-python: release servers libraries
 	@$(job)
 	$(call at,redis-7.0) $(limit) /usr/bin/pytest -n 2 clients/python/tests
@@ -126,29 +129,30 @@ client-node: release servers libraries
 	    of["pass"], of["fail"], of["skipped"], of["duration_ms"] / 1000; exit !of["pass"] }' $(logs)/$@.log
 	exit $$status
 
-# The examples with Debian's own libraries.
+# Tests the examples with the libraries in Debian's packages.
 debian: compiled release servers libraries
 	@$(job)
 	$(call at,redis-7.0) LIBRARIES=debian $(pytest)
 
-# A server for another platform, with a library built for that platform.
+# Tests a server for another platform, with a library built for that platform.
 for-%: compiled servers
 	@$(job)
 	settings=$$(scripts/test.d/target target/servers/$*/*-server)
 	env $$settings $(tests) $(on_each)
 
-# All lints of the oldest Rust: these no longer change.
+# Runs all lints of the oldest supported Rust version. Every lint is an error, because the lints of an old version no
+# longer change.
 lints: compiled
 	@$(job)
 	rustup toolchain install $(oldest) --profile minimal --component clippy
 	cargo +$(oldest) clippy --locked --quiet --all-targets -- --deny warnings
 
-# One test under valgrind, to check that scripts/memcheck works.
+# Runs a single test under valgrind, to check that scripts/memcheck works.
 memcheck: compiled
 	@$(job)
 	scripts/memcheck reply::both_protocols
 
-# What GitHub's workflows may do. Each finding is a failure.
+# Checks the security of the GitHub workflows. Every finding is an error.
 zizmor:
 	@$(job)
 	[[ -e target/zizmor/zizmor-1.32.0.dist-info ]] || /usr/bin/python3 -m pip install --quiet --no-compile \

@@ -1,26 +1,26 @@
-//! Parses and formats decimal integers. Long ones are handled eight digits at a time, because a call reads and writes
-//! about sixty digits.
+//! Parses and formats decimal integers. Long integers are processed eight digits at a time, because a call reads and
+//! writes about sixty digits.
 //!
-//! Plain loops would cost an allowed call 6% more instructions, and an equally fast crate (itoa) would add code that
-//! can panic.
+//! With plain loops, an allowed call would take 6% more instructions. The itoa crate is as fast, but would add code
+//! that can panic.
 
 use std::num::NonZero;
 
-/// The number of digits in a stored timestamp, which goes up to 2^63 - 1. Timestamps before September 2001 have leading
-/// zeros.
+/// The number of digits in a stored timestamp, which can be at most 2^63 - 1. Timestamps before September 2001 have
+/// leading zeros.
 pub const MOMENT_DIGITS: usize = 19;
 
 /// The number of values that eight digits can represent.
 const BLOCK: NonZero<u64> = NonZero::new(100_000_000).unwrap();
 
-/// The text of eight zeros. An XOR with it turns text into digits, and an OR turns digits into text.
+/// Eight zeros as ASCII text. XOR with this constant turns text into digits, and OR turns digits into text.
 const ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
 
-/// Parses the digits of a moment; `None` if any byte is not a digit.
+/// Parses the digits of a timestamp. Returns `None` if any byte is not a digit.
 pub fn parse_moment(text: &[u8; MOMENT_DIGITS]) -> Option<u64> {
     let (first, rest) = text.split_first_chunk()?;
     let (second, _) = rest.split_first_chunk()?;
-    // The last block overlaps the second: only its last three digits count.
+    // The last block overlaps the second, so keep only its last three digits.
     let blocks = [digits(first), digits(second), digits(text.last_chunk()?) & !0 << 40];
     if not_digits(blocks) {
         return None;
@@ -29,7 +29,7 @@ pub fn parse_moment(text: &[u8; MOMENT_DIGITS]) -> Option<u64> {
     Some(first.wrapping_mul(BLOCK.get()).wrapping_add(second).wrapping_mul(1000).wrapping_add(third))
 }
 
-/// Writes a number below 10^19, with leading zeros.
+/// Formats a number below 10^19 with leading zeros.
 pub fn format(number: u64) -> [u8; MOMENT_DIGITS] {
     let blocks = [number / BLOCK / BLOCK, number / BLOCK % BLOCK, number % BLOCK];
     let mut text = [0; 24];
@@ -39,13 +39,14 @@ pub fn format(number: u64) -> [u8; MOMENT_DIGITS] {
     text.last_chunk().copied().unwrap_or_default()
 }
 
-/// Returns the text without its leading zeros, as the server's commands expect it. The last digit always stays.
+/// Removes the leading zeros, which the server's commands do not accept. The last digit always stays.
 pub fn without_zeros(text: &[u8; MOMENT_DIGITS]) -> &[u8] {
     let zeros = text.iter().take_while(|&&digit| digit == b'0').count();
     text.get(zeros.min(MOMENT_DIGITS - 1)..).unwrap_or_default()
 }
 
-/// Parses a number of 1 to 8 digits without leading zeros, like most arguments. `inline(always)` saves 1% of a call.
+/// Parses a number of 1 to 8 digits without leading zeros; most arguments are such numbers. `inline(always)` makes a
+/// call 1% cheaper.
 #[inline(always)]
 pub fn parse_small(text: &[u8]) -> Option<u32> {
     match text.len() {
@@ -57,7 +58,8 @@ pub fn parse_small(text: &[u8]) -> Option<u32> {
             if text.starts_with(b"0") || not_digits([digits.into()]) { None } else { Some(value_of_four(digits)) }
         }
         5..=8 => {
-            // The first four digits and the last four may overlap: shift out those that are in both.
+            // The first four and the last four digits may overlap. Shift the digits that are in both out of the upper
+            // four.
             let common = 64_u32.wrapping_sub(u32::try_from(text.len()).unwrap_or(8).wrapping_mul(8));
             let upper = four_digits(text.first_chunk()?).wrapping_shl(common);
             let lower = four_digits(text.last_chunk()?);
@@ -70,7 +72,8 @@ pub fn parse_small(text: &[u8]) -> Option<u32> {
     }
 }
 
-/// Parses a number of exactly `LENGTH` digits, without leading zeros. Its simple loop suits two or three digits.
+/// Parses a number of exactly `LENGTH` digits, without leading zeros. Uses a simple loop, which suits two or three
+/// digits.
 fn number_of<const LENGTH: usize>(text: &[u8]) -> Option<u32> {
     let text: &[u8; LENGTH] = text.try_into().ok()?;
     if text.starts_with(b"0") {
@@ -84,29 +87,29 @@ fn digit(byte: u8) -> Option<u32> {
     (digit <= 9).then_some(digit)
 }
 
-/// Returns the digits of a block of text, the first in the lowest byte.
+/// Converts eight bytes of text to digits, with the first digit in the lowest byte.
 fn digits(block: &[u8; 8]) -> u64 {
     u64::from_le_bytes(*block) ^ ZEROS
 }
 
-/// Returns the digits of four bytes of text, the first in the lowest byte.
+/// Converts four bytes of text to digits, with the first digit in the lowest byte.
 fn four_digits(text: &[u8; 4]) -> u32 {
     u32::from_le_bytes(*text) ^ u32::from_le_bytes([b'0'; 4])
 }
 
 /// Returns whether any byte in the blocks is not a digit.
 fn not_digits<const BLOCKS: usize>(blocks: [u64; BLOCKS]) -> bool {
-    // A byte above 9 has a bit set in its upper half, or gets one when 6 is added. A byte up to 9 has none, gets none,
-    // and never carries into the next byte.
+    // A byte above 9 has a bit set in its upper half, or gets one when 6 is added. A byte from 0 to 9 has no such bit,
+    // gets none, and does not carry into the next byte.
     let bits = blocks.iter().fold(0, |bits, block| bits | block | block.wrapping_add(0x0606_0606_0606_0606));
     bits & 0xf0f0_f0f0_f0f0_f0f0 != 0
 }
 
 /// Returns the value of eight digits.
 ///
-/// It works on lanes of one word: eight digits become four numbers below 100, then two below 10,000, then one below
-/// 10^8. Each step is one multiplication that adds every second lane to ten, a hundred or ten thousand times its
-/// neighbour. Byte by byte, lowest first, as the text is in memory:
+/// The function works on lanes of one word: eight digits become four numbers below 100, then two below 10,000, then one
+/// below 10^8. Each step is one multiplication, which adds every second lane to ten, a hundred or ten thousand times
+/// its neighbour. The bytes below are in the order of the text in memory, with the lowest byte first:
 ///
 /// ```text
 /// the text "12345678"       '1' '2' '3' '4' '5' '6' '7' '8'
@@ -127,12 +130,12 @@ fn value_of_four(digits: u32) -> u32 {
     pairs.wrapping_mul(100 << 16 | 1) >> 16
 }
 
-/// Returns the eight digits of a number below 100,000,000. It takes the steps of `value` in reverse.
+/// Returns the eight digits of a number below 100,000,000. Reverses the steps of `value`.
 ///
-/// `n * 10486 >> 20` is `n / 100` for every n below 10,000, and `n * 103 >> 10` is `n / 10` for every n below 100.
-/// The quotient stays in its lane, and the remainder goes into the lane above. Together they are
-/// `upper + ((n - 100 * upper) << 16)`, which is `(n << 16) - upper * ((100 << 16) - 1)`: one multiplication and one
-/// subtraction.
+/// `n * 10486 >> 20` is `n / 100` for every n below 10,000, and `n * 103 >> 10` is `n / 10` for every n below 100. The
+/// quotient stays in its lane, and the remainder goes into the lane above. Together, they are
+/// `upper + ((n - 100 * upper) << 16)`, which equals `(n << 16) - upper * ((100 << 16) - 1)`. Each step therefore needs
+/// only one multiplication and one subtraction.
 fn digits_of(number: u64) -> u64 {
     let upper = number / 10_000;
     let quads = (number << 32).wrapping_sub(upper.wrapping_mul((10_000 << 32) - 1));
@@ -147,7 +150,7 @@ fn digits_of(number: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Every power of ten with its two neighbours, and the largest numbers.
+    /// Returns every power of ten with its two neighbours, and the largest numbers.
     fn numbers() -> impl Iterator<Item = u64> {
         let powers = (0..20).map(|power| 10_u64.pow(power));
         powers.flat_map(|power| [power.saturating_sub(1), power, power.saturating_add(1)]).chain([
@@ -157,7 +160,8 @@ mod tests {
         ])
     }
 
-    /// Every 997th number below `end`, so that all digits vary. Miri gets fewer: it takes thousands of times as long.
+    /// Returns every 997th number below `end`, so that all digits vary. Under Miri, which is thousands of times slower,
+    /// there are fewer numbers.
     fn some_below(end: u64) -> impl Iterator<Item = u64> {
         (0..end).step_by(if cfg!(miri) { 9_999_991 } else { 997 })
     }
@@ -194,7 +198,7 @@ mod tests {
         }
     }
 
-    /// Puts a wrong byte at one index, and then at two at once, as in the test of moments below.
+    /// Puts a wrong byte at one index, and then at two: two wrong bytes must not cancel each other out.
     #[test]
     fn a_small_number_is_left_to_the_server_if_any_byte_is_not_a_digit() {
         for length in 1..=8 {
@@ -212,7 +216,7 @@ mod tests {
         }
     }
 
-    /// Puts a wrong byte at one index, and then at two at once: two wrong bytes must not cancel each other out.
+    /// Puts a wrong byte at one index, and then at two: two wrong bytes must not cancel each other out.
     #[test]
     fn a_moment_is_refused_if_any_byte_is_not_a_digit() {
         for index in 0..MOMENT_DIGITS {

@@ -1,9 +1,9 @@
-//! Every error that a caller can see. `Display` writes the reply's text, which begins with the error code.
+//! The errors that a caller can see. `Display` writes the reply's text, which begins with the error code.
 
 /// The reason why a call was refused. A refused call changes nothing, except in the case described at `Key::set`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The server words this reply itself, as it does for its own commands.
+    /// The server writes the text of this error itself, as it does for its own commands.
     #[error("ERR wrong number of arguments")]
     WrongArity,
     #[error("ERR {0} is missing")]
@@ -22,7 +22,7 @@ pub enum Error {
     TooLarge,
     #[error("ERR quantity: the tokens would not be back before the year 2262")]
     DebtTooLong,
-    /// The server's own commands use the same text.
+    /// Uses the same text as the server's own commands.
     #[error("WRONGTYPE Operation against a key holding the wrong kind of value")]
     WrongType,
     #[error("ERR the key holds no rate limiter state")]
@@ -32,10 +32,11 @@ pub enum Error {
     Unavailable,
 }
 
-/// The part of a call that an error is about. Quotas and groups are numbered 1, 2, …
+/// The part of a call that an error concerns. Quotas and groups are numbered from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Place {
-    /// The call or its first quota: an error in that quota reads the same with and without further quotas.
+    /// The whole call, or its first quota. The first quota's errors have no number, so they read the same whether or
+    /// not more quotas follow.
     #[error("")]
     Call,
     #[error(" (quota {0})")]
@@ -44,7 +45,7 @@ pub enum Place {
     Group(u64),
 }
 
-/// A command's error.
+/// The error of a call: the reason, and the part of the call that caused it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}{place}")]
 pub struct CommandError {

@@ -1,23 +1,24 @@
-//! The rule: a limiter gives out tokens at a steady rate, using the generic cell rate algorithm (GCRA).
+//! The rule by which a limiter gives out tokens: the generic cell rate algorithm (GCRA).
 //!
-//! A limiter holds up to `limit` tokens, and `count` of them come back every `period`. Picture a funnel: tokens that
-//! are taken fill it, and it drains steadily. Other names for it are leaky bucket as a meter, and token bucket.
+//! A limiter holds up to `limit` tokens, and `count` of them come back every `period`. Picture a funnel that fills when
+//! tokens are taken, and drains at a steady rate. The algorithm is also known as a token bucket, and as a leaky bucket
+//! used as a meter.
 //!
 //! * **burst**: the tokens that a full limiter gives out at once. `limit` is `max_burst + 1` tokens: the one that every
 //!   caller expects to get, and `max_burst` more at the same moment.
 //! * **rate**: `count` tokens per `period`, the pace at which they come back. 30 per 60 s is one token every 2 s, not
 //!   30 at the end of each minute.
 //! * **quantity**: the tokens that one call asks for. CL.THROTTLE takes all of them or none, and CL.TAKE takes as many
-//!   as there are. CL.CHARGE always takes all of them: if the limiter has too few, it goes into **debt**, and calls are
-//!   limited until the debt is paid. A quantity of 0 takes nothing, and a negative one gives tokens back.
-//! * **remaining**: the most tokens that the next call could take right now.
+//!   as the limiter has. CL.CHARGE always takes all of them: if the limiter has too few, it goes into **debt**, and
+//!   calls are limited until the debt is paid. A quantity of 0 takes nothing, and a negative one gives tokens back.
+//! * **remaining**: the number of tokens that the next call could take right now.
 //! * **retry_after**: how long a limited caller has to wait until the same call is allowed, if no other caller takes
 //!   tokens.
 //! * **reset_after**: how long until the limiter is full, so that the whole burst is available again.
 //!
-//! The whole state is one timestamp, the theoretical arrival time (TAT): when the limiter will be full again. A call
-//! for `quantity` tokens moves the TAT by the `increment`, the time in which that many come back. The call is allowed
-//! if the new TAT is ahead of now by at most the `tolerance`, the time in which all tokens come back:
+//! The whole state is one timestamp, the theoretical arrival time (TAT): the time at which the limiter will be full
+//! again. A call for `quantity` tokens moves the TAT by the `increment`, the time in which that many come back. The
+//! call is allowed if the new TAT is ahead of now by at most the `tolerance`, the time in which all tokens come back:
 //!
 //! ```text
 //!         |<---------- tolerance --------->|
@@ -29,8 +30,8 @@
 //! ```
 //!
 //! All times are whole nanoseconds. Products are computed in 64 bits if they fit, which they nearly always do, and in
-//! 128 bits if not. The time in which tokens come back is rounded down, once per call, so a call's rounding error is
-//! less than a nanosecond, and in the caller's favour.
+//! 128 bits if not. The time in which tokens come back is rounded down, once per call. A call's rounding error is
+//! therefore less than a nanosecond, in the caller's favour.
 //!
 //! The GCRA comes from ITU-T I.371 and the ATM Forum's traffic management specification, which call this form of it
 //! "virtual scheduling".
@@ -58,24 +59,24 @@ pub enum Unit {
 /// A quota: `limit` tokens at once, and `count` more every `period`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
-    /// `max_burst + 1`. If it is 0, every call that asks for tokens is limited.
+    /// The burst, which is `max_burst + 1`. If the limit is 0, every call that asks for tokens is limited.
     pub limit: u64,
     pub count: NonZero<u64>,
-    /// In nanoseconds.
+    /// The period in nanoseconds.
     pub period: NonZero<u128>,
 }
 
-/// A quota at one moment, which computes the TAT after a call.
+/// A quota at one moment, with methods that compute the TAT after a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Funnel {
-    /// A checked quota: at most one token comes back per nanosecond.
+    /// The quota, which has been checked: at most one token comes back per nanosecond.
     quota: Quota,
     now: Moment,
-    /// The time in which all tokens come back; `now + tolerance` is not after `Moment::LAST`.
+    /// The time in which all tokens come back. `now + tolerance` is never later than `Moment::LAST`.
     tolerance: Span,
 }
 
-/// The decision of one quota: the TAT after the call, and the facts that depend on how the call takes tokens.
+/// One quota's decision: the TAT after the call, and the parts of the verdict that depend on how the call takes tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
     pub tat: Moment,
@@ -85,15 +86,15 @@ pub struct Part {
 }
 
 impl Moment {
-    /// The last moment that a key can hold.
+    /// The latest moment that a key can hold.
     pub const LAST: Self = Self(i64::MAX.cast_unsigned());
 
-    /// Returns the moment this many nanoseconds after the epoch; `None` if it is after the last moment.
+    /// Returns the moment `nanos` nanoseconds after the epoch, or `None` if that is later than `LAST`.
     pub fn new(nanos: u64) -> Option<Self> {
         (nanos <= Self::LAST.0).then_some(Self(nanos))
     }
 
-    /// Returns the moment this many nanoseconds after the epoch, or the last moment if that is earlier.
+    /// Returns the moment `nanos` nanoseconds after the epoch, or `LAST` if that is earlier.
     pub fn new_saturating(nanos: u64) -> Self {
         Self(nanos.min(Self::LAST.0))
     }
@@ -103,20 +104,20 @@ impl Moment {
     }
 }
 
-/// Returns the moment this much later.
+/// Adds a span to a moment.
 impl Add<Span> for Moment {
     type Output = Self;
 
     #[allow(
         clippy::arithmetic_side_effects,
-        reason = "no call moves a TAT past the last moment: a charge checks this, and available tokens fit"
+        reason = "no TAT goes past the last moment: a charge checks for that, and `now + tolerance` always fits"
     )]
     fn add(self, span: Span) -> Self {
         Self(self.0 + span.0)
     }
 }
 
-/// Returns the moment this much earlier, or the epoch if that is later.
+/// Subtracts a span from a moment. The result is never before the epoch.
 impl Sub<Span> for Moment {
     type Output = Self;
 
@@ -125,7 +126,7 @@ impl Sub<Span> for Moment {
     }
 }
 
-/// Returns the span since an earlier moment, or 0 if that moment is in fact later.
+/// Returns the span since `earlier`, or 0 if that moment is actually later.
 impl Sub for Moment {
     type Output = Span;
 
@@ -135,15 +136,15 @@ impl Sub for Moment {
 }
 
 impl Span {
-    /// Converts to whole units, rounding up.
+    /// Converts the span to whole units, rounding up.
     #[inline(always)]
     pub fn round_up(self, unit: Unit) -> u64 {
-        // Neither operation overflows: the unit has 30 bits, and a span between two moments has 63.
+        // Neither operation overflows: the unit fits in 30 bits, and a span between two moments in 63.
         self.0.wrapping_add(unit.nanos().get().wrapping_sub(1)) / unit.nanos()
     }
 }
 
-/// Returns the sum of both spans, or the longest span if the sum does not fit.
+/// Returns the sum of both spans, or the longest possible span if the sum does not fit.
 impl Add for Span {
     type Output = Self;
 
@@ -152,7 +153,7 @@ impl Add for Span {
     }
 }
 
-/// Returns the difference. The other span must not be longer.
+/// Returns the difference between two spans. `other` must not be longer than `self`.
 impl Sub for Span {
     type Output = Self;
 
@@ -163,7 +164,7 @@ impl Sub for Span {
 }
 
 impl Unit {
-    /// Converts this many units to nanoseconds. 64 bits times 30 bits fit in 128.
+    /// Converts units to nanoseconds. The product of 64 bits and 30 bits fits in 128 bits.
     pub fn in_nanos(self, units: NonZero<u64>) -> NonZero<u128> {
         NonZero::<u128>::from(units).saturating_mul(self.nanos().into())
     }
@@ -181,15 +182,15 @@ impl Unit {
 impl Quota {
     /// Checks the quota, and returns it as of `now`.
     ///
-    /// Errors: `TooFast` if more than one token would come back per nanosecond; `TooLarge` if a limiter that is emptied
-    /// now would not be full again by the year 2262.
+    /// Errors: `TooFast` if more than one token would come back per nanosecond, or `TooLarge` if a limiter that is
+    /// emptied at `now` would not be full again by the year 2262.
     #[inline(always)]
     pub fn at(self, now: Moment) -> Result<Funnel, Error> {
         if NonZero::<u128>::from(self.count) > self.period {
             return Err(Error::TooFast);
         }
-        // The rate is at most a token per nanosecond, so the tolerance is at least `limit` nanoseconds: if the
-        // tolerance fits, so does the limit.
+        // At most one token comes back per nanosecond, so the tolerance is at least `limit` nanoseconds. If the
+        // tolerance fits in 63 bits, so does the limit.
         let tolerance = self.refill_time(self.limit);
         if tolerance > Moment::LAST - now {
             return Err(Error::TooLarge);
@@ -197,7 +198,7 @@ impl Quota {
         Ok(Funnel { quota: self, now, tolerance })
     }
 
-    /// Returns the time in which this many tokens come back: `floor(tokens * period / count)`, at most 2^64 - 1.
+    /// Returns the time in which `tokens` come back: `floor(tokens * period / count)`, at most 2^64 - 1.
     #[inline(always)]
     fn refill_time(&self, tokens: u64) -> Span {
         if let Ok(period) = u64::try_from(self.period.get())
@@ -205,7 +206,7 @@ impl Quota {
         {
             return Span(product / self.count);
         }
-        // Both operations saturate: a product above 128 bits means a span above 64, because `count` has at most 63.
+        // Saturate in both steps: a product above 128 bits gives a span above 64 bits, because `count` has at most 63.
         let product = u128::from(tokens).saturating_mul(self.period.get());
         Span(u64::try_from(product / NonZero::<u128>::from(self.count)).unwrap_or(u64::MAX))
     }
@@ -220,12 +221,12 @@ impl Funnel {
         self.quota.limit
     }
 
-    /// Returns the time until the quota is full, if nothing more is taken.
+    /// Returns the time until the quota is full, if no more tokens are taken.
     pub fn until_full(&self, tat: Moment) -> Span {
         tat - self.now
     }
 
-    /// Takes these tokens if the quota has them. Otherwise, the TAT stays the same.
+    /// Takes `tokens` if the quota has that many. Otherwise, the TAT stays the same.
     #[inline(always)]
     pub fn try_take(&self, tat: Moment, tokens: u64) -> Part {
         let refused = |retry_after| Part { tat, taken: 0, limited: true, retry_after };
@@ -242,7 +243,7 @@ impl Funnel {
         Part { tat: tat.max(self.now) + increment, taken: tokens, limited: false, retry_after: None }
     }
 
-    /// Takes `tokens`, which the quota has, for a call that asks for that many or more.
+    /// Takes `tokens`, which the quota must have, for a call that asks for that many or more.
     #[inline(always)]
     pub fn take_up_to(&self, tat: Moment, tokens: u64, asked: u64) -> Part {
         let tat = tat.max(self.now) + self.quota.refill_time(tokens);
@@ -250,9 +251,9 @@ impl Funnel {
         Part { tat, taken: tokens, limited: tokens == 0 && asked > 0, retry_after }
     }
 
-    /// Takes these tokens, going into debt if necessary.
+    /// Takes `tokens`, going into debt if necessary.
     ///
-    /// Errors: `DebtTooLong` if the debt would be paid only after the year 2262.
+    /// Errors: `DebtTooLong` if the debt would not be paid off by the year 2262.
     #[inline(always)]
     pub fn charge(&self, tat: Moment, tokens: u64) -> Result<Part, Error> {
         let (base, increment) = (tat.max(self.now), self.quota.refill_time(tokens));
@@ -265,25 +266,26 @@ impl Funnel {
         Ok(Part { tat, taken: tokens, limited, retry_after: limited.then(|| until_full - self.tolerance) })
     }
 
-    /// Returns the time until one more token is available: 0 if rounding has left one, and `None` if the limit is 0.
+    /// Returns the time until one more token is available. The time is 0 if rounding has left a token, and `None` if
+    /// the limit is 0.
     fn wait_for_one_more(&self, tat: Moment) -> Option<Span> {
         let one_more = self.until_full(tat) + self.quota.refill_time(1);
         (self.quota.limit > 0).then(|| one_more.max(self.tolerance) - self.tolerance)
     }
 
-    /// Gives these tokens back. The quota never gets more than its limit, and a TAT in the past stays the same. A call
-    /// and its refund cancel out exactly, because both round the same way.
+    /// Gives `tokens` back. The quota never gets more than its limit, and a TAT in the past stays the same. A call and
+    /// its refund cancel out exactly, because both round the same way.
     pub fn give_back(&self, tat: Moment, tokens: u64) -> Part {
         let tat = (tat - self.quota.refill_time(tokens)).max(self.now.min(tat));
         Part { tat, taken: 0, limited: false, retry_after: None }
     }
 
-    /// Returns the most tokens that the next call could take if the quota will be full after `until_full`: the largest
-    /// number, `r`, that comes back within `span`, which is the tolerance minus `until_full`.
+    /// Returns the number of tokens that the next call could take if the quota will be full after `until_full`. That is
+    /// the largest number, `r`, that comes back within `span`, which is the tolerance minus `until_full`.
     ///
-    /// In whole numbers, `floor(r * period / count) <= span` means `r * period < (span + 1) * count`, so the
-    /// largest `r` is `((span + 1) * count - 1) / period`, rounded down. It never exceeds the limit: a token takes at
-    /// least a nanosecond to come back, so `limit + 1` tokens take longer than the tolerance.
+    /// In whole numbers, `floor(r * period / count) <= span` means `r * period < (span + 1) * count`, so the largest
+    /// `r` is `((span + 1) * count - 1) / period`, rounded down. This never exceeds the limit: a token takes at least a
+    /// nanosecond to come back, so `limit + 1` tokens take longer than the tolerance.
     #[inline(always)]
     pub fn remaining(&self, until_full: Span) -> u64 {
         let Quota { count, period, .. } = self.quota;

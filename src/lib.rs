@@ -1,13 +1,13 @@
-//! `CL.THROTTLE` for Redis and Valkey: exact rate limiting with GCRA, as a module.
+//! A module for Redis and Valkey: exact rate limiting with GCRA, through `CL.THROTTLE` and related commands.
 //!
-//! This is the table of contents: the module's name and its commands. `throttle.rs` shows one call from top to bottom,
-//! `look.rs` a call that takes nothing, and `mthrottle.rs` a call on several limiters. All three use `request.rs`,
-//! which parses the arguments listed in `parameters.rs`, and `reply.rs`, which sends the reply. `limiter.rs` decides a
-//! call for all quotas of a limiter; `funnel.rs` has the rule for one quota. `state.rs` reads and writes the state, and
-//! `error.rs` lists the errors. `redis/` is the layer between these files and the server.
+//! This file is the table of contents: it lists the module's commands. `throttle.rs` handles a call on one limiter,
+//! `look.rs` a call that only reads, and `mthrottle.rs` a call on several limiters. All three use `request.rs`, which
+//! parses the arguments listed in `parameters.rs`, and `reply.rs`, which sends the reply. `limiter.rs` applies a call
+//! to all quotas of a limiter, and `funnel.rs` contains the rule for one quota. `state.rs` reads and writes a limiter's
+//! state, and `error.rs` lists the errors. `redis/` is the layer between these files and the server.
 //!
-//! A function marked `inline(always)` is called from several commands. Without the mark, the compiler would inline few
-//! of these functions, and a call would take 10% more instructions.
+//! A function marked `inline(always)` is called from several commands. Without the attribute, the compiler would inline
+//! few of these functions, and a call would take 10% more instructions.
 
 mod decimal;
 mod error;
@@ -29,8 +29,8 @@ use redis::{Command, Module, command, module};
 static MODULE: Module = Module::new(c"redis-cell", env!("CARGO_PKG_VERSION"), &COMMANDS);
 module!(MODULE);
 
-/// The commands, each with its name, the version that added it, the file that handles its calls, how it differs from
-/// the other commands in that file, and its summary.
+/// The module's commands. `call` names the file that handles a command, with the arguments that distinguish the command
+/// from the others in that file.
 #[rustfmt::skip]
 static COMMANDS: [Command; 10] = [
     command!(name: c"cl.throttle", since: c"1.0.0", call: throttle(AllOrNone, Seconds),

@@ -1,17 +1,17 @@
-//! Decides a call for all quotas of a limiter, such as 10 a second and 1,000 a day.
+//! Applies a call to all quotas of a limiter, such as 10 tokens a second and 1,000 a day.
 //!
-//! Each quota decides the whole call with the rule in `funnel.rs`, on its own TAT: the first TAT belongs to the first
-//! quota of the call, and so on. A call with one quota allocates no memory. A call that takes all tokens or none takes
-//! them from each quota, or from none. A charge takes tokens from each quota, going into debt if necessary. A call for
-//! as many tokens as there are takes the same number from each quota: the number that the emptiest quota has. A refund
-//! gives tokens back to each quota.
+//! Each quota applies the rule in `funnel.rs` to the whole call, using its own TAT: the first TAT belongs to the first
+//! quota of the call, and so on. A call with one quota allocates no memory. CL.THROTTLE takes its tokens from each
+//! quota, or from none. CL.CHARGE takes its tokens from each quota, going into debt if necessary. CL.TAKE takes the
+//! same number from each quota: as many tokens as the emptiest quota has. A refund gives tokens back to each quota.
 //!
-//! The reply is the verdict of the quota that **decides** (the first one, if several qualify):
+//! The reply is the verdict of a single quota, the one that **decides** (the first, if several qualify):
 //!
-//! * if the call is limited or leaves a debt: the quota with the longest wait (a wait that never ends is the longest);
-//! * if a call for as many tokens as there are got fewer than its quantity: the quota with the fewest tokens remaining
-//!   and, among equals, the one that takes longest to get one more token;
-//! * otherwise: the quota with the fewest tokens remaining.
+//! * if the call is limited or leaves a debt, the quota with the longest wait decides (a wait that never ends counts as
+//!   the longest);
+//! * if CL.TAKE got fewer tokens than its quantity, the quota with the fewest tokens remaining decides and, among
+//!   equals, the one that takes longest to get one more token;
+//! * otherwise, the quota with the fewest tokens remaining decides.
 
 use std::iter;
 
@@ -21,19 +21,19 @@ use crate::funnel::{Funnel, Moment, Part, Span};
 #[cfg(test)]
 mod tests;
 
-/// The most quotas that a limiter may have.
+/// The maximum number of quotas per limiter.
 pub const MAX_QUOTAS: usize = 8;
 
 /// How a call takes tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taking {
-    /// CL.THROTTLE: all tokens that it asks for, or none.
+    /// CL.THROTTLE takes all the tokens that it asks for, or none.
     AllOrNone,
-    /// CL.CHARGE: all tokens that it asks for, going into debt if necessary.
+    /// CL.CHARGE takes all the tokens that it asks for, going into debt if necessary.
     Always,
-    /// CL.TAKE: as many tokens as there are, up to the number that it asks for.
+    /// CL.TAKE takes as many tokens as the limiter has, up to the number that it asks for.
     UpTo,
-    /// CL.LOOK: no tokens. The reply says how CL.THROTTLE would decide.
+    /// CL.LOOK takes no tokens. Its reply says how CL.THROTTLE would decide.
     Nothing,
 }
 
@@ -44,7 +44,7 @@ pub struct Limiter {
     pub rest: Vec<Funnel>,
 }
 
-/// The TATs in a limiter's state, in the order of its quotas. A limiter without state is full.
+/// The TATs in a limiter's state, in the order of its quotas. A limiter that has no state is full.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tats {
     pub first: Moment,
@@ -58,23 +58,24 @@ pub struct Decision {
     pub change: Change,
 }
 
-/// The facts in a call's reply, from the quota that decides.
+/// The contents of a call's reply, taken from the quota that decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
-    /// Whether the quota had fewer tokens than the call asked for or, if the call takes as many as there are, had none.
+    /// Whether the quota had fewer tokens than the call asked for. For CL.TAKE, whether the call got none of the tokens
+    /// that it asked for.
     pub limited: bool,
-    /// The tokens that the call took: 0 for looks, refunds, and limited calls that take all or none.
+    /// The tokens that the call took: 0 for CL.LOOK, a refund or a limited CL.THROTTLE.
     pub taken: u64,
-    /// Tokens that the quota holds when it is full.
+    /// The tokens that the quota holds when it is full.
     pub limit: u64,
-    /// Tokens that the next call could take now: 0 to `limit`.
+    /// The tokens that the next call could take now: 0 to `limit`.
     pub remaining: u64,
     /// The time to wait until the call is allowed, until its debt is paid, or until one more token is available. `None`
-    /// if the call got all its tokens without a debt, or if no wait helps.
+    /// if the call got all its tokens without a debt, or if waiting would not help.
     pub retry_after: Option<Span>,
     /// The time until the quota is full.
     pub reset_after: Span,
-    /// The number of the quota: 1, 2, … `None` if the limiter has only one.
+    /// The number of the quota: 1, 2, … This is `None` if the limiter has only one quota.
     pub quota: Option<u64>,
 }
 
@@ -83,7 +84,7 @@ pub struct Verdict {
 pub enum Change {
     Nothing,
     Store(Tats),
-    /// The limiter is full again, and so needs no state.
+    /// Deletes the state, because a full limiter needs none.
     Delete,
 }
 
@@ -91,7 +92,7 @@ impl Limiter {
     /// Decides a call for `quantity` tokens, given the stored TATs. A negative quantity gives tokens back, whatever
     /// `taking` is.
     ///
-    /// Errors: `DebtTooLong` for the first quota whose debt would be paid only after the year 2262.
+    /// Errors: `DebtTooLong` for the first quota whose debt would not be paid off by the year 2262.
     #[inline(always)]
     pub fn decide(&self, before: Option<Tats>, taking: Taking, quantity: i64) -> Result<Decision, CommandError> {
         let Ok(asked) = u64::try_from(quantity) else {
@@ -105,8 +106,8 @@ impl Limiter {
 
     /// Decides a call that gives tokens back.
     ///
-    /// Takes a copy of the limiter: a reference would keep the limiter out of registers in all other calls, and cost
-    /// them 40 to 65 instructions.
+    /// Takes a copy of the limiter. A reference would keep the limiter out of registers in all other calls, and cost
+    /// each of them 40 to 65 instructions.
     #[cold]
     fn refund(self, before: Option<Tats>, tokens: u64) -> Result<Decision, CommandError> {
         let mut after = self.tats(before.clone());
@@ -120,7 +121,7 @@ impl Limiter {
         Ok(Decision { verdict, change })
     }
 
-    /// Returns the stored TATs, and `now` as the TAT of each quota that has none: such a quota is full.
+    /// Returns the stored TATs, with `now` as the TAT of each quota that has none, because such a quota is full.
     #[inline(always)]
     fn tats(&self, stored: Option<Tats>) -> Tats {
         let now = self.first.now();
@@ -138,7 +139,7 @@ impl Limiter {
         remaining.fold(u64::MAX, u64::min)
     }
 
-    /// Decides the call for each quota. Returns the verdict of the quota that decides.
+    /// Applies the call to each quota. Returns the verdict of the quota that decides.
     #[inline(always)]
     fn decide_each(&self, tats: &mut Tats, call: Call) -> Result<Verdict, CommandError> {
         let mut decides = call.decide(&self.first, &mut tats.first)?;
@@ -157,15 +158,15 @@ impl Limiter {
 /// What a call asks of each quota.
 #[derive(Clone, Copy)]
 struct Call {
-    /// `None` if it gives tokens back.
+    /// How the call takes tokens, or `None` if it gives tokens back.
     taking: Option<Taking>,
     asked: u64,
-    /// All the tokens that the call asks for, or as many of them as every quota has.
+    /// The tokens to take from each quota or give back to it. For CL.TAKE, at most as many as the emptiest quota has.
     tokens: u64,
 }
 
 impl Call {
-    /// Decides the call for one quota, and moves its TAT.
+    /// Applies the call to one quota, and updates the quota's TAT.
     #[inline(always)]
     fn decide(self, funnel: &Funnel, tat: &mut Moment) -> Result<Verdict, Error> {
         let Self { taking, asked, tokens } = self;
@@ -179,19 +180,19 @@ impl Call {
         *tat = part.tat;
         let Part { limited, taken, retry_after, .. } = part;
         let reset_after = funnel.until_full(part.tat);
-        // If even one token is refused, none remain: no division is needed.
+        // If a call for a single token is refused, none remain, and the division can be skipped.
         let remaining = if limited && tokens == 1 { 0 } else { funnel.remaining(reset_after) };
         Ok(Verdict { limited, taken, limit: funnel.limit(), remaining, retry_after, reset_after, quota: None })
     }
 }
 
 impl Verdict {
-    /// Returns whether this quota decides instead of the other quota, which comes earlier.
+    /// Returns whether this verdict takes precedence over `other`, the verdict of an earlier quota.
     fn decides_over(&self, other: &Self) -> bool {
         match (self.limited, other.limited) {
             // A limited call without a `retry_after` can never pass, so its wait is the longest.
             (true, true) => other.retry_after.is_some_and(|wait| self.retry_after.is_none_or(|longer| longer > wait)),
-            // If the call is not limited, every quota has a `retry_after` or none has one.
+            // If neither quota limits the call, both have a `retry_after`, or neither has one.
             (false, false) if self.remaining == other.remaining => self.retry_after > other.retry_after,
             (false, false) => self.remaining < other.remaining,
             (limited, _) => limited,
@@ -200,7 +201,7 @@ impl Verdict {
 }
 
 impl Tats {
-    /// Returns whether these TATs begin with the others.
+    /// Returns whether these TATs begin with all of the others.
     fn begin_with(&self, others: &Self) -> bool {
         self.first == others.first && self.rest.starts_with(&others.rest)
     }
@@ -209,7 +210,7 @@ impl Tats {
         iter::once(self.first).chain(self.rest.iter().copied())
     }
 
-    /// Returns the latest TAT, at which the whole limiter is full.
+    /// Returns the latest TAT, which is the time at which the whole limiter is full.
     pub fn last(&self) -> Moment {
         self.iter().fold(self.first, Moment::max)
     }

@@ -1,4 +1,4 @@
-//! A call that looks at one limiter and writes nothing, top to bottom: arguments, state, decision, reply.
+//! A call that reads one limiter and writes nothing. From top to bottom: arguments, state, decision, reply.
 
 use std::ffi::CStr;
 
@@ -18,12 +18,13 @@ pub const fn parameters(unit: Unit) -> [Parameter; 6] {
     one_limiter(Taking::Nothing, unit)
 }
 
-/// `CL.LOOK key max_burst count period [quantity [max_burst count period ...]]`, or `CL.PLOOK` in milliseconds.
+/// Handles `CL.LOOK key max_burst count period [quantity [max_burst count period ...]]`, and `CL.PLOOK`, whose times
+/// are in milliseconds.
 ///
-/// Reports how `CL.THROTTLE` with these arguments would decide now, but takes nothing. Replies with 0 if that call
-/// would be allowed or 1 if limited; the limit; the tokens that remain now; the time to wait, or -1; and the time until
-/// the limiter is full. With several quotas, these integers are those of the quota that decides, followed by its
-/// number.
+/// Reports whether `CL.THROTTLE` with the same arguments would be allowed now, but takes no tokens. Replies with five
+/// integers: 0 if that call would be allowed or 1 if limited; the limit; the tokens that remain now; the time to wait,
+/// or -1; and the time until the limiter is full. With several quotas, these integers describe the quota that decides,
+/// and a sixth gives its number.
 #[inline(always)]
 pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
     let request = Request::parse(arguments, Taking::Nothing, unit, now())?;

@@ -1,4 +1,5 @@
-//! A call on several limiters, decided as one, top to bottom: arguments, states, decisions, reply.
+//! A call on several limiters, which allow or limit it together. From top to bottom: arguments, states, decisions,
+//! reply.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -12,7 +13,7 @@ use crate::reply::{notify, reply};
 use crate::request::{Request, now};
 use crate::state;
 
-/// A limiter's part of the call, the TATs that its key holds, and the decision.
+/// One limiter's part of the call, with the TATs that the limiter's key holds and the decision.
 struct Decided<'a> {
     before: Option<Tats>,
     request: Request<'a>,
@@ -26,13 +27,14 @@ pub const fn parameters(unit: Unit) -> [Parameter; 1] {
     [Parameter::repeated(c"limiter", parameters::group(unit))]
 }
 
-/// `CL.MTHROTTLE key max_burst count period quantity [key … quantity ...]`, or `CL.MPTHROTTLE` in milliseconds.
+/// Handles `CL.MTHROTTLE key max_burst count period quantity [key … quantity ...]`, and `CL.MPTHROTTLE`, whose times
+/// are in milliseconds.
 ///
-/// Decides several limiters as one: if all allow their quantities, the call takes from each; if any does not, the call
-/// takes from none. A negative quantity gives tokens back. The keys must differ and, in a cluster, share a hash tag.
+/// Takes each limiter's quantity if all limiters have enough tokens; otherwise, takes nothing from any of them. A
+/// negative quantity gives tokens back. The keys must differ and, in a cluster, share a hash tag.
 ///
 /// Replies with 0 if all limiters allow the call or 1 if not, followed by a `CL.THROTTLE` reply for each limiter, in
-/// order. If the call is limited, the reply for a limiter that would have allowed it shows nothing taken.
+/// order. If the call is limited, the reply for a limiter that had enough tokens shows that none were taken.
 pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
     let now = now();
     let group = parameters::group(unit);
@@ -45,7 +47,7 @@ pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result
     })?;
     refuse_same_keys(&requests)?;
 
-    // Read every key before writing any of them.
+    // Read every key before writing any: a single limiter can limit the whole call.
     let mut all = in_groups(requests, |request| {
         let key = state::open(context, request.name)?;
         let before = state::read(&key)?;
@@ -55,8 +57,8 @@ pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result
     let limited = all.iter().any(|one| one.decision.verdict.limited);
     if limited {
         for Decided { request, before, decision } in all.iter_mut().filter(|one| !one.decision.verdict.limited) {
-            // A call for up to 0 tokens shows the limiter untouched, and as not limited. `Nothing` would show a limiter
-            // in debt as limited, even for 0 tokens.
+            // A call for up to 0 tokens reports the limiter as it is, and as not limited. `Taking::Nothing` would
+            // report a limiter in debt as limited, even for 0 tokens.
             decision.verdict = request.limiter.decide(before.take(), Taking::UpTo, 0)?.verdict;
         }
     } else {
@@ -74,7 +76,7 @@ pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result
     Ok(Outcome::of(limited))
 }
 
-/// Writes every limiter, or none if one cannot be written now.
+/// Writes every limiter, or none of them if one cannot be written now.
 fn write_all(context: &mut Context, all: &[Decided]) -> Result<(), CommandError> {
     in_groups(all, |Decided { request, before, decision }| {
         if before.is_none() && decision.change != Change::Nothing {
@@ -84,8 +86,8 @@ fn write_all(context: &mut Context, all: &[Decided]) -> Result<(), CommandError>
     })?;
     in_groups(all, |Decided { request, decision, .. }| {
         if decision.change != Change::Nothing {
-            // Before it runs a command, the server decides whether keys can be written. A later key therefore fails
-            // only in the case described at `Key::set`, and the limiters written by then stay written.
+            // The server decides before each command whether keys can be written. A later key therefore fails only in
+            // the case described at `Key::set`, and limiters that have been written by then stay written.
             state::write(state::open(context, request.name)?, &decision.change)?;
         }
         Ok(())
@@ -93,7 +95,8 @@ fn write_all(context: &mut Context, all: &[Decided]) -> Result<(), CommandError>
     Ok(())
 }
 
-/// Calls `each` with every limiter's part of the call, and collects the results. An error names its group.
+/// Calls `each` with every limiter's part of the call, and collects the results. An error includes the number of its
+/// group.
 fn in_groups<G, T>(
     groups: impl IntoIterator<IntoIter: ExactSizeIterator<Item = G>>,
     mut each: impl FnMut(G) -> Result<T, CommandError>,
@@ -101,14 +104,14 @@ fn in_groups<G, T>(
     let groups = groups.into_iter();
     let mut results = Vec::with_capacity(groups.len());
     for (group, number) in groups.zip(1..) {
-        // Each group has only one quota, so the number of the group shows where the error is.
+        // A group has only one quota, so its number is enough to locate the error.
         let in_group = |CommandError { reason, .. }| CommandError { reason, place: Place::Group(number) };
         results.push(each(group).map_err(in_group)?);
     }
     Ok(results)
 }
 
-/// Refuses a key that is given twice: the second limiter would not see the tokens that the first takes.
+/// Refuses a call that gives a key twice: the second decision would not see the tokens that the first takes.
 fn refuse_same_keys(requests: &[Request]) -> Result<(), CommandError> {
     let mut seen = BTreeMap::new();
     for (request, number) in requests.iter().zip(1..) {

@@ -1,4 +1,4 @@
-//! The parameters of the commands: their names for errors and `COMMAND DOCS`, and their summaries for `COMMAND DOCS`.
+//! The commands' parameters. Their names appear in errors and in `COMMAND DOCS`, and their summaries in `COMMAND DOCS`.
 
 use std::ffi::CStr;
 
@@ -22,7 +22,7 @@ pub const fn period(unit: Unit) -> &'static Parameter {
     }
 }
 
-/// Returns the parameters of a group, which describes one of several limiters: `key max_burst count period quantity`.
+/// Returns the parameters that describe one of several limiters: `key max_burst count period quantity`.
 pub const fn group(unit: Unit) -> &'static [Parameter; 5] {
     match unit {
         Unit::Seconds => &[KEY, MAX_BURST, COUNT, SECONDS, QUANTITY],
@@ -43,7 +43,7 @@ pub const fn one_limiter(taking: Taking, unit: Unit) -> [Parameter; 6] {
     [*key, max_burst, count, period, quantity, Parameter::repeated(c"quota", quota).optional_if(true)]
 }
 
-/// Returns whether the quantity may be omitted, in which case it is 1. CL.CHARGE and CL.TAKE require it.
+/// Returns whether a call may omit the quantity, which is then 1. CL.CHARGE and CL.TAKE require a quantity.
 pub const fn is_quantity_optional(taking: Taking) -> bool {
     matches!(taking, Taking::AllOrNone | Taking::Nothing)
 }

@@ -1,11 +1,11 @@
-//! A call's answer: the integers of its reply and its keyspace notifications, or its error.
+//! Answers a call: sends the integers of its reply and its keyspace notifications, or converts its error.
 
 use crate::error::{CommandError, Error};
 use crate::funnel::{Span, Unit};
 use crate::limiter::{Taking, Verdict};
 use crate::redis::{Argument, Context, ErrorReply};
 
-/// Replies with five integers. For a limiter with several quotas, a sixth follows: the number of the quota that
+/// Replies with five integers. For a limiter with several quotas, a sixth integer gives the number of the quota that
 /// decides.
 pub fn reply(context: &Context, taking: Taking, verdict: &Verdict, unit: Unit) {
     let units = |span: Span| span.round_up(unit).cast_signed();
@@ -21,7 +21,7 @@ pub fn reply(context: &Context, taking: Taking, verdict: &Verdict, unit: Unit) {
     }
 }
 
-/// Sends keyspace notifications: tokens were taken, the call was limited, or both.
+/// Sends a keyspace notification if the call took tokens, and another if the call was limited.
 pub fn notify(context: &Context, name: &Argument, verdict: &Verdict) {
     if verdict.taken > 0 {
         context.notify(c"cl.throttle", name);

@@ -1,4 +1,4 @@
-//! What a call asks for: the moment of the call, and its arguments (a limiter's key, its quotas and a quantity).
+//! Reads the time of a call, and parses its arguments: a limiter's key, its quotas and a quantity.
 
 use std::num::NonZero;
 
@@ -9,22 +9,22 @@ use crate::limiter::{Limiter, MAX_QUOTAS, Taking};
 use crate::parameters::{self, COUNT, MAX_BURST, QUANTITY};
 use crate::redis::{Argument, Parameter, clock};
 
-/// The part of a call that concerns one limiter, with its quotas at the moment of the call.
+/// The part of a call that concerns one limiter. The quotas are as of the moment of the call.
 pub struct Request<'a> {
     /// The name of the limiter's key.
     pub name: &'a Argument,
     pub limiter: Limiter,
-    /// Negative to give tokens back.
+    /// The tokens to take. A negative quantity gives tokens back.
     pub quantity: i64,
 }
 
-/// Returns the moment of a call.
+/// Returns the current time, which is the moment of the call.
 pub fn now() -> Moment {
     Moment::new_saturating(clock::now())
 }
 
 impl<'a> Request<'a> {
-    /// Reads `key max_burst count period [quantity [max_burst count period ...]]`.
+    /// Parses arguments of the form `key max_burst count period [quantity [max_burst count period ...]]`.
     #[inline(always)]
     pub fn parse(arguments: &'a [Argument], taking: Taking, unit: Unit, now: Moment) -> Result<Self, CommandError> {
         let (name, first, quantity, rest) = match arguments {
@@ -48,7 +48,7 @@ impl<'a> Request<'a> {
             (Some(quantity), Taking::AllOrNone | Taking::Always) => integer(quantity, &QUANTITY)?,
             (Some(quantity), Taking::UpTo | Taking::Nothing) => at_least(0, quantity, &QUANTITY)?,
         };
-        // Check the quota as a whole last, so that an error in a single argument is reported first.
+        // Check the first quota as a whole only now, so that an error in a single argument is reported first.
         let first = first.at(now)?;
         let mut quotas = Vec::with_capacity(rest.len());
         for ([max_burst, count, period], number) in rest.iter().zip(2..) {
@@ -61,15 +61,15 @@ impl<'a> Request<'a> {
 
 #[inline(always)]
 fn parse_quota([max_burst, count, period]: [&Argument; 3], unit: Unit) -> Result<Quota, Error> {
-    // A max_burst of -1 means a limit of 0: the cast turns -1 into 2^64 - 1, and the addition wraps around.
+    // A max_burst of -1 becomes a limit of 0: the cast turns -1 into 2^64 - 1, and adding 1 wraps around.
     let limit = at_least(-1, max_burst, &MAX_BURST)?.cast_unsigned().wrapping_add(1);
     let count = one_or_more(count, &COUNT)?;
     let period = unit.in_nanos(one_or_more(period, parameters::period(unit))?);
     Ok(Quota { limit, count, period })
 }
 
-/// Parses an integer. Most integers are short, and parsing them here takes half as many instructions as in the server,
-/// which parses the others.
+/// Parses an integer. Most integers are short, and parsing these here takes half as many instructions as in the server.
+/// The server parses the others.
 #[inline(always)]
 fn integer(argument: &Argument, parameter: &Parameter) -> Result<i64, Error> {
     let small = decimal::parse_small(argument.bytes());

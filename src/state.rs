@@ -1,5 +1,4 @@
-//! A limiter's state: the TAT of each quota as a decimal timestamp, in a native string that expires when the limiter is
-//! full.
+//! A limiter's state: one decimal timestamp (TAT) per quota, in a native string that expires when the limiter is full.
 
 use crate::decimal::{self, MOMENT_DIGITS};
 use crate::error::Error;
@@ -7,25 +6,25 @@ use crate::funnel::{Moment, Unit};
 use crate::limiter::{Change, MAX_QUOTAS, Tats};
 use crate::redis::{self, Argument, Context, Key, Unavailable, Value};
 
-/// Opens a limiter's key for reading and writing, whether it exists or not.
+/// Opens a limiter's key for reading and writing, whether or not the key exists.
 ///
-/// Errors: `Unavailable` if the server does not allow writing the key now.
+/// Errors: `Unavailable` if the server does not allow writes to the key now.
 #[inline(always)]
 pub fn open<'a>(context: &'a mut Context, name: &'a Argument) -> Result<Key<'a>, Error> {
     Ok(Key::open(context, name)?)
 }
 
-/// Reads the TATs from an open key. `None` means that the key does not exist: the limiter is full.
+/// Reads the TATs from an open key. Returns `None` if the key does not exist, in which case the limiter is full.
 ///
-/// Errors: `WrongType` and `NotAState` if the key holds anything but TATs.
+/// Errors: `WrongType` or `NotAState` if the key holds anything other than TATs.
 #[inline(always)]
 pub fn read(key: &Key) -> Result<Option<Tats>, Error> {
     parse(key.value())
 }
 
-/// Reads the TATs from a key without changing it.
+/// Reads the TATs from a key without changing the key.
 ///
-/// Errors: those of `read`, and `Unavailable` if the server does not allow reading the key now.
+/// Errors: those of `read`, and `Unavailable` if the server does not allow the key to be read now.
 #[inline(always)]
 pub fn look(context: &mut Context, name: &Argument) -> Result<Option<Tats>, Error> {
     redis::look(context, name, parse)?
@@ -56,10 +55,10 @@ fn parse_tat(text: &[u8; MOMENT_DIGITS]) -> Result<Moment, Error> {
     decimal::parse_moment(text).and_then(Moment::new).ok_or(Error::NotAState)
 }
 
-/// Stores the change that a decision makes, and closes the key. The key expires at the latest TAT, rounded up to a
+/// Applies a decision's change to the key, and closes the key. A stored key expires at the latest TAT, rounded up to a
 /// whole millisecond.
 ///
-/// Errors: `Unavailable` if the server does not allow writing the key now.
+/// Errors: `Unavailable` if the server does not allow writes to the key now.
 #[inline(always)]
 pub fn write(key: Key, change: &Change) -> Result<(), Error> {
     match change {

@@ -1,4 +1,4 @@
-//! A call that may take tokens from one limiter, top to bottom: arguments, state, decision, reply.
+//! A call that may take tokens from one limiter. From top to bottom: arguments, state, decision, reply.
 
 use std::ffi::CStr;
 
@@ -18,16 +18,16 @@ pub const fn parameters(taking: Taking, unit: Unit) -> [Parameter; 6] {
     one_limiter(taking, unit)
 }
 
-/// `CL.THROTTLE key max_burst count period [quantity [max_burst count period ...]]`. With another `taking`, it is
-/// `CL.CHARGE` or `CL.TAKE`. In milliseconds, the three are `CL.PTHROTTLE`, `CL.PCHARGE` and `CL.PTAKE`.
+/// Handles `CL.THROTTLE key max_burst count period [quantity [max_burst count period ...]]` or, with another `taking`,
+/// `CL.CHARGE` or `CL.TAKE`. `CL.PTHROTTLE`, `CL.PCHARGE` and `CL.PTAKE` are the same with times in milliseconds.
 ///
 /// Takes `quantity` tokens from the limiter at `key`. Each of its quotas holds `max_burst + 1` tokens and gets `count`
 /// back every `period`. For `CL.THROTTLE`, the quantity defaults to 1. A negative quantity gives tokens back.
 ///
 /// Replies with five integers: 0 if allowed or 1 if limited (`CL.TAKE`: the tokens taken); the tokens that the limiter
-/// holds when it is full; the tokens that remain; the time to wait, or -1 if no wait is needed or no wait helps; and
-/// the time until the limiter is full. Times are rounded up. With several quotas, these integers are those of the quota
-/// that decides, followed by its number: 1, 2, …
+/// holds when it is full; the tokens that remain; the time to wait, or -1 if no wait is needed or waiting would not
+/// help; and the time until the limiter is full. Times are rounded up. With several quotas, these integers describe the
+/// quota that decides, and a sixth gives its number: 1, 2, …
 #[inline(always)]
 pub fn call(
     context: &mut Context,

@@ -1,6 +1,7 @@
-//! The promises to users, tested on real servers.
+//! Tests, on real servers, of what the module promises to its users.
 //!
-//! `SERVER=/path/to/valkey-server cargo test` runs them on a server other than `redis-server`.
+//! By default, the tests run on `redis-server`. To run them on another server, set `SERVER` to the path of its
+//! executable.
 
 #![allow(
     clippy::unwrap_used,

@@ -31,7 +31,7 @@ export class RedisCellStore {
     } | undefined>;
     /** Refunds a request. @param {string} key */
     decrement(key: string): Promise<void>;
-    /** @param {string} key */
+    /** Gives all tokens back. @param {string} key */
     resetKey(key: string): Promise<void>;
     #private;
 }

@@ -28,12 +28,12 @@ class RedisCellStore {
   init(options) {
     const { limit, windowMs, validate, requestPropertyName } = options;
     const isSlowDown = limit === 0 && validate?.limit === false && requestPropertyName !== 'rateLimit';
+    const isFunction = typeof limit === 'function';
+    const canExceed = isFunction || limit <= Number.MAX_SAFE_INTEGER;
     let mistake = this.#options && 'each limiter needs its own store, with its own prefix';
-    if (!this.#quotas && (isSlowDown || typeof limit === 'function')) {
-      mistake = `${isSlowDown ? 'express-slow-down' : 'a function as limit'} needs a store with quotas`;
-    } else if (this.#quotas && typeof limit !== 'function' && !(limit <= Number.MAX_SAFE_INTEGER)) {
-      mistake = 'no refusal can exceed such a limit: with quotas, set it to the first burst';
-    }
+    if (!this.#quotas && isSlowDown) mistake = 'express-slow-down needs a store with quotas';
+    if (!this.#quotas && isFunction) mistake = 'a function as limit needs a store with quotas';
+    if (this.#quotas && !canExceed) mistake = 'no refusal exceeds such a limit: with quotas, set it to the first burst';
     const passOnStoreError = options.passOnStoreError || this.#options?.passOnStoreError;
     this.#options = { ...options, passOnStoreError };
     this.#quotas ??= () => [{ limit: Number(limit), windowMs }];
@@ -71,13 +71,14 @@ class RedisCellStore {
     // A refused request took no token. If a database driver has lost the context, it is unknown whether this one did:
     // refund it, unless the limiter also asks to refund refused requests.
     const { tookToken = !this.#options?.skipFailedRequests } = this.#request.getStore() ?? {};
-    // An outage may lose the refund. It must not lose the response or, with express-rate-limit 7, crash the process.
-    if (tookToken) await this.#throttle(key, -1).catch(Unanswered.ignore);
+    // An error loses the refund. Thrown, the error would lose the response or, with express-rate-limit 7, the process.
+    if (tookToken) await this.#throttle(key, -1).catch(console.error);
   }
 
-  /** @param {string} key */
+  /** Gives all tokens back. @param {string} key */
   async resetKey(key) {
-    await this.#limiter.reset([key], await this.#quotas?.(key));
+    // ioredis adds its keyPrefix to the key of DEL, but not to the key of CL.PTHROTTLE, so DEL would miss the key.
+    await this.#throttle(key, -Number.MAX_SAFE_INTEGER);
   }
 
   /** @param {string} key @param {number} [quantity] */

@@ -13,14 +13,9 @@ export function fastifyStore(options: import("./limiter.js").Options): {
          * @param {any} params */
         child({ groupId, routeInfo: { method, url }, max, timeWindow }: any): /*elided*/ any;
         /** @param {string} key @param {Callback} callback @param {number} timeWindow @param {number} max */
-        incr(key: string, callback: Callback, timeWindow: number, max: number): void;
+        incr(key: string, callback: Callback, timeWindow: number, max: number, quantity?: number): void;
         /** Takes no token. @param {string} key @param {Callback} callback @param {number} timeWindow @param {number} max */
         read(key: string, callback: Callback, timeWindow: number, max: number): void;
-        /** @param {string} key @param {number} timeWindow @param {number} max @param {number} [quantity] */
-        decide(key: string, timeWindow: number, max: number, quantity?: number): Promise<{
-            current: number;
-            ttl: number;
-        }>;
     };
 };
 export { Unanswered };

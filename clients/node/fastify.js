@@ -32,20 +32,14 @@ function fastifyStore(options) {
     }
 
     /** @param {string} key @param {Callback} callback @param {number} timeWindow @param {number} max */
-    incr(key, callback, timeWindow, max) {
-      this.decide(key, timeWindow, max).then((result) => callback(null, result), callback);
+    incr(key, callback, timeWindow, max, quantity = 1) {
+      limiter.throttle([...this.names, key], [{ limit: max, windowMs: timeWindow }], quantity)
+        .then(({ used, wait }) => callback(null, { current: used, ttl: wait }), callback);
     }
 
     /** Takes no token. @param {string} key @param {Callback} callback @param {number} timeWindow @param {number} max */
     read(key, callback, timeWindow, max) {
-      this.decide(key, timeWindow, max, 0).then((result) => callback(null, result), callback);
-    }
-
-    /** @param {string} key @param {number} timeWindow @param {number} max @param {number} [quantity] */
-    async decide(key, timeWindow, max, quantity) {
-      const quotas = [{ limit: max, windowMs: timeWindow }];
-      const { used, wait } = await limiter.throttle([...this.names, key], quotas, quantity);
-      return { current: used, ttl: wait };
+      this.incr(key, callback, timeWindow, max, 0);
     }
   };
 }

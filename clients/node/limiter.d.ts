@@ -6,8 +6,8 @@ export type SendCommand = (command: string, ...words: string[]) => Promise<unkno
 /**
  * Sends a command to the node of a cluster that has the key. node-redis:
  * `({ key, isReadOnly, command }) => cluster.sendCommand(key, isReadOnly, command)`; ioredis and iovalkey, which do not
- * see the key in CL.PTHROTTLE:
- * `({ key, command }) => cluster.eval('return redis.call(unpack(ARGV))', 1, key, ...command)`.
+ * see the key in CL.PTHROTTLE: `({ key, command: [name, , ...words] }) =>
+ * cluster.eval('return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))', 1, key, name, ...words)`.
  */
 export type SendCommandCluster = (call: {
     key: string;
@@ -39,8 +39,8 @@ export type Decision = {
  * @typedef {(command: string, ...words: string[]) => Promise<unknown>} SendCommand */
 /** Sends a command to the node of a cluster that has the key. node-redis:
  * `({ key, isReadOnly, command }) => cluster.sendCommand(key, isReadOnly, command)`; ioredis and iovalkey, which do not
- * see the key in CL.PTHROTTLE:
- * `({ key, command }) => cluster.eval('return redis.call(unpack(ARGV))', 1, key, ...command)`.
+ * see the key in CL.PTHROTTLE: `({ key, command: [name, , ...words] }) =>
+ * cluster.eval('return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))', 1, key, name, ...words)`.
  * @typedef {(call: { key: string, isReadOnly: boolean, command: string[] }) => Promise<unknown>} SendCommandCluster */
 /** `prefix` is the start of each key, and names the limiter. `timeout` is the longest wait for a reply in ms, 100 by
  * default. Give exactly one of the two functions.
@@ -57,14 +57,7 @@ export class Limiter {
     timeout: number;
     /** @type {SendCommandCluster} */
     send: SendCommandCluster;
-    /** Takes a token. With a quantity of -1, gives one back. With 0, only checks whether one can be taken.
+    /** Takes a token. With a negative quantity, gives tokens back. With 0, only checks whether one can be taken.
      * @param {string[]} names @param {Quota[] | undefined} quotas @returns {Promise<Decision>} */
     throttle(names: string[], quotas: Quota[] | undefined, quantity?: number): Promise<Decision>;
-    /** Gives all tokens back. @param {string[]} names @param {Quota[] | undefined} quotas */
-    reset(names: string[], quotas: Quota[] | undefined): Promise<void>;
-    /** Returns the key in Redis. Other names cannot spell it, because it is JSON. A changed limit has a new key.
-     * @param {string[]} names @param {Quota[] | undefined} quotas */
-    key(names: string[], quotas: Quota[] | undefined): string;
-    /** @param {string} command @param {string} key @param {string[]} words */
-    call(command: string, key: string, ...words: string[]): Promise<any>;
 }

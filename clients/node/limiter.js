@@ -1,15 +1,15 @@
 // What the three stores share: calls to redis-cell through the application's own client, each with a time limit.
 
 const { integers } = require('./quotas.js');
-const { Unanswered, within } = require('./unanswered.js');
+const { Unanswered, answered } = require('./unanswered.js');
 
 /** Sends a command and returns the reply. node-redis: `(...words) => client.sendCommand(words)`; ioredis and iovalkey:
  * `(...words) => client.call(...words)`.
  * @typedef {(command: string, ...words: string[]) => Promise<unknown>} SendCommand */
 /** Sends a command to the node of a cluster that has the key. node-redis:
  * `({ key, isReadOnly, command }) => cluster.sendCommand(key, isReadOnly, command)`; ioredis and iovalkey, which do not
- * see the key in CL.PTHROTTLE:
- * `({ key, command }) => cluster.eval('return redis.call(unpack(ARGV))', 1, key, ...command)`.
+ * see the key in CL.PTHROTTLE: `({ key, command: [name, , ...words] }) =>
+ * cluster.eval('return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))', 1, key, name, ...words)`.
  * @typedef {(call: { key: string, isReadOnly: boolean, command: string[] }) => Promise<unknown>} SendCommandCluster */
 /** `prefix` is the start of each key, and names the limiter. `timeout` is the longest wait for a reply in ms, 100 by
  * default. Give exactly one of the two functions.
@@ -35,40 +35,22 @@ class Limiter {
       ?? (({ command: [name, ...words] }) => /** @type {SendCommand} */ (sendCommand)(name, ...words));
   }
 
-  /** Takes a token. With a quantity of -1, gives one back. With 0, only checks whether one can be taken.
+  /** Takes a token. With a negative quantity, gives tokens back. With 0, only checks whether one can be taken.
    * @param {string[]} names @param {Quota[] | undefined} quotas @returns {Promise<Decision>} */
   async throttle(names, quotas, quantity = 1) {
-    const [first, ...further] = integers(quotas);
-    const command = quantity ? 'CL.PTHROTTLE' : 'CL.PLOOK';
+    const numbers = integers(quotas);
+    const [first, ...further] = numbers;
+    // The key is JSON, so other names cannot spell it. A changed limit has a new key.
+    const key = this.prefix + JSON.stringify([...names.map(String), ...numbers.flat()]);
     const words = [...first, quantity || 1, ...further.flat()].map(String);
-    const reply = await this.call(command, this.key(names, quotas), ...words);
-    const numbers = Array.isArray(reply) ? reply.map(Number) : [];
-    if (numbers.length < 5 || !numbers.every(Number.isInteger)) throw new Unanswered(`an unexpected reply: ${reply}`);
-    const [refused, , remaining, retryAfter, resetAfter] = numbers;
+    const command = [quantity ? 'CL.PTHROTTLE' : 'CL.PLOOK', key, ...words];
+    const reply = await answered(() => this.send({ key, isReadOnly: !quantity, command }), this.timeout);
+    const replied = Array.isArray(reply) ? reply.map(Number) : [];
+    if (replied.length < 5 || !replied.every(Number.isInteger)) throw new Unanswered(`an unexpected reply: ${reply}`);
+    const [refused, , remaining, retryAfter, resetAfter] = replied;
     // A request that can never pass has to wait for a whole window.
     const wait = !refused ? resetAfter : retryAfter < 0 ? first[2] : retryAfter;
     return { isRefused: refused === 1, used: first[0] + 1 - remaining + refused, wait };
-  }
-
-  /** Gives all tokens back. @param {string[]} names @param {Quota[] | undefined} quotas */
-  async reset(names, quotas) {
-    await this.call('DEL', this.key(names, quotas));
-  }
-
-  /** Returns the key in Redis. Other names cannot spell it, because it is JSON. A changed limit has a new key.
-   * @param {string[]} names @param {Quota[] | undefined} quotas */
-  key(names, quotas) {
-    return this.prefix + JSON.stringify([...names.map(String), ...integers(quotas).flat()]);
-  }
-
-  /** @param {string} command @param {string} key @param {string[]} words */
-  async call(command, key, ...words) {
-    const details = { key, isReadOnly: command === 'CL.PLOOK', command: [command, key, ...words] };
-    try {
-      return await within(this.send(details), this.timeout);
-    } catch (error) {
-      throw new Unanswered(error);
-    }
   }
 }
 

@@ -14,9 +14,8 @@ class NestStore {
   /** @param {string} key @param {number} ttl in ms @param {number} limit @param {number} _block @param {string} name */
   async increment(key, ttl, limit, _block, name) {
     const { isRefused, used, wait } = await this.#limiter.throttle([name, key], [{ limit, windowMs: ttl }]);
-    const seconds = Math.ceil(wait / 1000);
-    const timeToBlockExpire = isRefused ? seconds : 0;
-    return { totalHits: used, timeToExpire: seconds, isBlocked: isRefused, timeToBlockExpire };
+    const timeToExpire = Math.ceil(wait / 1000);
+    return { totalHits: used, timeToExpire, isBlocked: isRefused, timeToBlockExpire: isRefused ? timeToExpire : 0 };
   }
 }
 

@@ -1,6 +1,7 @@
-"""Limits for an LLM gateway: calls in flight, and requests and tokens a minute, for each organisation and user.
+"""Limits for an LLM gateway. Each organisation has limits on calls in flight, and on requests and tokens a minute. Each
+user has limits on requests and tokens a minute.
 
-To run this file, next to reservation.lua: [REDIS_URL=redis://127.0.0.1:6379] python3 gateway.py
+To run this file in a folder with reservation.lua: [REDIS_URL=redis://127.0.0.1:6379] python3 gateway.py
 """
 
 import asyncio
@@ -16,37 +17,39 @@ import redis
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 
-# An organisation's slots for calls in flight, and the milliseconds after which a crashed caller's slot is free again.
+# SLOTS is the number of calls that an organisation may have in flight. If a caller crashes, its slot becomes free after
+# LEASE milliseconds.
 SLOTS, LEASE = 2, 60_000
 FUNCTIONS = Path(__file__).with_name("reservation.lua").read_text()
 LOG = logging.getLogger("gateway")
-# Calls that are being settled. Wait for them before you close the client.
+# The tasks that settle calls. Wait for these tasks before you close the client.
 SETTLING = set()
 
 
 class Refused(Exception):
-    """The call is refused. The arguments are the reason, and the seconds to wait, or None if it can never pass."""
+    """The call is refused. The arguments are the reason, and the seconds to wait (None if the call can never pass)."""
 
 
 class Unavailable(Exception):
-    """Redis did not decide, so do not call the model. With the timeouts below, this takes at most two seconds."""
+    """Redis did not decide, so do not call the model. With the timeouts in `main`, this takes at most two seconds."""
 
 
 @contextlib.asynccontextmanager
 async def admitted(client, organisation, user, estimate):
-    """Holds a slot, and charges the estimate. The caller sets the result's `used` to the tokens used so far."""
+    """Holds a slot, and charges the estimate. Yields an object: set its `used` to the number of tokens used so far."""
     if not is_count(estimate):
         raise ValueError(f"estimate must be a whole number of tokens, not {estimate!r}")
-    # The hash tag in braces keeps the keys on one node of a cluster. A quoted name contains no brace or colon.
+    # The hash tag in braces keeps the keys on one node of a cluster. Quoting removes braces and colons from the names.
     organisation, user = (quote(name, safe="", errors="surrogatepass") for name in (organisation, user))
     names = [f"call:{secrets.token_hex(8)}", "calls", "requests", f"{user}:requests", "tokens", f"{user}:tokens"]
     keys = [f"{{gate:{organisation}}}:{name}" for name in names]
-    # For each limiter, max_burst, count, period and what the call takes. It allows count a minute, and as many at once.
+    # For each limiter: max_burst, count, the period in seconds, and what the call takes. Each limit is `count` a
+    # minute, and a minute's worth may be used at once.
     quotas = [599, 600, 60, 1, 59, 60, 60, 1, 99_999, 100_000, 60, estimate, 19_999, 20_000, 60, estimate]
     try:
         limited = await repeat(client, "reserve", 6, *keys, LEASE, SLOTS, *quotas)
     except (Unavailable, asyncio.CancelledError):
-        # Settle the call: an attempt may have taken effect, or may take effect later.
+        # Settle the call, because the reservation may have taken effect, or may still take effect later.
         settle(client, keys, 0, 0)
         raise
     if limited:
@@ -60,7 +63,7 @@ async def admitted(client, organisation, user, estimate):
         if not is_count(call.used):
             LOG.error("used must be a whole number of tokens, not %r", call.used)
             call.used = estimate
-        # If the caller hangs up, this task is cancelled, but the call is settled nevertheless.
+        # If the caller hangs up, this task is cancelled. `shield` lets the call be settled nevertheless.
         await asyncio.shield(settle(client, keys, 1, call.used))
 
 
@@ -69,7 +72,7 @@ def is_count(number):
 
 
 async def renew(client, keys):
-    """Renews the lease of a call's slot until the call ends."""
+    """Renews the lease on the call's slot until the call ends and this task is cancelled."""
     while True:
         await asyncio.sleep(LEASE / 3000)
         with contextlib.suppress(Unavailable):
@@ -77,7 +80,7 @@ async def renew(client, keys):
 
 
 def settle(client, keys, requests, tokens):
-    """Starts a task that settles the call, and returns it."""
+    """Starts a task that settles the call. Returns the task."""
 
     async def settling():
         with contextlib.suppress(Unavailable):
@@ -90,14 +93,14 @@ def settle(client, keys, requests, tokens):
 
 
 async def repeat(client, function, *words):
-    """Calls a function up to three times. With the same arguments, it takes effect only once."""
+    """Calls a Redis function up to three times. This is safe, because a repeated call takes effect only once."""
     for pause in 0.1, 0.1, 0:
         try:
             return await client.execute_command("FCALL", function, *words)
         except redis.RedisError as error:
             failure = error
         if "Function not found" in str(failure):
-            # The server has restarted without persistence.
+            # The server has lost its functions, for example in a restart without persistence, so load them again.
             with contextlib.suppress(redis.RedisError):
                 await client.execute_command("FUNCTION LOAD", "REPLACE", FUNCTIONS)
         else:
@@ -107,31 +110,31 @@ async def repeat(client, function, *words):
 
 
 async def ask(client, organisation, user, estimate, model):
-    """Yields the parts of the model's answer. If the stream ends early, the call costs the tokens used so far."""
+    """Yields the parts of the model's answer. If the stream ends early, only the tokens used so far are charged."""
     async with admitted(client, organisation, user, estimate) as call:
         try:
             async for part, call.used in model():
                 yield part
         except ConnectionRefusedError:
-            # The model was not called.
+            # The request has not reached the model, so it has used no tokens.
             call.used = 0
             raise
 
 
 async def model(used):
-    """Stands in for a model. With each part of the answer, it tells how many tokens the call has used so far."""
+    """Stands in for a model. Yields the parts of an answer, each with the number of tokens used so far."""
     yield "an", used // 2
     yield " answer", used
 
 
 async def main():
-    # redis-py itself never retries, but closes a connection that leads to a replica, as after a failover.
+    # Turn off redis-py's own retries. After a READONLY error, close the connection, because it leads to a replica.
     once = {"retry": Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError]}
-    # In seconds, for a free connection, a new one, and the reply.
+    # The timeouts, in seconds, for getting a free connection, for connecting, and for the reply.
     times = {"timeout": 0.2, "socket_connect_timeout": 0.2, "socket_timeout": 0.2}
     pool = BlockingConnectionPool.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"), **times, **once)
     async with Redis(connection_pool=pool) as client:
-        # The reader of the second answer hangs up after its first part.
+        # The reader of the second answer hangs up after the answer's first part.
         for estimate, used, read in (8_000, 2_000, 2), (8_000, 24_000, 1), (8_000, 2_000, 2), (20_001, 2_000, 2):
             try:
                 async with contextlib.aclosing(ask(client, "acme", "alice", estimate, lambda: model(used))) as answer:

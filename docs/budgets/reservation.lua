@@ -1,8 +1,9 @@
 #!lua name=reservation
 
--- Reservations. budgets.md lists the keys, arguments and replies. A call's key holds the arguments of reserve, and after
--- settle a receipt, until it expires. The holds are a sorted set: each call's score is the end of its lease, in
--- milliseconds since 1970. A function that returns an error changes nothing.
+-- Reservations: functions that limit calls whose cost is known only afterwards. budgets.md describes the keys,
+-- arguments and replies. The first key belongs to the call. It holds the arguments of `reserve` and, after `settle`, a
+-- receipt, until the key expires. The second key, the holds, is a sorted set of the calls in flight. A call's score is
+-- the end of its lease, in milliseconds since 1970. A function that returns an error changes nothing.
 -- Permissions: +fcall +fcall_ro +time +get +set +pexpire +zadd +zcard +zcount +zrange +zrem +zremrangebyscore +zscore
 -- +cl.charge +cl.mthrottle +cl.throttle
 
@@ -10,7 +11,7 @@ local function fail(message)
     error({err = 'ERR ' .. message})
 end
 
--- Fails unless the text is a whole number of at most this many digits. A script is exact with up to 15 digits.
+-- Fails unless the text is a whole number of at most this many digits. Lua's numbers are exact with up to 15 digits.
 local function check(name, text, pattern, digits, limiter)
     if #text > digits or not text:find(pattern) then
         local place = limiter and ' (limiter ' .. limiter .. ')' or ''
@@ -32,11 +33,12 @@ local function hold(holds, id, lease, has_ended)
         redis.call('ZREMRANGEBYSCORE', holds, '-inf', clock())
     end
     redis.call('ZADD', holds, string.format('%d', clock() + lease), id)
-    -- The holds live longer than the longest lease, which has 8 digits.
+    -- Keep the holds longer than the longest lease, which has 8 digits.
     redis.call('PEXPIRE', holds, '100000000')
 end
 
--- Returns the seconds until a slot is free: 0 or less if a lease has ended, nil if a slot was free already.
+-- Returns the number of seconds until a slot is free. The result is 0 or less if a lease has ended, and nil if there
+-- are fewer holds than slots.
 local function wait_for_slot(holds, slots)
     if redis.call('ZCARD', holds) >= tonumber(slots) then
         local last = redis.call('ZRANGE', holds, '-' .. slots, '-' .. slots, 'WITHSCORES')
@@ -44,7 +46,7 @@ local function wait_for_slot(holds, slots)
     end
 end
 
--- Encodes the keys after the call's own as a unique string. A single key without a space stays as it is.
+-- Encodes the keys after the first one as an unambiguous string. A single key without a space is its own encoding.
 local function names_of(keys, holds)
     local names = keys[2]
     if #keys > 2 or names:find(' ', 1, true) then
@@ -53,7 +55,7 @@ local function names_of(keys, holds)
     return names .. (holds and ' in ' or ' of ')
 end
 
--- Returns the number of the limiter that limits for the longest time, and the seconds to wait: -1 if it always limits.
+-- Returns the number of the limiter with the longest wait, and that wait in seconds: -1 if the call can never pass.
 local function longest_wait(rows)
     local limiter, longest = 0, 0
     for number = 2, #rows do
@@ -66,7 +68,7 @@ local function longest_wait(rows)
 end
 
 local function reserve(keys, args)
-    -- The number of arguments before the limiters': 2 if slots are limited, otherwise 1.
+    -- The number of arguments before those of the limiters: 2 if slots are limited, otherwise 1.
     local before = #args % 4
     local limiters = #keys - before
     if before < 1 or before > 2 or #keys < 2 or #args ~= before + 4 * limiters then
@@ -77,30 +79,30 @@ local function reserve(keys, args)
     if holds then
         check('slots', args[2], '^[1-9]%d*$', 15)
         if id == holds then
-            fail('the call needs a key of its own')
+            fail('the call must have its own key')
         end
     end
     local words = names_of(keys, holds) .. table.concat(args, ' ', before + 1)
     for number = 1, limiters do
         local limiter, estimate = keys[before + number], args[before + 5 * number - 1]
-        -- A negative estimate would give tokens back. CL.THROTTLE refuses anything that is not a number.
+        -- Refuse a negative estimate, which would give tokens back. CL.THROTTLE refuses what is not a number.
         if limiter == id or limiter == holds or estimate:byte() == 45 or #estimate > 15 then
-            fail('limiter ' .. number .. ' needs a key of its own, and an estimate of 0 or more with at most 15 digits')
+            fail('limiter ' .. number .. ' must have its own key, and an estimate of 0 or more with at most 15 digits')
         end
-        -- CL.MTHROTTLE takes each limiter's key before its numbers.
+        -- CL.MTHROTTLE expects each limiter's key in front of the limiter's numbers.
         table.insert(args, before + 5 * number - 4, limiter)
     end
     local record = redis.call('GET', id)
     if record == words then
         return (not holds or is_held(holds, id)) and 0 or fail('the lease of this call has ended')
     elseif record then
-        fail(record == 'settled' and 'this call is settled' or 'this call has reserved with other words')
+        fail(record == 'settled' and 'this call is settled' or 'this call was reserved with different arguments')
     end
     local wait = holds and wait_for_slot(holds, args[2])
     if wait and wait > 0 then
         return {0, wait}
     end
-    -- For a single limiter, CL.THROTTLE is cheaper: this saves 5% of the cost of reserve and settle.
+    -- For a single limiter, call CL.THROTTLE, which is cheaper: reserve and settle together cost 5% less.
     local command = limiters > 1 and 'CL.MTHROTTLE' or 'CL.THROTTLE'
     local answer = limiters > 0 and redis.call(command, unpack(args, before + 1)) or {0}
     if answer[1] == 1 then
@@ -110,12 +112,12 @@ local function reserve(keys, args)
     if holds then
         held, failure = pcall(hold, holds, id, lease, wait)
     end
-    -- Remember the call for ten times its lease.
+    -- Remember the call for ten times the length of its lease.
     local stored = held and redis.pcall('SET', id, words, 'PX', lease .. '0') or {err = failure}
     if not stored.err then
         return 0
     end
-    -- The caller lacks a permission: undo the changes.
+    -- The call has failed because the user lacks a permission, so undo the changes.
     if holds then
         redis.pcall('ZREM', holds, id)
     end
@@ -144,8 +146,9 @@ local function renew(keys, args)
     return 1
 end
 
--- Charges the limiters from this number on, whose arguments begin at `at`, for what was used beyond their estimates,
--- then refunds what was not used. Returns nil, or an error, after which nothing is charged.
+-- Charges limiter `number` and all later ones for the use beyond their estimates, and then refunds what was not used.
+-- The limiter's words begin at position `at`. Returns an error if a limiter refuses its charge, and then charges
+-- nothing.
 local function charge(keys, words, at, used, number)
     local burst, count, period, estimate, rest = words:match('^(%S+) (%S+) (%S+) (%S+) ?()', at)
     local key, more = keys[#keys - #used + number], used[number] - estimate
@@ -153,7 +156,8 @@ local function charge(keys, words, at, used, number)
         local answer = redis.pcall('CL.CHARGE', key, burst, count, period, string.format('%d', quantity))
         return answer.err and answer
     end
-    -- A refund that fills the limiter cannot be undone, so refund last. A call with quantity 0 first checks for errors.
+    -- A refund that fills the limiter cannot be undone, so refund last. Before that, a call with quantity 0 checks for
+    -- errors.
     local failure = (more > 0 or more < 0 and #used > 1) and call(math.max(more, 0))
     if not failure and number < #used then
         failure = charge(keys, words, rest, used, number + 1)
@@ -170,7 +174,7 @@ local function settle(keys, used)
         fail('wrong number of arguments')
     end
     for number = 1, #used do
-        check('what was used', used[number], '^%d+$', 15, number)
+        check('the used amount', used[number], '^%d+$', 15, number)
     end
     if before == 2 and not redis.acl_check_cmd('ZREM', keys[2], id) then
         error({err = 'NOPERM settle needs the permission to call ZREM'})
@@ -180,11 +184,11 @@ local function settle(keys, used)
     if words == 'settled' then
         return 2
     elseif not words then
-        -- The reservation may still arrive after its caller has given up. The receipt makes it fail.
+        -- Store a receipt, which makes the reservation fail if it arrives only now, after its caller has given up.
         redis.call('SET', id, 'settled', 'PX', '60000')
         return 0
     end
-    local failure = {err = 'ERR this call has reserved with other words'}
+    local failure = {err = 'ERR this call was reserved with different arguments'}
     if words:sub(1, #names) == names then
         failure = used[1] and charge(keys, words, #names + 1, used, 1)
     end
@@ -193,14 +197,14 @@ local function settle(keys, used)
         return failure
     end
     if before == 2 then
-        -- The call is settled, even if its hold has expired.
+        -- Ignore errors here: the call has been settled, whatever has happened to its hold.
         redis.pcall('ZREM', keys[2], id)
     end
     return 1
 end
 
 redis.register_function('reserve', reserve)
--- allow-oom: calls that end while the server is at maxmemory must free their slots and give back their tokens.
+-- allow-oom lets calls renew their leases, free their slots and give back tokens while the server is at maxmemory.
 redis.register_function{function_name = 'renew', callback = renew, flags = {'allow-oom'}}
 redis.register_function{function_name = 'settle', callback = settle, flags = {'allow-oom'}}
 redis.register_function{function_name = 'reservations', flags = {'no-writes'}, callback = function(keys)

@@ -8,31 +8,31 @@ import redis
 URL = os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379"
 TIMEOUT = float(os.environ.get("REDIS_TIMEOUT") or 0.1)
 OPTIONS = {
-    # In seconds. After a timeout or a broken connection, the next call opens a new connection.
+    # Timeouts in seconds. After a connection times out or breaks, the next call opens a new one.
     "socket_connect_timeout": TIMEOUT,
     "socket_timeout": TIMEOUT,
     # Do not retry: a call that timed out may have taken its token.
     "retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0),
-    # READONLY, as after a failover, also closes the connection.
+    # Close the connection after a READONLY error: it leads to a replica, for example after a failover.
     "retry_on_error": [redis.exceptions.ReadOnlyError],
     "max_connections": 1000,
 }
-# One client for all threads of a process. Each concurrent call has a connection of its own.
+# All threads of a process share this client. Each concurrent call uses a separate connection.
 client = redis.Redis.from_url(URL, **OPTIONS)
 
 
 def throttle(key, max_burst, count, period, quantity=1, *further_quotas):
-    """Returns the five integers of CL.THROTTLE, six with further quotas."""
+    """Returns the five integers of CL.THROTTLE's reply, or six if there are further quotas."""
     return client.execute_command("CL.THROTTLE", key, max_burst, count, period, quantity, *further_quotas)
 
 
 def is_mistake(error):
-    """Returns whether an argument is wrong. Otherwise, Redis did not decide. redis-py removes ERR from a message."""
+    """Returns whether the error means a wrong argument, not an outage. redis-py removes ERR from the message."""
     return type(error) in (redis.ResponseError, redis.DataError) and not re.match("[A-Z]{3}|max number", str(error))
 
 
 if __name__ == "__main__":
-    # Three calls pass at once, and one more each minute.
+    # The quota allows three calls at once, and then one a minute.
     for _ in range(4):
         try:
             print(throttle("user123", 2, 1, 60))

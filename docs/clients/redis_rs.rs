@@ -8,18 +8,18 @@ use std::time::Duration;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{Client, RedisResult};
 
-/// Returns the process's connection, which all tasks clone. It reconnects when it is broken.
+/// Returns the process's connection, which all tasks clone. The connection reconnects by itself when it breaks.
 fn connect() -> RedisResult<ConnectionManager> {
     let url = var("REDIS_URL").ok().filter(|url| !url.is_empty()).unwrap_or("redis://127.0.0.1:6379".into());
     let seconds = var("REDIS_TIMEOUT").ok().and_then(|text| text.parse().ok()).unwrap_or(0.1);
     let timeout = Some(Duration::from_secs_f64(seconds));
-    // It does not retry a call. With retries, a call would wait for several attempts to connect.
+    // Do not retry connecting: calls would wait for several attempts. The calls themselves are never retried.
     let config = ConnectionManagerConfig::new().set_number_of_retries(0);
     let config = config.set_connection_timeout(timeout).set_response_timeout(timeout);
     ConnectionManager::new_lazy_with_config(Client::open(url)?, config)
 }
 
-/// Returns the five integers of CL.THROTTLE. A quota is max_burst, count and period.
+/// Returns the five integers of CL.THROTTLE's reply. A quota is max_burst, count and period.
 async fn throttle(
     mut connection: ConnectionManager,
     key: &str,
@@ -32,11 +32,11 @@ async fn throttle(
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> RedisResult<()> {
     let connection = connect()?;
-    // Three calls pass at once, and one more each minute.
+    // The quota allows three calls at once, and then one a minute.
     for _ in 0..4 {
         match throttle(connection.clone(), "user123", (2, 1, 60), 1).await {
             Ok(reply) => println!("{reply:?}"),
-            // An argument is wrong.
+            // An error with the code ERR means that an argument is wrong.
             Err(error) if error.code() == Some("ERR") => return Err(error),
             Err(error) => println!("Redis did not decide: {error}"),
         }

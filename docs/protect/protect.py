@@ -1,6 +1,6 @@
-"""A log-in form with two limits and a ban. docs/protect.md explains it step by step.
+"""A log-in form with two limits and a ban. docs/protect.md explains the program step by step.
 
-To run this file, next to ban.lua: [REDIS_URL=redis://127.0.0.1:6379] uvicorn --no-proxy-headers protect:app
+To run this file in a folder with ban.lua: [REDIS_URL=redis://127.0.0.1:6379] uvicorn --no-proxy-headers protect:app
 """
 
 import contextlib
@@ -17,19 +17,23 @@ from pydantic import BaseModel, Field
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 
-# Replace these with your own tables: the names that users may type, with their account's number, and the passwords.
+# Replace these two with your own tables. The first has the account's number for each name that a user may type, and the
+# second each account's password.
 ACCOUNTS = {"alice": 1, "alice@example.com": 1, "bob": 2}
 PASSWORDS = {1: "correct horse", 2: "battery staple"}
-# max_burst, count, and period in seconds.
+# The quotas for an account, for an address, and for an address's wrong passwords: max_burst, count, and the period in
+# seconds.
 ACCOUNT, ADDRESS, WRONG = (4, 20, 3600), (59, 60, 3600), (49, 50, 86400)
-# In seconds: when a ban is forgotten, and the lengths of the first ban and of each later one.
+# The time after which a ban is forgotten, the length of the first ban, and the length of each later one, in seconds.
 BANS = (86400, 3600, 86400)
 BAN = Path(__file__).with_name("ban.lua").read_text()
 URL = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379")
-# In seconds, for a free connection, a new one, and the reply. A number in REDIS_URL, as in ?timeout=1, overrides these.
+# The timeouts, in seconds, for getting a free connection, for connecting, and for the reply. Parameters in REDIS_URL,
+# such as ?timeout=1, override these.
 TIMES = {"timeout": 0.1, "socket_connect_timeout": 0.1, "socket_timeout": 0.1}
-# No retries: a call that timed out may have taken its tokens. READONLY, as after a failover, closes the connection.
-# With RESP3, redis-py 8 would lose a call if the server has closed an idle connection.
+# Do not retry: a call that timed out may have taken its tokens. After a READONLY error, close the connection, which
+# leads to a replica. Use RESP2, because with RESP3, redis-py 8 loses a call if the server has closed the idle
+# connection.
 ONCE = {"retry": Retry(redis.backoff.NoBackoff(), 0), "retry_on_error": [redis.ReadOnlyError], "protocol": 2}
 LOG = logging.getLogger("login")
 
@@ -55,13 +59,13 @@ def refusal(seconds):
 
 @app.exception_handler(redis.RedisError)
 async def unavailable(request, error):
-    """Fails closed: without an answer from Redis, no password is checked."""
+    """Fails closed: while Redis does not answer, no password is checked."""
     LOG.error("Redis did not decide: %s", error)
     return JSONResponse("Try again later", 503, {"Retry-After": "1", "Cache-Control": "no-store"})
 
 
 def address(request):
-    """Returns the caller's IPv4 address, or its IPv6 address's /64 network, because a customer has a whole /64.
+    """Returns the caller's IPv4 address, or for IPv6 the /64 network, because each customer gets a whole /64.
 
     Callers without a valid address, such as those behind a Unix socket, share the name "unknown".
     """
@@ -74,7 +78,7 @@ def address(request):
 
 
 def normalized(name):
-    """Returns the name as the table of users has it, whatever the case and width of its letters."""
+    """Returns the name in the form used in ACCOUNTS, whatever the case and width of its letters."""
     return unicodedata.normalize("NFKC", name).strip().casefold()
 
 
@@ -83,7 +87,7 @@ async def login(form: Form, request: Request):
     client, ip, name = request.app.state.redis, address(request), normalized(form.name)
     banned = await client.pttl(f"banned:{ip}")
     if banned != -2:
-        # Milliseconds, rounded up to seconds.
+        # Convert milliseconds to seconds, rounded up.
         raise refusal(max(-(-banned // 1000), 1))
     number = ACCOUNTS.get(name)
     account = f"account:{number}" if number else f"unknown:{name}"
@@ -99,7 +103,7 @@ async def login(form: Form, request: Request):
             keys = (f"{key}:{ip}" for key in ("wrong", "banned", "offences"))
             await client.eval(BAN, 3, *keys, *WRONG, *BANS)
     except redis.RedisError as error:
-        # The password has been checked, so the answer stays the same.
+        # The password has already been checked, so respond as if the count had succeeded.
         LOG.error("Redis did not count: %s", error)
     if not is_right:
         raise HTTPException(401, "Wrong name or password")

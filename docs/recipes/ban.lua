@@ -1,8 +1,9 @@
--- Counts a wrong password. The wrong password that uses up the last token starts a ban. Repeated bans are longer:
+-- Counts a wrong password. The wrong password that uses up the last token starts a ban. Each repeated ban is longer.
 --     redis-cli --eval ban.lua wrong:{alice} banned:{alice} offences:{alice} , 4 1 60 86400 60 600 3600
--- KEYS: the limiter of wrong passwords, the ban, and the limiter of offences, which counts past bans. ARGV: max_burst,
--- count and period of the first limiter; the seconds after which an offence is forgiven; the length in seconds of the
--- first ban, of the second, and of all later ones. Replies with the milliseconds left of the ban, or 0 if there is none.
+-- KEYS: the limiter for wrong passwords, the ban, and the limiter for offences, which counts past bans. ARGV:
+-- max_burst, count and period of the first limiter; the time after which an offence is forgiven; and the lengths of the
+-- first ban, of the second, and so on. The last length applies to all later bans. All times are in seconds. The reply
+-- is the number of milliseconds until the ban ends, or 0 if there is no ban.
 -- Permissions: +eval +evalsha +script +pttl +set +cl.take
 local bans = #ARGV - 4
 if #KEYS ~= 3 or bans < 1 then
@@ -15,20 +16,20 @@ for place = 4, #ARGV do
     end
 end
 
--- A password that was being checked when the ban started does not extend it.
+-- Do not extend a ban: this password may have been sent before the ban started.
 local rest = redis.call('PTTL', KEYS[2])
 if rest ~= -2 then
-    -- A ban has 0 ms left in its last millisecond.
+    -- PTTL is 0 in a ban's last millisecond, but a reply of 0 would mean that there is no ban.
     return math.max(rest, 1)
 end
 local wrong = redis.pcall('CL.TAKE', KEYS[1], ARGV[1], ARGV[2], ARGV[3], 1)
 if wrong.err then
-    -- Redis 6.2 puts the script's line before the error code, such as READONLY.
+    -- Remove what Redis 6.2 puts in front of an error code such as READONLY: the script's name and line.
     return redis.error_reply((wrong.err:gsub('^@user_script: %d+: %-', '')))
 elseif wrong[3] > 0 then
     return 0
 end
--- The limiter of offences has one token for each ban. The fewer tokens are left, the longer the ban.
+-- The limiter for offences has a token for each length of ban. The fewer tokens are left, the longer the ban is.
 local left = redis.call('CL.TAKE', KEYS[3], bans - 1, 1, ARGV[4], 1)[3]
 local ban = ARGV[#ARGV - left]
 redis.call('SET', KEYS[2], bans - left, 'EX', ban)

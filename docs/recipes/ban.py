@@ -1,6 +1,6 @@
 """A ban after five wrong passwords. The first ban lasts five minutes, the second thirty, and each later one an hour.
 
-To run this file, next to ban.lua: [REDIS_URL=redis://…] python3 ban.py
+To run this file in a folder with ban.lua: [REDIS_URL=redis://…] python3 ban.py
 """
 
 import os
@@ -11,25 +11,25 @@ import redis
 
 
 class KeptOut(Exception):
-    """The caller has no attempts left. The argument is the seconds until the next one."""
+    """The caller has no attempts left. The argument is the number of seconds until the next attempt."""
 
 
 class Door:
-    # max_burst, count, period: five wrong passwords at once, and one a minute after that.
+    # max_burst, count and period: five wrong passwords at once, and then one a minute.
     WRONG = (4, 1, 60)
-    # The lengths of the first ban, the second, and all later ones, and when a ban is forgiven, in seconds. During the
-    # first ban, all five attempts come back, so a caller may mistype again.
+    # The lengths of the first ban, of the second, and of all later ones, and the time after which a ban is forgiven, in
+    # seconds. The first ban is as long as it takes for all five attempts to come back, so a caller may mistype again.
     BANS, FORGIVEN = (300, 1800, 3600), 86400
 
     def __init__(self, client, kind):
-        """`kind` is what is banned, such as "account" or "address", so that an account may be named like an address."""
+        """`kind` is what is banned, such as "account" or "address": an account may have the same name as an address."""
         if ":" in kind:
-            raise ValueError(f"{kind}: a kind must not contain a colon, which ends it in a key")
+            raise ValueError(f"{kind}: a kind must not contain a colon, which marks its end in a key")
         self.client, self.kind = client, kind
         self.script = client.register_script(Path(__file__).with_name("ban.lua").read_text())
 
     def attempt(self, who):
-        """Takes a token before the password is checked: of a thousand guesses at once, five are checked."""
+        """Takes a token before the password is checked. Of a thousand concurrent guesses, only five are checked."""
         banned = self.client.pttl(self.key("banned", who))
         if banned != -2:
             raise KeptOut(max(-(-banned // 1000), 1))
@@ -43,19 +43,19 @@ class Door:
         self.script(keys, [*self.WRONG, self.FORGIVEN, *self.BANS])
 
     def succeeded(self, who):
-        """Refunds the attempt after the right password."""
+        """Refunds the attempt after a right password."""
         try:
             self.throttle(who, -1)
         except redis.RedisError as error:
-            # The password is right, even if the attempt stays charged.
-            print(f"not given back: {error}", file=sys.stderr)
+            # Let the caller in: the password is right, even if the attempt stays charged.
+            print(f"The attempt was not refunded: {error}", file=sys.stderr)
 
     def throttle(self, who, quantity):
         return self.client.execute_command("CL.THROTTLE", self.key("attempts", who), *self.WRONG, quantity)
 
     def key(self, name, who):
-        # The hash tag in braces keeps the keys on one node of a cluster. A tag that began with a closing brace would be
-        # empty. A name may contain a lone surrogate.
+        # The hash tag in braces keeps the keys on one node of a cluster. It starts with the kind, because a tag that
+        # starts with a closing brace counts as empty. surrogatepass allows any name, even one with a lone surrogate.
         return f"{name}:{{{self.kind}:{who}}}".encode(errors="surrogatepass")
 
 
@@ -67,7 +67,7 @@ def log_in(door, name, password):
 
 
 if __name__ == "__main__":
-    # No retries: a call that timed out may have taken its tokens.
+    # Do not retry: a call that timed out may have taken its tokens.
     once = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "socket_timeout": 1, "socket_connect_timeout": 1}
     client = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"), **once)
     door = Door(client, "account")

@@ -1,15 +1,15 @@
 #!lua name=calendar_quota
 
 -- Calendar quotas, such as 100 until midnight and 1,000 until the end of the month, with an optional limiter. A call
--- takes tokens from all of them or from none.
---     FCALL calendar_throttle 3 {alice}:2026-11-22 {alice}:2026-11 {alice}:rate 1 100 1795388400 1000 1796079600 9 10 1
--- With the same arguments, FCALL calendar_charge always takes the tokens, and FCALL_RO calendar_look takes none.
+-- takes tokens from all quotas and the limiter, or from none.
+--     FCALL calendar_throttle 3 {alice}:2099-12-31 {alice}:2099-12 {alice}:rate 1 100 4102444800 1000 4102444800 9 10 1
+-- With the same keys and arguments, calendar_charge always takes the tokens, and calendar_look (FCALL_RO) takes none.
 -- Keys: any number of counters, and then the limiter, if there is one. Arguments: the quantity (negative for a refund);
--- the quota of each counter and the end of its period, in seconds since 1970; the limiter's max_burst, count and
--- period. The reply is like CL.MTHROTTLE's. A counter is a number that expires at the end of its period.
+-- the quota of each counter and the end of its period, in seconds since 1970; and the limiter's max_burst, count and
+-- period. The reply is like that of CL.MTHROTTLE. A counter holds the tokens used, and expires when its period ends.
 -- Permissions: +fcall +fcall_ro +get +set +del +expiretime +time +cl.look +cl.charge +cl.throttle
 
--- Raises an error, with the number of the key if a counter is wrong.
+-- Raises an error. If a counter has caused it, the message includes the number of the counter's key.
 local function fail(message, number)
     error({err = 'ERR ' .. message .. (number and ' (key ' .. number .. ')' or '')})
 end
@@ -23,28 +23,30 @@ local function whole(name, text, least, most, number)
     return value
 end
 
--- MOST: the sum of two such numbers is exact in a script. LAST: an end in milliseconds is larger, and is refused.
+-- MOST is the largest number allowed: the sum of two numbers up to MOST is exact in Lua. LAST is the latest end of a
+-- period. An end in milliseconds, given by mistake, is larger and therefore refused.
 local MOST, LAST = 999999999999999, 99999999999
 
--- Redis 7.2 would send the number 1800000000 as 1.8e+9.
+-- Formats a number as an argument of a command: Redis 7.2 would send 1800000000 as 1.8e+9.
 local function text(number)
     return string.format('%.0f', number)
 end
 
 local function read(number, key, quota, ends, now)
     local expires, digits = redis.call('EXPIRETIME', key), '0'
-    -- A key still exists in the millisecond in which it expires.
+    -- Compare the times, because a key still exists in the millisecond in which it expires.
     if expires == -1 or expires > now then
         digits = redis.call('GET', key)
     end
     if expires == -1 or not digits:match('^%d+$') or #digits > 15 then
         fail('the key holds no counter', number)
     end
-    -- The later end counts: changing the time zone does not shorten the day.
+    -- Keep the later end, so that users who change their time zone cannot shorten the day.
     return {key = key, quota = quota, used = tonumber(digits), ends = math.max(ends, expires)}
 end
 
--- Takes all or none like CL.THROTTLE, always takes like CL.CHARGE, or takes nothing like CL.LOOK.
+-- Does what `command` says: CL.THROTTLE takes the tokens from all keys or none, CL.CHARGE always takes them, and
+-- CL.LOOK takes nothing.
 local function decide(keys, args, command)
     local takes, charges = command ~= 'CL.LOOK', command == 'CL.CHARGE'
     local limiter = #args == 2 * #keys + 2 and keys[#keys]
@@ -70,7 +72,7 @@ local function decide(keys, args, command)
         if quantity >= 0 and counter.ends <= now then
             fail('the period has ended', number)
         elseif takes and not (redis.acl_check_cmd('SET', key, '0') and redis.acl_check_cmd('DEL', key)) then
-            -- Without these permissions, the limiter would take tokens and the counters would not.
+            -- Check first: without these permissions, tokens would be taken from the limiter but not from the counters.
             error({err = 'NOPERM this function needs the permissions to call SET and DEL'})
         end
         if charges and counter.used + quantity > MOST then

@@ -1,6 +1,6 @@
-"""Calendar quotas: when the day, week and month end in a time zone, and calls to the functions of calendar_quota.lua.
+"""Calendar quotas: when the day, week and month end in a time zone, and a client for calendar_quota.lua.
 
-To run this file: redis-cli -x FUNCTION LOAD REPLACE < calendar_quota.lua
+To run this file: redis-cli -x FUNCTION LOAD REPLACE < calendar_quota.lua, and then
 [REDIS_URL=redis://…] python3 calendar_quota.py
 """
 
@@ -12,7 +12,7 @@ import redis
 
 
 def periods(zone, now=None):
-    """Returns the names of the current day, week and month, and when each ends, in seconds since 1970."""
+    """Returns the current day, week and month. For each, returns its name and its end, in seconds since 1970."""
     today = datetime.fromtimestamp(now, zone).date() if now is not None else datetime.now(zone).date()
     year, week, weekday = today.isocalendar()
     next_month = (today.replace(day=1) + timedelta(days=31)).replace(day=1)
@@ -24,7 +24,7 @@ def periods(zone, now=None):
 
 
 def midnight(day, zone):
-    # With daylight saving time, a day may have 23 or 25 hours.
+    # Use a calendar rather than adding 24 hours: with daylight saving time, a day may have 23 or 25 hours.
     return int(datetime.combine(day, time(), zone).timestamp())
 
 
@@ -35,10 +35,10 @@ class Plan:
         self.client, self.zone = client, zone
 
     def of(self, user, now=None):
-        """Returns the keys and numbers of a call. A refund needs those of the original call, even on the next day."""
+        """Returns the keys and numbers for a call. To refund a call, use its original ones, even on the next day."""
         (day, day_ends), _, (month, month_ends) = periods(self.zone, now)
-        # The hash tag in braces keeps the keys on one node of a cluster. A tag that began with a closing brace would be
-        # empty. A name may contain a lone surrogate.
+        # The hash tag in braces keeps the keys on one node of a cluster. It starts with "plan", because a tag that
+        # starts with a closing brace counts as empty. surrogatepass allows any name, even one with a lone surrogate.
         keys = [f"{{plan:{user}}}:{end}".encode(errors="surrogatepass") for end in (day, month, "rate")]
         return keys, [100, day_ends, 1000, month_ends, 9, 10, 1]
 
@@ -51,7 +51,7 @@ if __name__ == "__main__":
     for day in date(2026, 3, 29), date(2026, 10, 25), date(2026, 11, 22):
         seconds = midnight(day + timedelta(days=1), berlin) - midnight(day, berlin)
         print(day, "has", seconds // 3600, "hours")
-    # No retries: a call that timed out may have taken its tokens.
+    # Do not retry: a call that timed out may have taken its tokens.
     once = {"retry": redis.retry.Retry(redis.backoff.NoBackoff(), 0), "socket_timeout": 1, "socket_connect_timeout": 1}
     client = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"), **once)
     plan = Plan(client, berlin)

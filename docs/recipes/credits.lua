@@ -1,17 +1,17 @@
 #!lua name=credits
 
--- A plan, then credits: first a quota for a period, such as 1,000 a month, and then credits that the user has bought.
+-- A plan, then credits: calls use up a quota, such as 1,000 a month, before they use credits that the user has bought.
 --     INCRBY {alice}:credits 500
---     FCALL credits_throttle 2 {alice}:2026-11 {alice}:credits 1 1000 1796079600
---     FCALL credits_charge 3 {alice}:2026-11 {alice}:credits {alice}:call-7 1 1000 1796079600
---     FCALL_RO credits_look 2 {alice}:2026-11 {alice}:credits 1 1000 1796079600
--- Keys: the tokens used in the period, the credits, and for a charge its id. Arguments: the quantity, the quota, and the
--- end of the period in seconds since 1970. Both functions take tokens from the plan first. credits_throttle takes all of
--- them or none. credits_charge always takes them, which may leave the credits below zero. A negative quantity gives
--- tokens back, to the credits first. Each id is charged only once. It is remembered for a day.
--- The reply has four parts: 0, 1 if limited or in debt, or 2 if this charge was already made; the plan's five integers,
--- as in calendar_throttle; the credits that are left; and the credits that this call or charge took.
--- The first key holds the numbers of tokens taken from the plan and from the credits. It expires with the period.
+--     FCALL credits_throttle 2 {alice}:plan-2099-12 {alice}:credits 1 1000 4102444800
+--     FCALL credits_charge 3 {alice}:plan-2099-12 {alice}:credits {alice}:call-7 1 1000 4102444800
+--     FCALL_RO credits_look 2 {alice}:plan-2099-12 {alice}:credits 1 1000 4102444800
+-- Keys: the tokens used in the period, the credits and, for credits_charge, the charge's id. Arguments: the quantity,
+-- the quota, and the end of the period in seconds since 1970. All tokens come from the plan first. credits_throttle
+-- takes all tokens or none. credits_charge always takes them, even if the credits fall below zero. A negative quantity
+-- gives tokens back, to the credits first. The functions remember an id for a day, and charge it only once.
+-- The reply has four parts: 0 if allowed, 1 if limited or in debt, or 2 if this charge was already made; the plan's
+-- five integers, as in calendar_throttle; the credits that are left; and the credits that this call or charge took.
+-- The first key holds two numbers, the tokens taken from the plan and from the credits. It expires with the period.
 -- Permissions: +fcall +fcall_ro +get +set +del +decrby +expiretime +time
 
 local MOST = 999999999999999
@@ -29,7 +29,7 @@ local function whole(name, text, least, most)
     return value
 end
 
--- Redis 7.2 would send the number 1800000000 as 1.8e+9.
+-- Formats a number as an argument of a command: Redis 7.2 would send 1800000000 as 1.8e+9.
 local function text(number)
     return string.format('%.0f', number)
 end
@@ -44,7 +44,7 @@ local function decide(keys, args, command)
     local now = clock[1] + clock[2] / 1000000
     local quantity = whole('quantity', args[1], takes and -MOST or 0, MOST)
     local quota, ends = whole('quota', args[2], 0, MOST), whole('end', args[3], 0, 99999999999)
-    -- A key still exists in the millisecond in which it expires.
+    -- Compare the times, because a key still exists in the millisecond in which it expires.
     local expires = redis.call('EXPIRETIME', keys[1])
     local used = expires > now and redis.call('GET', keys[1]) or expires == -1 and '' or '0 0'
     local plan, spent = used:match('^(%d+) (%d+)$')
@@ -55,25 +55,26 @@ local function decide(keys, args, command)
     end
     if takes and not (redis.acl_check_cmd('SET', keys[1], '0') and redis.acl_check_cmd('DEL', keys[1])
         and redis.acl_check_cmd('DECRBY', keys[2], '0') and (not id or redis.acl_check_cmd('SET', id, '0'))) then
-        -- Without these permissions, a call would fail after its first change.
+        -- Check first: without these permissions, the call would fail halfway, after its first change.
         fail('NOPERM this function needs the permissions to call SET, DEL and DECRBY')
     end
     local charged = id and redis.call('GET', id)
     local before, taken = (charged or ''):match('^(%S+) (%S+)$')
     if charged and before ~= args[1] then
-        fail('ERR this id has charged another quantity')
+        fail('ERR this id was charged with a different quantity')
     elseif charged then
         quantity, takes = 0, false
     end
     plan, spent = tonumber(plan), tonumber(spent)
-    -- The later end counts: changing the time zone does not shorten the month.
+    -- Keep the later end, so that users who change their time zone cannot shorten the month.
     ends = math.max(ends, expires)
     if quantity >= 0 and ends <= now and not charged then
         fail('ERR the period has ended')
     end
 
     local left = math.max(quota - plan, 0)
-    -- What the call takes from the plan and from the credits, or gives back to them.
+    -- The tokens that the call takes from the plan (`own`) and from the credits (`bought`). Negative numbers are
+    -- refunds.
     local own, bought
     if quantity >= 0 then
         own = math.min(quantity, left)
@@ -89,7 +90,7 @@ local function decide(keys, args, command)
         fail('ERR the debt would have more than 15 digits')
     elseif done and own + bought ~= 0 then
         plan, spent = plan + own, spent + bought
-        -- Expired credits are not refunded.
+        -- Do not refund credits that have expired.
         if bought > 0 or bought < 0 and exists then
             credits = redis.call('DECRBY', keys[2], text(bought))
         end

@@ -1,13 +1,14 @@
--- CL.THROTTLE as a script, for servers that cannot load modules. Arguments, replies and stored state are the module's.
+-- CL.THROTTLE as a script, for servers that cannot load modules. The arguments, replies and stored state are the same
+-- as the module's.
 --     redis-cli --eval gcra.lua user123 , 15 30 60 1
 --     redis-cli --eval gcra.lua user123 , 9 10 1 1 499 500 86400
 -- KEYS: the limiter. ARGV: max_burst, count, and the period in seconds; the quantity (1 by default); then max_burst,
 -- count and period of each further quota.
 -- Permissions: +eval +time +get +set +del
 --
--- Every number in a script is a double, which is exact for whole numbers up to 2^53; nanoseconds since 1970 exceed it.
--- A moment or a span is therefore a pair of whole seconds and remaining nanoseconds, and a result that would not be
--- exact is an error. The server's TIME is in microseconds, so decisions are made at whole microseconds.
+-- Lua's numbers are doubles, which are exact for whole numbers up to 2^53, but nanoseconds since 1970 are larger. So
+-- this script represents each time as a pair: whole seconds and the remaining nanoseconds. If a result would not be
+-- exact, the call fails. The server's TIME is in microseconds, so `now` is always a whole number of microseconds.
 
 local NANO = 1000000000
 local EXACT = 2 ^ 53
@@ -26,18 +27,18 @@ local function integer(number, name, text, least)
     return tonumber(text)
 end
 
--- Calls a command. Its error becomes the script's, with the same text on every server.
+-- Calls a command. If the command fails, the script fails with the same error, in the same words on every server.
 local function call(...)
     local answer = redis.pcall(...)
     if type(answer) == 'table' and answer.err then
-        -- Redis 6.2 puts the script's line before the error code, such as READONLY.
+        -- Remove what Redis 6.2 puts in front of an error code such as READONLY: the script's name and line.
         answer.err = answer.err:gsub('^@user_script: %d+: %-', '')
         error(answer)
     end
     return answer
 end
 
--- Returns the quotient and the remainder, exact for 0 <= a < 2^53.
+-- Returns the quotient and the remainder of a / b. Both are exact if 0 <= a < 2^53.
 local function divide(a, b)
     local rest = math.fmod(a, b)
     return (a - rest) / b, rest
@@ -48,7 +49,7 @@ local function add(a, b)
     return {a[1] + b[1] + carry, nanos}
 end
 
--- Returns the difference. If it is below zero, its seconds are negative and its nanoseconds are not.
+-- Returns a - b. A negative difference has negative seconds, but its nanoseconds are 0 or more.
 local function subtract(a, b)
     local nanos = a[2] - b[2]
     if nanos < 0 then
@@ -65,13 +66,13 @@ local function round_up(span)
     return span[2] > 0 and span[1] + 1 or span[1]
 end
 
--- Returns the time in which this many tokens of the quota come back, rounded down.
+-- Returns the time in which this number of tokens comes back, rounded down to a nanosecond.
 local function time(quota, tokens)
     local seconds, rest = divide(tokens * quota.period, quota.count)
     return {seconds, (divide(rest * NANO, quota.count))}
 end
 
--- Reads the quota that starts at the argument with index `place`.
+-- Reads a quota from three arguments, the first of which is ARGV[place].
 local function parse(number, place)
     return {
         number = number,
@@ -82,7 +83,7 @@ local function parse(number, place)
 end
 
 local function prepare(quota, quantity, now)
-    -- The product of NANO and a remainder below count must be exact, too.
+    -- Limit the count, too: `time` multiplies a remainder below the count by NANO, which must be exact.
     if quota.count > 9000000 or math.max(quota.limit, -quantity) * quota.period >= EXACT then
         fail(quota.number, 'these numbers are too large for a script to be exact')
     end
@@ -92,7 +93,7 @@ local function prepare(quota, quantity, now)
     end
 end
 
--- Returns the moments that the key holds, one for each quota of an earlier call, or none.
+-- Returns the times that the key holds, one for each quota of an earlier call, or none if the key does not exist.
 local function read(key)
     local moments, text = {}, call('GET', key)
     if text and (#text % 19 > 0 or #text < 19 or #text > 152 or not text:match('^%d+$')) then
@@ -116,13 +117,13 @@ local function write(key, moments, last)
     call('SET', key, table.concat(texts), 'PXAT', string.format('%.0f', milliseconds))
 end
 
--- Returns the number of tokens left in a quota that is full again after this time.
+-- Returns the number of tokens left in a quota whose tokens will all be back after the time `full_after`.
 local function remaining(quota, full_after)
     local free = subtract(quota.tolerance, full_after)
     if free[1] < 0 then
         return 0
     end
-    -- Floating-point division estimates the number of tokens. Exact arithmetic then corrects it.
+    -- Estimate the number of tokens by floating-point division, and then correct it by exact arithmetic.
     local tokens = math.min(math.floor((free[1] + free[2] / NANO) * quota.count / quota.period), quota.limit)
     while tokens < quota.limit and not after(time(quota, tokens + 1), free) do
         tokens = tokens + 1
@@ -154,7 +155,7 @@ local function throttle(key)
     local function reply(limited, quota, left, wait, full_after)
         return {limited, quota.limit, left, wait, round_up(full_after), further > 0 and quota.number or nil}
     end
-    -- The quota that limits for the longest time, and that time.
+    -- The quota with the longest wait, and that wait.
     local limiting, longest = nil, ZERO
     for number, quota in ipairs(quotas) do
         local moment = moments[number] or now
@@ -183,7 +184,7 @@ local function throttle(key)
         if left < fewest then
             deciding, fewest = quota, left
         end
-        -- A refund does not move a moment that has passed.
+        -- A refund does not change a time that has passed: that quota is already full.
         if quantity > 0 or after(quota.full_after, ZERO) then
             moments[number], moved = add(now, quota.then_full_after), true
         else

@@ -1,5 +1,5 @@
--- GCRA as scripts usually implement it: the key holds the theoretical arrival time, in seconds, as a float.
--- Takes KEYS[1], max_burst, count, period in seconds, quantity. Replies like CL.THROTTLE.
+-- GCRA as rate-limiting scripts usually implement it: the key holds the theoretical arrival time (TAT), a float in
+-- seconds. ARGV: max_burst, count, the period in seconds, and the quantity. The reply is like that of CL.THROTTLE.
 local limit, interval = ARGV[1] + 1, ARGV[3] / ARGV[2]
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000

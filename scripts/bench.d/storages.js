@@ -1,4 +1,4 @@
-// Does the same as storages.py, for the stores of express-rate-limit and Fastify.
+// The counterpart of storages.py for stores of express-rate-limit and @fastify/rate-limit.
 
 const assert = require('node:assert');
 const readline = require('node:readline');
@@ -9,13 +9,13 @@ const redis = new Redis({ port });
 const sendCommand = (...words) => redis.call(...words);
 const day = 24 * 60 * 60 * 1000;
 
-/** Returns a function that hits a store of express-rate-limit. */
+/** Returns a function that makes a request to a store of express-rate-limit. */
 function express(store) {
   store.init({ limit: 1000, windowMs: day });
   return (key) => store.increment(key).then(({ totalHits }) => assert(totalHits <= 1000));
 }
 
-/** Returns a function that sends a request to an application with @fastify/rate-limit. */
+/** Returns a function that sends a request to an application that uses @fastify/rate-limit. */
 async function fastify(options) {
   const application = require('fastify')();
   const keyGenerator = (request) => request.headers.caller;

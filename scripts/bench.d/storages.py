@@ -1,9 +1,9 @@
-"""Hits a storage of `limits`: storages.py NAME PORT. For each line "CALLERS TIMES" of its input, makes that many
-callers hit the storage that many times each, and prints "done"."""
+"""Makes requests to a storage of `limits`. Usage: storages.py NAME PORT. Each line of input is "CALLERS TIMES": that
+many callers then make that many requests each. Prints "done" after each line."""
 
 import sys
 
-import redis_cell.limits  # adds redis-cell://
+import redis_cell.limits  # registers redis-cell://
 from limits import RateLimitItemPerDay, strategies
 from limits.storage import storage_from_string
 

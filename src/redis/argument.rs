@@ -7,7 +7,7 @@ use redis_module::raw;
 
 use super::OK;
 
-/// An argument of a call: a word after the name of the command.
+/// An argument of a call: one of the words after the command's name.
 #[repr(transparent)]
 pub struct Argument(pub(super) *mut raw::RedisModuleString);
 
@@ -21,10 +21,10 @@ impl Argument {
         }
     }
 
-    /// Parses the integer as the server would; `None` if the argument is not a 64-bit integer.
+    /// Parses the argument as the server would. Returns `None` if the argument is not a 64-bit integer.
     pub fn integer(&self) -> Option<i64> {
         let mut integer: c_longlong = 0;
-        // SAFETY: the string is live, and `integer` is written before this returns.
+        // SAFETY: the string is live, and the server writes `integer` before the call returns.
         let status = unsafe { api!(RedisModule_StringToLongLong)(self.0, &mut integer) };
         (status == OK).then_some(integer)
     }

@@ -1,4 +1,4 @@
-//! A command: its registration, and how the server calls it.
+//! A command: how it is registered, and how the server calls it.
 
 use std::ffi::{CStr, c_int};
 use std::slice;
@@ -8,10 +8,10 @@ use redis_module::raw;
 use super::counts::{Counts, Outcome};
 use super::{Argument, Context, ErrorReply, OK, Parameter};
 
-/// A command of the module, made by [`command!`].
+/// A command of the module, created by [`command!`].
 pub struct Command {
     pub name: &'static CStr,
-    /// The version that added the command.
+    /// The version of the module that added the command.
     pub since: &'static CStr,
     pub summary: &'static CStr,
     pub parameters: &'static [Parameter],
@@ -20,7 +20,7 @@ pub struct Command {
     pub complexity: &'static CStr,
     /// The function that the server calls.
     pub entry: Entry,
-    /// The counts of how its calls ended.
+    /// The counts of the command's calls, by outcome.
     pub counts: &'static Counts,
 }
 
@@ -33,8 +33,8 @@ pub enum Access {
 
 type Entry = unsafe extern "C" fn(*mut raw::RedisModuleCtx, *mut *mut raw::RedisModuleString, c_int) -> c_int;
 
-/// Makes a [`Command`] whose calls are handled by the file `$file`, with `$how` as further arguments. The file must
-/// have:
+/// Creates a [`Command`] whose calls are handled by the file `$file`, with `$how` as additional arguments. The file
+/// must define:
 ///
 /// * `const ACCESS: Access` and `const COMPLEXITY: &CStr`, which describe each of its commands;
 /// * `const fn parameters($how…) -> [Parameter; N]`;
@@ -67,17 +67,18 @@ macro_rules! command {
 }
 pub(crate) use command;
 
-/// Begins a call of a command: returns its context and its arguments, which are the words after the command's name.
+/// Begins a call. Returns the call's context and its arguments, which are the words after the command's name.
 ///
 /// # Safety
-/// The context is live during the call, and the `count` strings at `words`, at least one, are live during the borrow.
+/// The context must be live during the call. There must be at least one string at `words`, and all `count` strings must
+/// be live during the borrow.
 pub unsafe fn begin(
     context: *mut raw::RedisModuleCtx,
     words: &*mut *mut raw::RedisModuleString,
     count: c_int,
 ) -> (Context, &[Argument]) {
     let count = usize::try_from(count.cast_unsigned()).unwrap_or(0);
-    // SAFETY: as promised by the caller; an `Argument` is a string pointer and nothing else.
+    // SAFETY: the caller promises that the strings are live, and an `Argument` is only a string pointer.
     let arguments = unsafe { slice::from_raw_parts((*words).cast::<Argument>().add(1), count.wrapping_sub(1)) };
     (Context(context), arguments)
 }
@@ -96,7 +97,8 @@ pub fn end<E: Into<ErrorReply>>(context: &Context, result: Result<Outcome, E>, c
 }
 
 impl Command {
-    /// Registers the command, and describes it to servers that accept a description: Redis 7 and later.
+    /// Registers the command, and describes it to servers that accept descriptions (Redis 7 and later). Returns whether
+    /// the server has accepted both.
     pub(super) fn register(&self, context: &Context) -> bool {
         let (last_key, key_step) = self.last_key_and_step();
         // SAFETY: the context is live, and the server copies the strings and calls `entry` as `begin` requires.
@@ -114,7 +116,8 @@ impl Command {
         if created != OK {
             return false;
         }
-        // SAFETY: only `Export_RedisModule_Init` writes them. Each is `None` on a server that lacks the function.
+        // SAFETY: only `Export_RedisModule_Init` writes these pointers. Each is `None` on a server that lacks the
+        // function.
         let (get, set_info, set_categories) = unsafe {
             (raw::RedisModule_GetCommand, raw::RedisModule_SetCommandInfo, raw::RedisModule_SetCommandACLCategories)
         };
@@ -122,7 +125,7 @@ impl Command {
         // SAFETY: the command has just been created.
         let command = unsafe { get(context.0, self.name.as_ptr()) };
         if let Some(set) = set_info {
-            // SAFETY: the server copies all that `info` points to.
+            // SAFETY: the server copies everything that `info` points to.
             if self.describe(|info| unsafe { set(command, info) }) != OK {
                 return false;
             }
@@ -131,7 +134,8 @@ impl Command {
         set_categories.is_none_or(|set| unsafe { set(command, self.categories().as_ptr()) } == OK)
     }
 
-    /// Returns the flags. Like MSET, a command with any number of keys is not "fast": each key takes time.
+    /// Returns the command's flags. A command with any number of keys is not "fast" (nor is MSET), because each key
+    /// takes time.
     fn flags(&self) -> &'static CStr {
         match (self.access, self.key_group()) {
             (Access::Read, _) => c"readonly fast",
@@ -140,7 +144,7 @@ impl Command {
         }
     }
 
-    /// Returns the categories for `ACL SETUSER … +@write` and the like.
+    /// Returns the ACL categories, for rules such as `ACL SETUSER … +@write`.
     fn categories(&self) -> &'static CStr {
         match (self.access, self.key_group()) {
             (Access::Read, _) => c"read fast",

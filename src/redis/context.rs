@@ -18,7 +18,7 @@ pub enum ErrorReply {
 }
 
 impl Context {
-    /// Begins an array reply: this many elements must follow.
+    /// Begins an array reply, which `length` elements must follow.
     pub fn reply_array(&self, length: usize) {
         let length = length.try_into().unwrap_or(c_long::MAX);
         // SAFETY: the context is live.
@@ -42,18 +42,19 @@ impl Context {
     }
 
     /// Sends a keyspace notification about the key `name` to other modules and to clients, if `notify-keyspace-events`
-    /// has the class `d`.
+    /// includes the class `d`.
     pub fn notify(&self, event: &CStr, name: &Argument) {
-        // SAFETY: context and name are live, and the server copies the event's name.
+        // SAFETY: the context and the name are live, and the server copies the event's name.
         unsafe {
-            // Read the setting first: it is usually off, and reading it costs less than a notification that is dropped.
+            // Check the setting first: it is usually off, and checking it costs less than sending a notification that
+            // the server drops.
             if api!(RedisModule_GetNotifyKeyspaceEvents)() & raw::REDISMODULE_NOTIFY_MODULE != 0 {
                 api!(RedisModule_NotifyKeyspaceEvent)(self.0, raw::REDISMODULE_NOTIFY_MODULE, event.as_ptr(), name.0);
             }
         }
     }
 
-    /// Reads numbers from a section of `INFO`; `None` for a field that is missing or not a number.
+    /// Reads numbers from a section of `INFO`. A field that is missing or is not a number is returned as `None`.
     pub(super) fn server_info<const N: usize>(&self, section: &CStr, fields: [&CStr; N]) -> [Option<u64>; N] {
         // SAFETY: the context is live, and so is the information until it is freed.
         unsafe {

@@ -1,8 +1,8 @@
-//! Counts of how calls ended since the module was loaded, for `INFO`. No decision depends on them.
+//! Counts calls by outcome since the module was loaded, for `INFO`. No decision depends on these counts.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How a call ended, if not with an error.
+/// The outcome of a call that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Allowed,
@@ -15,7 +15,7 @@ impl Outcome {
     }
 }
 
-/// The counts of one command's calls, by how they ended.
+/// The counts of one command's calls, by outcome.
 #[derive(Debug)]
 pub struct Counts {
     pub allowed: Counter,
@@ -41,7 +41,8 @@ impl Counter {
         self.0.load(Relaxed)
     }
 
-    /// Adds 1. Only the server's one thread increments, so this needs no atomic addition, which would cost more.
+    /// Adds 1. An atomic addition would cost more, and is not needed because only the server's one thread increments
+    /// counters.
     pub fn increment(&self) {
         self.0.store(self.get().wrapping_add(1), Relaxed);
     }

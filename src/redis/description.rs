@@ -41,14 +41,14 @@ impl Parameter {
         self.name.to_str().unwrap_or_default()
     }
 
-    /// Makes the parameter optional, together with all that follow it.
+    /// If `optional` is true, makes this parameter optional, together with all the parameters that follow it.
     pub const fn optional_if(self, optional: bool) -> Self {
         Self { optional, ..self }
     }
 }
 
 impl Command {
-    /// Passes the description to `take` in the server's own format, which is valid only while `take` runs.
+    /// Passes the description to `take` in the server's own format. The description is valid only while `take` runs.
     pub(super) fn describe<T>(&self, take: impl FnOnce(&raw::RedisModuleCommandInfo) -> T) -> T {
         let version = raw::RedisModuleCommandInfoVersion {
             version: 1,
@@ -57,7 +57,7 @@ impl Command {
             sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
         };
         let (last_key, step) = self.last_key_and_step();
-        // A key spec counts the last key relative to the first key. A negative number counts from the end.
+        // A key spec gives the position of the last key relative to the first. A negative position counts from the end.
         let last_key = if last_key < 0 { last_key } else { last_key.saturating_sub(1) };
         let mut keys = [
             key_spec(raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX, self.access, last_key, step),
@@ -71,7 +71,7 @@ impl Command {
             complexity: self.complexity.as_ptr(),
             since: self.since.as_ptr(),
             history: ptr::null_mut(),
-            // The reply depends on the clock.
+            // The reply depends on the clock, so identical calls may get different replies.
             tips: c"nondeterministic_output".as_ptr(),
             arity: self.arity(),
             key_specs: keys.as_mut_ptr(),
@@ -87,13 +87,14 @@ impl Command {
         }
     }
 
-    /// Returns the position of the last key and the step between keys, as `RedisModule_CreateCommand` counts them: the
+    /// Returns the position of the last key and the step between keys, as `RedisModule_CreateCommand` counts them. The
     /// first key is argument 1.
     pub(super) fn last_key_and_step(&self) -> (c_int, c_int) {
         self.key_group().map_or((1, 1), |group| (-1, length(group.len())))
     }
 
-    /// Returns the minimum number of words in a call, negative to tell the server that more words are allowed.
+    /// Returns the minimum number of words in a call. The number is negative, which tells the server that more words
+    /// are allowed.
     fn arity(&self) -> c_int {
         let needed = self.key_group().unwrap_or(self.parameters);
         let needed = needed.iter().take_while(|parameter| !parameter.optional).count();
@@ -105,8 +106,8 @@ fn length(length: usize) -> c_int {
     length.try_into().unwrap_or(c_int::MAX)
 }
 
-/// Makes a key spec. A write depends on the old value, so it both accesses and updates the key. A spec whose `begin` is
-/// `INVALID` ends a list.
+/// Builds a key spec. A write depends on the old value, so it both accesses and updates the key. A spec whose `begin`
+/// is `INVALID` marks the end of a list.
 fn key_spec(
     begin: raw::RedisModuleKeySpecBeginSearchType,
     access: Access,
@@ -137,8 +138,8 @@ fn key_spec(
     }
 }
 
-/// Converts the parameters to the server's format: a list that ends with a parameter without a name. The list is valid
-/// as long as `lists`, which owns it and all lists within it.
+/// Converts the parameters to the server's format: a list that ends with a parameter without a name. `lists` owns this
+/// list and all lists within it, and they are valid as long as `lists` is.
 fn list(parameters: &[Parameter], lists: &mut Vec<Vec<raw::RedisModuleCommandArg>>) -> *mut raw::RedisModuleCommandArg {
     let mut described = Vec::new();
     let mut rest = parameters;
@@ -146,7 +147,7 @@ fn list(parameters: &[Parameter], lists: &mut Vec<Vec<raw::RedisModuleCommandArg
         let optional =
             if parameter.optional { raw::REDISMODULE_CMD_ARG_OPTIONAL } else { raw::REDISMODULE_CMD_ARG_NONE };
         if parameter.optional && !following.is_empty() {
-            // This block may be left out as a whole: `[quantity [max_burst count period ...]]`.
+            // The optional parameters form a block: `[quantity [max_burst count period ...]]`.
             let together: Vec<_> = [&[parameter.optional_if(false)], following].concat();
             let block = list(&together, lists);
             described.push(argument(parameter.name.as_ptr(), ptr::null(), BLOCK, optional, block));
@@ -165,7 +166,7 @@ fn list(parameters: &[Parameter], lists: &mut Vec<Vec<raw::RedisModuleCommandArg
         rest = following;
     }
     described.push(argument(ptr::null(), ptr::null(), INTEGER, 0, ptr::null_mut()));
-    // The pointer stays valid: an inner list does not move when `lists` grows.
+    // The pointer stays valid, because the elements of an inner list do not move when `lists` grows.
     let first = described.as_mut_ptr();
     lists.push(described);
     first

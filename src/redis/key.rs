@@ -1,4 +1,4 @@
-//! Opens, reads, writes and closes a key of the server.
+//! Opens, reads, writes and closes a key in the server's database.
 
 use std::ffi::c_int;
 use std::ptr::NonNull;
@@ -14,8 +14,9 @@ const KEYTYPE_EMPTY: c_int = 0;
 const REPLY_STRING: c_int = 0;
 const REPLY_NULL: c_int = 4;
 
-/// A key, open for reading and writing; dropping it closes it. It borrows the context, so that no other use of the
-/// context compiles while the key is open: such a use might run another module's callback, which may delete the key.
+/// A key, open for reading and writing. Dropping a `Key` closes the key. A `Key` borrows the context, so no other use
+/// of the context compiles while the key is open. Such a use might run another module's callback, which may delete the
+/// key.
 pub struct Key<'a> {
     handle: NonNull<raw::RedisModuleKey>,
     context: &'a Context,
@@ -30,18 +31,18 @@ pub enum Value<'a> {
     OtherType,
 }
 
-/// The error for a key that the server does not allow to be read or written now. Nothing has changed, except in the
-/// case described at [`Key::set`].
+/// The error for a key that the server does not allow to be read or written now. A call that fails with this error has
+/// changed nothing, except in the case described at [`Key::set`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unavailable;
 
-/// Passes the value of the key `name` to `read`, and leaves the key as it is.
+/// Passes the value of the key `name` to `read`, without changing the key.
 ///
 /// Reading through a handle may change the value's encoding, which crashes a Valkey server that is saving that value
-/// without a fork. So, on a server that may save this way, `look` opens the key for writing, which the server refuses
-/// during such a save. `look` then falls back to GET, which reads a copy.
+/// without a fork. On a server that may save this way, `look` therefore opens the key for writing, which the server
+/// refuses during such a save. `look` then falls back to GET, which reads a copy.
 ///
-/// Errors: a cluster node refuses the GET if the slot has left the node during the transaction.
+/// Errors: `Unavailable` if a cluster node refuses the GET because the slot has left the node during the transaction.
 pub fn look<T>(context: &mut Context, name: &Argument, read: impl FnOnce(Value) -> T) -> Result<T, Unavailable> {
     let forkless = options::is_forkless();
     match Key::open_for(if forkless { READ | WRITE } else { READ }, context, name) {
@@ -51,10 +52,10 @@ pub fn look<T>(context: &mut Context, name: &Argument, read: impl FnOnce(Value) 
     }
 }
 
-/// Passes the reply of GET to `read`.
+/// Passes the value that GET returns to `read`.
 #[cold]
 fn look_by_get<T>(context: &Context, name: &Argument, read: impl FnOnce(Value) -> T) -> Result<T, Unavailable> {
-    // SAFETY: context and name are live, and the reply is freed after its bytes have been read.
+    // SAFETY: the context and the name are live, and the reply is freed after its bytes have been read.
     unsafe {
         let reply = api!(RedisModule_Call)(context.0, c"GET".as_ptr(), c"s".as_ptr(), name.0);
         let reply = NonNull::new(reply).ok_or(Unavailable)?.as_ptr();
@@ -74,14 +75,15 @@ fn look_by_get<T>(context: &Context, name: &Argument, read: impl FnOnce(Value) -
 }
 
 /// Deletes an expired key that reads as absent but still exists. The server keeps such a key while `CLIENT PAUSE` or a
-/// failover pauses writes, and a call can meet it only within a transaction. Returns whether DEL was called.
+/// failover pauses writes, and a call can encounter one only within a transaction. Returns whether DEL was called.
 ///
-/// Without the DEL, creating a key would crash the server, which cannot hold two keys with the same name. The DEL is
-/// replicated (`!`), and so are writes made by another module's handler for the deletion.
+/// Without the DEL, creating the key again would crash the server, which cannot hold two keys with the same name. The
+/// DEL is replicated (`!`), and so are writes made by another module's handler for the deletion.
 ///
-/// Errors: a cluster node refuses the DEL if the slot has left the node, or begun to move, during the transaction.
+/// Errors: `Unavailable` if a cluster node refuses the DEL because the slot has left the node, or begun to move, during
+/// the transaction.
 pub fn delete_expired(context: &Context, name: &Argument) -> Result<bool, Unavailable> {
-    // SAFETY: context and name are live, and the reply, if there is one, is freed.
+    // SAFETY: the context and the name are live, and the reply, if there is one, is freed.
     unsafe {
         let paused = api!(RedisModule_AvoidReplicaTraffic)() != 0;
         if paused {
@@ -93,14 +95,14 @@ pub fn delete_expired(context: &Context, name: &Argument) -> Result<bool, Unavai
 }
 
 impl<'a> Key<'a> {
-    /// Opens the key `name` for reading and writing, whether it exists or not.
+    /// Opens the key `name` for reading and writing, whether or not it exists.
     ///
-    /// Errors: a Valkey server may refuse to open the key while it saves without a fork.
+    /// Errors: `Unavailable` if a Valkey server refuses to open the key because it is saving without a fork.
     pub fn open(context: &'a mut Context, name: &'a Argument) -> Result<Self, Unavailable> {
         Self::open_for(READ | WRITE, context, name).ok_or(Unavailable)
     }
 
-    /// Opens the key; `None` if the server refuses, or if there is no key and the mode is only `READ`.
+    /// Opens the key. Returns `None` if the server refuses, or if the key does not exist and the mode is only `READ`.
     fn open_for(mode: c_int, context: &'a Context, name: &'a Argument) -> Option<Self> {
         // SAFETY: the context and the name are live, as their borrows show.
         let handle = unsafe { api!(RedisModule_OpenKey)(context.0, name.0, mode) };
@@ -126,28 +128,29 @@ impl<'a> Key<'a> {
     /// Stores a non-empty value, replicates it to the AOF and to replicas, and closes the key. The key expires at
     /// `expire_at`, in ms since the epoch.
     ///
-    /// Errors: those of [`open`](Self::open) and [`delete_expired`]; and if another module's handler for the `new`
-    /// event replaces the new key's value with one of another type. That value then stays, and gets the expiry.
+    /// Errors: those of [`open`](Self::open) and [`delete_expired`]. Also `Unavailable`, if another module's handler
+    /// for the `new` event replaces the new value with one of another type. The handler's value then stays, and gets
+    /// the expiry.
     pub fn set(mut self, value: &[u8], expire_at: u64) -> Result<(), Unavailable> {
         let string = self.prepare_string(value.len(), expire_at)?;
-        // SAFETY: the key's string has the value's length, and the two do not overlap. A non-empty string is not the
-        // server's constant for an absent key.
+        // SAFETY: the key's string has the value's length, and the two do not overlap. The string is not empty, so it
+        // is not the constant that the server returns for an absent key.
         unsafe { string.copy_from_nonoverlapping(NonNull::from(value).cast(), value.len()) };
         replication::set(self.context, self.name, value, expire_at);
         self.close_changed();
         Ok(())
     }
 
-    /// Deletes the key here, in the AOF and on replicas, and closes it.
+    /// Deletes the key on this server, in the AOF and on replicas, and closes it.
     pub fn delete(self) {
         self.remove();
         replication::delete(self.context, self.name);
         self.close_changed();
     }
 
-    /// Makes the key hold a string of this length, and sets the expiry. Returns the string's bytes for writing.
+    /// Makes the key hold a string of `length` bytes, and sets the expiry. Returns the string's bytes for writing.
     ///
-    /// Errors: those of `set`.
+    /// Errors: the same as those of `set`.
     fn prepare_string(&mut self, length: usize, expire_at: u64) -> Result<NonNull<u8>, Unavailable> {
         // Set the expiry first: another module's callback may have replaced the value since the key was opened. With
         // Valkey 8.1+ and Redis 8.2+, only setting the expiry makes the handle point to the new value.
@@ -159,21 +162,21 @@ impl<'a> Key<'a> {
         }
         let string = if exists { self.writable_bytes(length) } else { self.create_string(length, expire_at) };
         let string = string.or_else(|| {
-            // The value is longer than the old one, or another module's callback has changed the old one. Recreate the
-            // key: Redis 8.0 to 8.6 miscounts key sizes if a string changes its length.
+            // The new value is longer than the old one, or another module's callback has changed the old one. Recreate
+            // the key, because Redis 8.0 to 8.6 miscounts key sizes if a string changes its length.
             self.remove();
             self.create_string(length, expire_at)
         });
         string.ok_or(Unavailable)
     }
 
-    /// Creates a string of this length, in a form that the next call need not convert. Returns its bytes; `None` if
-    /// another module's handler for the `new` event has stored a value of another type.
+    /// Creates a string of `length` bytes, in a form that the next call need not convert. Returns the bytes, or `None`
+    /// if another module's handler for the `new` event has stored a value of another type.
     fn create_string(&self, length: usize, expire_at: u64) -> Option<NonNull<u8>> {
         self.resize(length);
         self.expire(expire_at);
         self.writable_bytes(length).or_else(|| {
-            // The handler has changed the string's length.
+            // Another module's handler has changed the string's length, so set the length again.
             self.resize(length);
             self.writable_bytes(length)
         })
@@ -185,7 +188,7 @@ impl<'a> Key<'a> {
         unsafe { api!(RedisModule_SetAbsExpire)(self.handle.as_ptr(), at.cast_signed()) == OK }
     }
 
-    /// Gives the string this length; creates one if there is no key.
+    /// Sets the length of the key's string. If there is no key, creates one.
     fn resize(&self, length: usize) {
         // SAFETY: the handle is open for writing.
         unsafe { api!(RedisModule_StringTruncate)(self.handle.as_ptr(), length) };
@@ -196,7 +199,8 @@ impl<'a> Key<'a> {
         unsafe { api!(RedisModule_DeleteKey)(self.handle.as_ptr()) };
     }
 
-    /// Returns the bytes of the key's string for writing; `None` if the key holds no string of this length.
+    /// Returns the bytes of the key's string for writing, or `None` if the key does not hold a string of `length`
+    /// bytes.
     fn writable_bytes(&self, length: usize) -> Option<NonNull<u8>> {
         let mut held = 0;
         // SAFETY: the handle is open for writing.
@@ -206,11 +210,11 @@ impl<'a> Key<'a> {
     }
 
     /// Closes the changed key, which signals the change to WATCH and client-side caches.
-    /// `RedisModule_SignalModifiedKey` would do the same, but makes Redis 8.6 look the key up again, which takes 10% of
-    /// a call.
+    /// `RedisModule_SignalModifiedKey` would do the same, but on Redis 8.6 it looks up the key again, which takes 10%
+    /// of a call.
     fn close_changed(self) {
         let context = self.context;
-        // Nothing but closing the key reads the options before they are set again.
+        // Only closing the key reads the options before they are restored, so nothing else is affected.
         options::set_all_but(context, options::UNCHANGED_WHEN_CLOSED);
         drop(self);
         options::set(context);

@@ -1,12 +1,12 @@
-//! A thin safe layer over the functions of the module API that are in use. Only this folder has `unsafe` code.
+//! A thin, safe layer over the functions of the server's module API. Only this folder contains `unsafe` code.
 //!
-//! Every SAFETY comment here relies on two facts. First, the server runs one command at a time on one thread, and calls
-//! into the module only through `RedisModule_OnLoad`, the callbacks registered there, and `RedisModule_OnUnload`.
-//! Second, every function that `api!` returns exists: before a load registers anything, it calls `check_functions`, and
-//! fails if a function is missing.
+//! Every SAFETY comment in this folder relies on two facts. First, the server runs one command at a time on one thread,
+//! and calls into the module only through `RedisModule_OnLoad`, the callbacks registered there, and
+//! `RedisModule_OnUnload`. Second, every function that `api!` returns exists: before a load registers anything, it
+//! calls `check_functions`, and fails if a function is missing.
 //!
-//! Of the module's other files, this folder uses only `decimal.rs`, to format an expiry. It does not know what the
-//! module does: it is given the module's name, its commands, and whatever their calls need.
+//! Of the module's other files, this folder uses only `decimal.rs`, to format an expiry. The layer does not know what
+//! the module does: other files pass it the module's name, its commands, and the data of each call.
 
 use std::ffi::c_int;
 
@@ -15,19 +15,19 @@ use redis_module::raw;
 const OK: c_int = 0;
 const ERR: c_int = 1;
 
-/// Lists the API functions that the module calls. The module refuses to load on a server that lacks one.
+/// Lists the API functions that the module calls. The module refuses to load on a server that lacks any of them.
 macro_rules! required {
     ($($function:ident)*) => {
-        /// Checks that the server has all functions in the list. Errors: the name of a missing function.
+        /// Checks that the server has all functions in the list. The error is the name of a missing function.
         fn check_functions() -> Result<(), &'static str> {
             $(
-                // SAFETY: only `Export_RedisModule_Init` writes it, and has returned.
+                // SAFETY: only `Export_RedisModule_Init` writes this pointer, and it has returned.
                 unsafe { raw::$function.ok_or(stringify!($function))? };
             )*
             Ok(())
         }
 
-        /// Returns a function in the list; any other name does not compile.
+        /// Returns a function from the list. Any other name does not compile.
         macro_rules! api {
             $(($function) => { ::redis_module::raw::$function.unwrap_unchecked() };)*
         }

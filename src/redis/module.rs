@@ -1,4 +1,4 @@
-//! The module as a whole: how it is loaded, why it is not unloaded, and its part of `INFO`.
+//! The module as a whole: how it is loaded, why it cannot be unloaded, and what it writes to `INFO`.
 
 use std::ffi::{CStr, c_int};
 use std::ptr;
@@ -11,16 +11,16 @@ use super::{Argument, Command, Context, ERR, OK, check_functions, options, repli
 
 const API_VERSION: c_int = 1;
 
-/// The loaded module. It is kept here because the `INFO` callback does not receive it as an argument.
+/// The loaded module, for the `INFO` callback, which does not receive it as an argument.
 static LOADED: OnceLock<&Module> = OnceLock::new();
 /// The [`command_id`] of the command that loaded the module.
 static LOADED_BY: Mutex<[Option<u64>; 2]> = Mutex::new([None; 2]);
 
-/// A module, for [`module!`].
+/// A module, for which [`module!`] defines the functions that the server calls.
 pub struct Module {
-    /// The name in `MODULE LIST`.
+    /// The module's name in `MODULE LIST`.
     name: &'static CStr,
-    /// Three numbers separated by dots.
+    /// The version, as three numbers separated by dots.
     version: &'static str,
     commands: &'static [Command],
 }
@@ -28,10 +28,10 @@ pub struct Module {
 /// Defines the two functions that the server calls to load and unload a `static` [`Module`].
 macro_rules! module {
     ($module:ident) => {
-        /// Called by the server, Redis or Valkey, when it loads the module.
+        /// Loads the module. The server, Redis or Valkey, calls this function.
         ///
         /// # Safety
-        /// `context` and the `count` strings at `arguments` are live.
+        /// `context` and the `count` strings at `arguments` must be live.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, reason = "the server looks it up by this name")]
         pub unsafe extern "C" fn RedisModule_OnLoad(
@@ -43,10 +43,11 @@ macro_rules! module {
             unsafe { $crate::redis::load(&$module, context, arguments, count) }
         }
 
-        /// Called by the server before it unloads the module. An error keeps the module loaded.
+        /// Decides whether the module may be unloaded. The server calls this function first, and an error keeps the
+        /// module loaded.
         ///
         /// # Safety
-        /// The module has loaded, and `context` is live.
+        /// The module must be loaded, and `context` must be live.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, reason = "the server looks it up by this name")]
         pub unsafe extern "C" fn RedisModule_OnUnload(
@@ -59,10 +60,10 @@ macro_rules! module {
 }
 pub(crate) use module;
 
-/// Loads the module and registers its commands, or logs why it cannot be loaded on this server.
+/// Loads the module and registers its commands, or logs why the module cannot be loaded on this server.
 ///
 /// # Safety
-/// `context` and the `count` strings at `arguments` are live.
+/// `context` and the `count` strings at `arguments` must be live.
 pub unsafe fn load(
     module: &'static Module,
     context: *mut raw::RedisModuleCtx,
@@ -70,10 +71,11 @@ pub unsafe fn load(
     count: c_int,
 ) -> c_int {
     let (name, version) = (module.name, module.version_number());
-    // SAFETY: the context is live. This is the first call into the API, and looks up all its other functions.
+    // SAFETY: the context is live. This is the first call into the API, and it looks up all other functions.
     let initialized = unsafe { raw::Export_RedisModule_Init(context, name.as_ptr(), version, API_VERSION) };
     let context = Context(context);
-    // The call fails only if the module's name is taken. By then, all functions have been looked up, so `log` works.
+    // Initialization fails only if the module's name is taken. By then, all functions have been looked up, so `log`
+    // works.
     if initialized != OK {
         let reason = "Remove this load or the other: a loadmodule line in the server's settings or in a file that they \
                       include, a --loadmodule on its command line (systemctl cat shows a service's), a MODULE LOAD";
@@ -81,7 +83,7 @@ pub unsafe fn load(
         log(&context, c"warning", format!("{module} is loaded already, or another {name} is. {reason}"));
         return ERR;
     }
-    // SAFETY: as promised by the caller; an `Argument` is a string pointer and nothing else.
+    // SAFETY: the caller promises that the strings are live, and an `Argument` is only a string pointer.
     let argument = (count > 0).then(|| unsafe { &*arguments.cast::<Argument>() });
     if let Err(reason) = module.set_up(&context, argument) {
         log(&context, c"warning", format!("{module} {reason}"));
@@ -91,15 +93,15 @@ pub unsafe fn load(
     OK
 }
 
-/// Refuses to unload, because servers keep a pointer to each client's last command and follow it even after an unload
-/// has freed the command: in `CLIENT LIST` and, on Redis 8, at the client's next call.
+/// Refuses to unload the module. Servers keep a pointer to each client's last command, and follow this pointer even
+/// after an unload has freed the command: in `CLIENT LIST` and, on Redis 8, at the client's next call.
 ///
-/// The only unload allowed is the one with which the server undoes a load: `MODULE LOADEX` does this if it is given
-/// settings that the module does not know. The loading command is still running at that point, so no client has called
-/// the module yet. Redis 8 would crash if this unload were refused.
+/// The only unload that is allowed undoes a load, as `MODULE LOADEX` does if it is given settings that the module does
+/// not know. The loading command is still running at that point, so no client has called the module yet. Redis 8 would
+/// crash if this unload were refused.
 ///
 /// # Safety
-/// The module has loaded, and `context` is live.
+/// The module must be loaded, and `context` must be live.
 pub unsafe fn unload(module: &'static Module, context: *mut raw::RedisModuleCtx) -> c_int {
     let context = Context(context);
     let taken_back = LOADED_BY.lock().is_ok_and(|loaded_by| *loaded_by == command_id(&context));
@@ -109,7 +111,7 @@ pub unsafe fn unload(module: &'static Module, context: *mut raw::RedisModuleCtx)
         log(&context, c"warning", format!("{module} {reason}"));
         return ERR;
     }
-    // SAFETY: the module has loaded, and the server calls nothing in it after this.
+    // SAFETY: the module is loaded, and the server calls nothing in it after the unload.
     unsafe { replication::clean_up() }
     OK
 }
@@ -125,7 +127,7 @@ impl Module {
         numbers.fold(0, |version: c_int, number: c_int| version.wrapping_mul(100).wrapping_add(number))
     }
 
-    /// Does everything that a load needs, or returns the reason why the module cannot be loaded.
+    /// Checks the server, registers the module, and sets its options. If that is not possible, returns the reason.
     fn set_up(&'static self, context: &Context, argument: Option<&Argument>) -> Result<(), String> {
         check_functions()
             .map_err(|function| format!("needs Redis 6.2.8, 7.0.5 or Valkey 7.2 or later: {function} is missing"))?;
@@ -167,7 +169,7 @@ impl std::fmt::Display for Module {
     }
 }
 
-/// Returns whether the server has a command with this name: the operator may have renamed or disabled it.
+/// Returns whether the server has a command with this name. The operator may have renamed or disabled the command.
 fn has_command(context: &Context, name: &CStr) -> bool {
     // SAFETY: the context is live. The command needs arguments: without any, the server looks it up but does not run
     // it, and there is no reply to free.
@@ -178,9 +180,9 @@ fn has_command(context: &Context, name: &CStr) -> bool {
 /// Returns two numbers that together identify the running command: the server's time, which is the same for all
 /// commands in an EXEC, and the number of commands processed. Every server has both.
 ///
-/// CONFIG RESETSTAT resets the second number. A transaction that calls it before the load and before the unload can
-/// therefore unload the module that it has loaded. No client can have called the module by then. Scripts and other
-/// modules may have called it, but no server has crashed after that.
+/// CONFIG RESETSTAT resets the second number. A transaction that resets it before loading the module, and again before
+/// unloading it, can therefore unload the module. By then, no client can have called the module. Scripts and other
+/// modules may have, but no server is known to crash after that.
 fn command_id(context: &Context) -> [Option<u64>; 2] {
     let [time] = context.server_info(c"server", [c"server_time_usec"]);
     let [commands] = context.server_info(c"stats", [c"total_commands_processed"]);
@@ -188,7 +190,7 @@ fn command_id(context: &Context) -> [Option<u64>; 2] {
 }
 
 fn log(context: &Context, level: &CStr, line: String) {
-    // SAFETY: the context is live or null, and the format asks for the one string that it gets.
+    // SAFETY: the context is live or null, and the format takes exactly the one string that is passed.
     unsafe {
         if let Some(log) = raw::RedisModule_Log {
             log(context.0, level.as_ptr(), c"%s".as_ptr(), c_string(line).as_ptr());
@@ -196,12 +198,13 @@ fn log(context: &Context, level: &CStr, line: String) {
     }
 }
 
-/// Writes the module's part of `INFO`: its version, and how the calls of each command ended.
+/// Writes the module's section of `INFO`: the version, and the counts of each command's calls by outcome.
 ///
 /// # Safety
-/// `info` is live.
+/// `info` must be live.
 unsafe extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {
-    // Write nothing: the crash may have left the allocator locked or broken, and writing a field name allocates.
+    // Write nothing to a crash report: the crash may have left the allocator locked or broken, and a field's name has
+    // to be allocated.
     if for_crash_report != 0 {
         return;
     }
@@ -213,11 +216,11 @@ unsafe extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, for_crash_report: 
         api!(RedisModule_InfoAddFieldCString)(info, c"version".as_ptr(), version.as_ptr());
         for command in module.commands {
             let name = command.name.to_string_lossy();
-            // The server puts the module's name before each field: a second prefix would be redundant.
+            // The server puts the module's name before each field, so a second prefix would be redundant.
             let name = name.split_once('.').map_or(&*name, |(_, name)| name);
             let counts = command.counts;
             let counters = [("allowed", &counts.allowed), ("limited", &counts.limited), ("errors", &counts.errors)];
-            // One field per number, because metrics exporters can read only fields that hold a single number.
+            // Write one field per number, because metrics exporters can read only fields that hold a single number.
             for (outcome, counter) in counters {
                 let field = c_string(format!("{name}_{outcome}"));
                 api!(RedisModule_InfoAddFieldULongLong)(info, field.as_ptr(), counter.get());

@@ -1,4 +1,4 @@
-//! The options that this module sets on each server, and what follows from them.
+//! The options that the module sets on each server.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -8,28 +8,30 @@ use redis_module::raw;
 
 use super::{Context, OK};
 
-/// With this option, closing a key does not mark it as changed: to WATCH and client-side caches, a call that changes
-/// nothing must not look like a write.
+/// With this option, closing a key does not mark it as changed. A call that changes nothing must not look like a write
+/// to WATCH and client-side caches.
 pub const UNCHANGED_WHEN_CLOSED: c_int = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED.cast_signed();
-/// Allows a replica to load asynchronously: the module keeps no state outside the keyspace.
+/// Allows a replica to load its data asynchronously, because the module keeps no state outside the keyspace.
 const ASYNC_LOADING: c_int = raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD.cast_signed();
 
-// Options from valkeymodule.h.
+// The options below are defined in valkeymodule.h.
 
-/// Lets Valkey 8.1 and later replicate SET and DEL without checking that they exist: the load has checked that.
+/// Lets Valkey 8.1 and later replicate SET and DEL without checking that these commands exist. The module checks that
+/// when it is loaded.
 const SKIP_COMMAND_VALIDATION: c_int = 1 << 4;
-/// Valkey 9 migrates slots itself (`CLUSTER MIGRATESLOTS`), and refuses to do so without this option.
+/// Allows Valkey 9 to migrate slots itself (`CLUSTER MIGRATESLOTS`), which it refuses if a module lacks this option.
 const ATOMIC_SLOT_MIGRATION: c_int = 1 << 5;
-/// Valkey 9.2 may save without a fork. A module that sets this option promises that its calls cope with a key that
-/// cannot be opened for writing. (A thread would also save values of the module's own types, but this module has none.)
+/// Allows Valkey 9.2 to save without a fork. A module that sets this option promises that its calls cope with a key
+/// that cannot be opened for writing. (The saving thread would also save values of the module's own types, but this
+/// module has none.)
 const FORKLESS: c_int = 1 << 6;
 
-/// The options for this server, found when the module is loaded.
+/// The options for this server, determined when the module is loaded.
 static OPTIONS: AtomicI32 = AtomicI32::new(0);
 
-/// Finds out which options this server knows. They take effect when [`set`] is called.
+/// Determines the options for this server. They take effect when [`set`] is called.
 pub fn find() {
-    // SAFETY: only `Export_RedisModule_Init` writes it. It is `None` on a server that lacks the function.
+    // SAFETY: only `Export_RedisModule_Init` writes this pointer. It is `None` on a server that lacks the function.
     let known = unsafe { raw::RedisModule_GetModuleOptionsAll.map_or(0, |all| all()) };
     let of_valkey = (SKIP_COMMAND_VALIDATION | ATOMIC_SLOT_MIGRATION | FORKLESS) & known;
     let options = UNCHANGED_WHEN_CLOSED | ASYNC_LOADING | if is_valkey() { of_valkey } else { 0 };
@@ -40,7 +42,7 @@ pub fn set(context: &Context) {
     set_all_but(context, 0);
 }
 
-/// Sets all options except `left_out`, until [`set`] is called.
+/// Sets all options except `left_out`, until [`set`] is called again.
 pub fn set_all_but(context: &Context, left_out: c_int) {
     // SAFETY: the context is live.
     unsafe { api!(RedisModule_SetModuleOptions)(context.0, OPTIONS.load(Relaxed) & !left_out) };
@@ -54,7 +56,7 @@ pub fn is_forkless() -> bool {
 /// Returns whether the server is Valkey: only Valkey has functions whose names begin with `ValkeyModule_`.
 fn is_valkey() -> bool {
     let mut function: *mut c_void = ptr::null_mut();
-    // SAFETY: `Export_RedisModule_Init` has set the function, which writes one pointer, to `function`.
+    // SAFETY: `Export_RedisModule_Init` has set `RedisModule_GetApi`, which writes one pointer, to `function`.
     unsafe {
         raw::RedisModule_GetApi.is_some_and(|get_api| {
             let name = c"ValkeyModule_SetModuleOptions";

@@ -1,34 +1,34 @@
-//! Sends the effect of a write to the AOF and to replicas, if anything listens: an append-only file, a replica, or a
-//! replica that may reconnect and ask for the writes that it missed.
+//! Sends the effects of writes to the AOF and to replicas, but only if something listens: an append-only file, a
+//! replica, or a replica that may reconnect and ask for the writes that it missed.
 //!
-//! Often nothing listens. Redis 7 and later would drop a replicated `SET` at once, and building it would take more than
-//! a third of a call, so the module does not build it. Redis 6.2 keeps the `SET` until the end of the call, and another
-//! module may have turned the AOF on by then, so on Redis 6.2 the module replicates every write.
+//! Often nothing listens. Redis 7 and later then drop a replicated `SET` at once. Building the `SET` would take more
+//! than a third of a call, so the module does not build it. Redis 6.2 keeps the `SET` until the end of the call, and
+//! another module may have turned the AOF on by then. On Redis 6.2, the module therefore replicates every write.
 //!
-//! Each write checks for an append-only file, a child process, and cluster mode, in which slots may move. The module
-//! asks about replicas, and about the backlog that the server keeps for them, only once, and again after each event
-//! that may bring a replica or a backlog. That is soon enough:
+//! Each write checks for an append-only file, a child process, and cluster mode, in which slots may move. Replicas, and
+//! the backlog that the server keeps for them, are different: the module asks the server about them only once, and
+//! again after each event that may bring a replica or a backlog. Asking after these events is soon enough:
 //!
 //! * SYNC creates a backlog with a new replication ID, so no replica can ask for an earlier write. A snapshot follows,
 //!   in the same command or later. The snapshot holds all writes before it, and the stream must hold all writes after
-//!   it. The start of the snapshot is an event: the server forks a process that makes it or, as Valkey will (valkey
-//!   2878, not released yet), makes it in its own process. In the latter case, the server accepts calls while it makes
-//!   the snapshot, and adds to the snapshot each replicated write to a key that it has already saved.
-//! * Another module's handler for that event may run before this module's, and may itself call this module. The
-//!   snapshot lacks the effect of that call, so the effect must be replicated. After a fork it is replicated, because
-//!   the server's flag for child processes is already set. On a server that may make a snapshot without a fork, the
-//!   module replicates the effect of each call from another module, a script or a transaction.
+//!   it. The start of the snapshot is an event. Today's servers fork a process that writes the snapshot. A later Valkey
+//!   may instead write the snapshot in its own process (valkey 2878, not released yet). That server accepts calls
+//!   during the snapshot, and adds to it each replicated write to a key that has already been saved.
+//! * Another module's handler for the start of a snapshot may run before this module's, and may itself call this
+//!   module. The snapshot lacks the effect of that call, so the effect must be replicated. After a fork, it is
+//!   replicated because the server's flag for child processes is already set. On a server that may write a snapshot
+//!   without a fork, the module replicates the effect of each call from another module, a script or a transaction.
 //! * A replica that is promoted keeps its backlog under the old replication ID. A server that loads a file in which its
 //!   backlog was saved continues that backlog. Promotion and loading are both events.
-//! * A client may ask to continue a stream from a replication ID and an offset that it knows only from INFO. When this
-//!   client goes online, the server sends an event, so the client is sent the effect of each later write. Until that
-//!   event or the next cron tick, the new backlog may hold calls rather than effects, which this client is sent as
-//!   well. A replica is not: it gets a snapshot.
-//! * The cron tick, about ten times a second, lets the module notice that the server has freed its backlog. It also
-//!   covers any case that is missing here.
+//! * A client may ask to continue a stream from a replication ID and an offset that it knows only from INFO. The server
+//!   sends an event when this client goes online, so the client receives the effect of each later write. Until that
+//!   event or the next cron tick, the new backlog may hold calls instead of effects, and the client receives these as
+//!   well. A replica does not, because it gets a snapshot.
+//! * The cron tick, about ten times a second, lets the module notice that the server has freed its backlog. The tick
+//!   also covers any case that is missing from this list.
 //!
-//! What matters is that an event happened, not its kind. If a later server adds a kind, one more write has to ask, and
-//! nothing else changes. (Redis 15327 added two kinds to the fork event, and 15432 removed them.)
+//! The module ignores the kind of an event. If a later server adds a kind, the next write asks again, and nothing else
+//! changes. (Redis pull request 15327 added two kinds to the fork event, and 15432 removed them.)
 
 use std::ffi::c_char;
 use std::ptr;
@@ -39,17 +39,17 @@ use redis_module::raw;
 use super::{Argument, Context, OK, options};
 use crate::decimal;
 
-/// The word `PXAT` in each replicated SET: one shared string, created when the module is loaded.
+/// The word `PXAT` in each replicated SET. All calls share this string, which is created when the module is loaded.
 static PXAT: AtomicPtr<raw::RedisModuleString> = AtomicPtr::new(ptr::null_mut());
 
-/// Whether there is a replica or a backlog, if that has been asked since the last event.
+/// Whether there is a replica or a backlog. The answer is unknown if no write has asked since the last event.
 static HAS_LISTENER: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = 0;
 const NO: u8 = 1;
 const YES: u8 = 2;
 
-/// Whether the server sends every event that matters, and drops a replicated command at once if nothing listens. If
-/// not, every write is replicated.
+/// Whether the server sends all of `EVENTS`, and drops a replicated command at once if nothing listens. Otherwise,
+/// every write is replicated.
 static SUBSCRIBED: AtomicBool = AtomicBool::new(false);
 
 /// The events that may bring a listener, whatever their kind.
@@ -62,21 +62,22 @@ const EVENTS: [u64; 6] = [
     raw::REDISMODULE_EVENT_CRON_LOOP,
 ];
 
-/// The context flags, any of which means that something listens, or may start to listen during the call.
+/// The context flags that are checked. Any of them means that something listens, or may start to listen during the
+/// call.
 static FLAGS: AtomicU32 = AtomicU32::new(LISTENER);
 const LISTENER: u32 =
     raw::REDISMODULE_CTX_FLAGS_AOF | raw::REDISMODULE_CTX_FLAGS_CLUSTER | raw::REDISMODULE_CTX_FLAGS_ACTIVE_CHILD;
 /// The context flags of a call from another module, a transaction or a script.
 const NESTED: u32 = raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING | raw::REDISMODULE_CTX_FLAGS_LUA;
 
-/// Replicates that the key holds this value, and that it expires at `expire_at`, in ms since the epoch.
+/// Replicates the key's new value, and its expiry at `expire_at`, in ms since the epoch.
 pub fn set(context: &Context, name: &Argument, value: &[u8], expire_at: u64) {
     if !has_listener(context) {
         return count_change(context);
     }
     let expire_at = decimal::format(expire_at);
     let expire_at = decimal::without_zeros(&expire_at);
-    // SAFETY: context, name and `PXAT` are live, and the server copies the bytes.
+    // SAFETY: the context, the name and `PXAT` are live, and the server copies the bytes.
     unsafe {
         api!(RedisModule_Replicate)(
             context.0,
@@ -97,17 +98,17 @@ pub fn delete(context: &Context, name: &Argument) {
     if !has_listener(context) {
         return count_change(context);
     }
-    // SAFETY: context and name are live.
+    // SAFETY: the context and the name are live.
     unsafe { api!(RedisModule_Replicate)(context.0, c"DEL".as_ptr(), c"s".as_ptr(), name.0) };
 }
 
-/// Counts a write towards the server's save points when neither a replica nor the AOF receives it.
+/// Counts a write towards the server's save points, if neither a replica nor the AOF receives the write.
 fn count_change(context: &Context) {
     // SAFETY: the context is live. The server counts the write and, since nothing listens, replicates nothing.
     unsafe { api!(RedisModule_ReplicateVerbatim)(context.0) };
 }
 
-/// Returns whether a write has to be replicated. If not, it only has to be counted.
+/// Returns whether a write has to be replicated. Otherwise, the write only has to be counted.
 fn has_listener(context: &Context) -> bool {
     // SAFETY: the context is live.
     let flags = unsafe { api!(RedisModule_GetContextFlags)(context.0) }.cast_unsigned();
@@ -128,11 +129,11 @@ fn ask(context: &Context) -> bool {
     !none
 }
 
-/// Creates the string that calls share, and subscribes to the events. Must come last in a load: Redis before 7.2 keeps
-/// the subscriptions of a load that has failed.
+/// Creates the string that calls share, and subscribes to the events. This must be the last step of a load, because
+/// Redis before 7.2 keeps the subscriptions of a failed load.
 pub fn prepare(context: &Context) {
     let word = c"PXAT";
-    // SAFETY: the server copies the word. A string that is made without a context outlives the call.
+    // SAFETY: the server copies the word. A string that is created without a context outlives the call.
     let word = unsafe { api!(RedisModule_CreateString)(ptr::null_mut(), word.as_ptr(), word.count_bytes()) };
     PXAT.store(word, Relaxed);
     let subscribed = EVENTS.into_iter().all(|id| {
@@ -140,25 +141,25 @@ pub fn prepare(context: &Context) {
         // SAFETY: the context is live, and `forget` has the signature of an event handler.
         unsafe { api!(RedisModule_SubscribeToServerEvent)(context.0, event, Some(forget)) == OK }
     });
-    // Only Redis 6.2 lacks this function, and only Redis 6.2 keeps a replicated command until the end of the call: both
-    // changed in Redis 7.
-    // SAFETY: only `Export_RedisModule_Init` writes it.
+    // Redis 6.2 is the only server that lacks `RedisModule_GetCommand`, and the only one that keeps a replicated
+    // command until the end of the call.
+    // SAFETY: only `Export_RedisModule_Init` writes this pointer.
     let drops_at_once = unsafe { raw::RedisModule_GetCommand }.is_some();
     SUBSCRIBED.store(subscribed && drops_at_once, Relaxed);
     FLAGS.store(if options::is_forkless() { LISTENER | NESTED } else { LISTENER }, Relaxed);
     HAS_LISTENER.store(UNKNOWN, Relaxed);
 }
 
-/// Frees the string that `prepare` made.
+/// Frees the string that `prepare` created.
 ///
 /// # Safety
-/// `prepare` has been called, and the server calls no command of the module after this.
+/// `prepare` must have been called, and the server must not call any command of the module afterwards.
 pub unsafe fn clean_up() {
     // SAFETY: the string comes from `prepare`, and no later call uses it.
     unsafe { api!(RedisModule_FreeString)(ptr::null_mut(), PXAT.swap(ptr::null_mut(), Relaxed)) }
 }
 
-/// Forgets the remembered answer after an event, so that the next write asks again.
+/// Forgets, after an event, whether there is a listener, so that the next write asks the server again.
 extern "C" fn forget(
     _context: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,

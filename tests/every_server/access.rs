@@ -1,5 +1,5 @@
-//! Flags, ACL categories and key positions, by which the server decides whether to refuse a call. A refused call
-//! changes nothing.
+//! Tests the flags, ACL categories and key positions by which the server decides whether to refuse a call. A refused
+//! call changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use crate::support::needs::{REDIS_7, has_acl_categories, is_redis_6_2, needs};
 use crate::support::pages::blocks;
 use crate::support::{COMMANDS, Server, compiled, info, module, run, run_all};
 
-/// Returns the code of the error that the call gets; fails if the call changed anything.
+/// Returns the code of the error that the call gets. Fails if a refused call changed anything.
 fn refusal(connection: &mut Connection, call: &str) -> Option<String> {
     let error = run::<Value>(connection, call).err()?;
-    assert_eq!(info(connection, "rdb_changes_since_last_save"), "0", "{call}: {error}");
+    assert_eq!(info(connection, "rdb_changes_since_last_save"), "0", "{call} changed something: {error}");
     error.code().map(String::from)
 }
 
@@ -43,7 +43,7 @@ fn assert_registered(server: &Server, is_described: bool) {
         assert_eq!(places, [least, 1, last_key, step].map(Value::Int), "{name}");
         // The server adds the flags "module" and "movablekeys" itself.
         let flags = sorted(&info[2]).into_iter().filter(|flag| !["module", "movablekeys"].contains(&flag.as_str()));
-        // A command with several limiters is not "fast": many limiters take too long.
+        // A command with several limiters is not "fast", because a call on many limiters takes longer.
         let (expected, categories) = match command.only_reads() {
             true => (&["fast", "readonly"][..], ["@fast", "@read"]),
             false if command.takes_several_keys() => (&["denyoom", "write"][..], ["@slow", "@write"]),
@@ -51,9 +51,12 @@ fn assert_registered(server: &Server, is_described: bool) {
         };
         assert_eq!(flags.collect::<Vec<_>>(), expected, "{name}");
         if is_described {
-            assert!(!has_acl_categories() || sorted(&info[6]) == categories, "{name}: {info:?}");
-            // Redis 6.2 has no tips.
-            assert!(info.get(7).is_none_or(|tips| sorted(tips) == ["nondeterministic_output"]), "{name}: {info:?}");
+            assert!(!has_acl_categories() || sorted(&info[6]) == categories, "{name} has wrong categories: {info:?}");
+            // Redis 6.2 has no command tips.
+            assert!(
+                info.get(7).is_none_or(|tips| sorted(tips) == ["nondeterministic_output"]),
+                "{name} has wrong tips: {info:?}"
+            );
         }
     }
 }
@@ -64,7 +67,7 @@ fn sorted(names: &Value) -> Vec<String> {
     names
 }
 
-/// The test's user has the permission that the pages give for looks.
+/// The test's user has the permission that the documentation gives for CL.LOOK.
 #[test]
 fn the_server_knows_the_keys_of_a_call_and_whether_they_are_only_read() {
     needs!(REDIS_7);
@@ -72,7 +75,7 @@ fn the_server_knows_the_keys_of_a_call_and_whether_they_are_only_read() {
     let permissions =
         blocks().into_iter().filter_map(|block| Some(block.text.strip_prefix('%')?.split_once('~')?.0.to_string()));
     let permissions: BTreeSet<_> = permissions.collect();
-    assert_eq!(permissions.len(), 1, "the pages name more permissions, or none: {permissions:?}");
+    assert_eq!(permissions.len(), 1, "the pages do not name exactly one permission: {permissions:?}");
     let to_read = permissions.first().unwrap();
     run_all(&mut user, &[&format!("ACL SETUSER user on nopass %{to_read}~a +@all"), "AUTH user x"]);
     for command in &COMMANDS {
@@ -82,7 +85,7 @@ fn the_server_knows_the_keys_of_a_call_and_whether_they_are_only_read() {
         };
         for mut call in command.calls("a") {
             let code = (!command.only_reads()).then_some("NOPERM");
-            assert_eq!(refusal(&mut user, &call).as_deref(), code, "{call}, by a user who may only read the key");
+            assert_eq!(refusal(&mut user, &call).as_deref(), code, "{call} by a user who may only read the key");
             let mut names = vec!["a"];
             if command.takes_several_keys() {
                 // Even an incomplete group begins with a key.
@@ -91,12 +94,15 @@ fn the_server_knows_the_keys_of_a_call_and_whether_they_are_only_read() {
             }
             let keys: Vec<(String, Vec<String>)> = run(&mut user, &format!("COMMAND GETKEYSANDFLAGS {call}")).unwrap();
             let (found, flags): (Vec<_>, Vec<_>) = keys.into_iter().unzip();
-            assert!(found == names && flags.iter().all(|flags| flags == expected), "{call}: {found:?}, {flags:?}");
+            assert!(
+                found == names && flags.iter().all(|flags| flags == expected),
+                "{call} has the keys {found:?} with {flags:?}"
+            );
         }
     }
 }
 
-/// Both servers refuse looks as well, just as they refuse GET.
+/// Both servers refuse even CL.LOOK, just as they refuse GET.
 #[test]
 fn a_cluster_that_is_down_and_a_replica_that_serves_no_stale_data_refuse_every_call() {
     // The node has no slots. The replica's primary does not exist.

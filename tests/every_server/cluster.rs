@@ -1,4 +1,4 @@
-//! Limiters in a cluster, whose keys are found and moved like any other keys.
+//! Tests limiters in a cluster. Their keys are found and moved like any other keys.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::support::{
     Server, assert_reply, command, compiled, error_of, run, run_all, transaction, wait_for, wait_until,
 };
 
-/// The slot has two limiters. While it moves, one of them is already on the new node, and the other is not.
+/// The slot contains two limiters. During the move, one of them is already on the new node, and the other is not.
 #[test]
 #[ignore = "slow: a cluster"]
 fn a_limiter_keeps_its_tokens_while_its_slot_moves() {
@@ -34,7 +34,7 @@ fn a_limiter_keeps_its_tokens_while_its_slot_moves() {
     // Redis 6.2 sends a client to the new node although that node lacks one of the keys.
     for (call, code) in [(first, "ASK "), (both, if is_redis_6_2() { "ASK " } else { "TRYAGAIN " })] {
         let error = error_of(&mut source, call);
-        assert!(error.starts_with(code), "{call}: {error}");
+        assert!(error.starts_with(code), "{call} gets {error}, not {code}");
     }
     run::<()>(&mut target, "ASKING").unwrap();
     assert_reply(&mut target, first, &[0, 10, 6]);
@@ -59,7 +59,7 @@ fn losing_a_slot_within_a_transaction_does_not_crash_the_node() {
     let slot = run::<usize>(&mut connection, "CLUSTER KEYSLOT {k}1").unwrap();
     let stable = format!("CLUSTER SETSLOT {slot} STABLE");
     let error = error_of(&mut connection, "CL.MTHROTTLE k1 5 1 60 1 k2 5 1 60 1");
-    assert!(error.starts_with("CROSSSLOT "), "the keys share no hash tag: {error}");
+    assert!(error.starts_with("CROSSSLOT "), "the keys share no hash tag, but the error is {error}");
     for within in [format!("CLUSTER DELSLOTS {slot}"), format!("CLUSTER SETSLOT {slot} {migrating}")] {
         for call in [
             "CL.THROTTLE {k}1 5 1 60",
@@ -79,23 +79,23 @@ fn losing_a_slot_within_a_transaction_does_not_crash_the_node() {
             let taken = 4 - run::<[i64; 5]>(&mut connection, "CL.LOOK {k}2 5 1 60").unwrap()[2];
             match answer {
                 Err(error) => assert_eq!((error.code(), taken), (Some("TRYAGAIN"), 0), "{call}, {within}: {error}"),
-                // Redis 6.2 still finds the expired key, and writes it.
-                Ok(_) => assert!(is_redis_6_2(), "{call}, {within}: it was not refused"),
+                // Redis 6.2 still finds the expired key, and the call writes it.
+                Ok(_) => assert!(is_redis_6_2(), "{call}, {within}: the call was not refused"),
             }
         }
     }
 }
 
-/// The node that imports a slot reads the source's stream like a replica, but Valkey's INFO does not count it as one.
-/// The test stops this node until the process that makes the snapshot has ended and a call has been made, so that the
-/// call is part of the stream that follows the snapshot.
+/// A node that imports a slot reads the source's stream as a replica does, but Valkey's INFO does not count it as a
+/// replica. The test stops that node until the process that writes the snapshot has ended and a call has been made. The
+/// call is then part of the stream that follows the snapshot.
 #[test]
 #[ignore = "slow: a cluster"]
 fn a_node_that_imports_slots_is_sent_effects_not_calls() {
     needs!(MOVING_SLOTS);
     let [source, target] = two_nodes(&["--hz", "100", "--loadmodule", compiled("callbacks")]);
     let (mut from, mut to) = (source.connect(), target.connect());
-    // The source waits a second after the fork. Meanwhile, the test stops the target.
+    // Make the source sleep for a second after the fork, so that the test can stop the target in that time.
     run::<()>(&mut from, "CB.DO fork DEBUG SLEEP 1").unwrap();
     let mut probe = source.connect();
     probe.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
@@ -105,7 +105,7 @@ fn a_node_that_imports_slots_is_sent_effects_not_calls() {
         let migrate = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {}", id(&target));
         run::<Value>(&mut from, &migrate).unwrap();
     }
-    wait_until("the snapshot's process", || run::<()>(&mut probe, "PING").is_err());
+    wait_until("the snapshot's process starts", || run::<()>(&mut probe, "PING").is_err());
     signal(target.pid(), "STOP");
     run::<()>(&mut from, "PING").unwrap();
     sleep(Duration::from_millis(300));
@@ -115,7 +115,7 @@ fn a_node_that_imports_slots_is_sent_effects_not_calls() {
     signal(target.pid(), "CONT");
     let remaining = if matches!(from.recv_response().unwrap(), Value::Array(_)) { 8 } else { 9 };
     let look = || run::<[i64; 5]>(&mut to, "CL.LOOK {key} 9 1 3600").ok();
-    assert_eq!(wait_for("the slot has moved", look)[2], remaining);
+    assert_eq!(wait_for("the slot moves", look)[2], remaining);
     let statistics: String = run(&mut to, "INFO commandstats").unwrap();
     assert!(!statistics.contains("cmdstat_cl.charge:"), "the target was sent the call itself: {statistics}");
 }

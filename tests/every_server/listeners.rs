@@ -1,10 +1,10 @@
-//! Replicas and AOFs hold what the primary holds, to the byte and the millisecond, whenever they appear.
+//! Replicas and AOFs hold what the primary holds, to the byte and the millisecond, whenever they are added.
 //!
-//! While nothing listens, the module does not build the SET that replicates a write. A replica or AOF that appears must
-//! still not miss a write, and must be sent the writes' effects, never the module's calls. callbacks.c, another module,
-//! makes calls at the critical moments.
+//! While there is no replica or AOF, the module does not build the SET that replicates a write. A replica or an AOF
+//! that is added must still not miss a write. Both must be sent the effects of writes, never the module's calls.
+//! Another module, callbacks.c, makes calls at the critical moments.
 //!
-//! The servers' cron ticks only once a second, so that it does not correct a mistake before the test notices it.
+//! The servers' cron ticks only once a second, so that it does not correct a mistake before the test can notice.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -38,13 +38,13 @@ fn server(settings: &[&str]) -> Server {
     Server::start_with(&[&SETTINGS, settings].concat())
 }
 
-/// Starts a server on which callbacks.c is told of each event before redis-cell is.
+/// Starts a server on which callbacks.c receives each event before redis-cell does.
 fn server_with_callbacks(settings: &[&str]) -> Server {
     let modules = ["--loadmodule", compiled("callbacks"), "--loadmodule", module()];
     Server::start_bare(&[&modules, &SETTINGS[..], settings].concat())
 }
 
-/// Makes a call that changes its keys; the turn selects the call and the keys. No key expires during the test.
+/// Makes a call that changes its keys. `turn` selects the call and the keys. No key expires during the tests.
 fn change(connection: &mut Connection, turn: usize) {
     let key = format!("{{key}}{}", turn % 20);
     let call = match turn / 20 % 6 {
@@ -53,13 +53,13 @@ fn change(connection: &mut Connection, turn: usize) {
         2 => format!("CL.PTAKE {key} 1000000 1 3600000 7"),
         3 => format!("CL.CHARGE {key} 9 1 3600 -3"),
         4 => format!("CL.MTHROTTLE {key} 1000000 1 3600 1 {{key}}shared 1000000 1 3600 1"),
-        // A full refund deletes the key.
+        // A refund of all tokens deletes the key.
         _ => format!("CL.THROTTLE {key} 1000000 1 3600 -1000000"),
     };
     run::<Value>(connection, &call).unwrap();
 }
 
-/// Asks for the stream like a replica that reads its snapshot from the network.
+/// Asks for the replication stream, as a replica that reads its snapshot from the network does.
 fn ask_for_the_stream(primary: &Server, from: &str) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", primary.port)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -69,7 +69,7 @@ fn ask_for_the_stream(primary: &Server, from: &str) -> TcpStream {
     stream
 }
 
-/// Checks that the replica holds what the primary holds, and was sent no call of the module.
+/// Checks that the replica holds what the primary holds, and was sent none of the module's calls.
 fn assert_same(replica: &Server, primary: &Server) {
     catch_up(replica, primary);
     let (expected, actual) = (snapshot(&mut primary.connect()), snapshot(&mut replica.connect()));
@@ -81,13 +81,13 @@ fn assert_same(replica: &Server, primary: &Server) {
     assert_eq!(statistics.lines().find(called), None, "the replica was sent the call itself, not its effect");
 }
 
-/// An event handler may make a call when the server forks the process that writes the snapshot. The replica is sent
-/// this call only if the cron started the process. If PSYNC started it, the server itself loses the writes of that
-/// moment.
+/// An event handler may make a call when the server forks the process that writes the snapshot. The replica is sent the
+/// effect of this call only if the server's cron started the process. If PSYNC started the process, the server itself
+/// loses all writes made at that moment.
 #[test]
 #[ignore = "slow: a snapshot that waits"]
 fn a_replica_misses_no_call_that_is_made_while_it_joins() {
-    // Redis 6.2 sends the writes of an event handler, even SET, before its reply to PSYNC.
+    // Redis 6.2 sends an event handler's writes, even a SET, before it replies to PSYNC.
     needs!(REDIS_7);
     for settings in snapshots() {
         let starts_later = settings == snapshots()[2];
@@ -96,7 +96,7 @@ fn a_replica_misses_no_call_that_is_made_while_it_joins() {
         for moment in moments {
             run_all(&mut connection, &[&format!("CB.DO {moment} !CL.CHARGE {{key}}{moment} 9 1 3600 20")]);
         }
-        // After this call, the module knows that nothing listens.
+        // During this call, the module learns that nothing listens.
         change(&mut connection, 0);
         let replica = Server::start_bare(&[&SETTINGS, &settings[..]].concat());
         replicate(&replica, &primary);
@@ -109,8 +109,8 @@ fn a_replica_misses_no_call_that_is_made_while_it_joins() {
 }
 
 /// To the module, the server seems to save without a child process: shim.c hides the process, and reports its start as
-/// the start of a snapshot. If the cron starts the process, callbacks.c is told first, and makes a call that the
-/// snapshot lacks.
+/// the start of a snapshot. If the server's cron starts the process, callbacks.c receives that event first, and makes a
+/// call that the snapshot lacks.
 #[test]
 #[ignore = "slow: a snapshot that waits"]
 fn a_replica_misses_no_call_that_is_made_during_a_snapshot_without_a_fork() {
@@ -126,7 +126,7 @@ fn a_replica_misses_no_call_that_is_made_during_a_snapshot_without_a_fork() {
         (0..20).for_each(|turn| change(&mut connection, turn));
         let replica = Server::start_bare(&SETTINGS);
         follow(&replica, &primary);
-        wait_until("a snapshot", || info(&mut connection, "rdb_bgsave_in_progress") == "1");
+        wait_until("the snapshot starts", || info(&mut connection, "rdb_bgsave_in_progress") == "1");
         change(&mut connection, 0);
         assert_eq!(info(&mut connection, "rdb_bgsave_in_progress"), "1", "the snapshot took less than two seconds");
         assert_eq!(run::<bool>(&mut connection, "EXISTS {key}fork").unwrap(), starts_later);
@@ -134,9 +134,9 @@ fn a_replica_misses_no_call_that_is_made_during_a_snapshot_without_a_fork() {
     }
 }
 
-/// A replica restarts from its file, and continues its primary's stream without a new snapshot. It then has a backlog,
-/// although no event about a snapshot has told the module so. The replica is writable, so that a client can call the
-/// module before the stream continues.
+/// A replica restarts from its file, and continues its primary's stream without a new snapshot. The replica then has a
+/// backlog, although no snapshot event has told the module about it. The replica is writable, so that a client can call
+/// the module before the stream continues.
 #[test]
 fn a_replica_that_is_restarted_and_promoted_sends_its_replica_every_write() {
     let primary = server(&["--hz", "100"]);
@@ -150,37 +150,37 @@ fn a_replica_that_is_restarted_and_promoted_sends_its_replica_every_write() {
     for server in [&sibling, &promoted] {
         catch_up(server, &primary);
     }
-    wait_until("a file", || run::<()>(&mut promoted.connect(), "SAVE").is_ok());
+    wait_until("the snapshot is saved", || run::<()>(&mut promoted.connect(), "SAVE").is_ok());
     promoted.kill();
-    // Stop the primary until the replica has been called.
+    // Stop the primary until the test has made a call on the replica.
     signal(primary.pid(), "STOP");
     promoted.restart();
     let mut connection = promoted.connect();
-    // The key lives for a millisecond, so the replica soon holds exactly what its primary holds again.
+    // The key lives for only a millisecond, so the replica soon holds exactly what its primary holds.
     run::<Value>(&mut connection, "CL.PTHROTTLE {key}gone 0 1 1").unwrap();
     signal(primary.pid(), "CONT");
-    wait_until("the stream", || info(&mut connection, "master_link_status") == "up");
+    wait_until("the stream continues", || info(&mut connection, "master_link_status") == "up");
     run::<()>(&mut connection, "REPLICAOF NO ONE").unwrap();
     (1..100).for_each(|turn| change(&mut connection, turn));
     follow(&sibling, &promoted);
-    wait_until("the rest of the stream", || info(&mut connection, "sync_partial_ok") == "1");
+    wait_until("the sibling continues the stream", || info(&mut connection, "sync_partial_ok") == "1");
     assert_same(&sibling, &promoted);
     assert_eq!(info(&mut connection, "master_replid2"), id, "the replica did not continue its primary's stream");
 }
 
 /// A primary restores its backlog from its snapshot file, and its replica continues from there. Another module makes
-/// two calls: one before the file is loaded, from which our module learns that nothing is listening, and one after it
-/// is loaded. The server then sleeps, so that a client's waiting call runs before the first cron tick.
+/// two calls: one before the file is loaded, from which redis-cell learns that nothing is listening, and one after the
+/// file is loaded. The server then sleeps, so that a client's waiting call runs before the first cron tick.
 #[test]
 #[ignore = "slow: a large file"]
 fn a_primary_that_restarts_from_a_file_still_sends_its_replica_every_write() {
-    // Redis 6.2 answers no client while it loads so small a file.
+    // Redis 6.2 answers no client while it loads such a small file.
     needs!(REDIS_7);
-    // The key lives for a millisecond: when the file is loaded, no key that is in it may exist yet.
+    // The key lives for only a millisecond, because no key from the file may exist yet when the file is loaded.
     let before = "CL.PTHROTTLE {key}module 0 1 1";
     let after = "CB.DO loaded !CL.CHARGE {key}loaded 9 1 3600 5 ; CB.DO loaded DEBUG SLEEP 0.5";
     let callbacks: Vec<_> = before.split(' ').chain([";"]).chain(after.split(' ')).collect();
-    // Each key takes 200 microseconds to load, so that a client can connect meanwhile.
+    // Each key takes 200 microseconds to load, so that a client can connect during the load.
     let slow = ["--loading-process-events-interval-bytes", "1024", "--key-load-delay", "200"];
     let mut primary = server(&[&slow[..], &["--loadmodule", compiled("callbacks")], &callbacks].concat());
     run::<()>(&mut primary.connect(), "DEBUG POPULATE 2000").unwrap();
@@ -188,8 +188,8 @@ fn a_primary_that_restarts_from_a_file_still_sends_its_replica_every_write() {
     replicate(&replica, &primary);
     change(&mut primary.connect(), 0);
     catch_up(&replica, &primary);
-    // A snapshot for the replica may still be under way.
-    wait_until("a snapshot", || run::<()>(&mut primary.connect(), "SAVE").is_ok());
+    // Try until SAVE succeeds: a snapshot for the replica may still be in progress.
+    wait_until("the snapshot is saved", || run::<()>(&mut primary.connect(), "SAVE").is_ok());
     let port = primary.port;
     primary.kill();
     let early = thread::spawn(move || {
@@ -206,31 +206,31 @@ fn a_primary_that_restarts_from_a_file_still_sends_its_replica_every_write() {
     });
     primary.restart();
     let reply = early.join().unwrap();
-    assert!(reply.starts_with("*5"), "{reply}");
+    assert!(reply.starts_with("*5"), "the early call gets {reply}");
     replicate(&replica, &primary);
     change(&mut primary.connect(), 1);
     assert_same(&replica, &primary);
 }
 
-/// A client that sends PSYNC with a replication ID and an offset is no replica, but must not be sent calls either.
+/// A client that sends PSYNC with a replication ID and an offset is not a replica, but must not be sent calls either.
 #[test]
 fn a_client_that_sends_psync_with_the_offset_in_info_is_sent_effects() {
     let primary = server(&snapshots()[2]);
     let mut connection = primary.connect();
     change(&mut connection, 0);
-    // The backlog exists from now on; the snapshot begins only after a second.
+    // This request creates the backlog now, but the snapshot begins only after a second.
     let _first = ask_for_the_stream(&primary, "? -1");
-    wait_until("backlog", || info(&mut connection, "repl_backlog_active") == "1");
+    wait_until("the backlog exists", || info(&mut connection, "repl_backlog_active") == "1");
     let [id, offset] = ["master_replid", "master_repl_offset"].map(|field| info(&mut connection, field));
     let mut second = ask_for_the_stream(&primary, &format!("{id} {}", offset.parse::<u64>().unwrap() + 1));
     let mut stream = [0; 1000];
     let length = second.read(&mut stream).unwrap();
-    assert!(stream[..length].starts_with(b"+CONTINUE"), "{}", stream[..length].escape_ascii());
+    assert!(stream[..length].starts_with(b"+CONTINUE"), "PSYNC gets {}", stream[..length].escape_ascii());
     run::<Value>(&mut connection, "CL.MTHROTTLE {key}1 4 1 3600 1 {key}2 4 1 3600 1").unwrap();
     let length = second.read(&mut stream).unwrap();
     let sent = parse(&stream[..length]).into_iter().map(|words| words[0].escape_ascii().to_string());
     let sent: Vec<_> = sent.filter(|word| !["SELECT", "PING"].contains(&word.as_str())).collect();
-    assert_eq!(sent, ["MULTI", "SET", "SET", "EXEC"], "the effects of the call, in one transaction");
+    assert_eq!(sent, ["MULTI", "SET", "SET", "EXEC"], "the client must be sent the call's effects, in one transaction");
 }
 
 /// A transaction turns the AOF on between two calls. The first rewrite takes half a second.
@@ -250,7 +250,7 @@ fn an_aof_that_is_turned_on_holds_what_the_server_holds() {
     assert_aof(&server);
 }
 
-/// Redis 6.2 writes a call's effects to the AOF only at the end of the call.
+/// Redis 6.2 writes a call's effects to the AOF only at the end of the call, when the AOF may have been turned on.
 #[test]
 fn an_aof_that_another_module_turns_on_within_a_call_holds_what_the_server_holds() {
     let settings = ["--aof-use-rdb-preamble", "no", "--notify-keyspace-events", "Ad"];
@@ -260,14 +260,14 @@ fn an_aof_that_another_module_turns_on_within_a_call_holds_what_the_server_holds
     assert_aof(&server);
 }
 
-/// Checks that the file holds what the server holds, and no call of the module.
+/// Checks that the AOF holds what the server holds, and none of the module's calls.
 fn assert_aof(server: &Server) {
     let mut connection = server.connect();
     let before = snapshot(&mut connection);
     run::<()>(&mut connection, "DEBUG LOADAOF").unwrap();
     assert_eq!(snapshot(&mut connection), before);
     let call = commands(&server.folder).into_iter().find(|words| words[0].starts_with("CL."));
-    assert_eq!(call, None, "the AOF holds a call, not its effect");
+    assert_eq!(call, None, "the AOF holds the call itself, not its effect");
 }
 
 /// The server's save points depend on its count of changes. hostile::calls checks this count with an AOF.

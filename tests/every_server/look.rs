@@ -1,4 +1,4 @@
-//! CL.LOOK and CL.PLOOK tell what CL.THROTTLE would decide, and write nothing. They work wherever GET works.
+//! CL.LOOK and CL.PLOOK report what CL.THROTTLE would decide, and write nothing. They work wherever GET works.
 
 use std::fs;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use crate::support::{COMMANDS, Server, assert_reply, command, error_of, info, ru
 /// Calls that look at the limiter, each with the time until the limiter is full.
 const LOOKS: [(&str, i64); 2] = [("CL.LOOK key 4 1 3600", 7_200), ("CL.PLOOK key 4 1 3600000", 7_200_000)];
 
-/// Creates a limiter of five tokens, one of which comes back every hour, and takes two.
+/// Creates a limiter that holds five tokens and gets one back every hour, and takes two of them.
 fn limiter(connection: &mut Connection) {
     throttle(connection, "key 4 1 3600 2");
 }
 
-/// Checks that the server refuses every call that may write with this code, and still answers looks.
+/// Checks that the server refuses every call that may write, with the error code `code`, and still answers looks.
 fn assert_only_looks(connection: &mut Connection, code: &str) {
     for call in COMMANDS.iter().filter(|command| !command.only_reads()).flat_map(|command| command.calls("key")) {
         let error = error_of(connection, &call);
-        assert!(error.starts_with(&format!("{code} ")), "{call}: {error}");
+        assert!(error.starts_with(&format!("{code} ")), "{call} gets {error}, not {code}");
     }
     for (look, reset_after) in LOOKS {
         let reply = run::<[i64; 5]>(connection, look).unwrap_or_else(|error| panic!("{look} under {code}: {error}"));
@@ -46,7 +46,7 @@ fn a_replica_answers_a_look_as_its_primary_does() {
     assert_reply(&mut replica.connect(), "CL.LOOK key 4 1 3600", &[1, 5, 0, 3_600, 18_000]);
 }
 
-/// The replica still holds the key: its primary has not sent DEL yet.
+/// The replica still holds the key, because its primary has not sent a DEL yet.
 #[test]
 fn an_expired_key_on_a_replica_is_a_full_limiter() {
     let [(_clock, primary, _), (clock, replica, mut connection)] =
@@ -77,12 +77,12 @@ fn a_look_is_answered_when_replicas_are_missing_memory_is_full_or_a_save_has_fai
     run::<()>(&mut connection, "BGSAVE").unwrap();
     wait_until("the snapshot fails", || info(&mut connection, "rdb_last_bgsave_status") == "err");
     assert_only_looks(&mut connection, "MISCONF");
-    // scripts/memcheck stops servers with SIGTERM, and a server that cannot save would keep running.
+    // Turn saving off: scripts/memcheck stops servers with SIGTERM, and a server that cannot save would keep running.
     command("CONFIG SET save").arg("").exec(&mut connection).unwrap();
 }
 
-/// A server that reads a limiter's digits from a file or its primary stores them as a number, which takes less memory
-/// than the string that a look turns them into.
+/// A server that loads a limiter from a file or from its primary stores the digits as a number. A look turns that
+/// number into a string, which takes more memory.
 #[test]
 fn the_first_look_at_a_key_takes_at_most_32_bytes_even_at_maxmemory() {
     let (_server, mut connection) = Server::start_with(&["--maxmemory-policy", "noeviction"]).connected();
@@ -96,7 +96,7 @@ fn the_first_look_at_a_key_takes_at_most_32_bytes_even_at_maxmemory() {
     assert!(sizes[1] <= sizes[0] + 32 && sizes[2] == sizes[1], "{sizes:?} bytes before and after each look");
 }
 
-/// The server counts neither a hit nor a miss when a key is opened for writing.
+/// A look must open its key for reading, because the server counts no hit or miss when a key is opened for writing.
 #[test]
 fn a_look_counts_as_one_hit_or_one_miss() {
     needs!(FORKS_TO_SAVE);
@@ -105,7 +105,7 @@ fn a_look_counts_as_one_hit_or_one_miss() {
     for (key, hits_and_misses) in [("key", ["1", "0"]), ("new", ["0", "1"])] {
         run_all(&mut connection, &["CONFIG RESETSTAT", &format!("CL.LOOK {key} 4 1 3600")]);
         let counted = ["keyspace_hits", "keyspace_misses"].map(|field| info(&mut connection, field));
-        assert_eq!(counted, hits_and_misses, "a look at {key}");
+        assert_eq!(counted, hits_and_misses, "hits and misses of a look at {key}");
     }
 }
 
@@ -121,7 +121,7 @@ fn a_look_is_answered_while_writes_are_paused() {
         assert_eq!(run::<[i64; 5]>(&mut reader, look).unwrap(), [0, 5, 3, -1, reset_after], "{look}");
     }
     assert_reply(&mut reader, "CL.LOOK expired 4 1 60", &[0, 5, 5, -1, 0]);
-    // A call that may write waits for the end of the pause, even with quantity 0.
+    // A call that may write waits for the end of the pause, even with a quantity of 0.
     let mut writer = server.connect();
     writer.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     run::<Value>(&mut writer, "CL.THROTTLE key 4 1 3600 0").unwrap_err();

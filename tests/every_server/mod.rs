@@ -1,4 +1,4 @@
-//! Promises that hold on every server: `scripts/test` runs these tests on each server.
+//! Tests of promises that hold on every server. `scripts/test` runs these tests on each server.
 
 mod access;
 mod cluster;

@@ -1,5 +1,5 @@
-//! The commands of docs/monitoring.md on each server: the exporter's script, the health check, and the count of the
-//! most limited keys. tests/project/prometheus.rs tests the exporter and the alerts.
+//! Runs the commands of docs/monitoring.md on each server: the exporter's script, the health check, and the count of
+//! the most limited keys. tests/project/prometheus.rs tests the exporter and the alerts.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -12,14 +12,14 @@ use crate::support::pages::{block, text_of, typed};
 use crate::support::replication::replicate;
 use crate::support::{COMMANDS, Server, difference, run, run_all, throttle, wait_until};
 
-/// The exporter's user has the permissions on the page, and no others.
+/// The exporter's user has only the permissions that docs/monitoring.md gives it.
 #[test]
 fn the_exporters_user_reads_every_count_with_the_script() {
     let (_server, mut connection) = Server::start().connected();
     for call in ["CL.THROTTLE key 0 1 60", "CL.THROTTLE key 0 1 60", "CL.MTHROTTLE key 0 1 0 1"] {
         let _ = run::<Value>(&mut connection, call);
     }
-    // RESETSTAT does not reset the module's counts.
+    // CONFIG RESETSTAT does not reset the module's counts.
     run_all(&mut connection, &["CONFIG RESETSTAT", &typed("ACL SETUSER exporter"), "AUTH exporter secret"]);
     run_all(&mut connection, &["CLIENT SETNAME exporter"]);
     let script = text_of("docs/monitoring/limits.lua");
@@ -32,10 +32,10 @@ fn the_exporters_user_reads_every_count_with_the_script() {
             expected.insert(name, u64::from(count));
         }
     }
-    assert_eq!(difference(&counts, &expected), BTreeMap::new(), "the script's counts, and the expected ones");
+    assert_eq!(difference(&counts, &expected), BTreeMap::new(), "the script's counts differ from the expected ones");
 }
 
-/// The page's command counts for ten seconds. Here, it counts until the server has sent all events.
+/// In docs/monitoring.md, the command counts for ten seconds. Here, it counts until the server has sent all events.
 #[test]
 fn the_keys_that_are_limited_most_are_counted() {
     needs!(REDIS_CLI);
@@ -48,32 +48,35 @@ fn the_keys_that_are_limited_most_are_counted() {
     for key in ["most", "some", "most", "few", "most", "some", "most", "few", "most", "some"] {
         throttle(&mut connection, &format!("{key} 0 1 3600"));
     }
-    wait_until("the events are sent", || {
+    wait_until("all events are sent", || {
         run::<String>(&mut connection, "CLIENT LIST TYPE pubsub").unwrap().contains(" omem=0 ")
     });
     run::<()>(&mut connection, "CLIENT KILL TYPE pubsub").unwrap();
-    // The largest count comes first. The first call of each key is allowed.
+    // The largest count comes first. Each key's first call is not counted, because it is allowed.
     let counted = String::from_utf8(counting.wait_with_output().unwrap().stdout).unwrap();
     let counted: Vec<_> = counted.lines().map(str::trim).collect();
     let line = |(count, key)| format!("{count} \"__keyevent@0__:cl.limited\",\"{key}\"");
     assert_eq!(counted, [(4, "most"), (2, "some"), (1, "few")].map(line));
 }
 
-/// docs/compose.yaml and docs/kubernetes/limits.yaml must have the same health check as the page.
+/// docs/compose.yaml and docs/kubernetes/limits.yaml must have the same health check as docs/monitoring.md.
 #[test]
 #[ignore = "slow: restarts"]
 fn the_health_check_passes_where_the_module_answers_and_fails_elsewhere() {
     let line = block("sh", "CL.LOOK health");
     for (file, shell) in [("compose.yaml", r#""CMD-SHELL", "#), ("kubernetes/limits.yaml", r#"command: ["sh", "-c", "#)]
     {
-        assert!(text_of(&format!("docs/{file}")).contains(&format!("{shell}\"{line}\"]")), "{file} has another line");
+        assert!(
+            text_of(&format!("docs/{file}")).contains(&format!("{shell}\"{line}\"]")),
+            "{file} has another health check"
+        );
     }
     let healthy = |server: &Server| {
         let line = line.replace("redis-cli", &format!("redis-cli -p {}", server.port));
         let mut check = Command::new("sh");
         check.args(["-c", &line]).env("REDISCLI_AUTH", "secret").stderr(Stdio::null()).status().unwrap().success()
     };
-    // A replica and a server at maxmemory are healthy, though they answer only looks.
+    // A replica and a server at maxmemory are healthy, although they answer only CL.LOOK.
     let [server, replica] = [(); 2].map(|()| Server::start());
     let full = Server::start_with(&["--maxmemory", "1"]);
     let locked = Server::start_with(&["--requirepass", "secret"]);
@@ -82,12 +85,12 @@ fn the_health_check_passes_where_the_module_answers_and_fails_elsewhere() {
     assert!(!run::<bool>(&mut server.connect(), "EXISTS health").unwrap());
     // A node stays healthy if no node has the key's slot, or if another node has it.
     let nodes = [(); 2].map(|()| Server::start_with(&["--cluster-enabled", "yes"]));
-    assert!(nodes.iter().all(healthy), "CLUSTERDOWN");
+    assert!(nodes.iter().all(healthy), "a node is unhealthy if the cluster is down");
     meet(&nodes);
-    assert!(nodes.iter().all(healthy), "MOVED");
+    assert!(nodes.iter().all(healthy), "a node is unhealthy if another node has the slot");
     let mut bare = [&[][..], &["--cluster-enabled", "yes"]].map(Server::start_bare);
-    assert!(!bare.iter().any(healthy), "without the module");
+    assert!(!bare.iter().any(healthy), "a server without the module is healthy");
     bare[0].kill();
-    // A server under valgrind still answers while it exits.
+    // Wait, because a server under valgrind still answers while it exits.
     wait_until("the health check fails without a server", || !healthy(&bare[0]));
 }

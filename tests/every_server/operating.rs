@@ -1,4 +1,4 @@
-//! What an operator sees of the module on a server: documentation, keyspace notifications, a crash report.
+//! Tests what an operator sees of the module: COMMAND DOCS, keyspace notifications, and crash reports.
 
 use std::collections::HashMap;
 
@@ -30,14 +30,15 @@ fn command_docs_explain_the_command_and_every_argument() {
         let docs = map(&map(&run(&mut connection, &format!("COMMAND DOCS {name}")).unwrap())[name]);
         let summary = text(&docs["summary"]);
         assert!(summary.contains(summary_unit), "{name}: the summary lacks {summary_unit:?}: {summary}");
-        assert!(text(&docs["complexity"]).starts_with("O("), "{name}: {docs:?}");
+        assert!(text(&docs["complexity"]).starts_with("O("), "{name} has no complexity: {docs:?}");
         assert_eq!([text(&docs["since"]), text(&docs["module"])], [command.since, "redis-cell"], "{name}");
 
         assert_eq!(syntax(&docs, unit), command.syntax, "{name}");
     }
 }
 
-/// Returns the arguments as the pages write them. Fails unless each has a summary, and that of a period names its unit.
+/// Returns the arguments in the notation of docs/commands.md. Fails if an argument has no summary, or if a period's
+/// summary does not name its unit.
 fn syntax(docs: &HashMap<String, Value>, unit: &str) -> String {
     let arguments: Vec<Value> = redis::from_redis_value_ref(&docs["arguments"]).unwrap();
     let words = arguments.iter().map(map).map(|argument| {
@@ -49,7 +50,10 @@ fn syntax(docs: &HashMap<String, Value>, unit: &str) -> String {
             kind => {
                 assert_eq!(kind, if name == "key" { "key" } else { "integer" }, "{name}");
                 let summary = text(&argument["summary"]);
-                assert!(!summary.is_empty() && (name != "period" || summary.starts_with(unit)), "{name}: {summary}");
+                assert!(
+                    !summary.is_empty() && (name != "period" || summary.starts_with(unit)),
+                    "{name} has a wrong summary: {summary}"
+                );
                 name
             }
         };
@@ -71,7 +75,7 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
     subscriber.psubscribe("__keyevent@0__:*").unwrap();
     subscriber.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut expected = Vec::new();
-    // The shortest call of each command takes a token from a new limiter, unless the command only looks.
+    // The shortest call of each command takes a token from a new limiter, unless the command only reads.
     for command in &COMMANDS {
         run::<Value>(&mut connection, &command.call(command.name)).unwrap();
         expected.extend((!command.only_reads()).then(|| format!("cl.throttle {}", command.name)));
@@ -85,14 +89,14 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
         ("CL.MTHROTTLE two 0 1 60 1 one 0 1 60 1", "limited one"),
         ("CL.MTHROTTLE two 0 1 60 1 three 0 1 60 1", "throttle two, throttle three"),
         ("CL.MTHROTTLE one 0 1 60 1 two 0 1 60 -1", "limited one"),
-        // A refund announces nothing.
+        // A refund sends no notification.
         ("CL.THROTTLE three 0 1 60 -1", ""),
-        // A charge into debt announces both: it took tokens, and there were too few.
+        // A charge into debt sends both notifications: it took tokens, and there were too few.
         ("CL.CHARGE four 0 1 60 2", "throttle four, limited four"),
         ("CL.CHARGE four 0 1 60 0", "limited four"),
         ("CL.TAKE five 4 1 60 9", "throttle five"),
         ("CL.PTAKE five 4 1 60000 9", "limited five"),
-        // A key with several quotas is announced once, and as limited if any of them limits the call.
+        // Even with several quotas, a call sends each notification only once. It is limited if any quota limits it.
         ("CL.CHARGE six 4 1 60 2 0 1 60", "throttle six, limited six"),
     ] {
         let _ = run::<Value>(&mut connection, call);
@@ -104,10 +108,10 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
         message.get_channel_name().replace("__keyevent@0__:", "") + " " + &message.get_payload::<String>().unwrap()
     });
     let events: Vec<_> = events.take_while(|event| event != "last last").collect();
-    assert_eq!(events, expected, "the events in their order");
+    assert_eq!(events, expected, "the events that were sent, in order");
 }
 
-/// The server may have crashed within its allocator, which the module's part of INFO uses.
+/// The server may have crashed within its allocator, which the module needs to write its section of INFO.
 #[test]
 fn a_crash_report_is_written_without_calling_the_module() {
     needs!(FAST);
@@ -115,7 +119,7 @@ fn a_crash_report_is_written_without_calling_the_module() {
     let count = "redis-cell_throttle_allowed";
     assert!(run::<String>(&mut connection, "INFO everything").unwrap().contains(count));
     let _ = run::<Value>(&mut connection, "DEBUG SEGFAULT");
-    wait_until("the end of the crash report", || server.log().contains("BUG REPORT END"));
+    wait_until("the crash report ends", || server.log().contains("BUG REPORT END"));
     let log = server.log();
-    assert!(log.contains("MODULES INFO OUTPUT") && !log.contains(count), "{log}");
+    assert!(log.contains("MODULES INFO OUTPUT") && !log.contains(count), "the crash report is wrong: {log}");
 }

@@ -1,5 +1,5 @@
-//! Other modules may run code of their own when a key expires or an event is announced. Whatever they do to a call's
-//! keys, the server does not crash, and a replica is sent what the call has written.
+//! Another module may run code of its own when a key expires or a notification is sent. Whatever that code does to a
+//! call's keys, the server does not crash, and replicas are sent what the call has written.
 
 use redis::{Connection, RedisResult, Value};
 
@@ -8,14 +8,14 @@ use crate::support::needs::{assert_key_sizes, is_redis_6_2};
 use crate::support::replication::{catch_up, replicate};
 use crate::support::{Server, compiled, module, run, run_all, snapshot, transaction};
 
-/// Starts a server with the other module and redis-cell, on which redis-cell's events are announced.
+/// Starts a server with redis-cell and another module, callbacks.c, and with keyspace notifications turned on.
 fn start() -> (Clock, Server, Connection) {
     let modules = ["--loadmodule", compiled("callbacks"), "--loadmodule", module()];
     Clock::start_bare(START, &[&modules[..], &["--notify-keyspace-events", "Ad"]].concat())
 }
 
-/// Checks that the replica holds the primary's state of this key. Other keys may differ, because another module's
-/// writes are not replicated.
+/// Checks that the replica and the primary hold the same state for this key. Other keys may differ, because another
+/// module's writes are not replicated.
 fn assert_same(replica: &Server, primary: &Server, key: &str) {
     catch_up(replica, primary);
     let held = |server: &Server| snapshot(&mut server.connect()).remove(key);
@@ -29,9 +29,9 @@ fn while_paused(connection: &mut Connection, calls: &[&str]) -> RedisResult<Vec<
     replies
 }
 
-/// The call opens k1, which has expired. The server deletes k1, whereupon another module changes k2 or recreates k1.
-/// That module also keeps an index, with a key of its own for each new key, so the number of keys does not tell whether
-/// the call has written its key.
+/// The call opens k1, which has expired. When the server deletes k1, another module changes k2 or recreates k1. That
+/// module also creates index keys when a key is created, so the number of keys does not show whether the call has
+/// written its key.
 #[test]
 fn a_callback_may_change_the_keys_of_the_call_that_it_interrupts() {
     let (clock, server, mut connection) = start();
@@ -41,7 +41,7 @@ fn a_callback_may_change_the_keys_of_the_call_that_it_interrupts() {
     for harm in [
         "DEL k2",
         "SET k2 text",
-        // Long enough that the server stores the string outside its object.
+        // This text is so long that the server stores the string outside its object.
         &format!("APPEND k2 {long}"),
         "PEXPIRE k2 1",
         "SET k1 text",
@@ -59,7 +59,8 @@ fn a_callback_may_change_the_keys_of_the_call_that_it_interrupts() {
             let reply = run::<Value>(&mut connection, line);
             assert_eq!(run::<i64>(&mut connection, "GET expiries").unwrap(), 1, "{line}");
             if let Err(error) = reply {
-                // Redis 6.2 opens the key again before it reports it as missing.
+                // Redis 6.2 looks an expired key up again after deleting it, so the call may find the other module's
+                // value.
                 assert!(is_redis_6_2(), "{line} after {harm}: {error}\n{}", server.log());
                 continue;
             }
@@ -70,7 +71,7 @@ fn a_callback_may_change_the_keys_of_the_call_that_it_interrupts() {
     }
 }
 
-/// The callback runs after the call has closed the key, so the callback's change is the one that stays.
+/// The callback runs after the call has closed the key, so the callback's change stays.
 #[test]
 fn a_callback_may_change_a_key_that_the_call_has_just_written() {
     let (_clock, server, mut connection) = start();
@@ -90,7 +91,7 @@ fn a_callback_may_change_a_key_that_the_call_has_just_written() {
     }
 }
 
-/// The callback appends to the string of each new key. A call with more quotas than the key holds creates the key anew.
+/// The callback appends to the string of each new key. A call with more quotas than the key has TATs recreates the key.
 #[test]
 fn a_callback_may_change_the_length_of_a_key_that_the_call_creates() {
     let (_clock, server, mut connection) = start();
@@ -114,8 +115,8 @@ fn a_key_that_has_expired_while_clients_are_paused_is_written_completely() {
     let (_clock, replica, _) = Clock::start_bare(START, &[]);
     replicate(&replica, &server);
     let index = "CB.DO new SET idx:1 k1";
-    // The module deletes an expired key before it creates a new one. Another module's handler may write when the key is
-    // deleted; that write is replicated.
+    // redis-cell deletes an expired key before it creates a new one. Another module's handler may write when the key is
+    // deleted, and its write is replicated.
     let seen = "CB.DO del !INCR seen";
     for rules in [[index, seen], [index, "CB.DO del SET % text"], [seen, "CB.DO del HSET % field text"]] {
         for (calls, remaining) in [
@@ -132,15 +133,15 @@ fn a_key_that_has_expired_while_clients_are_paused_is_written_completely() {
             let replies = while_paused(&mut connection, &calls);
             replies.unwrap_or_else(|error| panic!("{calls:?}, {rules:?}: {error}\n{}", server.log()));
             let held: [i64; 5] = run(&mut connection, "CL.LOOK k1 5 1 60 0").unwrap();
-            assert_eq!(held[2], remaining, "tokens left after {calls:?}, {rules:?}");
+            assert_eq!(held[2], remaining, "tokens remaining after {calls:?}, {rules:?}");
             assert_same(&replica, &server, "k1");
             assert_same(&replica, &server, "seen");
         }
     }
 }
 
-/// The handler for the deletion recreates the key as a limiter. If our module still took the key to be absent, Valkey 9
-/// would announce a new key, and lose its value.
+/// The handler for the deletion recreates the key as a limiter. If redis-cell still treated the key as absent, Valkey 9
+/// would announce a new key, and the handler's value would be lost.
 #[test]
 fn a_key_that_a_handler_recreates_while_clients_are_paused_is_overwritten() {
     let (clock, _server, mut connection) = start();

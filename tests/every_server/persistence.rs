@@ -1,4 +1,4 @@
-//! The state is restored from the append-only file after a crash, and from a snapshot after a reload.
+//! Limiters are restored from the append-only file after a crash, and from a snapshot after a reload.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread::sleep;
@@ -9,10 +9,11 @@ use crate::support::expected::expiry;
 use crate::support::traffic::under_load;
 use crate::support::{Server, run, snapshot, throttle, wait_until};
 
-/// The time in which a token comes back. No limiter is full again during the test.
+/// The time in which a token comes back, in nanoseconds. No limiter becomes full again during the test.
 const MINUTE: i64 = 60_000_000_000;
 
-/// Each client takes tokens from its own limiter until the server is killed. The TAT tells exactly how many were taken.
+/// Each client takes tokens from its own limiter until the server is killed. The TAT shows exactly how many tokens were
+/// taken.
 #[test]
 #[ignore = "slow: crashes"]
 fn appendfsync_always_loses_no_acknowledged_call_in_20_crashes() {
@@ -34,11 +35,11 @@ fn appendfsync_always_loses_no_acknowledged_call_in_20_crashes() {
                 tat
             },
             || {
-                // Half of the crashes are in the middle of a rewrite, or just after it.
+                // Half of the crashes happen during a rewrite, or just after one.
                 if crash % 2 == 0 {
                     run::<()>(&mut server.connect(), "BGREWRITEAOF").unwrap();
                 }
-                wait_until("load", || taken.iter().all(|taken| taken.load(Ordering::SeqCst) > 2));
+                wait_until("all clients take tokens", || taken.iter().all(|taken| taken.load(Ordering::SeqCst) > 2));
                 sleep(Duration::from_millis(crash * 5));
                 server.kill();
             },
@@ -48,14 +49,17 @@ fn appendfsync_always_loses_no_acknowledged_call_in_20_crashes() {
         for (number, (acknowledged, first)) in taken.map(AtomicI64::into_inner).into_iter().zip(first).enumerate() {
             let (text, expires_at) = &state[&format!("limiter/{crash}/{number}")];
             let tat: i64 = text.parse().unwrap();
-            assert_eq!(i128::from(*expires_at), expiry(tat.into()), "the expiry of {tat}");
+            assert_eq!(i128::from(*expires_at), expiry(tat.into()), "the expiry for the TAT {tat}");
             // The reply to the last call may have been lost.
             let possible = [acknowledged, acknowledged + 1].map(|taken| first + taken * MINUTE);
-            assert!(possible.contains(&tat), "the TAT is {tat} after {acknowledged} calls, the first to {first}");
+            assert!(
+                possible.contains(&tat),
+                "the first call set the TAT to {first}, and after {acknowledged} more it is {tat}"
+            );
         }
     }
     let mut connection = server.connect();
     let before = snapshot(&mut connection);
     run::<()>(&mut connection, "DEBUG RELOAD").unwrap();
-    assert_eq!(snapshot(&mut connection), before, "the states before and after a reload from a snapshot");
+    assert_eq!(snapshot(&mut connection), before, "a reload from a snapshot changed the state");
 }

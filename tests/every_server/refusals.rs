@@ -1,5 +1,5 @@
-//! Keys that cannot be opened for writing, as in Valkey 9.2 while it saves them without a fork. shim.c imitates
-//! this on every server. A refused call changes nothing.
+//! Tests calls on keys that cannot be opened for writing, such as those that Valkey 9.2 is saving without a fork.
+//! shim.c imitates this on every server. A refused call changes nothing.
 
 use redis::{Connection, Value};
 
@@ -32,14 +32,14 @@ fn a_call_on_a_key_that_cannot_be_written_replies_tryagain_and_changes_nothing()
     let (_server, mut connection) = start_with_an_unwritable_key();
     let before = state(&mut connection);
     for (call, error) in [
-        // The reply is the same whether the key exists or not: the module cannot open the key to see.
+        // The reply is the same whether the key exists or not: the module cannot open the key to find out.
         ("CL.THROTTLE unwritable 4 1 3600", TRY_AGAIN.into()),
         ("CL.THROTTLE unwritable 4 1 3600 0", TRY_AGAIN.into()),
         ("CL.CHARGE unwritable:new 4 1 3600 -1", TRY_AGAIN.into()),
         ("CL.PTAKE unwritable:new 4 1 3600000 9", TRY_AGAIN.into()),
         ("CL.MTHROTTLE key 4 1 3600 1 new 4 1 3600 1 unwritable 4 1 3600 1", in_group(3, TRY_AGAIN)),
         ("CL.MTHROTTLE unwritable:1 4 1 3600 1 unwritable:2 4 1 3600 1", in_group(1, TRY_AGAIN)),
-        // Errors in the arguments come first.
+        // Errors in the arguments are reported first.
         ("CL.THROTTLE unwritable 4 1 0", "ERR period must be 1 or more".into()),
     ] {
         assert_eq!(error_of(&mut connection, call), error, "{call}");
@@ -47,8 +47,8 @@ fn a_call_on_a_key_that_cannot_be_written_replies_tryagain_and_changes_nothing()
     }
 }
 
-/// A look works with one quota and with several. The module reads the key with GET: if it opened the key, the server
-/// would crash.
+/// CL.LOOK works with one quota and with several. The module reads the key with GET, because reading the key directly
+/// would crash the server.
 #[test]
 fn a_look_at_a_key_that_cannot_be_written_is_answered() {
     let (_server, mut connection) = start_with_an_unwritable_key();

@@ -1,4 +1,4 @@
-//! Replies and errors, which are listed in replies.txt.
+//! Tests the replies and errors that are listed in replies.txt.
 
 use redis::Value;
 
@@ -25,7 +25,7 @@ fn each_call_in_replies_txt_gets_its_reply() {
             let (call, expected) = line.split_once("   ->   ").unwrap();
             let reply = run::<Value>(&mut connection, call);
             let reply = reply.map_or_else(|error| error_text(&error), |reply| integers(&reply).join(" "));
-            // Redis 6.2 repeats the command in the caller's spelling.
+            // Redis 6.2 repeats the command's name with the caller's capitalization.
             let is_right = reply.to_lowercase() == expected.to_lowercase();
             assert!(is_right, "replies.txt:{}, {part:?}: {call} gets {reply}, not {expected}", number + 1);
         }

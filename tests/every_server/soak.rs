@@ -1,6 +1,7 @@
 //! Under load, the server's memory does not grow, and 50 concurrent clients get exactly a limiter's burst and rate.
 //!
-//! `SOAK_ROUNDS` sets how long the first test lasts, and `FAIRNESS_CALLS` how long the second lasts for each rate.
+//! `SOAK_ROUNDS` sets the number of rounds in the first test, and `FAIRNESS_CALLS` the number of calls at each rate in
+//! the second.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,11 +26,12 @@ fn under_a_long_mixed_load_memory_does_not_grow() {
     soak(&mut connection, rounds);
     let growth = (memory(&server, &mut connection) - before) >> 10;
     // Even without a leak, the server's own tables grow a little: by up to 90 KiB, however many rounds there are.
-    assert!(growth < 256, "the server has grown by {growth} KiB in {rounds} rounds");
+    assert!(growth < 256, "the server's memory has grown by {growth} KiB in {rounds} rounds");
 }
 
 /// In each round, calls every command, a script, and a command with a wrong argument, both on a new limiter and on keys
-/// that hold something else. Another limiter expires. There are few keys, so that a leak shows in the server's memory.
+/// that hold other values. Another limiter expires. All rounds use the same few keys, so that a leak shows in the
+/// server's memory.
 fn soak(connection: &mut Connection, rounds: u64) {
     let mut pipeline = redis::pipe();
     for line in ["DEL new list", "SET text hello", "RPUSH list 1", "CL.PTHROTTLE expires 0 1 1"] {
@@ -52,7 +54,7 @@ fn soak(connection: &mut Connection, rounds: u64) {
 /// Deletes all keys, and returns the server's resident memory afterwards, in bytes.
 fn memory(server: &Server, connection: &mut Connection) -> i64 {
     run::<()>(connection, "FLUSHALL SYNC").unwrap();
-    // Make the allocator return the freed memory now.
+    // Make the allocator return the freed memory to the system.
     run::<()>(connection, "MEMORY PURGE").unwrap();
     let statm = fs::read_to_string(format!("/proc/{}/statm", server.pid())).unwrap();
     let pages: i64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
@@ -73,7 +75,8 @@ fn fifty_clients_get_exactly_the_burst_and_the_rate_through_a_promotion() {
         let mut connection = servers[0].connect();
         assert_reply(&mut connection, &call("CL.THROTTLE", opening), &[0]);
         let start = run::<i64>(&mut connection, "GET key").unwrap() - 999 * SECOND;
-        // A call takes what comes back in a hundredth of a second: single tokens would be too slow at a high rate.
+        // Each call takes what comes back in a hundredth of a second. At a high rate, calls for single tokens would be
+        // too slow.
         let tokens = (rate / 100).max(1);
         let made = AtomicU64::new(0);
         let client = |_, running: &dyn Fn() -> bool| {
@@ -91,17 +94,18 @@ fn fifty_clients_get_exactly_the_burst_and_the_rate_through_a_promotion() {
             }
             got
         };
-        // A third of the calls are made before there is a replica, a third before its promotion, and a third after it.
+        // A third of the calls are made before there is a replica, a third before its promotion, and a third after
+        // that.
         let wait_for_a_third = || {
             let until = made.load(Ordering::Relaxed) + calls / 3;
-            wait_until("calls", || made.load(Ordering::Relaxed) >= until);
+            wait_until("a third of the calls are made", || made.load(Ordering::Relaxed) >= until);
         };
         let ((), got) = under_load(50, client, || {
             wait_for_a_third();
             replicate(&servers[1], &servers[0]);
             wait_for_a_third();
             run::<()>(&mut connection, &format!("FAILOVER TO 127.0.0.1 {}", servers[1].port)).unwrap();
-            wait_until("promotion", || info(&mut servers[1].connect(), "role") == "master");
+            wait_until("the replica is promoted", || info(&mut servers[1].connect(), "role") == "master");
             wait_for_a_third();
         });
         // Take all tokens that are left, so that the limiter is empty at a known moment.
@@ -112,10 +116,14 @@ fn fifty_clients_get_exactly_the_burst_and_the_rate_through_a_promotion() {
         let [before, after] = [before, after].map(|(seconds, microseconds)| seconds * SECOND + microseconds * 1000);
         let got = opening + got.iter().sum::<i64>() + rest;
         // The TAT shows how many tokens the limiter has given out since the start. The clients must have got exactly
-        // these.
+        // that many.
         let tat: i64 = run(&mut connection, "GET key").unwrap();
-        assert_eq!((tat - start) * rate / SECOND, got, "tokens by the TAT, and by the clients' count");
-        // A token may be only partly back, and TIME drops fractions of a microsecond.
+        assert_eq!(
+            (tat - start) * rate / SECOND,
+            got,
+            "the tokens according to the TAT, and those that the clients counted"
+        );
+        // Allow for a token that is only partly back, and for the fraction of a microsecond that TIME drops.
         let given_by = |moment: i64| limit + (moment - start) * rate / SECOND;
         let expected = given_by(before) - 1..=given_by(after + 1_000);
         assert!(expected.contains(&got), "at {rate} a second, the clients got {got} tokens, not {expected:?}");

@@ -1,4 +1,4 @@
-//! The steps under "Upgrade without losing a limit" in docs/operating.md, with calls between them.
+//! Follows the steps under "Upgrade without losing a limit" in docs/operating.md, and makes calls between them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const LIMITER: &str = "key 999 1 3600";
 /// A server and its settings file.
 type Member = (Server, PathBuf);
 
-/// The first upgrade is from a stand-in for brandur's redis-cell, with a Sentinel. The second goes back to the
+/// The first upgrade replaces a stand-in for brandur's redis-cell, with a Sentinel. The second goes back to the
 /// stand-in, without a Sentinel.
 #[test]
 #[ignore = "slow: Sentinel waits"]
@@ -45,10 +45,11 @@ fn an_upgrade_by_the_steps_of_the_page_loses_no_limit() {
     drop(sentinel);
     allowed += upgrade(&mut two, &mut one, None, old.to_str().unwrap(), "ver=1");
     let remaining = throttle(&mut one.0.connect(), &format!("{LIMITER} 0"))[2];
-    assert_eq!(allowed + remaining, 1000, "{allowed} calls were allowed");
+    assert_eq!(allowed + remaining, 1000, "{allowed} calls were allowed, and {remaining} tokens remain");
 }
 
-/// Starts a Sentinel with these further settings, and waits until it knows the replica. Returns its process and port.
+/// Starts a Sentinel with the additional settings `more`, and waits until it knows the replica. Returns the Sentinel's
+/// process and port.
 pub fn start_sentinel(folder: &Path, primary: &Server, replica: &Server, more: &str) -> (Process, u16) {
     let (port, file) = (free_port(), folder.join("sentinel.conf"));
     let settings =
@@ -67,18 +68,18 @@ pub fn start_sentinel(folder: &Path, primary: &Server, replica: &Server, more: &
     (process, port)
 }
 
-/// Follows the steps. Calls both servers before each step, and returns how many calls were allowed.
+/// Follows the steps on the page. Calls both servers before each step, and returns how many calls were allowed.
 fn upgrade(primary: &mut Member, replica: &mut Member, sentinel: Option<u16>, library: &str, version: &str) -> i64 {
     let page = text_of("docs/operating.md");
     let steps = section(&page, "## Upgrade without losing a limit").split("```sh\n").skip(1);
     let steps: Vec<_> = steps.map(|step| step.split("```").next().unwrap()).collect();
     let [_install, restart, wait, stop_writes, by_sentinel, by_hand, demote, rewrite_aof] = steps[..] else {
-        panic!("the page has other steps: {steps:#?}")
+        panic!("the page does not have eight steps: {steps:#?}")
     };
     let fail_over = if sentinel.is_some() { by_sentinel } else { by_hand };
     let [restart_other, wait_for_other] = [restart, wait].map(|step| step.replace("10.0.0.2", "10.0.0.1"));
 
-    // The page's addresses and paths, each with the test's own.
+    // The page's addresses and paths, each followed by what replaces it in this test.
     let sentinel = format!("-p {}", sentinel.unwrap_or_default());
     let [one, two] = [&primary, &replica].map(|member| member.0.port.to_string());
     let here = [
@@ -102,10 +103,10 @@ fn upgrade(primary: &mut Member, replica: &mut Member, sentinel: Option<u16>, li
         let (server, settings) = if step.contains("-h 10.0.0.1") { &mut *primary } else { &mut *replica };
         let script = here.iter().fold(step.to_string(), |step, (page, here)| step.replace(page, here));
         let script = script.replace("/etc/redis/redis.conf", settings.to_str().unwrap());
-        // A Sentinel that got no CPU time for two seconds does nothing for half a minute.
+        // Allow ten minutes: a Sentinel that gets no CPU time for two seconds does nothing for half a minute.
         let printed = output(Command::new("timeout").args(["10m", "sh", "-exc", &script]));
         for (_, expected) in script.lines().filter_map(|line| line.split_once("   # ")) {
-            assert!(printed.lines().any(|line| line == expected), "{script}\n{printed}");
+            assert!(printed.lines().any(|line| line == expected), "{expected:?} is missing after {script}\n{printed}");
         }
         if step.contains("systemctl restart") {
             // SHUTDOWN closes the connection without a reply. Start the server again, as systemd would.

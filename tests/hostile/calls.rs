@@ -1,7 +1,7 @@
-//! Attacks on every command, with any arguments: as plain calls, from scripts and in transactions, on keys that other
-//! commands fill, change and let expire. Many calls are made at the very nanosecond at which the decision changes. The
-//! replies, all keys and their expiries, the dirty counter and the replicated commands must be right, and WATCH must
-//! notice writes only.
+//! Attacks on every command, with any arguments: as plain calls, from scripts, and in transactions. Other commands fill
+//! the keys, change them and let them expire. Many calls are made at the exact nanosecond at which the decision
+//! changes. The replies, all keys and their expiries, the server's count of changes, and the replicated commands must
+//! be right. WATCH must notice only writes.
 
 use std::collections::BTreeSet;
 
@@ -15,8 +15,8 @@ use crate::support::setting;
 
 const START: i128 = clock::START as i128;
 
-/// The furthest that the clock moves from `START`. If the clock stepped back by ten years, Redis 8.10.2 would take
-/// seconds to count its clients.
+/// The longest time by which the clock differs from `START`. If the clock stepped back by ten years, Redis 8.10.2 would
+/// take seconds to count its clients.
 const YEAR: i128 = 365 * 86_400 * SECOND;
 
 #[test]
@@ -40,13 +40,16 @@ fn hostile_calls_get_the_right_reply_and_change_nothing_else() {
         made += outcomes.len() as u64;
         ends.extend(outcomes.iter().map(end));
     }
-    // Each of these outcomes must happen at least once. Otherwise, the run has not tested it.
+    // Each of these outcomes must happen at least once. Otherwise, the run has not tested that outcome.
     let errors =
         [WRONG_TYPE, NOT_A_STATE, ARITY, "ERR count and period", "ERR max_burst, count", "ERR quantity:", "most 8"];
     let parts = ["is missing", "not an integer", "or more", "the same as", "(group 2)", "(quota 2)"];
     let others = ["allowed: Store", "allowed: Delete", "allowed: Nothing", "limited: Store", "limited: Nothing"];
     for part in errors.into_iter().chain(parts).chain(others) {
-        assert!(ends.iter().any(|end| end.contains(part)), "of {made} calls, none ended with {part:?}: make more");
+        assert!(
+            ends.iter().any(|end| end.contains(part)),
+            "none of {made} calls ended with {part:?}: set FUZZ_CALLS to more"
+        );
     }
 }
 
@@ -69,21 +72,21 @@ impl Hostile {
         }
         let mut commands = vec![self.call(key)];
         for _ in 0..self.random.below(6) {
-            // A repeated call meets the state that the first one left.
+            // Often repeat the last call, so that it meets the state that it has just left.
             let again = commands[commands.len() - 1].clone();
             commands.push(if self.random.one_in(3) { self.call(key) } else { again });
         }
         self.now = self.moment(&commands[0], database);
         let via = self.random.pick(&[Via::Plain, Via::Lua, Via::Transaction]);
-        // Some servers refuse a whole transaction if one of its calls has a wrong number of arguments.
+        // Some servers refuse a whole transaction if one of its calls has the wrong number of arguments.
         let is_arity =
             |call: &Words| expected(call, self.now.into(), |_| Ok(vec![])).is_err_and(|error| error == ARITY);
         let via = if commands.iter().any(is_arity) { Via::Plain } else { via };
         Batch { now: self.now, via, commands }
     }
 
-    /// Returns a moment for the call: usually one at which its outcome changes, or a nanosecond before or after that.
-    /// Sometimes the moment is up to 19 of the call's units earlier, or any other.
+    /// Returns a moment for the call: usually one at which the call's outcome changes, or a nanosecond before or after
+    /// that moment. Sometimes the moment is up to 19 seconds or milliseconds earlier, or random.
     fn moment(&mut self, call: &Words, database: &Database) -> i64 {
         let edges = edges(call, database);
         let moment = match self.random.below(8) {

@@ -1,4 +1,4 @@
-//! The input of a malicious client: calls with any arguments, other commands that change keys, and batches of these.
+//! The input of a malicious client: calls with any arguments, other commands that change keys, and batches of both.
 
 use crate::support::commands::{COMMANDS, Command};
 use crate::support::expected::{MAX_QUOTAS, NAMES, least};
@@ -6,14 +6,13 @@ use crate::support::model::Taking;
 use crate::support::random::Random;
 
 pub type Bytes = Vec<u8>;
-/// A command, word by word.
+/// The words of a command, beginning with its name.
 pub type Words = Vec<Bytes>;
 
-/// Every key that the client writes to.
+/// All keys that the client uses.
 pub const KEYS: [&[u8]; 6] = [b"", b"a", b"b", b"\0", b"a\0b", b"\xff\xfe"];
 
-/// Odd arguments. Two are the smallest and the largest 64-bit integer; the others are not 64-bit integers, though some
-/// nearly are.
+/// Odd arguments: the smallest and the largest 64-bit integer, and words that the server does not accept as integers.
 const ODD: [&[u8]; 13] = [
     b"",
     b"x",
@@ -30,10 +29,10 @@ const ODD: [&[u8]; 13] = [
     b"9223372036854775808",
 ];
 
-/// A client whose seed decides what it sends.
+/// A client that sends random commands. The seed of `random` decides which.
 pub struct Hostile {
     pub random: Random,
-    /// The server's clock, in nanoseconds since the epoch.
+    /// The time on the server's clock, in nanoseconds since the epoch.
     pub now: i64,
 }
 
@@ -44,7 +43,7 @@ impl Hostile {
         let command = Command::of(&call);
         call.extend(self.group(key, command));
         if command.takes_several_keys() {
-            // Add few groups: a bad one turns the whole reply into an error, which says nothing about the others.
+            // Add only a few groups: one bad group turns the whole reply into an error, and the others are not tested.
             while self.random.one_in(2) {
                 let key = self.random.pick(&KEYS);
                 call.extend(self.group(key, command));
@@ -52,7 +51,7 @@ impl Hostile {
         } else if command.has_optional_quantity() && self.random.one_in(4) {
             call.pop();
         } else if self.random.one_in(2) {
-            // One quota in four repeats the first quota: if two equal quotas decide, the reply must name the first.
+            // One quota in four repeats the first one: of two equal quotas, the reply must name the first.
             let rest = self.random.pick(&[1, 1, 2, 3, MAX_QUOTAS - 1, MAX_QUOTAS]);
             for _ in 0..rest {
                 let group = if self.random.one_in(4) { call[1..].to_vec() } else { self.group(key, command) };
@@ -60,21 +59,21 @@ impl Hostile {
             }
         }
         if self.random.one_in(8) {
-            // Leave out the last words.
+            // Leave out one to four words at the end.
             call.truncate(call.len() - 1 - self.random.below(4));
         }
         call
     }
 
-    /// Returns a key and four integers.
+    /// Returns the arguments for one limiter: a key and four integers.
     fn group(&mut self, key: &[u8], command: &Command) -> Words {
         let unit = command.unit as i64;
         let near = self.random.pick(&[-1, 0, 1]);
         let to_the_end = (i64::MAX - self.now) / unit + near;
         let integers = match self.random.below(24) {
-            // About a token per nanosecond.
+            // A rate of about one token per nanosecond.
             0 => [9, 2 * unit + near, 2, 1],
-            // Limiters, without and with debt, that become full close to the latest time that can be represented.
+            // Limiters, without and with a debt, that become full close to the last moment that a key can hold.
             1 => [0, 1, to_the_end, 1],
             2 => [1, 1, 1, to_the_end],
             _ => NAMES.map(|name| self.integer(name, command.taking)),
@@ -92,7 +91,7 @@ impl Hostile {
         group
     }
 
-    /// Returns a valid argument. Most are small, so that limiters run empty.
+    /// Returns a valid argument. Most are small, so that limiters run out of tokens.
     fn integer(&mut self, name: &str, taking: Taking) -> i64 {
         let most = self.random.pick(&[3, 30, 3_000]);
         match least(name, taking) {
@@ -103,8 +102,7 @@ impl Hostile {
         }
     }
 
-    /// Returns a value for a string: the TATs of 1 to 9 quotas, near or far, before or after now. Some values are
-    /// corrupt.
+    /// Returns a string value: the TATs of 1 to 9 quotas, in the near or far past or future. Some values are corrupt.
     fn value(&mut self) -> Bytes {
         let quotas = self.random.pick(&[1, 1, 1, 2, 3, MAX_QUOTAS, MAX_QUOTAS + 1]);
         let tats = (0..quotas).map(|_| {
@@ -116,7 +114,7 @@ impl Hostile {
         match self.random.below(12) {
             0 => text.truncate(index),
             1 => text[index] = self.random.below(256) as u8,
-            // A number beyond 63 bits.
+            // A number that does not fit in 63 bits.
             2 => text[0] = b'9',
             3 => text.clear(),
             _ => (),
@@ -151,20 +149,20 @@ pub struct Batch {
     pub commands: Vec<Words>,
 }
 
-/// The way in which the commands of a batch are sent.
+/// How the commands of a batch are sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Via {
-    /// Commands of another client, which change the keys.
+    /// As commands of another client, which change the keys.
     Other,
-    /// Calls between WATCH and an empty transaction, which shows whether the calls touched a key.
+    /// As calls between WATCH and an empty transaction, whose reply shows whether the calls touched a key.
     Plain,
-    /// Like `Plain`, but each call is made by a script.
+    /// Like `Plain`, but with each call in a script.
     Lua,
     Transaction,
 }
 
 impl Batch {
-    /// Returns everything that is sent for the batch, in order.
+    /// Returns all commands that are sent for the batch, in order.
     pub fn sent(&self) -> Vec<Words> {
         let each = self.commands.iter().map(|command| match self.via {
             Via::Lua => [&words(&["EVAL", "return redis.pcall(unpack(ARGV))", "0"]), command.as_slice()].concat(),
@@ -174,20 +172,20 @@ impl Batch {
         before.into_iter().chain(each).chain(after).collect()
     }
 
-    /// Returns what is sent before the batch's own commands, and after them.
+    /// Returns the commands that are sent before the batch's own commands, and those that are sent after them.
     pub fn around(&self) -> [Vec<Words>; 2] {
         let with_keys = |name| [words(&[name]), KEYS.map(<[u8]>::to_vec).to_vec()].concat();
         let [multi, exec] = ["MULTI", "EXEC"].map(|name| words(&[name]));
         match self.via {
             Via::Other => [vec![], vec![]],
             Via::Transaction => [vec![multi], vec![exec]],
-            // First delete the expired keys, with EXISTS. Otherwise, WATCH would notice their deletion.
+            // First make EXISTS delete the expired keys. Otherwise, WATCH would notice their deletion.
             Via::Plain | Via::Lua => [vec![with_keys("EXISTS"), with_keys("WATCH")], vec![multi, exec]],
         }
     }
 }
 
-/// Formats the words of a command in quotes, and escapes bytes that cannot be printed.
+/// Puts the words of a command in quotes, and escapes non-printable bytes.
 pub fn typed<'a>(command: impl IntoIterator<Item = &'a Bytes>) -> String {
     command.into_iter().map(|word| format!("\"{}\"", word.escape_ascii())).collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! A server under attack, and the facts that must hold after each batch. The server's clock stands still during a
+//! The server under attack, and the facts that must hold after each batch. The server's clock stands still during a
 //! batch.
 
 use std::collections::BTreeMap;
@@ -25,13 +25,13 @@ pub struct Target {
     pub facts: Facts,
 }
 
-/// What a batch leaves behind, as the server shows it or as the test expects it.
+/// The state after a batch, either as the server shows it or as the test expects it.
 #[derive(Clone, Default)]
 pub struct Facts {
     pub database: Database,
-    /// The commands that replicas are sent, in order.
+    /// The commands that the server sends to replicas, in order.
     effects: Vec<Words>,
-    /// Fields of INFO: the changes since the last save, and how many calls of each command were allowed and limited.
+    /// Numbers from INFO: the changes since the last save, and how many calls of each command were allowed and limited.
     counts: BTreeMap<String, i64>,
 }
 
@@ -40,9 +40,9 @@ pub type Database = BTreeMap<Bytes, Entry>;
 
 #[derive(Clone)]
 pub struct Entry {
-    /// The text of a string; `None` for a value of another type.
+    /// The text of a string, or `None` for a value of another type.
     text: Option<Bytes>,
-    /// The expiry in milliseconds since the epoch; `None` if the key does not expire.
+    /// The expiry in milliseconds since the epoch, or `None` if the key does not expire.
     pub expires_at: Option<i64>,
 }
 
@@ -54,12 +54,12 @@ impl Target {
         assert_key_sizes(&mut connection);
         let aof = File::open(&aof::files(&server.folder)[0]).unwrap();
         let mut target = Self { clock, server, connection, aof, facts: Facts::default() };
-        // A batch without commands reads the first counts of INFO.
+        // Run a batch without commands, to read the initial counts from INFO.
         let nothing = Batch { now: START, via: Via::Other, commands: Vec::new() };
         target.run(&nothing).map(|_| target).unwrap()
     }
 
-    /// Runs a batch. Returns the expected outcomes of its calls or, if something differs, a description of the
+    /// Runs a batch. Returns the expected outcomes of its calls or, if anything differs from them, a description of the
     /// difference.
     pub fn run(&mut self, batch: &Batch) -> Result<Vec<Result<Expected, String>>, String> {
         self.clock.set(batch.now);
@@ -76,17 +76,22 @@ impl Target {
             // Redis 6.2 counts EXEC as a change.
             expected.count(CHANGES);
         }
-        // The server itself wraps several effects in a transaction; Redis 6.2 also wraps a module's single effect.
+        // Ignore what the server adds: it wraps several effects in a transaction, and Redis 6.2 wraps even a single
+        // one.
         let around: [&[u8]; 3] = [b"SELECT", b"MULTI", b"EXEC"];
         sent.retain(|effect| !around.contains(&effect[0].as_slice()));
-        // Some servers replicate an expiry as UNLINK.
+        // Some servers replicate the deletion of an expired key as UNLINK.
         sent.iter_mut().filter(|effect| effect[0] == b"UNLINK").for_each(|effect| effect[0] = "DEL".into());
         let (seen, expected) = (self.facts.shown(), expected.shown());
         let differ = difference(&seen, &expected);
-        if differ.is_empty() { Ok(outcomes) } else { Err(format!("the facts, and the expected ones: {differ:#?}")) }
+        if differ.is_empty() {
+            Ok(outcomes)
+        } else {
+            Err(format!("the facts differ from the expected ones: {differ:#?}"))
+        }
     }
 
-    /// Sends the commands of a batch. Returns the replies and the facts afterwards.
+    /// Sends the commands of a batch. Returns the replies and the facts after the batch.
     fn send(&mut self, batch: &Batch) -> RedisResult<(Vec<Value>, Facts)> {
         let keys = KEYS.iter().flat_map(|key| ["GET", "PTTL"].map(|name| vec![name.into(), key.to_vec()]));
         let infos = ["persistence", "redis-cell"].map(|section| words(&["INFO", section]));
@@ -123,7 +128,7 @@ impl Target {
 /// These methods turn the facts before a batch into the facts that are expected after it.
 impl Facts {
     /// Deletes the keys that have expired by `now`. A server keeps a key until the end of the millisecond in which it
-    /// expires, and then until a call or the client's GET reads it.
+    /// expires, and then until a call or the client's GET reads the key.
     fn expire(&mut self, now: i64) {
         let now = now / MILLISECOND as i64;
         let is_gone = |entry: &Entry| entry.expires_at.is_some_and(|expires_at| expires_at < now);
@@ -155,7 +160,7 @@ impl Facts {
         Ok(outcomes)
     }
 
-    /// Applies the changes that a call makes.
+    /// Applies the changes that a call should make.
     fn apply(&mut self, call: &Words, outcome: &Result<Expected, String>) {
         let Ok(Expected { limited, decisions, .. }) = outcome else { return };
         let result = if *limited { "limited" } else { "allowed" };
@@ -203,7 +208,7 @@ impl Facts {
 /// Compares a reply with the expected one. Returns both as text if they differ.
 fn check(via: Via, reply: &Value, outcome: &Result<Expected, String>) -> Result<(), String> {
     let reply = reply.clone().extract_error().map_err(|error| match error_text(&error) {
-        // Redis 6.2 repeats the command in the caller's spelling, and a script gets a different text.
+        // Redis 6.2 repeats the command's name with the caller's capitalization, and a script gets a different text.
         text if text.to_lowercase().starts_with("err wrong number of arg") => ARITY.into(),
         text => text,
     });
@@ -212,10 +217,10 @@ fn check(via: Via, reply: &Value, outcome: &Result<Expected, String>) -> Result<
         Ok(Expected { reply, .. }) if via == Via::Lua => Ok(in_lua(reply)),
         Ok(Expected { reply, .. }) => Ok(reply.clone()),
     };
-    if reply == expected { Ok(()) } else { Err(format!("the reply is {reply:?}, expected: {expected:?}")) }
+    if reply == expected { Ok(()) } else { Err(format!("the reply is {reply:?}, not {expected:?}")) }
 }
 
-/// Returns the reply as a script sees it: Lua's numbers have only 53 bits.
+/// Returns the reply as a script sees it. Lua's numbers have only 53 bits of precision.
 fn in_lua(reply: &Value) -> Value {
     match reply {
         Value::Int(integer) => Value::Int(*integer as f64 as i64),

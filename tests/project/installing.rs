@@ -1,4 +1,5 @@
-//! What docs/platforms.md says about loading the library: a second instance, and a library for another processor.
+//! Checks what docs/platforms.md says about loading the library: a second instance, and a library for another
+//! processor.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +14,7 @@ use crate::support::{
     MODULES, Process, Server, assert_reply, ends_with_the_test, free_port, module, new_folder, run, wait_until,
 };
 
-/// Runs the page's lines in a folder, and then the command that systemd would run, from Debian's unit.
+/// Runs the page's commands in a folder, and then the command with which Debian's systemd unit starts the server.
 #[test]
 fn the_second_instance_on_the_page_starts_with_the_module() {
     const UNIT: &str = "/usr/lib/systemd/system/redis-server@.service";
@@ -43,7 +44,7 @@ fn the_second_instance_on_the_page_starts_with_the_module() {
     assert_eq!(run::<(String, String)>(&mut connection, "CONFIG GET maxmemory").unwrap().1, "209715200");
 }
 
-/// Writes another processor's number into the library's header: 62 is x86-64, and 183 is ARM.
+/// Writes another processor's number into the library's header. 62 is x86-64, and 183 is 64-bit ARM.
 #[test]
 fn a_library_for_another_processor_is_logged_as_a_missing_file() {
     let folder = new_folder();
@@ -53,5 +54,5 @@ fn a_library_for_another_processor_is_logged_as_a_missing_file() {
     fs::copy(module(), &library).unwrap();
     fs::write(&library, bytes).unwrap();
     let log = Server::refused(&["--loadmodule", library.to_str().unwrap()]);
-    assert!(log.contains("No such file"), "{log}");
+    assert!(log.contains("No such file"), "the log does not say that the file is missing: {log}");
 }

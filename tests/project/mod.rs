@@ -1,5 +1,5 @@
-//! Tests that run on one server only, because the result would be the same on all: pages, packages, scripts, costs,
-//! alerts.
+//! Tests that run on only one server, because the result would be the same on all servers: pages, packages, scripts,
+//! costs and alerts.
 
 mod costs;
 mod installing;

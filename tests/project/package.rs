@@ -1,5 +1,5 @@
-//! The releases that scripts/package builds: the archive and the packages can be checked, loaded and removed, and every
-//! build produces the same bytes.
+//! Tests the releases that scripts/package builds: the archive and the packages can be checked, loaded and removed, and
+//! every build produces the same bytes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::support::{MODULES, Server, new_folder, throttle};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Returns a new folder with a copy of the release of these sources, which the first call builds.
+/// Returns a new folder with a copy of the release, which the first call builds from these sources.
 fn release() -> TempDir {
     static MADE: OnceLock<PathBuf> = OnceLock::new();
     let made = MADE.get_or_init(|| {
@@ -43,7 +43,7 @@ fn assert_loads(settings: [&str; 2]) {
     let server = Server::start_bare(&settings);
     assert_eq!(throttle(&mut server.connect(), "key 15 30 60"), [0, 16, 15, -1, 2]);
     let ready = format!("redis-cell {VERSION} is ready");
-    assert!(server.log().contains(&ready), "{}", server.log());
+    assert!(server.log().contains(&ready), "the log lacks {ready:?}: {}", server.log());
 }
 
 #[test]
@@ -56,16 +56,21 @@ fn the_archive_has_a_checksum_the_documents_the_licences_and_settings_that_load_
     assert_eq!(dangling_links(&folder), [""; 0]);
     let licences = fs::read_to_string(folder.join("LICENSE")).unwrap();
     for part in ["Zig", "Rust", "redis-module", "thiserror", "gimli"] {
-        let (_, licence) = licences.split_once(&format!("\n--- {part}")).unwrap_or_else(|| panic!("no {part}"));
+        let (_, licence) =
+            licences.split_once(&format!("\n--- {part}")).unwrap_or_else(|| panic!("LICENSE has no part for {part}"));
         let licence = licence.split("\n---").next().unwrap();
-        assert!(licence.contains("Copyright") || licence.contains("Permission is hereby granted"), "{part}: {licence}");
+        assert!(
+            licence.contains("Copyright") || licence.contains("Permission is hereby granted"),
+            "{part} has no licence text: {licence}"
+        );
     }
     let settings = folder.join("redis-cell.conf");
     shell(&format!("sed -i s,{MODULES},$PWD, $0"), &settings, &folder);
     assert_loads(["--include", settings.to_str().unwrap()]);
 }
 
-/// dpkg treats a folder as the root of a system, so the test needs no root, and changes nothing on this machine.
+/// dpkg treats a folder as the root of a file system, so the test does not need to run as root, and changes nothing on
+/// this machine.
 #[test]
 fn the_debian_package_says_which_line_to_add_when_to_restart_and_which_lines_to_remove() {
     needs!(EVERYWHERE);
@@ -73,7 +78,7 @@ fn the_debian_package_says_which_line_to_add_when_to_restart_and_which_lines_to_
     let within = |path: &str| system.path().join(path.trim_start_matches('/'));
     let library = within(MODULES).join("libredis_cell.so");
     let line = format!("loadmodule {MODULES}/libredis_cell.so");
-    // That system has no other packages, and the package's own scripts run outside it.
+    // That file system has no other packages, and the package's own scripts run outside it.
     let dpkg = |action: &str| {
         let commands = "mkdir -p $0/var/lib/dpkg/info $0/var/lib/dpkg/updates; touch $0/var/lib/dpkg/status
             PATH=$PATH:/usr/sbin:/sbin dpkg --root=$0 --log=/dev/null --force-depends --force-not-root \
@@ -82,13 +87,13 @@ fn the_debian_package_says_which_line_to_add_when_to_restart_and_which_lines_to_
     };
 
     let said = dpkg("--install *.deb");
-    assert!(said.contains(&line) && !within("/etc").exists(), "it adds the line itself: {said}");
+    assert!(said.contains(&line) && !within("/etc").exists(), "the package adds the line itself: {said}");
     assert_eq!(dangling_links(&within("/usr/share/doc/redis-cell")), [""; 0]);
     assert_loads(["--loadmodule", library.to_str().unwrap()]);
     let said = dpkg("--install *.deb");
-    assert!(said.contains(&format!("version {VERSION} until it is restarted")), "{said}");
+    assert!(said.contains(&format!("version {VERSION} until it is restarted")), "dpkg says {said}");
 
-    // Two ways to tell a server to load the module. The commented line written beside each is not one.
+    // Two ways to make a server load the module. Each file also gets the line as a comment, which must not count.
     let loads = [
         ("/etc/valkey/tenants/one.conf", format!("\t LOADMODULE\t\"{MODULES}/libredis_cell.so\"")),
         ("/run/systemd/system/redis-server.service", format!("ExecStart=/usr/bin/redis-server --{line}")),
@@ -103,7 +108,8 @@ fn the_debian_package_says_which_line_to_add_when_to_restart_and_which_lines_to_
     assert!(!library.exists());
 }
 
-/// The limiters' own libraries are those of the examples. The test fails if a package lacks a module or a store.
+/// The other limiters come from the libraries that the examples use. The test fails if a package lacks a module or a
+/// store.
 #[test]
 fn pip_and_npm_install_the_packages_for_other_limiters() {
     needs!(EVERYWHERE);
@@ -123,10 +129,10 @@ import redis_cell.$module as module; print(module.__file__)"
     let commands = format!("RELEASE={}; {install}", release.path().display());
     let said = shell(&commands, folder.path(), Path::new(ROOT));
     let within = |line: &str| Path::new(line).starts_with(folder.path());
-    assert!(said.lines().count() == 6 && said.lines().all(within), "{said}");
+    assert!(said.lines().count() == 6 && said.lines().all(within), "not all packages are in the folder: {said}");
 }
 
-/// The copy also has files that git does not track, which must not get into a release.
+/// The copy of the repository also has files that git does not track, which must not get into a release.
 #[test]
 fn a_release_made_in_another_folder_has_the_same_bytes() {
     needs!(EVERYWHERE);
@@ -140,5 +146,5 @@ fn a_release_made_in_another_folder_has_the_same_bytes() {
 
     fs::write(clone.path().join("README.md"), "another").unwrap();
     let said = package(clone.path(), &made);
-    assert!(said.contains("not committed: README.md"), "{said}");
+    assert!(said.contains("not committed: README.md"), "scripts/package says {said}");
 }

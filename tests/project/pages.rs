@@ -1,4 +1,4 @@
-//! The pages: links work, commands run, and figures agree with calls, tables and files.
+//! Checks the documentation pages: links work, commands run, and figures agree with calls, tables and files.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -27,7 +27,7 @@ fn assert_says(page: &str, words: &str) {
 #[test]
 fn links_lead_somewhere() {
     let dangling = dangling_links(Path::new(ROOT));
-    assert!(dangling.is_empty(), "{dangling:#?}");
+    assert!(dangling.is_empty(), "broken links: {dangling:#?}");
 }
 
 #[test]
@@ -35,12 +35,12 @@ fn each_file_that_a_page_names_exists() {
     for Block { place, text, .. } in blocks().into_iter().filter(|block| block.language == "code") {
         let is_path = ["src/", "tests/", "scripts/", "docs/"].iter().any(|folder| text.starts_with(folder));
         let exists = !is_path || text.contains([' ', '*', '…']) || Path::new(ROOT).join(&text).exists();
-        assert!(exists, "{place}: there is no {text}");
+        assert!(exists, "{place}: the file {text} does not exist");
     }
 }
 
-/// Words of the programs that other tests read from a page and run: those in tests/examples/applications.py, and one
-/// below. Each other program must be part of a file that is run.
+/// Words from programs that other tests read from a page and run: most tests are in tests/examples/applications.py, and
+/// one is below. Every other program on a page must be part of a file that is run.
 const RUN_ELSEWHERE: [&str; 7] = [
     "def admit",
     "check(\"items\"",
@@ -51,8 +51,8 @@ const RUN_ELSEWHERE: [&str; 7] = [
     "new RedisCellStore",
 ];
 
-/// Settings must load the module. A program must be part of a program that is run. Most shell commands are not checked
-/// here: the tests that run them read them from their page.
+/// Settings must load the module. A program must be part of a file that is run. Most shell commands are not checked
+/// here, because the tests that run them read them from the page.
 #[test]
 fn each_block_of_code_is_run_or_is_part_of_a_program_that_is_run() {
     let folders = ["docs", "clients", "tests/examples"].map(|folder| Path::new(ROOT).join(folder));
@@ -78,11 +78,11 @@ fn each_block_of_code_is_run_or_is_part_of_a_program_that_is_run() {
                     || programs.iter().any(|program| lines(program).contains(&lines(&text)))
             }
         };
-        assert!(is_run, "{place}: a block of {language:?} that no test runs");
+        assert!(is_run, "{place}: no test runs this block of {language:?}");
     }
 }
 
-/// Returns the lines of a program, each with a newline before and after it, and without its indentation.
+/// Returns the lines of a program without their indentation, each with a newline before and after it.
 fn lines(text: &str) -> String {
     text.lines().map(|line| format!("\n{}\n", line.trim())).collect()
 }
@@ -94,14 +94,14 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// Returns whether a server with these settings logs what the README says.
+/// Returns whether a server with these settings logs that the module is ready, in the words of the README.
 fn loads(settings: &[&str]) -> bool {
     let ready = format!("redis-cell {VERSION} is ready");
     assert_says("README.md", &format!("`{ready}`"));
     Server::start_bare(settings).log().contains(&ready)
 }
 
-/// The map is in docs/development.md.
+/// The map is a table in docs/development.md, with a row for each file.
 #[test]
 fn the_map_of_the_sources_has_each_file() {
     let page = text_of("docs/development.md");
@@ -110,7 +110,7 @@ fn the_map_of_the_sources_has_each_file() {
     let mapped: BTreeSet<_> = rows.map(|row| row.split('`').nth(1).unwrap().to_string()).collect();
     let source = Path::new(ROOT).join("src");
     let paths = files(&source).into_iter().map(|file| file.strip_prefix(&source).unwrap().display().to_string());
-    // The interface to the server, src/redis/, has a single row, and so do the tests of the rule.
+    // In the table, src/redis/ has a single row for all its files, and so do the tests of the rule.
     let row = |path: String| match path.find("tests/") {
         Some(start) => path[..start + 6].to_string(),
         None => path.split_inclusive('/').next().unwrap().to_string(),
@@ -143,7 +143,8 @@ fn each_line_for_contributors_is_one_that_runs() {
                 let listed = output(tests.args(names).args(after.iter().skip(1)).arg("--list"));
                 assert!(listed.contains(": test\n"), "{place}: {line} runs no test");
             }
-            // scripts/test passes the arguments to pytest. A name may be a parameter's, from another file.
+            // scripts/test passes the arguments to pytest. The name after `-k` may be that of a parameter from another
+            // file.
             if let [file, "-k", name] = words[..] {
                 let folder = files(Path::new(ROOT).join(file).parent().unwrap());
                 let has_name = folder.iter().any(|file| fs::read_to_string(file).is_ok_and(|text| text.contains(name)));
@@ -154,7 +155,7 @@ fn each_line_for_contributors_is_one_that_runs() {
     assert!(run > 0, "no page has a line for contributors");
 }
 
-/// Three spaces after a reply begin a remark for the reader. Three dots stand for the rest of a reply.
+/// In a session on a page, three spaces after a reply begin a remark, and three dots stand for the rest of a reply.
 #[test]
 #[ignore = "slow: a server for each session"]
 fn sessions_are_what_redis_cli_shows() {
@@ -165,7 +166,7 @@ fn sessions_are_what_redis_cli_shows() {
         let (_clock, server, _) = Clock::start(START);
         let typed = "printf %s \"$1\" | redis-cli -p \"$0\" --no-raw";
         let shown = output(Command::new("sh").args(["-c", typed, &server.port.to_string(), &commands]));
-        // redis-cli adds the time of a call that took more than half a second.
+        // Skip the time that redis-cli adds if a call took more than half a second.
         let is_reply = |line: &&str| !(line.is_empty() || line.starts_with('(') && line.ends_with("s)"));
         let mut shown: Vec<_> = shown.lines().map(str::trim_end).filter(is_reply).collect();
         let reply = |line: &'_ str| {
@@ -191,7 +192,7 @@ fn commands_are_known_and_calls_get_the_replies_beside_them() {
         run::<()>(&mut connection, "FLUSHALL").unwrap();
         let name = text.split(' ').next().unwrap();
         let known: Vec<Value> = run(&mut connection, &format!("COMMAND INFO {name}")).unwrap();
-        assert!(known != [Value::Nil], "{place}: {name}");
+        assert!(known != [Value::Nil], "{place}: the server does not know {name}");
         for line in text.lines() {
             let (call, expected) = line.split_once("   ->   ").unwrap_or((line, ""));
             let words: Vec<_> = call.split(' ').collect();
@@ -202,15 +203,15 @@ fn commands_are_known_and_calls_get_the_replies_beside_them() {
                 let reply = reply.unwrap_or_else(|error| panic!("{place}: {call}: {error}"));
                 let integers = expected.split_terminator(' ').map(|integer| Value::Int(integer.parse().unwrap()));
                 let is_right = expected.is_empty() || reply == Value::Array(integers.collect());
-                assert!(is_right, "{place}: {call}: {reply:?}");
+                assert!(is_right, "{place}: {call} gets {reply:?}, not {expected}");
             }
         }
     }
     assert!(calls > 0, "no page has a call");
 }
 
-/// Checks the commands after `redis-cli`, and the code in sentences that begins with a command's name and has further
-/// words, unless it is an error.
+/// Checks the commands after `redis-cli`. Also checks code in sentences if it consists of a command's name and further
+/// words, and is not an error.
 #[test]
 fn each_command_on_a_page_is_known_to_the_server() {
     needs!(REDIS_7);
@@ -224,7 +225,7 @@ fn each_command_on_a_page_is_known_to_the_server() {
         let typed = text.split("redis-cli ").skip(1).filter_map(typed_command);
         let named = text.split_once(' ').filter(|(name, _)| language == "code" && !is_error && is_command(name));
         for (name, rest) in typed.chain(named) {
-            // upgrade.rs sends the first to a Sentinel. Only later servers know the second.
+            // upgrade.rs sends SENTINEL to a Sentinel. Only later servers know INCREX.
             if ["SENTINEL", "INCREX"].contains(&name) {
                 continue;
             }
@@ -241,7 +242,7 @@ fn each_command_on_a_page_is_known_to_the_server() {
     assert!(known > 0, "no page has a command");
 }
 
-/// Given the words after `redis-cli`, returns the command and its arguments, which follow the options.
+/// Given the words after `redis-cli`, skips the options, and returns the command and its arguments.
 fn typed_command(words: &str) -> Option<(&str, &str)> {
     let (word, rest) = words.trim_start().split_once(' ').unwrap_or((words.trim(), ""));
     let word = word.trim_end_matches(['`', ';']).split('\n').next()?;
@@ -253,8 +254,8 @@ fn typed_command(words: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// The tables say how many calls a quota allows in any span of time: as many as can be charged at once and paid for
-/// within that span.
+/// The tables say how many calls a quota allows in any span of time. That is the largest number that can be charged at
+/// once and paid off within that span.
 #[test]
 fn the_maximum_number_of_calls_in_a_span_is_the_one_in_the_tables() {
     let (_clock, _server, mut connection) = Clock::start(START);
@@ -282,7 +283,7 @@ fn the_maximum_number_of_calls_in_a_span_is_the_one_in_the_tables() {
             }
         }
     }
-    assert!(rows > 0, "no page has such a table");
+    assert!(rows > 0, "no page has a table of quotas with the maximum calls in a span");
 }
 
 fn milliseconds(unit: &str) -> i64 {
@@ -290,7 +291,7 @@ fn milliseconds(unit: &str) -> i64 {
     seconds.iter().find(|(name, _)| *name == unit).unwrap_or_else(|| panic!("{unit} is not a unit of time")).1 * 1_000
 }
 
-/// The table shows the reply to the call in the sentence above it, made after the call at the top of the page.
+/// The table shows the reply to the call in the sentence above the table, made after the call at the top of the page.
 #[test]
 fn the_readmes_table_is_the_reply_to_its_second_call() {
     let readme = text_of("README.md");
@@ -320,23 +321,23 @@ fn the_readmes_lines_of_python_admit_16_requests_and_refuse_the_next() {
 /// Errors that the server sends, not the module. every_server/pages.rs tests them.
 const ERRORS_OF_THE_SERVER: [&str; 2] = ["ERR max number of clients reached", "ERR unknown command"];
 
-/// A message in src/error.rs has placeholders in braces. replies.txt has the page's messages as a server sends them,
-/// except for the one in refusals.rs.
+/// The messages in src/error.rs have placeholders in braces. replies.txt has the page's messages as a server sends
+/// them, except for `TRY_AGAIN`, which refusals.rs tests.
 #[test]
 fn the_table_of_errors_has_every_error_as_a_server_sends_it() {
     let (page, source) = (text_of("docs/commands.md"), text_of("src/error.rs"));
     let table = section(&page, "## Errors");
     let sent = text_of("tests/every_server/replies.txt") + &format!("   ->   {TRY_AGAIN}\n");
     let rows = table.lines().filter_map(|row| row.strip_prefix("| ")?.split(" | ").next());
-    // Skip codes alone, such as `OOM`, which are errors of the server, and texts that the page shortens, like
-    // `ERR quantity: …`.
+    // Skip codes without a text, such as `OOM`, which are the server's errors. Also skip texts that the page shortens,
+    // such as `ERR quantity: …`.
     for error in rows.flat_map(code).filter(|error| error.contains(' ') && !error.ends_with('…')) {
         let is_sent = sent.contains(&format!("   ->   {error}\n")) || ERRORS_OF_THE_SERVER.contains(&&*error);
         assert!(is_sent, "no test gets the error {error:?}");
     }
     let texts = source.split("#[error(\"").skip(1).map(|text| text.split("\")]").next().unwrap());
     for text in texts.filter(|text| text.starts_with(char::is_uppercase)) {
-        // The page may shorten a text: `ERR quantity: …`.
+        // The page may shorten a text, as in `ERR quantity: …`.
         let (before, after) = (text.split('{').next().unwrap(), text.rsplit('}').next().unwrap());
         let is_shown = |shown: String| match shown.strip_suffix('…') {
             Some(start) => text.starts_with(start),
@@ -346,9 +347,9 @@ fn the_table_of_errors_has_every_error_as_a_server_sends_it() {
     }
 }
 
-/// The commands in milliseconds share a section: each has the arguments of its counterpart in seconds.
+/// The commands in milliseconds share a section, because each has the arguments of its counterpart in seconds.
 #[test]
-fn each_command_has_a_row_in_the_readme_and_a_section_with_its_arguments() {
+fn each_command_is_in_the_readme_and_has_a_section_with_its_arguments() {
     let (readme, page) = (text_of("README.md"), text_of("docs/commands.md"));
     for command in &COMMANDS {
         let name = command.name.to_uppercase();
@@ -356,12 +357,13 @@ fn each_command_has_a_row_in_the_readme_and_a_section_with_its_arguments() {
             false => (format!("## {name}"), format!("```\n{name} {}\n```\n", command.syntax)),
             true => ("## Milliseconds".to_string(), format!("`{name}`")),
         };
-        assert!(section(&page, &heading).contains(&words), "docs/commands.md does not have under {heading:?}: {words}");
-        assert!(section(&readme, "## Commands").contains(&format!("`{name}`")), "README.md has no row for {name}");
+        assert!(section(&page, &heading).contains(&words), "docs/commands.md does not say under {heading:?}: {words}");
+        assert!(section(&readme, "## Commands").contains(&format!("`{name}`")), "README.md lacks {name}");
     }
 }
 
-/// If the text of a link has a figure, all figures in its paragraph must be on the pages to which the paragraph links.
+/// If the text of a link contains a figure, every figure in its paragraph must be on a page to which the paragraph
+/// links.
 #[test]
 fn figures_are_those_of_the_page_to_which_they_link() {
     let mut linked = 0;
@@ -390,13 +392,19 @@ fn figures(text: &str) -> BTreeSet<String> {
     words.filter(|word| !word.is_empty()).collect()
 }
 
-/// Other figures are checked elsewhere: the bytes of a limiter in costs.rs, and the versions of servers that the module
+/// Other figures are checked elsewhere: the size of a limiter in costs.rs, and the server versions that the module
 /// needs in loading.rs.
 #[test]
 fn versions_and_sizes_are_those_of_other_files() {
     let between = |file: &str, before: &str, after: &str| {
         let text = text_of(file);
-        text.split_once(before).unwrap_or_else(|| panic!("{file}: {before}")).1.split(after).next().unwrap().to_string()
+        text.split_once(before)
+            .unwrap_or_else(|| panic!("{file} lacks {before:?}"))
+            .1
+            .split(after)
+            .next()
+            .unwrap()
+            .to_string()
     };
     for server in between("scripts/servers", "\nsupported='\n", "\n'").lines() {
         let version = server.split_whitespace().nth(1).unwrap().trim_end_matches('*');
@@ -413,7 +421,7 @@ fn versions_and_sizes_are_those_of_other_files() {
     }
 }
 
-/// A guarantee names tests by the beginning of their names, such as `hostile`.
+/// A guarantee names its tests by the beginning of their names, such as `hostile`.
 #[test]
 fn each_guarantee_names_tests_that_exist() {
     let tests = format!("\n{}", output(Command::new(env::current_exe().unwrap()).arg("--list")));

@@ -1,4 +1,4 @@
-//! The alerts and the dashboard of docs/monitoring, which promtool evaluates.
+//! Tests the alerts and the dashboard in docs/monitoring with promtool.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::support::pages::{ROOT, block, code, text_of, typed};
 use crate::support::programs::output;
 use crate::support::{Process, Server, ends_with_the_test, free_port, new_folder, run, throttle, wait_for, wait_until};
 
-/// Returns the folder of promtool and of the exporter.
+/// Returns the folder that contains promtool and the exporter.
 fn executables() -> PathBuf {
     let prometheus = output(Command::new("scripts/servers").arg("monitoring").current_dir(ROOT));
     Path::new(&prometheus).parent().unwrap().to_path_buf()
@@ -27,7 +27,7 @@ fn each_alert_fires_when_it_should() {
     promtool_tests(&Path::new(ROOT).join("tests/project/limits.test.yml"));
 }
 
-/// The page says that the Alertmanager listens on port 9093.
+/// docs/monitoring.md says that the Alertmanager listens on port 9093.
 #[test]
 fn prometheus_started_by_the_page_sends_alerts_to_the_alertmanager() {
     needs!(EVERYWHERE);
@@ -45,7 +45,7 @@ fn prometheus_started_by_the_page_sends_alerts_to_the_alertmanager() {
     });
 }
 
-/// Starts the exporter with the page's command and user. Returns the metrics that it exports.
+/// Starts the exporter with the command and the user from docs/monitoring.md. Returns the exported metrics.
 fn metrics() -> Vec<String> {
     let (server, mut connection) = Server::start().connected();
     run::<()>(&mut connection, &typed("ACL SETUSER exporter")).unwrap();
@@ -95,7 +95,7 @@ fn the_rules_and_the_dashboard_query_metrics_that_the_exporter_exports() {
     let test = json!({"interval": "15s", "input_series": series.collect::<Vec<_>>(), "promql_expr_test": queries});
     let folder = new_folder();
     let file = folder.path().join("dashboard.test.yml");
-    // JSON is YAML as well.
+    // Write JSON, which is also valid YAML.
     fs::write(&file, json!({"tests": [test]}).to_string()).unwrap();
     promtool_tests(&file);
 }

@@ -1,4 +1,5 @@
-//! The scripts: their usage, and what scripts/run and scripts/test do. costs.rs runs a part of scripts/bench.
+//! Tests the scripts: the usage of each, and what scripts/run and scripts/test do. costs.rs runs a part of
+//! scripts/bench.
 
 use std::env;
 use std::fs;
@@ -16,16 +17,18 @@ fn scripts_run_starts_a_server_until_ctrl_c_and_leaves_nothing_behind() {
     needs!(SCRIPTS_TEST);
     module();
     let (port, temporary) = (free_port().to_string(), new_folder());
-    // End the script with the test, as Ctrl-C would. Restore this signal's default action, because a shell's background
-    // processes ignore the signal.
+    // If the test ends, end the script with SIGINT, as Ctrl-C would. Restore the default action of SIGINT, because a
+    // shell's background processes ignore it.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "INT", "env", "--default-signal=INT", "scripts/run"]).current_dir(ROOT);
     command.env("PORT", &port).env("TMPDIR", temporary.path());
     let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
     let said: Vec<_> = lines.take_while(|line| !line.starts_with("Press Ctrl-C to stop the server")).collect();
-    let call =
-        said.iter().find_map(|line| line.strip_prefix("    redis-cli -p ")).unwrap_or_else(|| panic!("{said:#?}"));
+    let call = said
+        .iter()
+        .find_map(|line| line.strip_prefix("    redis-cli -p "))
+        .unwrap_or_else(|| panic!("scripts/run prints no call: {said:#?}"));
 
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}/")).unwrap();
     let (_, call) = call.split_once(&format!("{port} ")).unwrap();
@@ -38,7 +41,8 @@ fn scripts_run_starts_a_server_until_ctrl_c_and_leaves_nothing_behind() {
     assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "files were left behind");
 }
 
-/// No server can start on this port. If the script did not notice that its server has exited, it would ask 1,200 times.
+/// No server can start on port 70000. If the script did not notice that its server has exited, it would ask the server
+/// 1,200 times whether it is ready.
 #[test]
 fn scripts_run_fails_as_soon_as_the_server_has_exited() {
     needs!(SCRIPTS_TEST);
@@ -51,12 +55,15 @@ fn scripts_run_fails_as_soon_as_the_server_has_exited() {
     let mut command = ends_with_the_test(format!("{ROOT}/scripts/run"));
     let ended = command.env("PATH", path).env("PORT", "70000").output().unwrap();
     let said = String::from_utf8(ended.stderr).unwrap();
-    assert!(ended.status.code() == Some(1) && said.contains("run: the server did not start"), "{said}");
+    assert!(
+        ended.status.code() == Some(1) && said.contains("run: the server did not start"),
+        "scripts/run says {said}"
+    );
     assert!(fs::read_to_string(asked).unwrap().lines().count() < 600);
 }
 
-/// Runs the scripts in a folder that has nothing else. There, a script that does more than print its usage would fail,
-/// or leave files.
+/// Runs the scripts in a folder that contains nothing else. If a script did more than print its usage, it would fail
+/// there, or leave files.
 #[test]
 fn each_script_prints_its_usage_for_help_and_after_wrong_arguments_and_touches_nothing() {
     let folder = new_folder();
@@ -69,15 +76,19 @@ fn each_script_prints_its_usage_for_help_and_after_wrong_arguments_and_touches_n
             let ended = ended.unwrap();
             let said = String::from_utf8(ended.stdout).unwrap();
             let is_usage = said.starts_with("Usage: ") && said.contains(script) && ended.stderr.is_empty();
-            assert!(is_usage && ended.status.code() == Some(status), "{script} {argument}: {}\n{said}", ended.status);
+            assert!(
+                is_usage && ended.status.code() == Some(status),
+                "{script} {argument} ends with {}\n{said}",
+                ended.status
+            );
         }
     }
     assert_eq!(find(&[".", "-printf", "%p %T@\n"]), files);
 }
 
-/// A small project, for which scripts/test takes seconds. It has a test that passes, a slow test and a test that
-/// aborts; an example that fails, and an example that needs a package; and an apt repository that lacks the file of its
-/// only package.
+/// Creates a small project, for which scripts/test takes only seconds. The project has a test that passes, a slow test,
+/// and a test that aborts. It has an example that fails, and one that needs a package. Its apt repository lacks the
+/// file of the only package.
 const SMALL_PROJECT: &str = r#"
 cp -r --parents scripts .ci tests/examples/pytest.ini "$0"
 cd "$0"
@@ -110,7 +121,7 @@ fn scripts_test_counts_results_and_fails_after_a_failed_installation_or_an_abort
     let folder = new_folder();
     let project = folder.path();
     output(Command::new("bash").args(["-ec", SMALL_PROJECT]).arg(project).current_dir(ROOT));
-    // Runs scripts/test, changed to need this package as well, and returns its output. It must fail.
+    // Runs scripts/test, changed so that it also needs `package`, and returns its output. The script must fail.
     let run = |package: &str, option: &str| {
         let script = "sed \"s/packages=(make/& $1/\" \"$0/scripts/test\" >scripts/test
             unset CARGO_TARGET_DIR EVERYWHERE MODULE REDIS_RS REQUIRE_ALL SERVER
@@ -132,15 +143,16 @@ fn scripts_test_counts_results_and_fails_after_a_failed_installation_or_an_abort
     ] {
         assert!(said.contains(line), "{line:?} is missing:\n{said}");
     }
-    // Only the test that aborts fails here.
+    // With --quick, only the test that aborts fails.
     let said = run("", "--quick");
     let counted = "test: 1 tests passed, 0 failed, 1 were left out, in ";
-    assert!(said.contains(counted) && said.contains(": here] "), "{said}");
+    assert!(said.contains(counted) && said.contains(": here] "), "scripts/test says {said}");
     let said = run("cell-gone", "");
     assert!(said.ends_with("setup: missing: cell-gone. apt-get could not install all of them; the reason is above\n"));
 }
 
-/// A run that is killed drops none of its servers. Each server still ends, together with the thread that started it.
+/// A test run that is killed cannot drop its servers. Each server must still end, together with the thread that started
+/// it.
 #[test]
 fn a_run_that_is_killed_leaves_no_server() {
     let server = thread::spawn(Server::start).join().unwrap();

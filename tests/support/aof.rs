@@ -1,4 +1,4 @@
-//! A server's append-only file: its settings and the commands in it.
+//! Settings for a server's append-only file, and functions that read the file.
 
 use std::fs;
 use std::io::Read;
@@ -9,8 +9,8 @@ use redis::{Connection, Parser, Value};
 
 use super::{info, wait_until};
 
-/// Settings that write the file before each reply, and rewrite it only on request. With `everysec`, the server's
-/// default, a write waits while the disk is busy, and is lost if the process is killed meanwhile.
+/// Settings that make the server write the file before each reply, and rewrite it only on request. With `everysec`, the
+/// default, a write waits while the disk is busy, and is lost if the process is killed in the meantime.
 pub const AOF: [&str; 6] = ["--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"];
 
 /// Returns all commands in the file, from all its parts.
@@ -20,7 +20,7 @@ pub fn commands(folder: &Path) -> Vec<Vec<String>> {
     commands.map(|command| command.into_iter().map(text).collect()).collect()
 }
 
-/// Returns the parts of the file. Before Redis 7, it has only one.
+/// Returns the paths of the file's parts. Before Redis 7, there is only one part.
 pub fn files(folder: &Path) -> Vec<PathBuf> {
     let files = folder.join("appendonlydir");
     let mut paths = vec![folder.join("appendonly.aof")];
@@ -31,9 +31,9 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Returns the commands in one part.
+/// Returns the commands in one part of the file.
 pub fn parse(part: &[u8]) -> Vec<Vec<Vec<u8>>> {
-    // A mark after the last command distinguishes the end of the file from a truncated command.
+    // A marker after the last command distinguishes the end of the file from a truncated command.
     let mut rest = part.chain(&b"+end\r\n"[..]);
     let mut parser = Parser::new();
     let read = from_fn(|| Some(parser.parse_value(&mut rest).unwrap()));
@@ -43,7 +43,7 @@ pub fn parse(part: &[u8]) -> Vec<Vec<Vec<u8>>> {
 
 /// Waits until the file exists, and no rewrite is running or scheduled.
 pub fn wait_for_the_file(connection: &mut Connection) {
-    wait_until("a file", || {
+    wait_until("the append-only file is written", || {
         info(connection, "aof_rewrite_scheduled") == "0"
             && info(connection, "aof_rewrite_in_progress") == "0"
             && info(connection, "aof_current_size") != "0"

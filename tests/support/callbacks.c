@@ -1,16 +1,16 @@
-// Another module on the same server. It runs a test's commands on keyspace events, whatever notify-keyspace-events is
-// set to, and on these events of the server:
+// A module that runs a test's commands on keyspace events, whatever notify-keyspace-events is set to, and on these
+// events of the server:
 //
 // fork    the server has started a child process
 // reaped  the child process has ended
 // online  a replica has its snapshot
 // loaded  the server has loaded a file or a snapshot
 //
-// The arguments of the module are commands, which it runs when it is loaded. A semicolon separates them.
+// The module's arguments are commands, separated by semicolons. The module runs them when it is loaded.
 //
-// CB.DO event word...  runs the command on each such event. The word % is the event's key. A ! before the command
-//                      replicates it
-// CB.CLEAR             forgets the commands
+// CB.DO event word...  runs the command on each such event. The word % stands for the event's key. With a ! before its
+//                      name, the command is replicated
+// CB.CLEAR             forgets all commands
 
 #include "redismodule.h"
 #include <string.h>
@@ -21,7 +21,7 @@
 // VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION.
 #define MOVES_SLOTS (1 << 5)
 
-// An event, and the words of a command.
+// The name of an event, and then the words of a command.
 static struct rule {
     RedisModuleString *words[WORDS];
     int count;
@@ -35,7 +35,7 @@ static const char *text(const RedisModuleString *string) {
 static void run(RedisModuleCtx *ctx, const char *event, RedisModuleString *key) {
     for (struct rule *rule = rules; rule < rules + rules_count; rule++) {
         if (strcasecmp(text(rule->words[0]), event)) continue;
-        // The server may keep these strings as values, so make new ones.
+        // The server may keep a command's strings as values, so make new strings for each call.
         RedisModuleString *words[WORDS];
         size_t count = 0;
         for (int i = 2; i < rule->count; i++) {
@@ -56,7 +56,7 @@ static int happened(RedisModuleCtx *ctx, int class, const char *event, RedisModu
     return REDISMODULE_OK;
 }
 
-// The server's events, and their names here.
+// The server's events, and the names by which CB.DO knows them.
 static const struct {
     uint64_t id, kind;
     const char *name;
@@ -103,7 +103,8 @@ int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
         return REDISMODULE_ERR;
     for (size_t i = 0; i < MOMENTS; i++) {
         RedisModuleEvent event = {moments[i].id, 1};
-        // A second subscription to the same event replaces the first.
+        // Two names share the fork event. The second subscription to an event replaces the first, which is harmless
+        // here.
         if (RedisModule_SubscribeToServerEvent(ctx, event, came)) return REDISMODULE_ERR;
     }
     for (int first = 0, end; first < argc; first = end + 1) {

@@ -1,4 +1,4 @@
-//! Commands as a user types them, and a server's replies.
+//! Sends commands, written as a user types them, and reads the replies.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ pub fn run<T: FromRedisValue>(connection: &mut impl redis::ConnectionLike, line:
     command(line).query(connection)
 }
 
-/// Runs commands, which must succeed.
+/// Runs several commands, all of which must succeed.
 pub fn run_all(connection: &mut Connection, lines: &[&str]) {
     for line in lines {
         run::<Value>(connection, line).unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -40,7 +40,7 @@ pub fn throttle(connection: &mut impl redis::ConnectionLike, arguments: &str) ->
     run(connection, &format!("CL.THROTTLE {arguments}")).unwrap()
 }
 
-/// Fails unless the reply consists of integers and begins with these.
+/// Makes a call, and fails unless the reply consists of integers and begins with `expected`.
 pub fn assert_reply(connection: &mut impl redis::ConnectionLike, call: &str, expected: &[i64]) {
     let reply = run::<Vec<i64>>(connection, call).unwrap_or_else(|error| panic!("{call}: {error}"));
     assert!(reply.starts_with(expected), "{call}: the reply is {reply:?}, not {expected:?}");
@@ -56,7 +56,7 @@ pub fn error_text(error: &RedisError) -> String {
     format!("{} {}", error.code().unwrap_or_default(), error.detail().unwrap_or_default())
 }
 
-/// Every limiter of a database by its key: its value, and its expiry in ms since the epoch (-1 for never).
+/// All strings in a database. Each key is mapped to its value and to its expiry in ms since the epoch (-1 for never).
 /// Non-printable bytes are escaped.
 pub type Snapshot = BTreeMap<String, (String, i64)>;
 
@@ -82,6 +82,6 @@ pub fn info(connection: &mut impl redis::ConnectionLike, field: &str) -> String 
     let info: String = run(connection, "INFO all").unwrap();
     info.lines()
         .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
-        .unwrap_or_else(|| panic!("no {field} in {info}"))
+        .unwrap_or_else(|| panic!("INFO has no field {field}: {info}"))
         .to_string()
 }

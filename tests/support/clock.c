@@ -1,7 +1,7 @@
-/* A library that is preloaded into a server, and lets a test set the server's wall clock. The test writes two numbers
- * to the file that CLOCK names: nanoseconds since the epoch, and seconds to add to them. The monotonic clock, on which
- * servers run their timers, stays the machine's. A coarse read of the wall clock returns the kernel's last tick, and
- * the kernel has 250 ticks a second. */
+// A library that is preloaded into a server, and lets a test set the server's wall clock. The test writes two numbers
+// to the file that CLOCK names: nanoseconds since the epoch, and seconds to add to them. The monotonic clock, which
+// servers use for their timers, does not change. A coarse read of the wall clock returns the time of the kernel's last
+// tick, and the kernel ticks 250 times a second.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -52,17 +52,17 @@ time_t time(time_t *seconds) {
     return precise.tv_sec;
 }
 
-#ifdef RTLD_DEEPBIND /* musl lacks it */
-/* Valkey loads modules with RTLD_DEEPBIND, so that a module would find libc's functions before these, and read another
- * clock than its server. */
+#ifdef RTLD_DEEPBIND /* musl lacks RTLD_DEEPBIND. */
+// Remove RTLD_DEEPBIND, with which Valkey loads modules. Otherwise, a module would find libc's functions before those
+// in this file, and read a different clock from its server's.
 void *dlopen(const char *path, int flags) {
     void *(*original)(const char *, int) = (void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen");
     return original(path, flags & ~RTLD_DEEPBIND);
 }
 #endif
 
-/* Hide /proc/cpuinfo. If that file says that the processor's ticks are constant, Valkey 9 adds them to its time between
- * two reads of the wall clock, so that its time would go on while the test's clock stands still. */
+// Hide /proc/cpuinfo. If that file says that the processor's ticks are constant, Valkey 9 adds the ticks to its time
+// between two reads of the wall clock, and its time would go on while the test's clock stands still.
 static FILE *open_unless_cpuinfo(const char *name, const char *path, const char *mode) {
     if (!strcmp(path, "/proc/cpuinfo")) return NULL;
     FILE *(*original)(const char *, const char *) = (FILE * (*)(const char *, const char *)) dlsym(RTLD_NEXT, name);
@@ -73,7 +73,7 @@ FILE *fopen(const char *restrict path, const char *restrict mode) {
     return open_unless_cpuinfo("fopen", path, mode);
 }
 
-#ifdef __GLIBC__ /* musl takes this name for fopen */
+#ifdef __GLIBC__ /* In musl, fopen64 is a macro for fopen. */
 FILE *fopen64(const char *restrict path, const char *restrict mode) {
     return open_unless_cpuinfo("fopen64", path, mode);
 }

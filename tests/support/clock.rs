@@ -11,7 +11,7 @@ use super::{Server, compiled, module, new_folder, run};
 pub const SECOND: i64 = 1_000_000_000;
 pub const MILLISECOND: i64 = 1_000_000;
 
-/// A moment in 2026 that is not a whole second.
+/// The moment at which tests start: in 2026, and not at a whole second.
 pub const START: i64 = 1_790_000_000_123_456_789;
 
 pub struct Clock {
@@ -20,12 +20,12 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Starts a server with the module on this clock, and connects to it.
+    /// Starts a server with the module and with a clock that shows `now`, and connects to the server.
     pub fn start(now: i64) -> (Self, Server, Connection) {
         Self::start_with(now, &[])
     }
 
-    /// Like `start`, with further settings.
+    /// Does the same as `start`, with additional settings.
     pub fn start_with(now: i64, settings: &[&str]) -> (Self, Server, Connection) {
         Self::start_bare(now, &[&["--loadmodule", module()], settings].concat())
     }
@@ -49,8 +49,7 @@ impl Clock {
         self.file.write_all_at(&now.to_ne_bytes(), 0).unwrap();
     }
 
-    /// Moves the clock this many seconds ahead of what `set` sets, even past the last time that fits in 64 bits as
-    /// nanoseconds.
+    /// Adds this many seconds to the time from `set`. The result may be too late to fit in 64 bits as nanoseconds.
     pub fn shift(&self, seconds: i64) {
         self.file.write_all_at(&seconds.to_ne_bytes(), 8).unwrap();
     }

@@ -1,10 +1,10 @@
-//! A cluster of two nodes.
+//! Creates a cluster of two nodes.
 
 use super::{Server, run, wait_until};
 
 /// Starts a cluster with these settings. Its first node owns all slots, and its second owns none.
 pub fn two_nodes(settings: &[&str]) -> [Server; 2] {
-    // A node that gets no CPU time for a while, on a busy machine, must not count as failed.
+    // Set a long timeout: a node that gets no CPU time for a while, on a busy machine, must not count as failed.
     let cluster = ["--cluster-enabled", "yes", "--cluster-node-timeout", "120000"];
     let nodes = [(); 2].map(|()| Server::start_with(&[&cluster, settings].concat()));
     meet(&nodes);
@@ -17,7 +17,7 @@ pub fn meet([owner, other]: &[Server; 2]) {
     let slots: Vec<_> = (0..16_384).collect();
     redis::cmd("CLUSTER").arg("ADDSLOTS").arg(slots).exec(&mut connection).unwrap();
     run::<()>(&mut connection, &format!("CLUSTER MEET 127.0.0.1 {}", other.port)).unwrap();
-    wait_until("a cluster", || {
+    wait_until("the nodes form a cluster", || {
         [owner, other].iter().all(|node| {
             let mut node = node.connect();
             let [info, nodes]: [String; 2] =

@@ -1,4 +1,4 @@
-//! The commands of src/lib.rs, written a second time.
+//! A second list of the commands in src/lib.rs, which the tests compare with the first.
 
 use super::clock;
 use super::model::Taking;
@@ -6,16 +6,16 @@ use super::model::Taking;
 pub const SECOND: i128 = clock::SECOND as i128;
 pub const MILLISECOND: i128 = clock::MILLISECOND as i128;
 
-/// A command, as the pages describe it.
+/// A command, as the documentation describes it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Command {
     pub name: &'static str,
     /// The version of the module that added the command.
     pub since: &'static str,
     pub taking: Taking,
-    /// The unit of its periods and replies, in nanoseconds.
+    /// The unit of the command's periods and replies, in nanoseconds.
     pub unit: i128,
-    /// The arguments, as in docs/commands.md: brackets mark optional ones, dots repeated ones.
+    /// The arguments, as in docs/commands.md: brackets mark optional arguments, and dots repeated ones.
     pub syntax: &'static str,
 }
 
@@ -31,11 +31,11 @@ pub const COMMANDS: [Command; 10] = [
     command("cl.mthrottle", "1.0.0", Taking::AllOrNone, SECOND, SEVERAL),
     command("cl.mpthrottle", "1.0.0", Taking::AllOrNone, MILLISECOND, SEVERAL),
 ];
-/// A quota and an optional quantity.
+/// The arguments of a command whose quantity is optional.
 const OPTIONAL: &str = "key max_burst count period [quantity [max_burst count period ...]]";
-/// A quota and a required quantity.
+/// The arguments of a command whose quantity is required.
 const REQUIRED: &str = "key max_burst count period quantity [max_burst count period ...]";
-/// Several limiters, each with its quota and quantity.
+/// The arguments of a command for several limiters, each with a quota and a quantity.
 const SEVERAL: &str = "key max_burst count period quantity [key max_burst count period quantity ...]";
 
 const fn command(name: &'static str, since: &'static str, taking: Taking, unit: i128, syntax: &'static str) -> Command {
@@ -43,18 +43,18 @@ const fn command(name: &'static str, since: &'static str, taking: Taking, unit: 
 }
 
 impl Command {
-    /// Returns the command that a call is made with.
+    /// Returns the command that a call names.
     pub fn of(call: &[Vec<u8>]) -> &'static Self {
         let named = COMMANDS.iter().find(|command| call[0].eq_ignore_ascii_case(command.name.as_bytes()));
         named.unwrap_or_else(|| panic!("tests/support/commands.rs has no row for {}", call[0].escape_ascii()))
     }
 
-    /// Returns whether a call changes nothing.
+    /// Returns whether the command only reads keys.
     pub fn only_reads(&self) -> bool {
         self.taking == Taking::Nothing
     }
 
-    /// Returns the required arguments.
+    /// Returns the names of the required arguments.
     pub fn required(&self) -> impl Iterator<Item = &'static str> {
         self.syntax.split('[').next().unwrap().split_whitespace()
     }
@@ -69,7 +69,7 @@ impl Command {
         self.syntax == SEVERAL
     }
 
-    /// Returns a call on this key without optional arguments. It is allowed if the key is new.
+    /// Returns a call on this key without optional arguments. If the key is new, the call is allowed.
     pub fn call(&self, key: &str) -> String {
         self.calls(key).swap_remove(0)
     }

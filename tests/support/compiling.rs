@@ -1,4 +1,4 @@
-//! The libraries that the tests load: the module, and the C files in this folder.
+//! Builds the libraries that the tests load: the module, and the C files in this folder.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,8 @@ use super::new_folder;
 use super::pages::ROOT;
 use super::programs::output;
 
-/// Returns the path of `MODULE`, or of the release build, which the first caller brings up to date.
+/// Returns the path of the module: that in `MODULE`, or else that of the release build, which the first call brings up
+/// to date.
 pub fn module() -> &'static str {
     static MODULE: OnceLock<Option<PathBuf>> = OnceLock::new();
     let module = MODULE.get_or_init(|| {
@@ -24,7 +25,7 @@ pub fn module() -> &'static str {
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| Path::new(ROOT).join("target"), PathBuf::from);
         build.unwrap().success().then(|| target.join("release/libredis_cell.so"))
     });
-    module.as_ref().expect("the module did not build: see above").to_str().unwrap()
+    module.as_ref().expect("the module did not build: see cargo's errors above").to_str().unwrap()
 }
 
 /// Compiles a C file in this folder once, and returns the path of its library.
@@ -45,21 +46,21 @@ fn compile(name: &str) -> String {
     // Test runs for several platforms share this folder, so the library's name includes the compiler.
     let library = format!("{name}-{}.so", compiler.replace('/', "-"));
     let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(library);
-    // Compile elsewhere, then move: another run may be using the old library.
+    // Compile in another folder and then move the library, because another test run may be using the old one.
     let folder = new_folder();
     let [object, new] = ["o", "so"].map(|kind| folder.path().join(name).with_extension(kind));
     let compile = |arguments: &[&str], from: &Path, to: &Path| {
         output(Command::new(&compiler).args(arguments).arg("-o").args([to, from]));
     };
     compile(&["-c", "-fPIC", "-O1", "-Wall", "-Werror", "-I", headers().to_str().unwrap()], &source, &object);
-    // Do not link a C library: the server has one, and the shell that starts the server may have another. With
-    // -nostdlib, zig finds no headers, so compile and link separately.
+    // Do not link a C library: the server already has one, and the shell that starts the server may use a different
+    // one. With -nostdlib, zig finds no headers, so compile and link separately.
     compile(&["-shared", "-nostdlib"], &object, &new);
     fs::rename(&new, &library).unwrap();
     library.to_str().unwrap().to_string()
 }
 
-/// Returns the folder of redismodule.h, which comes with the crate redis-module.
+/// Returns the folder of redismodule.h, which comes with the redis-module crate.
 fn headers() -> PathBuf {
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let mut metadata = cargo();
@@ -69,7 +70,7 @@ fn headers() -> PathBuf {
     Path::new(package.unwrap()["manifest_path"].as_str().unwrap()).with_file_name("src/include")
 }
 
-/// Returns the cargo that runs the tests or, if they were started without it, the one on this machine's PATH.
+/// Returns the cargo that runs the tests or, if they were started without cargo, the one on the PATH.
 fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     cargo.current_dir(ROOT);

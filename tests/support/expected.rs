@@ -1,21 +1,22 @@
-//! The reply that a call must get and the state that it must leave, computed with the model of the rule.
+//! Computes the reply that a call must get and the state that it must leave, using the model of the rule.
 
 use redis::Value;
 
 use super::commands::{Command, MILLISECOND};
 use super::model::{Call, Decision, Error, Quota, Taking, Verdict};
 
-/// Returns the millisecond in which a key with this TAT expires. It is rounded up, so that no key expires early.
+/// Returns the expiry of a key with this TAT, in ms since the epoch. The expiry is rounded up, so that no key expires
+/// early.
 pub fn expiry(tat: i128) -> i128 {
     (tat + MILLISECOND - 1) / MILLISECOND
 }
 
-/// Returns the text in which a key holds the TATs of its quotas.
+/// Returns the text that a key with these TATs holds.
 pub fn text(tats: &[i128]) -> Vec<u8> {
     tats.iter().flat_map(|tat| format!("{tat:019}").into_bytes()).collect()
 }
 
-/// The names of a call's integers.
+/// The names of a call's integer arguments.
 pub const NAMES: [&str; 4] = ["max_burst", "count", "period", "quantity"];
 
 pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -37,7 +38,7 @@ fn in_quota(number: usize, error: &str) -> String {
     if number == 1 { error.into() } else { format!("{error} (quota {number})") }
 }
 
-/// Returns the least value of the argument; `None` for a quantity that may be negative, which makes the call a refund.
+/// Returns the smallest valid value of an argument, or `None` for a quantity that may be negative (a refund).
 pub fn least(name: &str, taking: Taking) -> Option<i128> {
     match name {
         "max_burst" => Some(-1),
@@ -47,18 +48,18 @@ pub fn least(name: &str, taking: Taking) -> Option<i128> {
     }
 }
 
-/// The state at a key: its TATs (none if the key does not exist), or the error for any other value.
+/// The state of a key: its TATs (none if the key does not exist), or the error if it holds any other value.
 pub type State = Result<Vec<i128>, &'static str>;
 
 /// The expected outcome of a call.
 pub struct Expected {
     pub reply: Value,
     pub limited: bool,
-    /// The keys of the limiters, and what each decides.
+    /// The key of each limiter, and that limiter's decision.
     pub decisions: Vec<(Vec<u8>, Decision)>,
 }
 
-/// Returns the expected outcome of a call at `now`, or the expected error. `state` returns the state at a key.
+/// Returns the expected outcome of a call at `now`, or the expected error. `state` returns the state of a key.
 pub fn expected(call: &[Vec<u8>], now: i128, state: impl Fn(&[u8]) -> State) -> Result<Expected, String> {
     let command = Command::of(call);
     let limiters = limiters(command, call, now)?;
@@ -75,7 +76,7 @@ pub fn expected(call: &[Vec<u8>], now: i128, state: impl Fn(&[u8]) -> State) -> 
     let mut decisions = decide(command.taking)?;
     let limited = decisions.iter().any(|decision| decision.verdict.limited);
     if several && limited {
-        // If the call is limited by other limiters only, a limiter reports what it holds.
+        // A limiter that allows the call, although other limiters limit it, reports what it holds.
         for (decision, untouched) in decisions.iter_mut().zip(decide(Taking::UpTo)?) {
             if !decision.verdict.limited {
                 *decision = untouched;
@@ -104,7 +105,7 @@ pub fn expected(call: &[Vec<u8>], now: i128, state: impl Fn(&[u8]) -> State) -> 
     Ok(Expected { reply, limited, decisions: keys.zip(decisions).collect() })
 }
 
-/// The arguments of a call that are about one limiter.
+/// The arguments of a call that concern one limiter.
 struct Limiter {
     key: Vec<u8>,
     quotas: Vec<Quota>,
@@ -150,11 +151,11 @@ fn limiters(command: &Command, call: &[Vec<u8>], now: i128) -> Result<Vec<Limite
     Ok(limiters)
 }
 
-/// Reads a quota and, if it is given, the quantity.
+/// Parses a quota and, if the call has one, the quantity.
 fn quota_and_quantity(arguments: &[Vec<u8>], now: i128, command: &Command) -> Result<(Quota, i128), String> {
     let mut integers = [1; 4];
     for ((integer, argument), name) in integers.iter_mut().zip(arguments).zip(NAMES) {
-        // The server accepts an integer only in the form that it would write itself.
+        // The server accepts an integer only in the form in which it would write that integer itself.
         *integer = std::str::from_utf8(argument)
             .ok()
             .and_then(|text| text.parse::<i64>().ok())

@@ -1,7 +1,8 @@
-//! Real servers, and everything else that tests share.
+//! Starts real servers, and provides everything else that tests share.
 //!
-//! `SERVER` names the server's executable (by default `redis-server`), `MODULE` the library (by default the release
-//! build), and `MODULE_CC` the compiler of the C files (by default `cc`). All three must be for the same platform.
+//! The environment variable `SERVER` names the server's executable (by default `redis-server`), `MODULE` the library
+//! (by default the release build), and `MODULE_CC` the compiler of the C files (by default `cc`). All three must be for
+//! the same platform.
 
 pub mod aof;
 pub mod client;
@@ -34,16 +35,16 @@ pub use ports::free_port;
 pub use server::{Process, Server, ends_with_the_test, executable};
 pub use waiting::{PATIENCE, wait_for, wait_until};
 
-/// The folder in which the Debian package and the image install the library.
+/// The folder in which the Debian package and the container image install the library.
 pub const MODULES: &str = "/usr/lib/redis/modules";
 
-/// Returns a number, which an environment variable may override.
+/// Returns the number in an environment variable or, if the variable is not set, the default.
 pub fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect(name))
 }
 
-/// Makes a folder that is removed when dropped. Its name ends with the id of this process, so that scripts/test can
-/// remove those of killed runs.
+/// Creates a folder that is removed when it is dropped. The folder's name ends with the ID of this process, so that
+/// scripts/test can remove the folders of killed runs.
 pub fn new_folder() -> TempDir {
     let process = format!(".{}", std::process::id());
     tempfile::Builder::new().suffix(&process).tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()

@@ -1,4 +1,4 @@
-//! The pages: README.md and those in docs/ and .github/, their blocks of code and their links.
+//! Reads the documentation pages (README.md, docs/ and .github/), with their blocks of code and their links.
 
 use std::collections::HashSet;
 use std::fs;
@@ -8,7 +8,7 @@ use pulldown_cmark::{BrokenLink, CodeBlockKind, Event, Options, Parser, Tag};
 
 pub const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Returns the text of a file of this repository.
+/// Returns the text of a file in this repository.
 pub fn text_of(file: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
@@ -23,15 +23,15 @@ pub fn pages(root: &Path) -> Vec<PathBuf> {
     pages
 }
 
-/// Returns the parts of a page, each with its first line's number and its text. A reference that is not defined counts
-/// as a link to `[its name]`.
+/// Returns the parts of a page, each with the number of its first line and its text. An undefined reference counts as a
+/// link to `[its name]`.
 fn parts(text: &str) -> impl Iterator<Item = (Event<'_>, usize, &str)> {
     let undefined = |link: BrokenLink| Some((format!("[{}]", link.reference).into(), "".into()));
     let parts = Parser::new_with_broken_link_callback(text, Options::ENABLE_TABLES, Some(undefined)).into_offset_iter();
     parts.map(|(part, place)| (part, text[..place.start].matches('\n').count() + 1, &text[place]))
 }
 
-/// Returns the text between backticks in the sentences and tables of a page or a part of it.
+/// Returns the text between backticks in the sentences and tables of a page, or of a part of a page.
 pub fn code(text: &str) -> impl Iterator<Item = String> {
     parts(text).filter_map(|(part, ..)| match part {
         Event::Code(code) => Some(code.to_string()),
@@ -39,18 +39,19 @@ pub fn code(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns the part of a page under this heading, with the headings below it.
+/// Returns the part of a page under this heading, including all subheadings.
 pub fn section<'a>(page: &'a str, heading: &str) -> &'a str {
-    let (_, rest) = page.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no page has {heading:?}"));
+    let (_, rest) =
+        page.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("the page has no heading {heading:?}"));
     let (rank, _) = heading.split_once(' ').unwrap();
     rest.split(&format!("\n{rank} ")).next().unwrap()
 }
 
 /// A block of code, or the text between backticks in a sentence or a table.
 pub struct Block {
-    /// The file and the line.
+    /// The file and the number of the line.
     pub place: String,
-    /// The word after the three backticks; "code" within a sentence or a table.
+    /// The word after the three backticks, or "code" for text in a sentence or a table.
     pub language: String,
     pub text: String,
 }
@@ -87,8 +88,8 @@ pub fn typed(words: &str) -> String {
     block("console", words).lines().next().unwrap().split_once("> ").unwrap().1.to_string()
 }
 
-/// Returns every link or picture that leads nowhere, in a clone or an unpacked release: file, line and target. Links to
-/// other sites are not followed.
+/// Returns the file, line and target of each broken link or image in a clone or an unpacked release. Links to other
+/// sites are not checked.
 pub fn dangling_links(root: &Path) -> Vec<String> {
     let mut dangling = Vec::new();
     for page in pages(root).into_iter().chain([root.join("CHANGELOG.md")]) {

@@ -1,4 +1,4 @@
-//! Free ports of this machine.
+//! Finds free ports on this machine.
 
 use std::net::TcpListener;
 use std::sync::OnceLock;

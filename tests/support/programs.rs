@@ -1,4 +1,4 @@
-//! Programs that tests run beside their servers.
+//! Runs programs for tests, and sends signals to processes.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ pub fn python(program: &str, server: &Server) -> Command {
     command
 }
 
-/// Runs the program, which must succeed. Returns its output.
+/// Runs a program, which must succeed. Returns its output.
 pub fn output(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let [said, errors] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
@@ -23,8 +23,8 @@ pub fn output(command: &mut Command) -> String {
     said
 }
 
-/// Sends the process a signal. Uses the shell's built-in `kill`, because a minimal system has no program of that name.
+/// Sends a signal to a process. Uses the shell's built-in `kill`, because a minimal system may lack the program `kill`.
 pub fn signal(process: u32, name: &str) {
     let status = Command::new("sh").args(["-c", &format!("kill -{name} {process}")]).status();
-    assert!(status.unwrap().success(), "no process {process}");
+    assert!(status.unwrap().success(), "process {process} did not get SIG{name}");
 }

@@ -1,4 +1,4 @@
-//! Random numbers, which are the same on every machine for the same seed.
+//! Generates random numbers. The same seed gives the same numbers on every machine.
 
 pub struct Random(fastrand::Rng);
 
@@ -19,7 +19,7 @@ impl Random {
         from[self.below(from.len())]
     }
 
-    /// Returns a number of any length: 1 bit is as likely as 63 bits.
+    /// Returns a number whose length is random: 1 bit is as likely as 63 bits.
     pub fn of_any_length(&mut self) -> i64 {
         self.0.i64(0..) >> self.below(63)
     }

@@ -1,6 +1,6 @@
-// A stand-in for brandur's redis-cell 0.5.0, for upgrades from it and back. It has the same module name, command,
-// stored state (the TAT as a native string with an expiry in milliseconds) and replication (the call itself, limited or
-// not). It accepts only valid calls.
+// A stand-in for brandur's redis-cell 0.5.0, for tests that upgrade from it and go back to it. The stand-in has the
+// same module name, command, stored state (the TAT as a native string with an expiry in milliseconds) and replication
+// (every call itself, limited or not). The stand-in accepts only valid calls.
 
 #include "redismodule.h"
 

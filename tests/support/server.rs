@@ -1,4 +1,4 @@
-//! A server on a free port and in its own folder, which is killed when dropped.
+//! A server on a free port, with its own folder. The server is killed when it is dropped.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -25,7 +25,7 @@ impl Server {
         Self::start_with(&[])
     }
 
-    /// Starts a server with the module and more arguments.
+    /// Starts a server with the module and additional arguments.
     pub fn start_with(arguments: &[&str]) -> Self {
         Self::start_bare(&[&["--loadmodule", module()], arguments].concat())
     }
@@ -40,7 +40,7 @@ impl Server {
         Self::new(Some(settings), arguments).launched()
     }
 
-    /// Returns the log of a server that must not start with these settings.
+    /// Starts a server that must refuse to start with these arguments, and returns its log.
     pub fn refused(arguments: &[&str]) -> String {
         let mut server = Self::new(None, arguments);
         assert!(!server.launch(), "the server started:\n{}", server.log());
@@ -54,11 +54,11 @@ impl Server {
         command
             .args(settings)
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--dir", folder.to_str().unwrap(), "--save", ""])
-            // Make the first replica's snapshot at once, without waiting for a second replica.
+            // Start the first replica's snapshot at once, without waiting for a second replica.
             .args(["--repl-diskless-sync-delay", "0"])
             .args(needs::all_commands())
             .args(arguments)
-            // The server does not start in a locale that the machine lacks.
+            // Use the C locale, because the server does not start in a locale that the machine lacks.
             .env("LC_ALL", "C")
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
@@ -92,7 +92,7 @@ impl Server {
         Client::open(format!("redis://127.0.0.1:{}/", self.port)).unwrap()
     }
 
-    /// Connects without a timeout: with one, a read fails with EINTR when another test's program ends.
+    /// Connects without a timeout, because a read with a timeout fails with EINTR when another test's program ends.
     pub fn connect(&self) -> Connection {
         self.client().get_connection().unwrap()
     }
@@ -120,8 +120,9 @@ impl Server {
     fn launch(&mut self) -> bool {
         let logged = self.log().len();
         self.process = Some(self.command.spawn().unwrap_or_else(|error| panic!("{:?}: {error}", self.command)));
-        // Be patient: the server may have to load a large file, on two cores that many servers share.
-        wait_for(&format!("a server is ready or gone, see {}/log", self.folder.display()), || {
+        // Wait for a long time if necessary: the server may have to load a large file, on cores that many servers
+        // share.
+        wait_for(&format!("the server is ready or has exited, see {}/log", self.folder.display()), || {
             let gone = self.process.as_mut().unwrap().try_wait().unwrap().is_some();
             // Read the log instead of connecting: another process may be listening on the port.
             let ready = self.log()[logged..].contains("Ready to accept connections");
@@ -146,7 +147,7 @@ pub fn ends_with_the_test(executable: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// A process, which is killed when dropped.
+/// A process that is killed when it is dropped.
 pub struct Process(Child);
 
 impl Process {

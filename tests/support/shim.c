@@ -1,19 +1,20 @@
-// A module that loads another one, and stands between it and the server. It imitates a server that saves keys without a
-// child process, as Valkey 9.2 can: a key whose name starts with "unwritable" can be opened for reading, but not for
-// writing. To the other module, the server seems to have the option for such saves, HANDLE_FORKLESS. If the other
-// module sets this option:
+// A module that loads another module, and stands between that module and the server. The shim imitates a server that
+// saves keys without a child process, as Valkey 9.2 can: a key whose name starts with "unwritable" can be opened for
+// reading, but not for writing. To the other module, the server seems to have the option for such saves,
+// HANDLE_FORKLESS. If the other module sets this option:
 //
-// * the server crashes when that module reads an unwritable key with StringDMA, which may change the encoding of a
-//   value that is being saved;
-// * a child process that saves looks to that module like a save without one: no flag shows it, and the event of its
-//   start is that of a snapshot.
+// * the server crashes when the other module reads an unwritable key with StringDMA, because StringDMA may change the
+//   encoding of a value that is being saved;
+// * the other module does not see that a child process saves: no flag shows the process, and its start is reported as
+//   the start of a snapshot.
 //
-// The log lists the options that the server has, including this one, and those that the other module sets. After a load
-// and after an unload, it also shows how many strings and sections of INFO the other module has not freed.
+// The server's log lists the options that the server has, including HANDLE_FORKLESS, and those that the other module
+// sets. After a load and after an unload, the log also shows how many strings and sections of INFO the other module has
+// not freed.
 //
-// The arguments at load are the other module's path, and then its own arguments. One word may come before them: with
-// "valkey", the other module takes any server for a Valkey; with the name of an API function, the server seems to lack
-// this function. MODULE LIST shows only the other module.
+// The arguments at load are the other module's path and that module's own arguments. One word may come before the path.
+// With "valkey", any server looks like Valkey to the other module. With the name of an API function, the server seems
+// to lack that function. MODULE LIST shows only the other module.
 
 #include "redismodule.h"
 #include <dlfcn.h>
@@ -40,7 +41,7 @@ static char *string_dma(RedisModuleKey *key, size_t *length, int mode) {
 }
 
 static int all_options(void) {
-    // Redis 6.2 lacks the function.
+    // Redis 6.2 lacks the function GetModuleOptionsAll.
     return (RedisModule_GetModuleOptionsAll ? RedisModule_GetModuleOptionsAll() : 0) | HANDLE_FORKLESS;
 }
 
@@ -104,7 +105,7 @@ static int get_api(const char *name, void *function) {
         {"RedisModule_FreeServerInfo", free_info},
     };
     if (!strcmp(name, first_word)) return REDISMODULE_ERR;
-    // Only Valkey has a function of this name.
+    // Only Valkey has a function with this name, and the other module recognizes Valkey by it.
     if (!strcmp(first_word, "valkey") && !strcmp(name, "ValkeyModule_SetModuleOptions")) name = replaced[3].name;
     for (size_t i = 0; i < sizeof replaced / sizeof *replaced; i++) {
         if (strcmp(name, replaced[i].name)) continue;
@@ -126,7 +127,7 @@ int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
     library = dlopen(RedisModule_StringPtrLen(argv[0], NULL), RTLD_NOW | RTLD_LOCAL);
     if (!library) return REDISMODULE_ERR;
     RedisModuleCmdFunc load = (RedisModuleCmdFunc)dlsym(library, "RedisModule_OnLoad");
-    // A context starts with the function that looks up all others.
+    // A context starts with a pointer to the function that looks up all others. Replace it during the load.
     *(void **)ctx = get_api;
     int status = load(ctx, argv + 1, argc - 1);
     *(void **)ctx = RedisModule_GetApi;

@@ -1,10 +1,11 @@
--- Returns every string in the database: its key, its text, and its expiry in milliseconds since the epoch.
+-- Returns every string in the database: the key, the text, and the expiry in milliseconds since the epoch.
 
 local function now()
     local time = redis.call('TIME')
     return time[1] * 1000 + math.floor(time[2] / 1000)
 end
--- Redis 6.2 has no PEXPIRETIME. There, the expiry is TIME plus PTTL, read again if the clock moved on between the two.
+-- Redis 6.2 lacks PEXPIRETIME. There, the expiry is TIME plus PTTL. Both are read again if the clock has moved on in
+-- between.
 local function expires_at(key)
     local answer = redis.pcall('PEXPIRETIME', key)
     if type(answer) == 'number' then return answer end

@@ -1,4 +1,4 @@
-// The store in express-rate-limit, express-slow-down and hono-rate-limiter.
+// Tests of the store in express-rate-limit, express-slow-down and hono-rate-limiter.
 
 const assert = require('node:assert/strict');
 const { test, before } = require('node:test');
@@ -20,10 +20,10 @@ before(async () => {
 
 const newStore = (options) => new RedisCellStore({ sendCommand, prefix: newPrefix(), timeout: DAY, ...options });
 const silent = { validate: false, logger: { error() {}, warn() {} } };
-/** Returns a function that sends a request, which `handle` answers. */
+/** Serves an application with these limiters. Returns a function that sends a request, to which `handle` responds. */
 function site(limiters, handle = (request, response) => response.send('Hello')) {
   const app = express();
-  // Express's default handler would write errors to the log.
+  // Handle errors here, because Express's default handler would log them.
   app.use(limiters, handle, (error, request, response, next) =>
     response.status(error.status ?? 500).set(error.headers ?? {}).send(error.message));
   return serve(app);
@@ -59,7 +59,7 @@ for (const passOnStoreError of [false, true]) {
     });
     for (const [limiter, mistake] of [
       [withoutQuotas, /function.*quotas/], [first, /its own store/], [second, /its own store/], [broken, /the plan/],
-      // With passOnStoreError, nothing can refuse a request here. The log says so.
+      // With passOnStoreError, an infinite limit refuses no request, so only the log can report this mistake.
       ...passOnStoreError ? [] : [[unlimited, /first burst/]],
     ]) {
       const send = await site(limiter);
@@ -77,7 +77,7 @@ test('passOnStoreError lets requests pass while Redis does not decide', async ()
   assert.deepEqual(await statuses(3, send), [200, 200, 200]);
 });
 
-test('fractions, zero, negative and infinite limits count as without the store', async () => {
+test('fractional, zero, negative and infinite limits behave as they do without the store', async () => {
   for (const limit of [0, 0.5, 2.5, -1, Infinity, '3']) {
     const [ours, theirs] = await Promise.all([newStore(), undefined].map(async (store) =>
       statuses(5, await site(rateLimit({ limit, windowMs, store, ...silent })))));
@@ -85,7 +85,7 @@ test('fractions, zero, negative and infinite limits count as without the store',
   }
 });
 
-test('a request that can never pass may come back after a window', async () => {
+test('a request that can never pass is told to retry after a whole window', async () => {
   const quotas = [{ limit: 0, burst: 5, windowMs }];
   for (const store of [newStore(), newStore({ quotas })]) {
     const response = await (await site(rateLimit({ limit: 0, windowMs, store, ...silent })))();
@@ -102,7 +102,7 @@ test('windows may be shorter than a millisecond or longer than a century', async
   }
 });
 
-test('neither prefixes nor keys nor lone surrogates can spell another key', async () => {
+test('no combination of prefix and key collides with another, even with lone surrogates', async () => {
   const prefix = newPrefix();
   const keys = [['', 'b'], ['', '\ud800'], ['', '\ud801'], ['', 'a:b'], ['a:', 'b'], ['', 'b",2,3,4'], ['', '["b"']];
   for (const [further, key] of keys) {
@@ -124,17 +124,19 @@ test('a changed limit starts full, and the old one keeps its count', async () =>
   assert.deepEqual([await used(1, 60_000), await used(5, DAY), await used(1, DAY)], [1, 1, 2]);
 });
 
-test('getKey returns what is used, and resetKey gives it back', async () => {
-  const limiter = rateLimit({ limit: 2, windowMs, keyGenerator: () => 'key', store: newStore() });
-  const send = await site(limiter);
-  assert.equal(await limiter.getKey('key'), undefined);
-  await statuses(2, send);
-  for (const used of [2, 2]) assert.equal((await limiter.getKey('key')).totalHits, used);
-  assert.deepEqual(await statuses(1, send), [429]);
-  await limiter.resetKey('key');
-  assert.equal(await limiter.getKey('key'), undefined);
-  assert.deepEqual(await statuses(3, send), [200, 200, 429]);
-});
+for (const quotas of [undefined, [{ limit: 2, windowMs }, { limit: 2, windowMs: 7 * windowMs }]]) {
+  test(`getKey returns the tokens used, and resetKey gives them back${quotas ? ' to each quota' : ''}`, async () => {
+    const limiter = rateLimit({ limit: 2, windowMs, keyGenerator: () => 'key', store: newStore({ quotas }) });
+    const send = await site(limiter);
+    assert.equal(await limiter.getKey('key'), undefined);
+    await statuses(2, send);
+    for (const used of [2, 2]) assert.equal((await limiter.getKey('key')).totalHits, used);
+    assert.deepEqual(await statuses(1, send), [429]);
+    await limiter.resetKey('key');
+    assert.equal(await limiter.getKey('key'), undefined);
+    assert.deepEqual(await statuses(3, send), [200, 200, 429]);
+  });
+}
 
 test('half the limit is a hard cap: no window has more than twice as many', async () => {
   const { clock, url } = await startServerWithClock();
@@ -156,7 +158,7 @@ test('express-slow-down slows down after its delayAfter', async () => {
   const store = newStore({ quotas: [{ burst: 5, limit: 2, windowMs }] });
   const send = await site(slowDown({ windowMs, delayAfter: 2, delayMs, store }));
   assert.deepEqual(await statuses(7, send), times(7, 200));
-  // The count stops at one more than the burst.
+  // The count does not exceed the burst plus one.
   assert.deepEqual(delays, [3, 4, 5, 6, 6]);
 });
 
@@ -175,7 +177,7 @@ test('express-slow-down without quotas is a mistake', async () => {
   assert.match(await response.text(), /express-slow-down needs/);
 });
 
-/** Returns a handler that responds in another request's context or in none, as after a driver that batches queries. */
+/** Returns a handler that responds outside the request's async context, as after a driver that batches queries. */
 function batching() {
   let waiting = [];
   setInterval(() => waiting.splice(0).forEach((answer) => answer()), 1).unref();
@@ -185,7 +187,7 @@ function batching() {
 for (const name of LIMITERS) {
   const { rateLimit: limit } = require(name);
 
-  test(`${name}: successes are refunded, whatever context they end in`, async () => {
+  test(`${name}: successful requests are refunded, whatever async context they end in`, async () => {
     const limiter = limit({ limit: 3, windowMs, skipSuccessfulRequests: true, store: newStore() });
     const send = await site(limiter, batching());
     assert.deepEqual(await statuses(6, send), times(6, 200));
@@ -193,12 +195,13 @@ for (const name of LIMITERS) {
     assert.deepEqual(await statuses(1, send), [429]);
   });
 
-  test(`${name}: a refused request claims no refund`, async () => {
+  test(`${name}: a refused request gets no refund`, async () => {
     const send = await site(limit({ limit: 3, windowMs, skipFailedRequests: true, store: newStore() }));
     assert.deepEqual(await statuses(9, send), [...times(3, 200), ...times(6, 429)]);
   });
 
-  test(`${name}: an outage during the request changes no response, and the process goes on`, async (context) => {
+  test(`${name}: an outage during a request does not change its response or stop the process`, async (context) => {
+    const log = context.mock.method(console, 'error', () => {});
     const rejected = context.mock.fn();
     process.on('unhandledRejection', rejected);
     context.after(() => process.off('unhandledRejection', rejected));
@@ -210,10 +213,11 @@ for (const name of LIMITERS) {
     const send = await site(limiter, (request, response) => { isGone = true; response.send('Done'); });
     assert.deepEqual(await statuses(2, send), [200, 503]);
     assert.equal(rejected.mock.callCount(), 0);
+    assert.match(log.mock.calls[0].arguments[0].stack, /Caused by Error: gone/);
   });
 }
 
-test('Express, Hono and the log tell of an outage', async () => {
+test('Express, Hono and the log report an outage', async () => {
   const store = newStore({ sendCommand: async () => { throw new Error('the password is wrong'); } });
   store.init({ limit: 3, windowMs });
   const error = await store.increment('key').catch((thrown) => thrown);

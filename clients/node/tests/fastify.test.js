@@ -1,4 +1,4 @@
-// The store in @fastify/rate-limit.
+// Tests of the store in @fastify/rate-limit.
 
 const assert = require('node:assert/strict');
 const { test, before } = require('node:test');
@@ -17,7 +17,7 @@ before(async () => {
 const newStore = (options) => fastifyStore({ sendCommand, prefix: newPrefix(), timeout: 60_000, ...options });
 const byHeader = (request) => request.headers.caller ?? 'caller';
 
-/** Returns a function that sends a request to a site, to which `build` adds the routes. */
+/** Creates an application whose routes `build` adds. Returns a function that sends a request to the application. */
 async function site(options, build = (fastify) => fastify.get('/', async () => 'Hi')) {
   const fastify = createFastify();
   const own = { max: 2, timeWindow: '1 day', keyGenerator: byHeader, store: newStore() };
@@ -29,7 +29,7 @@ async function site(options, build = (fastify) => fastify.get('/', async () => '
   };
 }
 
-test('no caller of one limit can spell the key of another', async () => {
+test('no caller can use the key of another limit, whatever the caller is called', async () => {
   const store = newStore();
   const send = await site({ store }, (fastify) => {
     const route = (url, rateLimit) => fastify.get(url, { config: { rateLimit } }, async () => 'Hi');
@@ -52,7 +52,7 @@ test('no caller of one limit can spell the key of another', async () => {
   }
 });
 
-test('registrations and applications with other prefixes share nothing', async () => {
+test('registrations and applications with different prefixes share nothing', async () => {
   const prefix = newPrefix();
   for (const further of ['', 'two:', 'three:']) {
     const send = await site({ store: newStore({ prefix: prefix + further }) });
@@ -62,7 +62,7 @@ test('registrations and applications with other prefixes share nothing', async (
   assert.deepEqual(await statuses(1, send), [429]);
 });
 
-test('a group has one limit, whatever the order in which its routes and handlers are made', async () => {
+test('a group has one limit, whatever the order in which its routes and handlers are created', async () => {
   const store = newStore();
   const build = (names) => (fastify) => names.forEach((name) => {
     const preHandler = fastify.rateLimit({ max: 1, groupId: name });
@@ -80,14 +80,14 @@ test('of two handlers with the same limit, the second needs a groupId', async ()
   await assert.rejects(build({ max: 3 }, { max: () => 3 }), /groupId/);
   await assert.rejects(build({ max: () => 3 }, { max: async () => 3 }), /groupId/);
   await build({ max: 3 }, { max: 3, groupId: 'other' }, { max: 4 });
-  // Two registrations with the same store.
+  // The same holds for two registrations of the plugin with the same store.
   const store = newStore();
   const register = () => site({ store }, (fastify) => fastify.rateLimit({ max: 3 }));
   await register();
   await assert.rejects(register(), /groupId/);
 });
 
-test('{ increment: false } takes nothing, and tells that no token is left', async () => {
+test('{ increment: false } takes no token, and reports when none is left', async () => {
   const send = await site({ global: false }, (fastify) => {
     const check = fastify.createRateLimit({ max: 3, timeWindow: '1 day' });
     fastify.get('/peek', (request) => check(request, { increment: false }));
@@ -103,8 +103,8 @@ test('{ increment: false } takes nothing, and tells that no token is left', asyn
   assert.deepEqual([await state('/peek'), await state('/take'), await state('/peek')], times(3, [0, true]));
 });
 
-test('zero, fractions, infinity and functions count as without the store, and so do lone surrogates', async () => {
-  const keyGenerator = () => '\ud800';
+test('zero, fractional, infinite and computed limits behave as they do without the store', async () => {
+  const keyGenerator = () => '\ud800'; // A lone surrogate is no outage.
   for (const max of [0, 2.5, Infinity, () => 2.5, async () => 3, () => Infinity]) {
     const [ours, theirs] = await Promise.all([{}, { store: undefined }].map(async (options) =>
       statuses(5, await site({ max, timeWindow: 60_000_000, keyGenerator, ...options }))));
@@ -112,7 +112,7 @@ test('zero, fractions, infinity and functions count as without the store, and so
   }
 });
 
-test('an outage is 503 with Retry-After, and skipOnError lets requests pass', async () => {
+test('during an outage, the response is 503 with Retry-After, and skipOnError lets requests pass', async () => {
   const store = newStore({ sendCommand: async () => { throw new Error('the password is wrong'); } });
   const { status, headers, body } = await (await site({ store }))();
   assert.deepEqual([status, headers['retry-after'], headers['cache-control']], [503, '1', 'no-store']);

@@ -1,4 +1,4 @@
-// The storage in @nestjs/throttler.
+// Tests of the storage in @nestjs/throttler.
 
 const assert = require('node:assert/strict');
 const { test, before } = require('node:test');
@@ -32,7 +32,7 @@ async function site(throttlers, storage, ...providers) {
   return serve(app.getHttpAdapter().getInstance());
 }
 
-test('throttlers with the same key, and prefixes, share nothing', async () => {
+test('throttlers with the same key share nothing, and neither do stores with different prefixes', async () => {
   const prefix = newPrefix();
   const throttlers = [{ name: 'short', ttl: 60_000, limit: 2 }, { name: 'other', ttl: 60_000, limit: 2 }];
   for (const further of ['', 'two:']) {
@@ -43,7 +43,7 @@ test('throttlers with the same key, and prefixes, share nothing', async () => {
   }
 });
 
-test('a refused request waits for its token, and not for the block duration', async () => {
+test('a refused request must wait for its token, not for the block duration', async () => {
   const send = await site([{ ttl: DAY, limit: 2, blockDuration: 1000 }], newStore());
   assert.deepEqual(await statuses(2, send), [200, 200]);
   const response = await send();
@@ -51,13 +51,13 @@ test('a refused request waits for its token, and not for the block duration', as
   assert.ok(response.status === 429 && wait > 43_100 && wait <= 43_200, `${response.status} ${wait}`);
 });
 
-test('limits of 0, fractions and infinity', async () => {
+test('limits may be 0, fractional or infinite', async () => {
   for (const [limit, expected] of [[0, [429, 429]], [1.5, [200, 429]], [Infinity, [200, 200]], ['1', [200, 429]]]) {
     assert.deepEqual(await statuses(2, await site([{ ttl: DAY, limit }], newStore())), expected, `${limit}`);
   }
 });
 
-test('an outage is 503, and an exception filter can add Retry-After', async () => {
+test('during an outage, the response is 503, and an exception filter can add Retry-After', async () => {
   const down = () => newStore({ sendCommand: async () => { throw new Error('the password is wrong'); } });
   const response = await (await site([{ ttl: DAY, limit: 2 }], down()))();
   assert.deepEqual([response.status, response.headers.get('Retry-After')], [503, null]);

@@ -1,4 +1,4 @@
-// The package: its files, its types, and how applications load it.
+// Tests of the npm package: its files, its types, and how applications load it.
 
 const assert = require('node:assert/strict');
 const { spawnSync } = require('node:child_process');
@@ -9,11 +9,11 @@ const { ROOT, folder, startServer } = require('./support.js');
 
 const PACKAGE = path.resolve(__dirname, '..');
 const LIBRARIES = path.dirname(path.dirname(require.resolve('typescript/package.json')));
-// NPM may name another npm, with arguments.
+// The variable NPM may contain another npm command, with arguments.
 const NPM = process.env.NPM?.split(' ') ?? ['npm'];
 const NAMES = ['express', 'fastify', 'nest'];
 
-/** Runs a command, and returns its output. */
+/** Runs a command, which must succeed, and returns its output. */
 function run(words, options) {
   const { status, stdout, stderr } = spawnSync(words[0], words.slice(1), { encoding: 'utf8', ...options });
   assert.equal(status, 0, `${words.join(' ')}\n${stdout}${stderr}`);
@@ -22,7 +22,7 @@ function run(words, options) {
 
 const tsc = (words, options) => run([process.execPath, require.resolve('typescript/bin/tsc'), ...words], options);
 
-/** Returns the folder of a new application, with these files, our package and the libraries. */
+/** Creates a folder with these files, our package and the libraries, and returns the folder's path. */
 function application(files) {
   const own = folder();
   fs.mkdirSync(`${own}/node_modules`);
@@ -32,12 +32,12 @@ function application(files) {
   return own;
 }
 
-// To write the declarations: UPDATE=yes node --test clients/node/tests/package.test.js
-test('the declarations are those of the sources', () => {
+// To update the declarations, run UPDATE=yes node --test clients/node/tests/package.test.js
+test('the declarations match the sources', () => {
   const own = folder();
   const copy = (names, from, to) => names.forEach((name) => fs.copyFileSync(`${from}/${name}`, `${to}/${name}`));
   const filesIn = (name, end) => fs.readdirSync(name).filter((file) => file.endsWith(end));
-  // Copy only the sources: tsc would read old declarations instead of them.
+  // Copy only the sources, because tsc would read existing declarations instead of the sources.
   copy([...filesIn(PACKAGE, '.js'), 'tsconfig.json'], PACKAGE, own);
   tsc(['-p', own, '--typeRoots', `${LIBRARIES}/@types`]);
   const made = filesIn(own, '.d.ts');
@@ -75,7 +75,8 @@ const stores = [
     sendCommandCluster: ({ key, isReadOnly, command }) => cluster.sendCommand(key, isReadOnly, command), prefix: 'c:',
   }),
   new RedisCellStore({
-    sendCommandCluster: ({ key, command }) => other.eval('return redis.call(unpack(ARGV))', 1, key, ...command),
+    sendCommandCluster: ({ key, command: [name, , ...words] }) =>
+      other.eval('return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))', 1, key, name, ...words),
     prefix: 'd:',
     quotas: async (key) => [{ limit: key.length, windowMs: 1000, burst: 2 }, { limit: 9, windowMs: 60000 }],
   }),
@@ -95,7 +96,7 @@ for (const [resolution, ...options] of [
 ]) {
   test(`an application in TypeScript compiles with moduleResolution ${resolution}`, () => {
     const own = application({ 'user.ts': USER, 'package.json': '{ "type": "module" }' });
-    // skipLibCheck, because some of the libraries' own declarations need other options.
+    // Use skipLibCheck, because the declarations of some libraries need other options.
     tsc(['--strict', '--noEmit', '--skipLibCheck', '--esModuleInterop', '--target', 'es2022', '--types', 'node',
       '--moduleResolution', resolution, ...options, 'user.ts'], { cwd: own });
   });
@@ -155,6 +156,6 @@ test('a process ends after its server and its client are closed', async () => {
       server.close();
       await client.close();
     });` });
-  // A reply may take an hour: if that timer were left running, the process would be killed after two minutes.
+  // The store's timeout is an hour. If its timer kept the process alive, the process would be killed after two minutes.
   assert.equal(run([process.execPath, 'site.mjs'], { cwd: own, timeout: 120_000 }), '200\n');
 });

@@ -1,4 +1,4 @@
-// What the tests share: real servers, clients of three libraries, and requests.
+// Helpers for the tests: real servers, clients from three libraries, and requests.
 
 const { spawn, spawnSync } = require('node:child_process');
 const { once } = require('node:events');
@@ -14,11 +14,11 @@ const MODULE = path.resolve(process.env.MODULE ?? `${ROOT}/target/release/libred
 const DAY = 24 * 60 * 60 * 1000;
 
 const endings = [];
-/** Registers a function to be called after all tests. The one registered last is called first. */
+/** Registers a function to be called after all tests. The function registered last is called first. */
 const atTheEnd = (end) => endings.unshift(end);
 after(() => endings.forEach((end) => end()));
 
-/** Returns a new folder, which is removed after the tests. */
+/** Creates a folder, which is removed after the tests, and returns its path. */
 function folder() {
   const name = fs.mkdtempSync(path.join(os.tmpdir(), 'redis-cell-'));
   atTheEnd(() => fs.rmSync(name, { recursive: true }));
@@ -33,17 +33,17 @@ async function freePort() {
   return port;
 }
 
-/** Calls `ask` until its result is truthy, and returns that result. */
+/** Calls `ask` until its result is truthy. Returns that result, or throws an error after two minutes. */
 async function waitFor(what, ask) {
   for (let number = 0; number < 2400; number += 1) {
     const answer = await Promise.resolve().then(ask).catch(() => false);
     if (answer) return answer;
     await sleep(50);
   }
-  throw new Error(`never happened: ${what}`);
+  throw new Error(`timed out while waiting until ${what}`);
 }
 
-/** Starts a server, which is killed after the tests. */
+/** Starts a server with these settings and environment variables. The server is killed after the tests. */
 async function startServer(environment = {}, ...settings) {
   const port = await freePort();
   const words = ['--port', port, '--bind', '127.0.0.1', '--save', '', '--dir', folder(), '--loadmodule', MODULE];
@@ -78,7 +78,7 @@ async function startServerWithClock() {
   return { ...await startServer({ LD_PRELOAD: `${own}/clock.so`, CLOCK: `${own}/clock` }), clock };
 }
 
-/** For each library, a function that opens a client, and returns it with the client's `sendCommand` function. */
+/** For each library, a function that connects a client, and returns it with a `sendCommand` function for a store. */
 const LIBRARIES = {
   'node-redis': async (url) => {
     const client = require('redis').createClient({ url, disableOfflineQueue: true });
@@ -93,14 +93,14 @@ const LIBRARIES = {
 
 async function likeIoredis(Redis, url) {
   const options = { enableOfflineQueue: false, maxRetriesPerRequest: 0, autoResendUnfulfilledCommands: false };
-  const client = new Redis(url, options);
+  const client = new Redis(url, { ...options, keyPrefix: 'shop:' });
   client.on('error', () => {});
   await once(client, 'ready');
   atTheEnd(() => client.disconnect());
   return { client, sendCommand: (...words) => client.call(...words) };
 }
 
-/** Serves an application until the tests end. Returns a function that sends a request. */
+/** Serves an application until the tests end. Returns a function that sends a request to it. */
 async function serve(listener) {
   const server = require('node:http').createServer(listener).listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -109,7 +109,7 @@ async function serve(listener) {
   return (path = '/', options = {}) => fetch(`http://127.0.0.1:${server.address().port}${path}`, options);
 }
 
-/** Sends this many requests, one after another, and returns the statuses of the responses. */
+/** Sends this many requests, one after another. Returns the status of each response. */
 async function statuses(times, send) {
   const found = [];
   while (found.length < times) found.push((await send()).status);
@@ -118,7 +118,7 @@ async function statuses(times, send) {
 
 const times = (number, value) => Array(number).fill(value);
 let made = 0;
-/** Returns a prefix that no other store in the test file has. */
+/** Returns a key prefix that no other store in the test file uses. */
 const newPrefix = () => `test${made += 1}:`;
 
 module.exports = {

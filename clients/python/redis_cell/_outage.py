@@ -38,9 +38,8 @@ def answered(refusal: Callable[[], Exception] = Unanswered) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        is_reply = type(error).__name__ == "ResponseError"
-        is_mistake = is_reply and not re.match("[A-Z]+ |max number of clients", str(error))
-        is_mistake = is_mistake or type(error).__name__ == "DataError"
+        name, is_outage = type(error).__name__, re.match("[A-Z]+ |max number of clients", str(error))
+        is_mistake = name == "DataError" or (name == "ResponseError" and not is_outage)
         if is_mistake or not re.search("redis|valkey", type(error).__module__):
             raise
         raise refusal() from error

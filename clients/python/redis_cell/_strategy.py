@@ -23,7 +23,7 @@ def name(storage: Any, key: str) -> Any:
     WSGI server share a context. In an ASGI server, each request has its own."""
     flask = sys.modules.get("flask")
     request = weakref.ref(flask.g._get_current_object()) if flask and flask.has_app_context() else None
-    return request, getattr(storage, "epoch", None), key
+    return request, storage.epoch, key
 
 
 def keep(storage: Any, key: str, *stats: Any) -> None:
@@ -36,6 +36,8 @@ class Gcra(MovingWindowRateLimiter):
     """The strategy in STRATEGIES. Its `test`, and a MovingWindowRateLimiter that you create, always ask Redis."""
 
     def get_window_stats(self, item: Any, *identifiers: str) -> Any:
+        if not hasattr(self.storage, "epoch"):
+            return super().get_window_stats(item, *identifiers)  # another storage, such as memory://
         kept = KEPT.get().get(name(self.storage, item.key_for(*identifiers)))
         reset_time, remaining = kept or super().get_window_stats(item, *identifiers)
         wait = reset_time - time.time()

@@ -8,8 +8,7 @@ from typing import Any, Optional
 from limits.storage import RedisClusterStorage, RedisSentinelStorage, RedisStorage
 from packaging.version import Version
 
-from redis_cell._outage import Unanswered as Unanswered
-from redis_cell._outage import answered, bounded
+from redis_cell._outage import Unanswered as Unanswered, answered, bounded
 from redis_cell._strategy import keep
 
 

@@ -19,10 +19,12 @@ class SimpleRateThrottle(throttling.SimpleRateThrottle):
     """A base class for your own throttles, which define `get_cache_key`."""
 
     def allow_request(self, request: Any, view: Any) -> bool:
-        if self.rate is None or (key := self.get_cache_key(request, view)) is None:
+        self.key = None if self.rate is None else self.get_cache_key(request, view)
+        if self.key is None:
             return True
+        self.now = self.timer()
         # The rate is part of the key, so a new rate starts full. A caller's name may contain a lone surrogate.
-        name = f"{key}/{self.num_requests}/{self.duration}".encode(errors="surrogatepass")
+        name = f"{self.key}/{self.num_requests}/{self.duration}".encode(errors="surrogatepass")
         # A rate of 0 refuses every request, but the count must be positive.
         quota = self.num_requests - 1, max(self.num_requests, 1), self.duration
         is_refused = True

@@ -1,4 +1,4 @@
-"""Fixtures for tests of the package inside each framework, with the servers and libraries of tests/examples."""
+"""Fixtures for tests of the package in each framework. The servers and libraries are those of tests/examples."""
 
 import sys
 from pathlib import Path
@@ -8,19 +8,19 @@ import pytest
 HERE = Path(__file__).resolve()
 sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[3] / "tests/examples")]
 
-import packages  # puts the libraries on the path, before anything imports them
+import packages  # adds the libraries to sys.path, and so must come before they are imported
 from servers import Address, clock, new_server, server
 
 
 @pytest.fixture
 def address(server):
-    """An address that leads to the server over a network that can fail."""
+    """An address that leads to the server through a network whose failures the test controls."""
     return Address(server)
 
 
 @pytest.fixture
 def calls(server):
-    """Returns how often the server has run a command: calls("cl.plook")."""
+    """Returns a function that counts how often the server has run a command: calls("cl.plook")."""
 
     def count(command):
         return server.client.info("commandstats").get(f"cmdstat_{command}", {"calls": 0})["calls"]
@@ -29,7 +29,7 @@ def calls(server):
 
 
 def seen(response, *names):
-    """Returns the status, and each header's number or None. "Limit" stands for X-RateLimit-Limit, for example."""
+    """Returns the status and these headers' numbers, or None if they are missing. "Limit" means X-RateLimit-Limit."""
     numbers = (response.headers.get(name) or response.headers.get(f"X-RateLimit-{name}") for name in names)
     return response.status_code, *(number and int(number) for number in numbers)
 

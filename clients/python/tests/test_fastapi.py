@@ -1,4 +1,4 @@
-"""The dependency for FastAPI and Starlette, in Starlette's test client and under uvicorn."""
+"""Tests of the dependency for FastAPI and Starlette, in Starlette's test client and in uvicorn."""
 
 import contextlib
 import http.client
@@ -28,7 +28,7 @@ DAY = 2, 3, 86400
 
 @pytest.fixture
 def started(server):
-    """Starts an application: started(app, caller="192.0.2.1") returns a client."""
+    """Returns a function that starts an application and returns a client for it: started(app, caller="192.0.2.1")."""
     clients = contextlib.ExitStack()
 
     @contextlib.asynccontextmanager
@@ -91,7 +91,7 @@ def test_several_quotas_in_one_call(started, calls):
 def test_a_changed_rate_starts_full(started, clock):
     assert statuses(started(app_with(limited("login", 9, 10, 86400))), 11)[-1] == 429
     assert statuses(started(app_with(limited("login", 9, 10, 60))), 11) == 10 * [200] + [429]
-    # A further quota as well.
+    # The same holds for a second quota.
     assert statuses(started(app_with(limited("plan", 9, 10, 1, 1, 1, 2, 86400))), 3) == [200, 200, 429]
     assert statuses(started(app_with(limited("plan", 9, 10, 1, 1, 1, 2, 60))), 3) == [200, 200, 429]
 

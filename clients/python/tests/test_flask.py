@@ -1,4 +1,4 @@
-"""Flask-Limiter, in Flask's test client."""
+"""Tests of Flask-Limiter, in Flask's test client."""
 
 import threading
 import time
@@ -34,13 +34,13 @@ def test_a_request_makes_one_call_and_its_headers_know_the_cost(server, calls):
 
 @pytest.mark.parametrize("rate, least", [("2/5 seconds", 3), ("10/second", 1)])
 def test_retry_after_is_never_early(server, clock, rate, least):
-    """The server's clock stands still, and the next token is back after 2.5 or 0.1 seconds."""
+    """The server's clock stands still. The next token comes back after 2.5 or 0.1 seconds."""
     app, limiter = flask(server)
     app.get("/", endpoint="view")(limiter.limit(rate)(lambda: "Hello"))
     client = app.test_client()
     while client.get("/").status_code == 200:
         pass
-    # At any part of a second: the limiter subtracts its own clock's time.
+    # Flask-Limiter subtracts the time of the machine's own clock, so repeat this at different fractions of a second.
     for _ in range(20):
         assert seen(client.get("/"), "Retry-After") in ((429, least), (429, least + 1))
         time.sleep(0.06)
@@ -61,7 +61,7 @@ def test_a_server_that_dies_while_the_view_runs_does_not_change_the_response(ser
 
 
 def test_a_request_does_not_see_what_an_earlier_one_of_its_thread_was_told(server):
-    """One thread serves both requests, in the same context."""
+    """Both requests run in the same thread and context."""
     app, limiter = flask(server, headers_enabled=False)
     app.get("/", endpoint="view")(limiter.limit("3/day")(lambda: "Hello"))
     limits = []
@@ -83,7 +83,7 @@ def test_a_conditional_limit_asks_before_each_request(server):
     app, limiter = flask(server, headers_enabled=False)
     limit = limiter.limit("3/day", deduct_when=lambda response: response.status_code == 401)
     app.get("/", endpoint="view")(limit(lambda: ("Wrong", 401)))
-    # Each thread has hit the limit before, and was told of tokens that the other thread has taken since.
+    # Before its second request, each thread remembers a reply that the other thread's hit has made outdated.
     with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as two:
         get = lambda: app.test_client().get("/").status_code
         assert [pool.submit(get).result() for pool in (one, two, one, two, one)] == [401, 401, 401, 429, 429]

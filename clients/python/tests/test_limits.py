@@ -1,4 +1,4 @@
-"""The storages as code that uses `limits` directly sees them: URIs, options, keys, times and failures."""
+"""Tests of the storages in programs that use `limits` directly: URIs, options, keys, times and failures."""
 
 import asyncio
 import re
@@ -24,10 +24,10 @@ from servers import WITH_THE_TEST, Address, free_port, wait_for
 LIMIT = parse("3/day")
 HAS_VALKEY = find_spec("valkey") and "valkey" in RedisStorage.STORAGE_SCHEME
 on_both = pytest.mark.parametrize("cell", ["redis-cell", *(["valkey-cell"] if HAS_VALKEY else [])])
-since_limits_3 = pytest.mark.skipif(not hasattr(errors, "StorageError"), reason="limits 2 has no such option")
+since_limits_3 = pytest.mark.skipif(not hasattr(errors, "StorageError"), reason="limits 2 does not have this option")
 
 
-# The strategies of `limits` 2.8 do not keep their storages alive.
+# Storages that the tests keep alive: in `limits` 2.8, strategies have only weak references to their storages.
 ALIVE = []
 
 
@@ -93,10 +93,10 @@ def test_a_cluster(new_server, cell):
     except errors.ConfigurationError as error:
         pytest.skip(str(error))
     assert hits(limiter) == 3
-    # `limits` 5.8 has no reset for valkey-py's cluster.
+    # `limits` 5.8 cannot reset a cluster through valkey-py.
     assert cell == "valkey-cell" or limiter.storage.reset() == 1
     node("FLUSHALL")
-    # The reply is lost, and the call is not retried, so only one token is taken.
+    # Lose the reply. Only one token is taken, because the call is not retried.
     address.fates("CL.PTHROTTLE", "lost")
     with pytest.raises(Unanswered):
         limiter.hit(LIMIT, "caller")
@@ -167,7 +167,7 @@ def test_an_outage_is_told_from_a_mistake(server, cell):
 
 
 def test_a_server_with_too_many_clients_is_an_outage(address):
-    """The server says so with ERR. These are the words of a cluster's node."""
+    """The error begins with ERR, like the errors for wrong arguments. A cluster node sends this message."""
     address.fates("CL.", b"-ERR max number of clients + cluster connections reached\r\n")
     with pytest.raises(Unanswered):
         strategy(address).hit(LIMIT, "caller")
@@ -185,11 +185,11 @@ def test_150_concurrent_calls_have_a_connection_each(server):
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_keys_are_none_of_the_other_storages(server, name):
-    """The storages do not affect each other while some processes still use the old one, or after all have changed."""
+    """An application can move from a storage of `limits` to ours, even one process at a time: no keys are shared."""
     others, ours = STRATEGIES[name](created(f"redis://127.0.0.1:{server.port}")), strategy(server)
     assert hits(others) == 3 and hits(ours) == 3
     assert hits(ours, caller="new") == 3 and hits(others, caller="new") == 3
-    # A count that the old storage of `limits` has left at the key without a prefix.
+    # Counts from an older version of `limits`, whose keys have no prefix, do not affect our storage either.
     server("SET", LIMIT.key_for("older"), "3")
     assert hits(ours, caller="older") == 3
 
@@ -201,7 +201,8 @@ def test_fixed_windows_are_those_of_limits(server):
 
 def test_permissions_on_the_page_are_enough_and_none_can_be_left_out(server):
     page = (ROOT / "docs/operating.md").read_text()
-    moving, fixed = (re.search(f"{name} .*need\\s`(.*?)`", page)[1].split() for name in ("The storages", "Fixed windows"))
+    moving, fixed = (re.search(f"{words}[^`]* need `(.*?)`", page)[1].split() for words in
+                     ("Flask-Limiter and slowapi", "For fixed windows"))
     ours, windows = (STRATEGIES[name](storage(server, username="limiter", password="secret")) for name in
                      ("moving-window", "fixed-window"))
 
@@ -249,7 +250,7 @@ def test_a_changed_rate_starts_full(server, clock):
 
 
 def test_reset_time_is_exact(server, clock):
-    """Code may sleep until the reset time, so it must be neither early nor rounded to seconds."""
+    """A program may sleep until the reset time, so the time must be neither too early nor rounded to seconds."""
     limiter, limit = MovingWindowRateLimiter(storage(server)), parse("4/second")
     before = time.time()
     assert hits(limiter, limit=limit) == 4
@@ -285,12 +286,13 @@ def test_half_the_number_is_a_hard_cap(server, clock):
 def test_stats_after_a_hit_are_what_the_hit_was_told_and_make_no_call(server, calls):
     limiter = strategy(server)
     assert hits(limiter, 1, cost=2) == 1 and limiter.get_window_stats(LIMIT, "caller")[1] == 1
-    # The hit lacks one token, which is back after eight hours. A look would say sixteen hours: until all are back.
+    # The hit lacks one token, which comes back after eight hours. A look would return the sixteen hours until all
+    # tokens are back.
     now = time.time()
     assert hits(limiter, 1, cost=2) == 0
     assert now + 28_799 < limiter.get_window_stats(LIMIT, "caller")[0] <= time.time() + 28_801
     assert calls("cl.pthrottle") == 2 and calls("cl.plook") == 0
-    # The reply is not used for another caller, another limit or another storage.
+    # A reply to a hit is not used for other callers, other limits or other storages.
     assert limiter.get_window_stats(LIMIT, "other")[1] == 3
     assert limiter.get_window_stats(parse("4/day"), "caller")[1] == 4
     assert strategy(server, "/1").get_window_stats(LIMIT, "caller")[1] == 3
@@ -323,7 +325,7 @@ def test_threads_and_tasks_keep_their_own_replies(server):
 
     async def tasks():
         arrived, all_arrived = [], asyncio.Event()
-        # A hit in the context that the tasks inherit.
+        # Make a hit before the tasks start, so that the context which they inherit already contains a reply.
         limiter.hit(parse("9/day"), "tasks")
         return await asyncio.gather(*(hit_and_look_later(arrived, all_arrived) for _ in range(3)))
 
@@ -337,12 +339,20 @@ def test_a_cost_with_a_fraction_is_rounded_up(server):
 
 
 def test_once_all_tokens_are_back_stats_say_so(server):
-    """A view may take longer than the window."""
+    """A view may run for longer than the window."""
     limiter, limit = strategy(server), parse("5/second")
     assert limiter.hit(limit, "caller")
     reset_time = limiter.get_window_stats(limit, "caller")[0]
     wait_for("the tokens are back", lambda: time.time() > reset_time + 1)
     assert limiter.get_window_stats(limit, "caller")[1] == 5
+
+
+def test_stats_of_other_storages_are_those_of_limits(server):
+    for other in created("memory://"), created(f"redis://127.0.0.1:{server.port}"):
+        limiters = [kind(other) for kind in (STRATEGIES["moving-window"], MovingWindowRateLimiter)]
+        assert all(limiter.hit(LIMIT, "caller") for limiter in limiters)
+        ours, theirs = (limiter.get_window_stats(LIMIT, "caller") for limiter in limiters)
+        assert ours == theirs and ours[1] == 1
 
 
 def test_what_is_kept_is_bounded(server):

@@ -1,4 +1,4 @@
-"""Django REST framework's throttles, in its own test clients."""
+"""Tests of the throttles for Django REST framework, with its own test requests."""
 
 import django
 import pytest
@@ -26,7 +26,7 @@ from redis_cell.rest_framework import (
 
 @pytest.fixture(autouse=True)
 def client(request):
-    """Puts a client into the settings if the test has a server."""
+    """If the test uses the fixture `server`, sets REDIS_CELL to a client of that server."""
     with override_settings():
         if "server" in request.fixturenames:
             settings.REDIS_CELL = redis.Redis(port=request.getfixturevalue("server").port, socket_timeout=5)
@@ -63,7 +63,7 @@ def test_a_refusal_has_the_wait_and_is_not_stored(server):
     assert "Cache-Control" not in get(of_rate("1/day"))
     refused = get(of_rate("1/day"))
     assert seen(refused, "Retry-After") == (429, 86400) and refused["Cache-Control"] == "no-store"
-    # With a rate of 0, no wait helps.
+    # With a rate of 0, a refused request has no Retry-After header, because it can never pass.
     assert seen(get(of_rate("0/day")), "Retry-After") == (429, None)
 
 
@@ -86,14 +86,16 @@ def test_success_and_failure_are_called(server):
         rate = "1/day"
 
         def throttle_success(self):
-            called.append("success")
+            called.append(f"success of {self.key}")
+            assert self.now <= self.timer()
             return super().throttle_success()
 
         def throttle_failure(self):
             called.append(f"failure, {self.wait()}")
             return super().throttle_failure()
 
-    assert statuses(2, Throttle) == [200, 429] and called == ["success", "failure, 86400"]
+    assert statuses(2, Throttle) == [200, 429]
+    assert called == ["success of throttle_anon_192.0.2.1", "failure, 86400"]
 
 
 def test_keys_may_have_a_lone_surrogate_and_be_none(server):

@@ -1,4 +1,4 @@
-"""slowapi, in Starlette's test client."""
+"""Tests of slowapi, in Starlette's test client."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from redis_cell.limits import Unanswered
 
 
 def starlette(server, middleware=False, handlers={}, before=lambda: None, **settings):
-    """Returns a client. `/async` and `/sync` have a limit of 3 and a cost of 2; the middleware's limit is 1."""
+    """Returns a client. `/async` and `/sync` have a limit of 3 and a cost of 2. The middleware has a limit of 1."""
     limiter = SlowLimiter(
         lambda: "bob", storage_uri=f"redis-cell://127.0.0.1:{server.port}", strategy="moving-window",
         storage_options={"socket_timeout": 60}, headers_enabled=True,
@@ -52,7 +52,8 @@ def test_slowapi_keeps_the_reply_for_the_headers(server, calls, path):
     status, remaining, _ = seen(client.get(path), "Remaining", "X-RateLimit-Limit")
     assert (status, remaining) == (200, 1) and calls("cl.plook") == 0
     status, wait = seen(client.get(path), "Retry-After")
-    # For a route in a thread, slowapi's handler has another context. It looks, and gets the time until all are back.
+    # A sync route runs in a thread. slowapi's error handler does not see the thread's reply, so it calls CL.PLOOK, and
+    # gets the time until all tokens are back.
     assert status == 429 and wait in ((28_800, 28_801) if path == "/async" else (57_600, 57_601))
 
 

@@ -1,4 +1,4 @@
-//! Examples of the rule. The time of each call is an argument.
+//! Examples of the rule, with the time of each call as an argument.
 
 use std::num::NonZero;
 
@@ -13,7 +13,7 @@ const MILLISECOND: u64 = 1_000_000;
 const YEAR: u64 = 31_536_000;
 const MAX: u64 = i64::MAX.unsigned_abs();
 
-/// Makes a quota whose period is in seconds.
+/// Creates a quota whose period is in seconds.
 fn quota(max_burst: u64, count: u64, period: u64) -> Quota {
     let (count, period) = (NonZero::new(count).unwrap(), NonZero::new(period).unwrap());
     Quota { limit: max_burst + 1, count, period: Unit::Seconds.in_nanos(period) }
@@ -26,9 +26,10 @@ fn funnel(now: u64, max_burst: u64, count: u64, period: u64) -> Result<Funnel, E
 #[test]
 fn the_published_table_of_redis_cell() {
     let mut tat = None;
-    // Milliseconds after the start; the quantity; whether the call passes, remaining, retry_after and reset_after.
+    // Each row: milliseconds after the start, quantity, and the expected (allowed, remaining, retry_after,
+    // reset_after).
     for (at, quantity, expected) in [
-        (0, 6, (false, 5, None, 0)), // it can never pass
+        (0, 6, (false, 5, None, 0)), // can never pass
         (0, 1, (true, 4, None, 1_000)),
         (0, 1, (true, 3, None, 2_000)),
         (0, 1, (true, 2, None, 3_000)),
@@ -47,7 +48,7 @@ fn the_published_table_of_redis_cell() {
         let Decided { verdict, change } = throttle(funnel(START + at * MILLISECOND, 4, 1, 1).unwrap(), tat, quantity);
         let milliseconds = |span: Span| span.round_up(Unit::Milliseconds);
         let (wait, reset) = (verdict.retry_after.map(milliseconds), milliseconds(verdict.reset_after));
-        assert_eq!((!verdict.limited, verdict.remaining, wait, reset), expected, "{quantity} after {at} ms");
+        assert_eq!((!verdict.limited, verdict.remaining, wait, reset), expected, "quantity {quantity} after {at} ms");
         if let Change::Store(new) = change {
             tat = Some(new);
         }
@@ -101,11 +102,11 @@ fn the_extremes_of_every_argument_are_exact_or_an_error() {
     assert_eq!(throttle(funnel(MAX - SECOND, 0, 1, 1).unwrap(), None, 1).change, Change::Store(moment(MAX)));
 }
 
-/// A quota of a million a day needs products of 128 bits.
+/// A quota of a million tokens a day needs 128-bit products.
 #[test]
 fn a_token_that_comes_back_in_a_nanosecond_does_not_remain_yet() {
     let funnel = funnel(START, 999_999, 1_000_000, 86_400).unwrap();
-    // Three tokens come back in exactly 259.2 ms, so 999,997 remain if the limiter is full in that time.
+    // Three tokens come back in exactly 259.2 ms, so 999,997 remain if the limiter will be full after that time.
     for (until_full, remaining) in [(259_200_001, 999_996), (259_200_000, 999_997), (259_199_999, 999_997)] {
         let tat = Some(moment(START + until_full));
         assert_eq!(throttle(funnel, tat, 0).remaining, remaining, "full in {until_full} ns");

@@ -1,4 +1,4 @@
-//! Helpers for all tests of the rule: calls on a limiter with one quota, and conversions to the model's values.
+//! Helpers for all tests of the rule: calls on a limiter with one quota, and conversions to the model's types.
 
 use std::ops::Deref;
 
@@ -7,7 +7,7 @@ use crate::error::{CommandError, Error, Place};
 use crate::funnel::{Funnel, Moment, Quota, Span};
 use crate::limiter::{self, Decision, Limiter, Taking, Tats, Verdict};
 
-/// Lists the variants of `Taking`. If one is missing, the `match` does not compile.
+/// Lists the variants of `Taking`. If a variant is missing, the `match` does not compile.
 macro_rules! takings {
     ($($taking:ident),*) => {
         pub const TAKINGS: &[Taking] = &[$(Taking::$taking),*];
@@ -30,7 +30,7 @@ pub fn nanos(moment: Moment) -> u64 {
     moment.since_epoch().0
 }
 
-/// The decision on a call, for a limiter with one quota.
+/// The decision on a call to a limiter with one quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decided {
     pub verdict: Verdict,
@@ -84,13 +84,13 @@ fn error_of_the_module(error: model::Error) -> Error {
     }
 }
 
-/// Returns a limiter with these quotas, or the error of the first one that is not valid.
+/// Returns a limiter with these quotas, or the error of a quota that is not valid.
 pub fn limiter(quotas: &[Quota], now: Moment) -> Result<Limiter, Error> {
     let rest = quotas[1..].iter().map(|quota| quota.at(now)).collect::<Result<_, _>>();
     Ok(Limiter { first: quotas[0].at(now)?, rest: rest? })
 }
 
-/// Returns the state with these TATs; `None` if there are none.
+/// Returns the state with these TATs, or `None` if the list is empty.
 pub fn tats_from(tats: &[Moment]) -> Option<Tats> {
     tats.split_first().map(|(first, rest)| Tats { first: *first, rest: rest.to_vec() })
 }
@@ -109,7 +109,7 @@ pub fn assert_as_the_model(quotas: &[Quota], now: u64, tats: Option<&Tats>, taki
     });
     let limiter = limiter(quotas, moment(now)).unwrap();
     let decided = limiter.decide(tats.cloned(), taking, quantity).map(|Decision { verdict, change }| {
-        assert_eq!(verdict.quota.is_some(), quotas.len() > 1, "a quota has a number if there are several");
+        assert_eq!(verdict.quota.is_some(), quotas.len() > 1, "a verdict names its quota if there are several");
         let span = |span: Span| i128::from(span.0);
         model::Decision {
             quota: verdict.quota.unwrap_or(1).try_into().unwrap(),
@@ -128,5 +128,5 @@ pub fn assert_as_the_model(quotas: &[Quota], now: u64, tats: Option<&Tats>, taki
             },
         }
     });
-    assert_eq!(decided, expected, "{taking:?} {quantity} of {quotas:?} at {now} on {tats:?}");
+    assert_eq!(decided, expected, "{taking:?} with quantity {quantity}, at {now}, for {quotas:?} and {tats:?}");
 }

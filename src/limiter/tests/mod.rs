@@ -1,5 +1,5 @@
-//! Tests of the rule: examples, every small limiter, and properties with large random numbers. The model, a second
-//! implementation of the rule, provides the expected decision.
+//! Tests of the rule: examples, exhaustive tests of small limiters, and properties with large random numbers. The
+//! expected decisions come from the model, which is a second implementation of the rule.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,8 +1,8 @@
-//! A second implementation of the rule, to test the module against. It uses the module's terms, and follows the
-//! formulas in docs/design.md in 128 bits. Where the module computes the remaining tokens, the model searches for them.
-//! Spans and TATs are in nanoseconds.
+//! A second implementation of the rule, to test the module against. The model uses the module's terms, and follows the
+//! formulas in docs/design.md with 128-bit integers. The module computes the remaining tokens; the model searches for
+//! them. Spans and TATs are in nanoseconds.
 
-/// The way in which a call takes tokens, as in src/limiter.rs.
+/// How a call takes tokens, as in src/limiter.rs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taking {
     AllOrNone,
@@ -26,7 +26,7 @@ pub struct Call {
     pub quantity: i128,
 }
 
-/// The facts for the reply to a call, according to one quota.
+/// The contents of the reply to a call, according to one quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
     pub limited: bool,
@@ -41,7 +41,7 @@ pub struct Verdict {
 pub struct Decision {
     /// The verdict of the quota that decides.
     pub verdict: Verdict,
-    /// The number of that quota: 1, 2, …
+    /// The number of the quota that decides: 1, 2, …
     pub quota: usize,
     pub change: Change,
 }
@@ -78,7 +78,7 @@ impl Quota {
         self.refill_time(self.limit())
     }
 
-    /// Returns an error if no limiter can have this quota at `now`.
+    /// Returns an error if the quota is not valid at `now`.
     pub fn at(&self, now: i128) -> Result<(), Error> {
         if self.count > self.period {
             return Err(Error::TooFast);
@@ -89,8 +89,8 @@ impl Quota {
         Ok(())
     }
 
-    /// Returns the tokens that remain in a limiter that will be full after this time: the largest number, at most the
-    /// limit, that comes back in the rest of the tolerance. Uses binary search.
+    /// Returns the number of tokens that remain if the limiter will be full after `reset_after`. That is the largest
+    /// number, up to the limit, that comes back in the rest of the tolerance. Uses a binary search.
     fn remaining(&self, reset_after: i128) -> i128 {
         let (mut fits, mut fits_not) = (0, self.limit() + 1);
         while fits_not - fits > 1 {
@@ -106,8 +106,8 @@ impl Quota {
 }
 
 impl Call {
-    /// Decides the call on the stored TATs; a quota without a TAT is full. An error is returned with the number of its
-    /// quota.
+    /// Decides the call, given the stored TATs. A quota without a TAT is full. An error is returned with the number of
+    /// its quota.
     pub fn decide(&self, quotas: &[Quota], tats: &[i128]) -> Result<Decision, (Error, usize)> {
         let &Self { taking, now, quantity } = self;
         let mut stored = tats.to_vec();
@@ -121,7 +121,7 @@ impl Call {
             .map(|((quota, tat), number)| self.verdict(quota, *tat, tokens).map_err(|error| (error, number)));
         let verdicts = verdicts.collect::<Result<Vec<_>, _>>()?;
 
-        // Of quotas that tie, the first decides. A call that can never pass counts as the longest wait.
+        // If quotas tie, the first one decides. A call that can never pass counts as the longest wait.
         let limited = taking != Taking::UpTo && verdicts.iter().any(|verdict| verdict.limited);
         let got_fewer = taking == Taking::UpTo && tokens < quantity;
         let wait = |verdict: &Verdict| verdict.retry_after.unwrap_or(i128::MAX);
@@ -151,12 +151,12 @@ impl Call {
         Ok(Decision { verdict, quota: decides.unwrap() + 1, change })
     }
 
-    /// Decides the call for one quota. `tokens` is the quantity or, for `Taking::UpTo`, as much of it as every quota
-    /// has.
+    /// Decides the call for one quota. `tokens` is the quantity or, for `Taking::UpTo`, as much of the quantity as
+    /// every quota has.
     fn verdict(&self, quota: &Quota, tat: i128, tokens: i128) -> Result<Verdict, Error> {
         let &Self { taking, now, quantity } = self;
         let (limit, base) = (quota.limit(), tat.max(now));
-        // The time until this many tokens are available, negative if they have been for some time.
+        // The time until this many tokens are available. The time is negative if they became available earlier.
         let wait = |tokens| base + quota.refill_time(tokens) - quota.tolerance() - now;
         let (limited, taken, retry_after) = match taking {
             _ if quantity < 0 => (false, 0, None),
@@ -168,7 +168,7 @@ impl Call {
             Taking::Always if base + quota.refill_time(tokens) > LAST => return Err(Error::DebtTooLong),
             Taking::Always => (wait(tokens) > 0, tokens, (wait(tokens) > 0).then(|| wait(tokens))),
             Taking::UpTo => {
-                // The time for each number of tokens is rounded separately, so one more token may be available already.
+                // Each time is rounded separately, so one more token may already be available.
                 let one_more = wait(tokens) + quota.refill_time(1);
                 (tokens == 0 && quantity > 0, tokens, (tokens < quantity && limit > 0).then(|| one_more.max(0)))
             }

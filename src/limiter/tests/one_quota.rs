@@ -1,5 +1,5 @@
-//! Properties of the rule for one quota, checked on thousands of random histories. They cover the large numbers that
-//! `small.rs` does not.
+//! Properties of the rule for one quota, checked on thousands of random histories of calls. These tests cover the large
+//! numbers that `small.rs` does not.
 
 use std::num::NonZero;
 
@@ -20,7 +20,7 @@ fn after(tat: Option<Moment>, verdict: &Decided) -> Option<Moment> {
     }
 }
 
-/// Integers from `least` to 2^63 - 1; each bit length is equally likely.
+/// Generates integers from `least` to 2^63 - 1. Each bit length is equally likely.
 pub fn magnitude(least: u64) -> impl Strategy<Value = u64> {
     (any::<u64>(), 1..64_u32).prop_map(move |(bits, shift)| (bits >> shift).max(least))
 }
@@ -37,7 +37,7 @@ pub fn quota() -> impl Strategy<Value = Quota> {
     quota_of(any_limit(), magnitude(1), magnitude(1))
 }
 
-/// Limits from 0 to 2^63, for a `max_burst` from -1 to 2^63 - 1.
+/// Generates limits from 0 to 2^63, as for a `max_burst` from -1 to 2^63 - 1.
 fn any_limit() -> impl Strategy<Value = u64> {
     prop_oneof![8 => magnitude(0).prop_map(|max_burst| max_burst + 1), 1 => Just(0)]
 }
@@ -55,14 +55,14 @@ fn quota_of(
     })
 }
 
-/// Valid quotas, at a `now` that leaves time for a history. Some have round numbers: their tokens come back at whole
-/// nanoseconds, so a history hits boundaries exactly.
+/// Generates valid quotas, each with a `now` that leaves time for a history. Some quotas have round numbers: their
+/// tokens come back at whole nanoseconds, so a history hits boundaries exactly.
 pub fn valid_quota() -> impl Strategy<Value = (Quota, u64)> {
     let usual = quota_of(0..1_000_u64, 1..100_000_u64, 1..100_000_u64);
     let power_of_ten = || (0..10_u32).prop_map(|power| 10_u64.pow(power));
     let round = quota_of(power_of_ten(), power_of_ten(), prop::sample::select(vec![1_u64, 60, 3_600, 86_400]));
     let now = prop_oneof![Just(1_800_000_000_000_000_000), 1..1_u64 << 62];
-    (prop_oneof![quota(), usual, round], now).prop_filter("no such quota", |&(quota, now)| {
+    (prop_oneof![quota(), usual, round], now).prop_filter("not a valid quota", |&(quota, now)| {
         quota.at(moment(now)).is_ok() && refill_time(quota, quota.limit) < 1 << 55
     })
 }
@@ -72,8 +72,8 @@ fn refill_time(quota: Quota, tokens: u64) -> u64 {
     stated(quota).refill_time(tokens.into()).try_into().unwrap()
 }
 
-/// One step of a history: how far time advances, and how many tokens the call asks for. Both may be fractions of the
-/// limiter's own numbers, so that limiters with short and long periods become full, half full and empty.
+/// One step of a history: how far time advances, and how many tokens the call asks for. Both may be relative to the
+/// limiter's size, so that limiters with short and long periods become full, half full and empty.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     pause: Pause,
@@ -84,16 +84,16 @@ struct Step {
 enum Pause {
     No,
     Nanosecond,
-    /// Thousandths of the tolerance.
+    /// A fraction of the tolerance, in thousandths.
     Part(u64),
-    /// The `retry_after` of the last reply; `AlmostRetryAfter` is one nanosecond less.
+    /// The `retry_after` of the last reply. `AlmostRetryAfter` is one nanosecond less.
     RetryAfter,
     AlmostRetryAfter,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Quantity {
-    /// Thousandths of the limit, given back if negative.
+    /// A fraction of the limit, in thousandths. A negative fraction gives tokens back.
     Part(i64),
     Few(i64),
     Remaining,
@@ -105,7 +105,7 @@ pub fn any_taking() -> impl Strategy<Value = Taking> {
     prop::sample::select(TAKINGS)
 }
 
-/// A history of calls that take all or none.
+/// Generates a history of calls, each of which takes all its tokens or none.
 fn history() -> impl Strategy<Value = Vec<Step>> {
     let pause = prop_oneof![
         2 => Just(Pause::No),
@@ -164,14 +164,15 @@ fn play(quota: Quota, start: u64, steps: &[Step]) -> Vec<Call> {
 }
 
 proptest! {
-    // Miri takes thousands of times as long.
+    // Under Miri, which is thousands of times slower, run fewer cases.
     #![proptest_config(ProptestConfig {
         cases: if cfg!(miri) { 2 } else { 4_000 },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
 
-    /// Calls at the moment when one more token becomes available, one nanosecond before it, and one after it.
+    /// Makes calls at the moment when one more token becomes available, and one nanosecond before and after that
+    /// moment.
     #[test]
     fn a_token_remains_from_its_very_nanosecond_on(
         (quota, now) in valid_quota(), tokens in prop_oneof![0..1_000_u64, magnitude(0)], from_the_top in any::<bool>(),
@@ -220,10 +221,10 @@ proptest! {
     }
 
     /// Rounding favours the caller by less than a nanosecond per call. Several calls may therefore take slightly more
-    /// than burst and rate allow: less than what comes back in one nanosecond per call.
+    /// than the burst and the rate allow, but less than what comes back in one nanosecond per call.
     #[test]
     fn no_span_lets_more_through_than_burst_and_rate((quota, start) in valid_quota(), steps in history()) {
-        // Tokens that are given back may be taken again, so these histories only take tokens.
+        // Leave out the steps that give tokens back, because those tokens may be taken again.
         let steps: Vec<_> = steps.into_iter().filter(|step| !matches!(step.quantity,
             Quantity::Part(..0) | Quantity::Few(..0) | Quantity::Any(..0))).collect();
         let taken: Vec<_> = play(quota, start, &steps).into_iter().filter(|call| !call.verdict.limited).collect();
@@ -234,11 +235,11 @@ proptest! {
                 tokens += i128::from(taken[last].quantity);
                 let span = i128::from(taken[last].now - taken[first].now);
                 let calls = (last - first + 1) as i128;
-                // The tokens beyond the burst come back within the span, plus a nanosecond for each call. The products
-                // must fit, or `unwrap` fails.
+                // The tokens beyond the burst must come back within the span, plus a nanosecond for each call. `unwrap`
+                // fails if a product does not fit.
                 let beyond = (tokens - stated.limit()).max(0).checked_mul(stated.period);
                 let most = (span + calls).checked_mul(stated.count);
-                prop_assert!(beyond.unwrap() <= most.unwrap(), "{} in {} ns", tokens, span);
+                prop_assert!(beyond.unwrap() <= most.unwrap(), "{} tokens in {} ns", tokens, span);
             }
         }
     }

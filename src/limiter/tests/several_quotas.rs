@@ -15,18 +15,20 @@ fn now() -> Moment {
     moment(NOW)
 }
 
-/// 1 to 8 quotas that are valid now.
+/// Generates 1 to 8 quotas that are valid now.
 fn quotas() -> impl Strategy<Value = Vec<Quota>> {
-    let quota = valid_quota().prop_map(|(quota, _)| quota).prop_filter("now", |quota| quota.at(now()).is_ok());
+    let quota = valid_quota().prop_map(|(quota, _)| quota).prop_filter("invalid now", |quota| quota.at(now()).is_ok());
     prop::collection::vec(quota, 1..=MAX_QUOTAS)
 }
 
-/// The times from now to each TAT, in thousandths of the tolerance: negative if the TAT has passed.
+/// Generates the time from now to each TAT, in thousandths of the tolerance. The time is negative if the TAT has
+/// passed.
 fn ahead() -> impl Strategy<Value = Vec<i64>> {
     prop::collection::vec(prop_oneof![-100..1_200_i64, Just(0), Just(1_000)], 0..=MAX_QUOTAS)
 }
 
-/// The quantity of a call: `Ok` is a number of tokens, `Err` a number of thousandths of the smallest limit.
+/// Generates the quantity of a call: `Ok` is a number of tokens, and `Err` a number of thousandths of the smallest
+/// limit.
 fn quantity() -> impl Strategy<Value = Result<i64, i64>> {
     prop_oneof![3 => (-4..5_i64).prop_map(Ok), 3 => (-1_100..1_200_i64).prop_map(Err), 1 => any_quantity().prop_map(Ok)]
 }
@@ -105,7 +107,7 @@ proptest! {
         }
     }
 
-    /// Every call that all quotas together let through would also pass each quota alone.
+    /// Every call that passes all quotas together would also pass each quota alone.
     #[test]
     fn no_quota_lets_through_more_beside_others_than_alone(
         quotas in quotas(), steps in prop::collection::vec((0..300_u64, 0..400_i64), 1..20),
@@ -132,8 +134,8 @@ proptest! {
     }
 }
 
-/// A call with fewer quotas than the key has TATs leaves the other TATs as they are. A call with more quotas starts the
-/// new ones full.
+/// A call with fewer quotas than the key has TATs leaves the other TATs as they are. In a call with more quotas, the
+/// additional quotas start full.
 #[test]
 fn tats_beyond_the_quotas_of_a_call_stay_as_they_are() {
     let quota = |limit| Quota { limit, ..valid(10) };

@@ -1,4 +1,5 @@
-//! Exhaustive tests of small limiters: every call for a few tokens, on every nearby TAT, is decided as by the model.
+//! Exhaustive tests of small limiters: for every call for a few tokens, and every nearby TAT, the module decides as the
+//! model does.
 
 use std::num::NonZero;
 use std::ops::RangeInclusive;
@@ -9,12 +10,13 @@ use crate::limiter::Taking;
 
 const QUANTITIES: RangeInclusive<i64> = -7..=7;
 
-/// The moments of the calls: one soon after the epoch, and one shortly before the last moment.
+/// Returns the moments of the calls: one soon after the epoch, and one shortly before the last moment that a key can
+/// hold.
 fn nows() -> [u64; 2] {
     [4, nanos(Moment::LAST) - 20]
 }
 
-/// Quotas of a few tokens, with periods of a few nanoseconds.
+/// Returns quotas of a few tokens, with periods of a few nanoseconds.
 fn quotas(most: u64, counts: RangeInclusive<u64>, periods: RangeInclusive<u128>) -> impl Iterator<Item = Quota> {
     let rates = counts.flat_map(move |count| periods.clone().map(move |period| (count, period)));
     rates.flat_map(move |(count, period)| {
@@ -28,7 +30,7 @@ fn calls() -> impl Iterator<Item = (Taking, i64)> {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "an hour, and the rule has no unsafe code")]
+#[cfg_attr(miri, ignore = "takes an hour, and the rule has no unsafe code")]
 fn every_call_on_a_small_limiter_is_decided_as_by_the_model() {
     for now in nows() {
         for quota in quotas(5, 1..=4, 1..=6) {
@@ -46,9 +48,9 @@ fn every_call_on_a_small_limiter_is_decided_as_by_the_model() {
     }
 }
 
-/// The key holds as many TATs as the call has quotas, fewer, or one more.
+/// The key holds as many TATs as the call has quotas, or fewer, or one more.
 #[test]
-#[cfg_attr(miri, ignore = "an hour, and the rule has no unsafe code")]
+#[cfg_attr(miri, ignore = "takes an hour, and the rule has no unsafe code")]
 fn every_call_on_a_small_limiter_with_two_quotas_is_decided_as_by_the_model() {
     let [now, _] = nows();
     let tats = [now - 1, now, now + 1, now + 3, now + 7].map(moment);

@@ -1,4 +1,4 @@
-"""The fixtures for scripts and functions. Only the test moves the server's clock."""
+"""Fixtures for tests of scripts and functions. The server's clock moves only when a test moves it."""
 
 import os
 import random
@@ -14,7 +14,7 @@ DOCS = ROOT / "docs"
 
 
 class Recipe:
-    """A server and its clock. `caller` is the connection of the user that calls the recipe."""
+    """A server and its clock. `caller` is the connection through which the recipe is called."""
 
     def __init__(self, server, clock):
         self.server, self.clock, self.start = server, clock, clock.now
@@ -24,14 +24,14 @@ class Recipe:
         return self.server(line, *words)
 
     def at(self, milliseconds):
-        """Sets the clock: milliseconds since the start of the test."""
+        """Sets the clock to this number of milliseconds after the start of the test."""
         self.clock.set(self.start + milliseconds * 10**6)
 
     def ask(self, line, *words):
         return self.caller.execute_command(*line.split(), *words)
 
     def eval(self, file, line):
-        """Calls a script with a line like redis-cli's: "key other , 9 10 60"."""
+        """Runs a script with keys and arguments written as for redis-cli --eval, such as "key other , 9 10 60"."""
         keys, arguments = (part.split() for part in f"{line} , ".split(" , ")[:2])
         return self.ask("EVAL", (DOCS / file).read_text(), len(keys), *keys, *arguments)
 
@@ -40,18 +40,18 @@ class Recipe:
             self("FUNCTION LOAD REPLACE", (DOCS / file).read_text())
         except redis.ResponseError as error:
             if "unknown command" in str(error):
-                pytest.skip("functions: this server has none")
+                pytest.skip("this server does not support functions")
             raise
 
     def restrict(self, file):
-        """Gives the caller only the permissions that the file's first lines list."""
+        """Restricts the caller to the permissions that are listed at the top of the file."""
         (words,) = re.findall(r"^-- Permissions: (.*(?:\n-- \+.*)*)", (DOCS / file).read_text(), re.M)
         self("ACL SETUSER app reset on nopass ~*", *re.findall(r"\+\S+", words))
         self.caller = redis.Redis(port=self.server.port, username="app", password="x", decode_responses=True)
 
     def everything(self):
-        """Returns each key with a checksum of its value and its time to live. Leaves out keys in their last
-        millisecond, which may expire between two calls."""
+        """Returns each key with a checksum of its value and its time to live. Leaves out keys that are in their last
+        millisecond, because these may expire between two calls."""
         checksum = "return {KEYS[1], redis.sha1hex(redis.call('DUMP', KEYS[1])), redis.call('PTTL', KEYS[1])}"
         keys = [self("EVAL", checksum, 1, key) for key in sorted(self("KEYS *"))]
         return [key for key in keys if key[2] not in (-2, 0)]
@@ -71,7 +71,7 @@ def recipe(new_server, clock):
 
 @pytest.fixture
 def chance():
-    """Random numbers. SEED reproduces an earlier run."""
+    """A random number generator. Set the variable SEED to reproduce an earlier run."""
     seed = os.environ.get("SEED") or secrets.token_hex(4)
     print(f"SEED={seed}")
     return random.Random(seed)

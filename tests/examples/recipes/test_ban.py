@@ -1,11 +1,11 @@
-"""docs/recipes/ban.lua: the wrong password that uses up the last token starts a ban, longer with each offence."""
+"""Tests of docs/recipes/ban.lua: the wrong password that uses up the last token starts a ban, longer each time."""
 
 import pytest
 import redis
 
 KEYS = "wrong banned offences , "
-# Five wrong passwords are allowed at once, and one more a minute. An offence is forgotten after a day. Bans are in
-# seconds.
+# Five wrong passwords are allowed at once, and then one a minute. An offence is forgotten after a day. MINUTE and DAY
+# are in milliseconds, and the lengths of the bans are in seconds.
 MINUTE, DAY, BANS = 60_000, 86_400_000, (60, 600, 3600)
 CALL = KEYS + "4 1 60 86400 60 600 3600"
 
@@ -24,7 +24,7 @@ def test_a_ban_grows_with_each_offence_and_is_not_extended_while_it_lasts(recipe
             now += chance.choice((0, 0, 0, 1, chance.randrange(MINUTE), chance.randrange(DAY)))
         if chance.random() < 0.1:
             now = max(now, banned + chance.choice((-1, 1)))
-        # Skip the last millisecond of a key, in which servers differ.
+        # Skip the last millisecond of a ban, because server versions differ in whether the key still exists then.
         now += now == banned
         recipe.at(now)
         wrong_full, offences_full = max(wrong_full, now), max(offences_full, now)
@@ -33,7 +33,7 @@ def test_a_ban_grows_with_each_offence_and_is_not_extended_while_it_lasts(recipe
         else:
             if wrong_full + MINUTE <= now + 5 * MINUTE:
                 wrong_full += MINUTE
-            # Another wrong password fits in.
+            # A token for another wrong password is left, so no ban starts.
             if wrong_full + MINUTE <= now + 5 * MINUTE:
                 expected = banned = 0
             else:
@@ -48,7 +48,7 @@ def test_a_ban_grows_with_each_offence_and_is_not_extended_while_it_lasts(recipe
 
 
 def test_a_wrong_password_that_gets_an_error_is_not_counted(recipe, ban):
-    # The next wrong password begins a ban.
+    # Use up all tokens but one, so that the next wrong password starts a ban.
     recipe("CL.THROTTLE wrong 4 1 60 4")
     for words, error in {
         KEYS + "4 1 60 86400": "wrong number of arguments",
@@ -60,7 +60,7 @@ def test_a_wrong_password_that_gets_an_error_is_not_counted(recipe, ban):
         recipe.refuses(error, ban, words)
     assert ban(KEYS + "4 1 60 99999999 99999999") == 99_999_999_000
     assert recipe("TTL banned") == 99_999_999
-    # The error's code tells a client that a failover has made its server a replica.
+    # The error keeps its code, READONLY, which tells clients that a failover has made the server a replica.
     recipe("FLUSHALL")
     recipe("REPLICAOF 127.0.0.1 1")
     with pytest.raises(redis.ReadOnlyError):

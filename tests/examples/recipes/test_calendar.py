@@ -1,4 +1,4 @@
-"""docs/recipes/calendar_quota.lua and credits.lua: quotas until a period ends."""
+"""Tests of docs/recipes/calendar_quota.lua and credits.lua: quotas that last until a period ends."""
 
 import math
 
@@ -16,13 +16,13 @@ def ask(recipe):
 
 
 def test_counters_and_a_limiter_take_all_or_none_until_their_periods_end(recipe, ask, chance):
-    """Each call takes from two counters and a limiter. The limiter has a twin that is called directly."""
+    """Each call takes tokens from two counters and a limiter. A second limiter, the twin, is called directly."""
     used, ends, refusals = [0, 0], [0, 0], set()
     milliseconds = 0
     for _ in range(800):
         milliseconds += chance.randrange(4_000)
         if chance.random() < 0.1:
-            # Move on to a whole second, because periods end on whole seconds.
+            # Move the clock to a whole second, because periods end on whole seconds.
             milliseconds += -(recipe.start // 10**6 + milliseconds) % 1_000
         recipe.at(milliseconds)
         now = recipe.clock.now / 10**9
@@ -47,7 +47,7 @@ def test_counters_and_a_limiter_take_all_or_none_until_their_periods_end(recipe,
         assert ask(name, f"3 {{a}}:day {{a}}:month {{a}}:rate {numbers}") == expected, (milliseconds, name, numbers)
         assert len({*recipe("MGET {a}:rate {a}:twin")}) == 1
         refusals.add((*refused, look[0]))
-    # Each limit has, at least once, been the only one to refuse a call.
+    # Check that each limit was, at least once, the only one to refuse a call.
     assert {(True, False, 0), (False, True, 0), (False, False, 1)} <= refusals
     recipe.at(milliseconds + 300_000)
     assert recipe("EXISTS {a}:day {a}:month") == 0
@@ -63,7 +63,7 @@ def test_a_calendar_quota_that_gets_an_error_takes_nothing(recipe, ask):
         ("throttle", "0 1", "wrong number of arguments"),
         ("throttle", f"1 day 1.5 10 {end}", "quantity must be a whole number from "),
         ("throttle", f"2 day other 1 10 {end} -1 {end}", r"quota must be a whole number from 0 .* \(key 2\)"),
-        # Milliseconds instead of seconds: the period would never end.
+        # An end in milliseconds instead of seconds is refused: the period would last for thousands of years.
         ("throttle", f"1 day 1 10 {end}000", "end must be a whole number from 0 "),
         ("throttle", f"2 day other 1 10 {end} 10 {now}", r"the period has ended \(key 2\)"),
         ("throttle", f"1 text 1 10 {end}", r"the key holds no counter \(key 1\)"),
@@ -80,7 +80,7 @@ def test_a_calendar_quota_that_gets_an_error_takes_nothing(recipe, ask):
 
 
 def test_a_calendar_period_never_ends_sooner_than_an_earlier_call_said(recipe, ask):
-    """Otherwise, users who change their time zone to the east and back would get a new day."""
+    """Otherwise, users could get a new day by moving their time zone to the east and back."""
     now = recipe.start // 10**9
     call = lambda quantity, quota, end: ask("throttle", f"1 {{a}}:2026-11-22 {quantity} {quota} {now + end}")[1]
     assert call(10, 10, 3_600) == [0, 10, 0, -1, 3_600]
@@ -88,11 +88,11 @@ def test_a_calendar_period_never_ends_sooner_than_an_earlier_call_said(recipe, a
     recipe.at(61_000)
     assert call(1, 10, 60) == [1, 10, 0, 3_539, 3_539]
     assert call(-4, 10, 60) == [0, 10, 4, -1, 3_539]
-    # A smaller quota applies immediately. A refund after the end changes nothing.
+    # A smaller quota applies immediately. A refund after the period has ended changes nothing.
     assert call(0, 5, 3_600) == [1, 5, 0, 3_539, 3_539]
     recipe.at(3_601_000)
     assert call(-4, 10, 3_600) == [0, 10, 10, -1, 0]
-    # Redis 7.2 would write this number as 1.8e+9 from a script.
+    # Without string.format, Redis 7.2 would send this number from a script as 1.8e+9.
     assert call(10**9, 10**9, 1_800_000_000 - now)[:3] == [0, 10**9, 0]
 
 
@@ -109,7 +109,7 @@ def credits(recipe):
 
 
 def test_a_plan_is_used_before_credits_and_a_refund_goes_back_where_it_came_from(recipe, credits, chance):
-    """The plan has 20 for each period, and credits are bought at times. Each charge is made twice, and counts once."""
+    """The plan has 20 tokens a period, and the user sometimes buys credits. Each charge is made twice, to count once."""
     milliseconds = bought = plan = spent = 0
     end = recipe.start // 10**9 + 300
     states = set()
@@ -146,18 +146,18 @@ def test_a_charge_is_made_once_for_an_id_and_its_debt_is_paid_by_the_next_credit
     end = recipe.start // 10**9 + 300
     charge = lambda quantity, id="{a}:call", end=end: credits(quantity, 10, end, name="charge", id=id)
     recipe("SET {a}:credits 400")
-    # The estimate was 400, and 700 were used.
+    # The estimate was 400, but the call used 700, so charge the other 300.
     assert credits(400, 10, end) == [0, [0, 10, 0, -1, 300], 10, 390]
     assert charge(300) == [1, [1, 10, 0, 300, 300], -290, 300]
-    recipe.refuses("charged another quantity", charge, 200)
+    recipe.refuses("charged with a different quantity", charge, 200)
     assert recipe("INCRBY {a}:credits 500") == 210
-    # A retry may come after the end of its period.
+    # A charge may be retried after the end of its period.
     recipe.at(301_000)
     assert charge(300)[0] == 2 and charge(300)[2:] == [210, 300]
     recipe.refuses("the period has ended", charge, 1, "{a}:other")
-    # The id is forgotten after a day.
+    # The charge's id is forgotten after a day.
     assert recipe("TTL {a}:call") == 86_400 - 301
-    # A user who has never bought credits can go into debt, too. A plan of 0 never comes back.
+    # A user who has never bought credits can go into debt, too. With a quota of 0, no plan tokens ever come back.
     recipe("DEL {a}:credits {a}:2026-11")
     assert credits(3, 0, end + 300, name="charge", id="{a}:new") == [1, [1, 0, 0, -1, 0], -3, 3]
 
@@ -165,7 +165,7 @@ def test_a_charge_is_made_once_for_an_id_and_its_debt_is_paid_by_the_next_credit
 def test_a_call_on_credits_that_gets_an_error_takes_nothing(recipe, credits):
     end = recipe.start // 10**9 + 300
     recipe("SET {a}:credits 10")
-    # The period never ends sooner than an earlier call said. A plan of 0 uses credits alone.
+    # A period never ends earlier than a previous call has said. With a quota of 0, calls use only credits.
     assert credits(25, 20, end) == [0, [0, 20, 0, -1, 300], 5, 5]
     assert credits(0, 20, end - 200) == [0, [0, 20, 0, -1, 300], 5, 0]
     assert credits(-25, 20, end)[2] == 10
@@ -187,10 +187,10 @@ def test_a_call_on_credits_that_gets_an_error_takes_nothing(recipe, credits):
         recipe.refuses("NOPERM|permission", credits, 1, 20, end)
         recipe.refuses("NOPERM|permission", charge, 1)
         recipe(f"ACL SETUSER app +{right}")
-    # Expired credits are not refunded.
+    # Credits that have expired are not refunded.
     recipe("DEL {a}:credits {a}:large {a}:back")
     assert credits(-25, 20, end) == [0, [0, 20, 20, -1, 0], 0, -5] and recipe("DBSIZE") == 0
-    # After a cancelled purchase, the plan can still be used.
+    # With negative credits, as after a cancelled purchase, the plan can still be used.
     recipe("SET {a}:credits -3")
     assert credits(20, 20, end)[0] == 0 and credits(1, 20, end)[0] == 1
     recipe.at(300_000)

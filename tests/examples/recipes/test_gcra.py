@@ -1,4 +1,4 @@
-"""docs/recipes/gcra.lua: CL.THROTTLE as a script. The module itself is the model."""
+"""Tests of docs/recipes/gcra.lua, CL.THROTTLE as a script: it must behave like the module."""
 
 import pytest
 import redis
@@ -8,7 +8,7 @@ FILE = "recipes/gcra.lua"
 
 
 def any_length(chance, end):
-    """Returns a random number below `end`, often a small one."""
+    """Returns a random number from 0 to `end - 1`, often a small one."""
     return chance.getrandbits(chance.randrange(1, 64)) % (end if chance.random() < 0.3 else min(end, 40))
 
 
@@ -16,7 +16,7 @@ def quota(chance):
     while True:
         limit, count = any_length(chance, 2**31), 1 + any_length(chance, 9_000_000)
         period = 1 + any_length(chance, 2**21)
-        # A limiter that would be full only after the year 2262 is an error.
+        # Leave out quotas whose tokens would not all be back before the year 2262: these are errors.
         if limit * period / count < 7e9:
             return limit - 1, count, period
 
@@ -27,7 +27,7 @@ def test_the_script_replies_and_stores_what_the_module_does(recipe, chance):
         quotas = [quota(chance) for _ in range(chance.choice((1, 1, 2, 3, 5)))]
         recipe("DEL module script")
         if chance.random() < 0.25:
-            # A state that these calls never leave behind: odd nanoseconds, or a debt.
+            # Start from a state that these calls cannot produce, with fractions of microseconds or a debt.
             ahead = [any_length(chance, 20_000 * SECOND) - 5_000 * SECOND for _ in range(chance.randrange(1, 8))]
             state = "".join(f"{recipe.clock.now + tat:019}" for tat in ahead)
             recipe("MSET", "module", state, "script", state)
@@ -40,10 +40,11 @@ def test_the_script_replies_and_stores_what_the_module_does(recipe, chance):
             module = recipe(f"CL.THROTTLE module {words}"), recipe("GET module"), recipe("PTTL module")
             assert script == module, (recipe.clock.now, words)
             seen.add((module[0][0], *module[0][5:]))
-            # The clock often moves to the end of the wait, at most 12 days.
+            # Often move the clock to the end of the wait, but by at most 12 days.
             wait = min(max(module[0][3], 0), 2**20) * SECOND
             recipe.clock.set(recipe.clock.now + chance.choice((wait, any_length(chance, 2**31) * 1_000, 0, 0)))
-    # Calls were allowed and limited: with one quota, and by the first and the second of several quotas.
+    # Check that calls were allowed and limited in each way: by a single quota, and by the first and the second of
+    # several.
     assert {(0,), (0, 1), (0, 2), (1,), (1, 1), (1, 2)} <= seen
 
 
@@ -68,7 +69,7 @@ def test_the_script_refuses_what_the_module_refuses(recipe):
 
 
 def test_the_script_is_exact_or_refuses(recipe):
-    # The two TATs are a nanosecond apart, and equal as doubles. The nanosecond costs a token.
+    # The two TATs differ by a nanosecond, which costs a token. As doubles, they would be equal.
     for more, remaining in (0, 3), (1, 2):
         tat = recipe.clock.now + 700_000_000 * SECOND + more
         recipe("MSET", "module", tat, "script", tat)

@@ -1,11 +1,12 @@
-"""docs/recipes/minimum.lua: each tenant has its minimum, and the rest of the pool is lent."""
+"""Tests of docs/recipes/minimum.lua: each tenant gets its minimum, and the rest of the pool is lent."""
 
 import pytest
 import redis
 
-# The tenants with their minimums: 5 at once and 20 a second, 10 at once and 50 a second, none.
+# The minimum of each tenant: for a, 5 at once and 20 a second; for b, 10 at once and 50 a second; and a tenant without
+# one.
 TENANTS = {"a": "4 20 1", "b": "9 50 1", "none": "-1 1 1"}
-# All tenants together get 50 at once and 100 a second, of which 35 at once are lent.
+# All tenants together get 50 calls at once and 100 a second. Of the 50, the pool lends 35.
 WHOLE, LENT = 50, "34 100 1"
 
 
@@ -18,8 +19,8 @@ def ask(recipe):
 
 def test_tenants_get_their_minimums_and_never_more_than_the_pool(recipe, ask):
     turn = passed = lowest = most = 0
-    # Each of these groups of tenants calls for half a second. In each turn, one of the pool's tokens comes back, and
-    # each tenant calls until it is refused.
+    # Each of these groups of tenants makes calls for half a second, in turns of 10 ms. In each turn, one of the pool's
+    # tokens comes back, and each tenant calls until it is refused.
     for tenants in ["a"], ["a", "none", "b"], ["none"], ["none", "a", "b"], ["b"]:
         before = passed
         for _ in range(50):
@@ -28,14 +29,14 @@ def test_tenants_get_their_minimums_and_never_more_than_the_pool(recipe, ask):
                 now = 0
                 while ask(tenant, LENT)[0] == 0:
                     now += 1
-                # The twin is a plain limiter with the same numbers as the minimum.
+                # A plain limiter with the tenant's numbers, the twin, shows how many calls the minimum must allow.
                 assert now >= recipe(f"CL.TAKE {tenant}:twin {TENANTS[tenant]} 99")[0], (tenant, turn)
                 passed += now
-            # The most calls since any moment, minus the tokens that have come back since then.
+            # Find the largest number of calls in any span of time, minus the tokens that have come back within it.
             most = max(most, passed - turn - lowest)
             turn += 1
             lowest = min(lowest, passed - turn)
-        # Together they use the whole pool and, in the first round, its burst.
+        # Together, the tenants use the whole pool. In the first half second, this includes the burst.
         assert passed - before == (35 + 49 if before == 0 else 50), tenants
     assert most == WHOLE
 
@@ -43,14 +44,14 @@ def test_tenants_get_their_minimums_and_never_more_than_the_pool(recipe, ask):
 def test_a_limited_call_has_the_shorter_wait_of_the_minimum_and_the_pool(recipe, ask):
     recipe(f"CL.CHARGE pool {LENT} 1035")
     assert ask("a", LENT) == [0, 5, 4, -1, 1] and ask("a", f"{LENT} 4") == [0, 5, 0, -1, 1]
-    # The pool is 1,005 tokens short, and the minimum four.
+    # The pool has a debt of 1,005 tokens, but the minimum lacks only four, so the minimum's wait is shorter.
     assert ask("a", f"{LENT} 4") == [1, 5, 0, 1, 1]
     recipe.at(200)
     assert ask("a", f"{LENT} 4")[0] == 0
-    # A limiter that would never allow the call has no wait, so the other's wait counts.
+    # If one limiter could never allow the call, the reply has the other limiter's wait.
     assert ask("a", "3 100 1 5") == [1, 5, 0, 1, 1]
     assert ask("a", f"{LENT} 6") == ask("none", f"{LENT} 1") == [1, 35, 0, 10, 11]
-    recipe.refuses("need a key each", ask, "pool", LENT, TENANTS["a"])
+    recipe.refuses("must have different keys", ask, "pool", LENT, TENANTS["a"])
     recipe("REPLICAOF 127.0.0.1 1")
     with pytest.raises(redis.ReadOnlyError):
         ask("a", LENT)

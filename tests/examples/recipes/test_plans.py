@@ -1,9 +1,8 @@
-"""Recipes that consist of calls only. Their replies are tested with the pages; these tests check their promises."""
+"""Tests of the recipes that consist of calls alone: what they promise. Other tests check the replies on the pages."""
 
 import re
 
 from conftest import DOCS
-
 
 
 def section(heading, page="recipes.md"):
@@ -28,7 +27,7 @@ def test_a_circuit_breaker_opens_after_five_failures_and_after_12_s_until_the_ne
     for _ in range(5):
         assert not is_open()
         recipe(fails)
-    # Calls that were already under way fail as well, and do not make the pause longer.
+    # Calls that are already under way may fail, too. These failures do not make the pause longer.
     recipe(fails)
     for milliseconds, expected in (0, True), (11_999, True), (12_000, False), (13_000, False):
         recipe.at(milliseconds)
@@ -38,7 +37,7 @@ def test_a_circuit_breaker_opens_after_five_failures_and_after_12_s_until_the_ne
 
 
 def passing(recipe, quota, milliseconds, step):
-    """Calls at each step until refused. Returns the time of each call that passed."""
+    """Makes calls at each step until one is refused. Returns the time of each allowed call, in milliseconds."""
     times = []
     for now in range(0, milliseconds, step):
         recipe.at(now)
@@ -60,7 +59,7 @@ def test_after_a_change_of_plan_the_same_share_is_used(recipe):
 
 
 def test_clients_with_leases_use_the_burst_and_the_rate_and_at_most_a_batch_each_beyond(recipe, chance):
-    """Four clients take batches of 20, spend them as their callers come, and give the rest back after 50 ms."""
+    """Four clients take batches of 20 tokens, spend these on their callers, and give the rest back after 50 ms."""
     quota, batch = "99 1 1", 20
     clients = [{"left": 0, "ends": 0, "ask": 0} for _ in range(4)]
     spent = lowest = beyond = 0
@@ -71,7 +70,7 @@ def test_clients_with_leases_use_the_burst_and_the_rate_and_at_most_a_batch_each
             if client["left"] and now >= client["ends"]:
                 recipe(f"CL.PTHROTTLE hot {quota} -{client['left']}")
                 client.update(left=0, ask=now)
-            # Few callers come in the first half of each second, and many in the second half.
+            # In the first half of each second, there are few callers, and in the second half many.
             for _ in range(50 if now % 1_000 > 500 else chance.random() < 0.02):
                 if not client["left"] and now >= client["ask"]:
                     taken, _, _, retry_after, _ = recipe(f"CL.PTAKE hot {quota} {batch}")
@@ -79,15 +78,15 @@ def test_clients_with_leases_use_the_burst_and_the_rate_and_at_most_a_batch_each
                 if client["left"]:
                     client["left"] -= 1
                     spent += 1
-        # The tokens spent since any moment, minus those that have come back since then.
+        # Find the largest number of tokens spent in any span of time, minus those that have come back within it.
         beyond = max(beyond, spent - now - lowest)
         assert spent <= 100 + now
-    # For half of the four seconds, enough callers come to use all tokens.
+    # In half of the time, there are enough callers to spend every token that comes back.
     assert 100 < beyond <= 100 + len(clients) * batch and spent > 2_000
 
 
 def test_of_several_pauses_the_longest_counts_and_then_one_call_passes(recipe):
-    # Workers are told to wait at different moments. The longest pause ends 61 s after the start.
+    # Workers learn at different times that they must pause. The pause that ends last ends 61 s after the start.
     for second, pause in (0, 30_000), (1, 60_000), (2, 5_000), (3, 57_999):
         recipe.at(1_000 * second)
         recipe.ask(f"CL.PTAKE partner {pause + 899} 1 1 {pause + 900}")
@@ -105,7 +104,7 @@ def test_a_limiter_of_redis_rate_is_copied_only_if_both_keys_hold_one(recipe):
         recipe.refuses("after the year 2262", copy)
     recipe("SET rate nan")
     assert copy() == 0 and recipe("EXISTS key") == 0
-    # The last moment that a double can express.
+    # This is just before the latest time that CL.THROTTLE supports.
     recipe("SET rate 7740143236.854")
     assert copy() == 1
     recipe("SET key -790000000123456789")

@@ -1,4 +1,4 @@
-"""The log-in form of docs/protect.md: attacks, and the commands on the page."""
+"""Tests of the log-in form in docs/protect.md: attacks on the form, and the commands on the page."""
 
 import json
 import re
@@ -11,13 +11,13 @@ from applications import HAS_FASTAPI, NEWEST_ARE_REQUIRED, UVICORN, Application,
 from packages import ROOT
 
 PAGE = (ROOT / "docs/protect.md").read_text()
-# docs/protect/protect.py, in the folder in which the test installs it.
+# Runs docs/protect/protect.py behind a trusted proxy, in the folder in which the test installs the program.
 PROTECT = Row("protect", HAS_FASTAPI, f"{UVICORN} protect:app", is_required=NEWEST_ARE_REQUIRED)
 
 
 @pytest.fixture
 def start(request, server, tmp_path):
-    """Starts the application that the page's commands install: with the page's last command, or with another row."""
+    """Installs the application with the page's commands. Starts it with the last of these, or with a row's command."""
     lines, words = re.search(r"```sh\n(.*)cd /tmp/protect && python3 (.*?)\n```", PAGE, re.S).groups()
     subprocess.run(["bash", "-ec", lines.replace("/tmp/protect", str(tmp_path))], cwd=ROOT, check=True)
     # Keep calls from timing out on a slow machine.
@@ -37,7 +37,7 @@ def behind_a_proxy(start):
 
 
 def log_in(app, name, password, times=1, caller=None):
-    """Returns the statuses of concurrent log-ins."""
+    """Makes concurrent log-ins. Returns how often each status occurred."""
     form = json.dumps({"name": name, "password": password})
     answers = app.get("/login", caller, "POST", form, times, Content_Type="application/json")
     assert {answer.headers["Cache-Control"] for answer in answers if answer.status in (429, 503)} <= {"no-store"}
@@ -48,7 +48,7 @@ def test_a_reader_sees_what_the_page_shows(app, server):
     page = PAGE.replace(":8000", f":{app.http_port}").replace("redis-cli", f"redis-cli --no-raw -p {server.port}")
     definitions = "".join(re.findall(r"^    \$ (?:url=|login\(\)).*\n", page, re.M))
     for part in page.split("\nStart the server again"):
-        # A dollar sign begins a command. The lines below are its output.
+        # On the page, a dollar sign marks a command. The lines below the command are its output.
         session = definitions + "".join(re.findall(r"^    \$ .*\n(?:    .*\n)*", part, re.M))
         commands = "".join(re.findall(r"^    \$ (.*\n)", session, re.M))
         # With -v, the shell prints each command before its output.
@@ -61,7 +61,7 @@ def test_a_reader_sees_what_the_page_shows(app, server):
 def test_200_guesses_at_once_get_five_tries_with_the_permissions_on_the_page(app, server):
     rights = " ".join(re.findall(r"^ +ACL SETUSER login (.*)$", PAGE, re.M)).replace("on >secret ", "")
     server(f"ACL SETUSER default reset on nopass {rights} +keys")
-    # A right password is accepted even if its refund, the second call of this command, gets no reply.
+    # A right password is accepted even if the refund, which is the second CL.MTHROTTLE, gets no reply.
     app.address.fates("CL.MTHROTTLE", None, "broken off")
     assert log_in(app, "bob", "battery staple") == {200: 1}
     # A forged address is not trusted.
@@ -74,7 +74,7 @@ def test_the_last_wrong_password_bans_its_address_for_an_hour_and_the_next_time_
     assert guess(range(10)) == {401: 50}
     assert server("PTTL banned:127.0.0.1") == 3_600_000
     assert log_in(app, "bob", "battery staple") == {429: 1}
-    # After the ban, two tokens are back.
+    # After the ban, two tokens for wrong passwords are back. The second wrong password starts the next ban.
     clock.set(clock.now + 3_601 * 10**9)
     assert log_in(app, "bob", "guess", 2) == {401: 2}
     assert server("PTTL banned:127.0.0.1") == 86_400_000
@@ -93,7 +93,7 @@ def test_all_names_of_an_account_share_five_tries_and_a_name_without_an_account_
     clock.set(clock.now + 30 * 10**9)
     names = "alice", " ALICE ", "\uff21lice@example.com", "Alice\n", "aLiCe"
     assert [log_in(app, name, "guess") for name in (*names, "alice")] == 5 * [{401: 1}] + [{429: 1}]
-    # The name is the number of alice's account.
+    # The number of alice's account is 1, but no account has the name "1", so this name has its own five tries.
     assert [log_in(app, "1", "guess") for _ in range(6)] == 5 * [{401: 1}] + [{429: 1}]
 
 
@@ -105,7 +105,7 @@ def test_a_caller_waits_for_the_longer_of_two_limits(app, server):
 
 
 def test_the_address_that_the_proxy_adds_is_limited(behind_a_proxy, server):
-    # 10.0.0.1 is forged. An IPv4 address has one key, however it arrives.
+    # The caller has forged 10.0.0.1. An IPv4 address that is written as an IPv6 address has the same key.
     for header, limited in {
         "10.0.0.1, 192.0.2.7": "192.0.2.7", "::ffff:1.2.3.4": "1.2.3.4", "1:DB8:0:02::9": "1:db8:0:2::/64",
     }.items():
@@ -118,7 +118,7 @@ def test_the_address_that_the_proxy_adds_is_limited(behind_a_proxy, server):
 def test_without_an_answer_nobody_logs_in_and_the_application_recovers_by_itself(app, server, new_server, failure):
     begin, end = {
         "crash": (server.kill, server.restart),
-        # An open connection still leads to the old primary.
+        # After the failover, an open connection still leads to the old primary.
         "failover": (lambda: server("REPLICAOF 127.0.0.1 1"), lambda: setattr(app.address, "server", new_server())),
         "permission": (lambda: server("ACL SETUSER default -cl.mthrottle"),
                        lambda: server("ACL SETUSER default +cl.mthrottle")),
@@ -134,5 +134,6 @@ def test_an_idle_connection_that_the_server_has_closed_costs_no_log_in(app, serv
     for _ in range(2):
         assert log_in(app, "bob", "battery staple") == {200: 1}
         server("CLIENT KILL TYPE normal")
-        # The application's event loop sees the end of the connection before it gets the next log-in.
+        # Send another request, so that the application's event loop notices the closed connection before the next
+        # log-in.
         app.get("/missing")

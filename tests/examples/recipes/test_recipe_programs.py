@@ -1,4 +1,4 @@
-"""The programs of docs/recipes and docs/budgets: they print what their pages show, and keep what the pages promise."""
+"""Tests of the programs in docs/recipes and docs/budgets: what they print, and what their pages promise."""
 
 import asyncio
 import contextlib
@@ -23,12 +23,13 @@ from servers import Address, wait_for
 DOCS = ROOT / "docs"
 PAGES = (DOCS / "recipes.md").read_text() + (DOCS / "budgets.md").read_text()
 PROGRAMS = sorted([*DOCS.glob("recipes/*.py"), *DOCS.glob("budgets/*.py")])
-# Each test imports its own recipe, so a recipe that fails to load fails only its own tests.
+# Tests import the programs from these folders. Each test imports only what it needs, so a program that fails to load
+# fails only its own tests.
 sys.path[:0] = [str(DOCS / "recipes"), str(DOCS / "budgets")]
 
 
 def wait_until_up(server, clock):
-    # A node that has just started waits two seconds, by the server's clock, before it reports that the cluster is up.
+    # Move the server's clock: a node that has just started waits two seconds before it reports that the cluster is up.
     def is_up():
         clock.set(time.time_ns())
         return "cluster_state:ok" in str(server("CLUSTER INFO"))
@@ -38,7 +39,7 @@ def wait_until_up(server, clock):
 
 @pytest.fixture
 def server(new_server, clock):
-    """A cluster node with the functions, because in a cluster, a call whose keys share no hash tag is an error."""
+    """A cluster node with the functions. Unlike a single server, a node refuses a call whose keys share no hash tag."""
     server = new_server("--cluster-enabled", "yes", environment=clock.environment)
     server("CLUSTER ADDSLOTSRANGE 0 16383")
     wait_until_up(server, clock)
@@ -68,7 +69,7 @@ def test_a_guess_is_charged_before_it_is_checked_and_a_command_on_the_page_lifts
     assert guess.__eq__.call_count == 5
     server(re.search("`(DEL banned:.*?)`", PAGES, re.S)[1])
     assert ban.log_in(door, "alice", "correct horse")
-    # A right password is accepted even if the attempt cannot be refunded.
+    # If the server crashes during the attempt, a right password is accepted, although the attempt cannot be refunded.
     door.attempt = lambda who: server.kill()
     assert ban.log_in(door, "alice", "correct horse")
 
@@ -80,7 +81,7 @@ def test_right_passwords_start_no_ban_however_many_arrive_at_once(server):
         door.attempt("alice")
     with pytest.raises(ban.KeptOut):
         door.attempt("alice")
-    # One wrong password among them starts no ban either.
+    # One wrong password among the right ones does not start a ban either.
     door.failed("alice")
     for _ in range(4):
         door.succeeded("alice")
@@ -90,7 +91,7 @@ def test_right_passwords_start_no_ban_however_many_arrive_at_once(server):
 def test_a_day_a_week_and_a_month_end_when_the_zone_says_so():
     periods = recipe("calendar_quota").periods
     first, last = (int(datetime(year, 1, 1, 5, 17).timestamp()) for year in (2011, 2013))
-    # In 2011, midnight comes twice in Havana and is skipped in Beirut, and Apia skips a whole day.
+    # In 2011, midnight came twice in Havana and was skipped in Beirut, and Apia skipped a whole day.
     for zone in map(ZoneInfo, ("Europe/Berlin", "America/Havana", "Asia/Beirut", "Pacific/Apia", "UTC")):
         at = lambda moment, form: datetime.fromtimestamp(moment, zone).strftime(form)
         for now in range(first, last, 5 * 3600):
@@ -98,10 +99,10 @@ def test_a_day_a_week_and_a_month_end_when_the_zone_says_so():
                 assert now < end and at(now, form) == at(end - 1, form) == period != at(end, form), (zone, now)
 
 
-# In 1.1 seconds, 3.3 tokens come back.
+# The longest wait need not be long enough for a whole number of tokens: in 1.1 seconds, 3.3 tokens come back.
 @pytest.mark.parametrize("longest, last", [(1_000, 1_000), (1_100, 1_001)])
 def test_a_queue_gives_each_call_the_earliest_turn_that_burst_and_rate_allow(server, clock, longest, last):
-    # Two at once and three a second. A third of a second is not a whole number of milliseconds.
+    # The queue allows two calls at once and three a second. A third of a second is not a whole number of milliseconds.
     waiting, turns = recipe("waiting"), []
     queue = waiting.Queue(connect(server), "key", 1, 3, 1_000, longest)
     for pause, tokens in (0, 1), (0, 1), (0, 1), (0, 2), (0, 1), (334, 1), (5_000, 2), (0, 2), (0, 2):
@@ -117,7 +118,7 @@ LOST, ESTIMATE, TOKENS = "broken off", 3_000, "{gate:%7D}:a%3Ab:tokens 19999 200
 
 
 def grant(server):
-    """Makes a user with the permissions that gateway.py needs."""
+    """Creates a user with exactly the permissions that gateway.py needs."""
     header = (DOCS / "budgets/reservation.lua").read_text().split("\n\n")[1]
     permissions = re.findall(r"\+[a-z_.]+", header) + re.findall(r"\+function\|load", PAGES)
     server("ACL SETUSER app reset on nopass ~*", *permissions)
@@ -125,7 +126,7 @@ def grant(server):
 
 @pytest.fixture
 def gateway(server):
-    """Runs a function with the program and a client: gateway(function, address)."""
+    """Returns a function that passes gateway.py and a client to another function: gateway(function, address)."""
     grant(server)
 
     def run(function, address):
@@ -148,7 +149,7 @@ def charged(server):
 
 
 async def answer(gateway, client, used, raised=None, read=2):
-    """Reads this many parts of an answer. The names have a brace and a colon, which keys must not contain."""
+    """Reads this many parts of an answer. The names contain a brace and a colon, which must not appear in the keys."""
 
     async def model():
         if raised is ConnectionRefusedError:
@@ -164,12 +165,13 @@ async def answer(gateway, client, used, raised=None, read=2):
 
 @pytest.mark.parametrize("used, raised, read, paid", [
     ([2_000, 9_000], None, 2, 9_000),
-    # The reader hangs up after the first part.
+    # The reader hangs up after the first part of the answer.
     ([2_000, 9_000], None, 1, 2_000),
-    # The model fails.
+    # The model's connection breaks, with and without an answer, or is refused.
     ([2_000], BrokenPipeError, 2, 2_000),
     ([], BrokenPipeError, 1, ESTIMATE),
     ([], ConnectionRefusedError, 1, 0),
+    # The program sets `used` to a number that is not valid.
     ([2_000, -1], None, 2, ESTIMATE),
 ])
 def test_a_stream_pays_what_it_has_used_when_it_ends_or_breaks(server, gateway, used, raised, read, paid):
@@ -179,8 +181,8 @@ def test_a_stream_pays_what_it_has_used_when_it_ends_or_breaks(server, gateway, 
 
 
 @pytest.mark.parametrize("fates, is_unavailable, paid", [
-    # Lost replies: two to the reservation and two to the settlement; all three to the reservation; all three to the
-    # settlement.
+    # A call is sent up to three times. First, two replies to the reservation and two to the settlement are lost. Then
+    # all replies to the reservation are lost, and then all replies to the settlement.
     ([LOST, LOST, None, LOST, LOST], False, 9_000),
     ([LOST] * 3, True, 0),
     ([None] + [LOST] * 3, False, 9_000),
@@ -203,7 +205,7 @@ def test_without_redis_a_call_is_refused_and_an_empty_server_gets_the_functions_
         wait_until_up(server, clock)
         grant(server)
         await answer(program, client, [1, 2])
-        # The functions are lost during a call.
+        # If the server loses its functions during a call, the call is settled nevertheless.
         async with program.admitted(client, "}", "a:b", ESTIMATE) as call:
             server("FUNCTION FLUSH")
             call.used = 40
@@ -214,18 +216,22 @@ def test_without_redis_a_call_is_refused_and_an_empty_server_gets_the_functions_
 
 @pytest.mark.parametrize("fate, paid", [(None, 1_000), ("lost", 0)])
 def test_a_call_whose_task_is_cancelled_is_settled_even_if_it_still_waits_for_its_slot(server, gateway, fate, paid):
-    """Starlette cancels a task again and again after its client has hung up."""
+    """After a client has hung up, Starlette cancels its task repeatedly."""
     address = Address(server)
     address.fates("FCALL", fate)
 
     async def cancel(program, client):
+        is_running = asyncio.Event()
+
         async def call():
             async with program.admitted(client, "}", "a:b", ESTIMATE) as call:
                 call.used = 1_000
+                is_running.set()
                 await asyncio.sleep(3600)
 
         task = asyncio.create_task(call())
-        while not server("FCALL_RO reservations 1 {gate:%7D}:calls"):
+        # Unless the reply is lost, also wait until the program has read it.
+        while not (server("FCALL_RO reservations 1 {gate:%7D}:calls") and (fate or is_running.is_set())):
             await asyncio.sleep(0.01)
         while not task.done():
             task.cancel()
@@ -252,7 +258,7 @@ def test_a_long_call_keeps_its_slot(server, clock, gateway, monkeypatch):
 
 
 def test_the_keys_of_any_name_are_on_one_node_of_a_cluster(server):
-    """A call whose keys have different hash tags, or empty ones, gets CROSSSLOT."""
+    """A call whose keys have different or empty hash tags gets a CROSSSLOT error."""
     ban, plan = recipe("ban"), recipe("calendar_quota").Plan(connect(server), ZoneInfo("UTC"))
     for name in "", "}", "\ud800":
         assert ban.log_in(ban.Door(plan.client, "account"), name, "correct horse")
