@@ -36,10 +36,9 @@ def is_found(check):
 
 # Whether scripts/test has installed what Debian has, and fetched the rest.
 REQUIRE_ALL = "REQUIRE_ALL" in os.environ
-PYPI_IS_REQUIRED = REQUIRE_ALL and not IS_DEBIAN
+# Debian lacks slowapi and valkey-py, and its FastAPI is too old. Libraries from npm may not run on its Node.js.
+NEWEST_ARE_REQUIRED = REQUIRE_ALL and not IS_DEBIAN
 PHP_IS_REQUIRED = REQUIRE_ALL and "EVERYWHERE" in os.environ
-# Debian 12 has Node.js 18, and most of the newest libraries ask for 20. They still run on 18, but one may stop.
-NODE_IS_REQUIRED = REQUIRE_ALL and is_found("node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)'")
 
 
 class Row(NamedTuple):
@@ -61,15 +60,14 @@ def node(*modules):
     return "node -e '%s'" % ";".join(f'require("{module}")' for module in modules)
 
 
-# FastAPI 0.93 added this parameter.
-LIFESPAN = python("uvicorn, inspect, fastapi; inspect.signature(fastapi.FastAPI).parameters[\"lifespan\"]")
 UVICORN = "$PYTHON -m uvicorn --forwarded-allow-ips 127.0.0.1 --port $HTTP_PORT"
+# FastAPI 0.111 added fastapi.cli. The package needs 0.115.3.
+HAS_FASTAPI = python("uvicorn, fastapi.cli")
 
 
 def example(heading):
     """Prints the first example below the heading in docs/frameworks.md."""
-    return f"""awk '/^## /{{found = /^## {heading}$/}} /^```/{{if (shown) exit; shown = found; next}} shown' \\
-        {ROOT}/docs/frameworks.md"""
+    return f"sed -n '/^## {heading}$/,/^```$/p' {ROOT}/docs/frameworks.md | sed '1,/^```/d; $d'"
 
 
 def page(heading):
@@ -82,48 +80,45 @@ def page(heading):
 def with_valkey_py(row):
     edits = rf"""{row.edits}
     sed -i -E 's/\bredis(\.|$)/valkey\1/g; s/redis-cell:/valkey-cell:/' page.py"""
-    return row._replace(name=f"{row.name}_valkey", check=python("valkey"), edits=edits, is_required=PYPI_IS_REQUIRED)
+    return row._replace(name=f"{row.name}_valkey", check=python("valkey"), edits=edits, is_required=NEWEST_ARE_REQUIRED)
 
 
-def javascript(site, *modules):
-    """Returns the rows of a site with node-redis and with ioredis. Clients and stores have the test's server and
-    timeout."""
-    def row(name, library, client):
-        edits = f"""export NODE_PATH=${{NODE_PATH##*:}}  # never Debian's node-redis
-        mkdir node_modules
-        ln -s {ROOT}/clients/node node_modules/redis-cell  # This is what npm does.
-        sed "s,redis://localhost:6379,$REDIS_URL,; s/1000/$((1000 * REDIS_TIMEOUT))/g" {client} >client.js
-        sed -i "s/sendCommand, prefix/timeout: $((1000 * REDIS_TIMEOUT)), &/" *_site.js"""
-        return Row(name, node(library, *modules), f"node {site}_site.js", edits)
+# An ES module finds packages in this folder, and not with NODE_PATH.
+MODULES = "mkdir -p node_modules; ln -sf ${NODE_PATH##*:}/* node_modules"
 
-    return row(site, "redis", "node_redis_site.js"), row(f"{site}_ioredis", "ioredis", "ioredis_site.js")
+
+def javascript(site, *modules, edits=""):
+    """Returns two rows: the site as it is, with the client of node_redis.mjs, and with that of ioredis.mjs. The stores
+    have the test's timeout."""
+    edits += f"""
+    {MODULES}
+    ln -s {ROOT}/clients/node node_modules/redis-cell  # This is what npm does.
+    sed -i "s/sendCommand, prefix/timeout: $((1000 * REDIS_TIMEOUT)), &/" *_site.*js"""
+    row = Row(site, node(*modules), f"node {site}_site.mjs", edits, NEWEST_ARE_REQUIRED)
+    edits += "\n    sed -i 's/node_redis/ioredis/; s/sendCommand(words)/call(...words)/' *_site.*js"
+    return row, row._replace(name=f"{site}_ioredis", edits=edits)
 
 
 # A site for each limiter, behind one proxy, which is the tests. `POST /login` fails closed, and `GET /` falls back.
-FLASK = Row("flask", python("flask_limiter"), "$PYTHON -m flask --app flask_site run --port $HTTP_PORT",
-            page("Flask-Limiter"))
-SLOWAPI = Row("slowapi", python("slowapi, uvicorn"), f"{UVICORN} slowapi_site:app", f"""{page("slowapi")}
-    sed -i '1i from slowapi import Limiter\\nfrom slowapi.util import get_remote_address
-        s/, strategy/, headers_enabled=True&/' page.py""", PYPI_IS_REQUIRED)
+FLASK = Row("flask", python("flask_limiter"), "$PYTHON -m flask --app page run --port $HTTP_PORT", f"""
+    {page("Flask-Limiter")}
+    echo 'from werkzeug.middleware.proxy_fix import ProxyFix' >>page.py
+    echo 'app.wsgi_app = ProxyFix(app.wsgi_app)' >>page.py""")
+SLOWAPI = Row("slowapi", python("slowapi, uvicorn"), f"{UVICORN} slowapi_site:app", rf"""{page("slowapi")}
+    sed -i '1i from slowapi import Limiter\nfrom slowapi.util import get_remote_address
+        s/, strategy/, headers_enabled=True&/
+        s/^limiter\(.*\))/&\nfallback\1, in_memory_fallback_enabled=True)/' page.py""", NEWEST_ARE_REQUIRED)
 DJANGO = Row("django", python("rest_framework, werkzeug"), "$PYTHON django_site.py", page("Django REST framework"))
-FASTAPI = Row("fastapi", LIFESPAN, f"{UVICORN} fastapi_site:app", page("FastAPI and Starlette"), PYPI_IS_REQUIRED)
+FASTAPI = Row("fastapi", HAS_FASTAPI, f"{UVICORN} page:app", page("FastAPI and Starlette"), NEWEST_ARE_REQUIRED)
 WITH_VALKEY = FLASK_VALKEY, DJANGO_VALKEY, FASTAPI_VALKEY = [*map(with_valkey_py, (FLASK, DJANGO, FASTAPI))]
-# The example is the inside of a function in page_site.js. Its window is a minute, and its client node-redis.
-EXPRESS, EXPRESS_IOREDIS = [
-    row._replace(edits=f"""(echo 'module.exports = (client, app, rateLimit, windowMs, logIn) => {{'
-    {example("express-rate-limit and hono-rate-limiter")} | sed 's/: 60_000//; {edit}'
-    echo '}};') >page_site.js
-    {row.edits}""")
-    for row, edit in zip(
-        javascript("express", "express", "express-rate-limit"), ["", "s/sendCommand(words)/call(...words)/"])
-]
+# The example is the inside of a function in page_site.js, without its window, which is a minute.
+EXPRESS, EXPRESS_IOREDIS = javascript("express", "express", "express-rate-limit", edits=f"""
+    (echo 'module.exports = (client, app, rateLimit, windowMs, logIn) => {{'
+    {example("express-rate-limit and hono-rate-limiter")} | sed 's/: 60_000//'
+    echo '}};') >page_site.js""")
 HONO, _ = javascript("hono", "@hono/node-server", "hono-rate-limiter")
 FASTIFY, FASTIFY_IOREDIS = javascript("fastify", "fastify", "@fastify/rate-limit")
 NEST, NEST_IOREDIS = javascript("nest", "@nestjs/platform-express", "@nestjs/throttler")
-LIMITERS = [
-    FLASK, SLOWAPI, DJANGO, FASTAPI, *WITH_VALKEY,
-    EXPRESS, EXPRESS_IOREDIS, HONO, FASTIFY, FASTIFY_IOREDIS, NEST, NEST_IOREDIS,
-]
 # The location in docs/nginx.md is one of nginx.conf's server, and second.lua calls another Redis server.
 NGINX = Row(
     "nginx", f"ls /usr/lib/nginx/modules/ngx_http_lua_module.so && (ls {LUA}/nginx || ls /usr/share/lua/5.1/nginx)",
@@ -132,12 +127,17 @@ NGINX = Row(
     sed -n '/^```nginx/,/^```/{{//!p}}' {ROOT}/docs/nginx.md >page.conf
     grep ^map page.conf >page_map.conf
     grep -v ^map page.conf >page_location.conf
+    echo 'location /own {{ proxy_set_header X-Site shop; proxy_pass http://application; }}' >>page_location.conf
     sed -i "s/PORT/$HTTP_PORT/" nginx_site.conf
     sed -i "s/127.0.0.1:8080;/127.0.0.1:$HTTP_PORT; include page_location.conf;/; s,/etc/nginx,$PWD,
         s/127.0.0.1:8081/unix:application/
         s/# set_real_ip_from 192.0.2.1;/${{PROXY-set_real_ip_from 127.0.0.1;}}/" nginx.conf
     sed -i "s/6379, 100/${{REDIS_URL##*:}}, 1000 * $REDIS_TIMEOUT/" throttle.lua
     sed "s|TIMEOUT = .*|TIMEOUT = ${{SECOND-}}|" throttle.lua >second.lua""")
+LIMITERS = [
+    FLASK, SLOWAPI, DJANGO, FASTAPI, *WITH_VALKEY,
+    EXPRESS, EXPRESS_IOREDIS, HONO, FASTIFY, FASTIFY_IOREDIS, NEST, NEST_IOREDIS, NGINX,
+]
 
 
 def on(rows, fixture="app", **environment):
@@ -159,8 +159,7 @@ class Application:
 
     def __init__(self, request, row, environment):
         if not is_found(row.check):
-            is_required = NODE_IS_REQUIRED if row.words.startswith("node") else row.is_required
-            (pytest.fail if is_required else pytest.skip)(f"this fails: {row.check}")
+            (pytest.fail if row.is_required else pytest.skip)(f"this fails: {row.check}")
         self.request, self.row, self.http_port = request, row, free_port()
         # Returns a new address each time.
         self.caller = map(str, ipaddress.ip_network("192.168.0.0/16").hosts()).__next__
@@ -171,13 +170,8 @@ class Application:
         # With a timeout of an hour, no call times out on a slow machine.
         self.environment = {"HTTP_PORT": self.http_port, "REDIS_TIMEOUT": 3600, **environment}
 
-    def edit(self, file, old, new):
-        text = Path(self.folder, file).read_text()
-        assert old in text
-        Path(self.folder, file).write_text(text.replace(old, new))
-
-    def run(self, port, **streams):
-        own = {"REDIS_URL": f"redis://127.0.0.1:{port}", **self.environment}
+    def run(self, url, **streams):
+        own = {"REDIS_URL": url, **self.environment}
         environment = {**ENVIRONMENT, **{name: str(value) for name, value in own.items()}}
         # On SIGTERM, nginx stops its workers as well.
         command = [*WITH_THE_TEST, "TERM", "sh", "-ec", f"{self.row.edits}\nexec {self.row.words}"]
@@ -185,17 +179,18 @@ class Application:
         self.process = subprocess.Popen(command, **streams, **settings)
         self.request.addfinalizer(functools.partial(self.stop, self.process))
 
-    def output(self, port=0, **environment):
+    def output(self, server, user="", scheme="redis", path="", **environment):
         """Runs the program until it exits. Returns its output and errors."""
         self.environment.update(environment)
-        self.run(port, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        url = f"{scheme}://{user}127.0.0.1:{server.port}{path}"
+        self.run(url, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         said, _ = self.process.communicate()
         assert self.process.returncode == 0, said
         return said
 
     def start(self, server):
         self.address = Address(server)
-        self.run(self.address.port)
+        self.run(f"redis://127.0.0.1:{self.address.port}")
         wait_for(f"{self.row.name} serves HTTP", self.serves)
         return self
 

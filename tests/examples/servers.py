@@ -1,8 +1,7 @@
-"""A real server with the module, and an address that leads to it over a network that can fail."""
+"""A real server with the module, its fixtures, and an address that leads to it over a network that can fail."""
 
 import contextlib
 import functools
-import itertools
 import os
 import select
 import socket
@@ -11,8 +10,10 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections import deque
 from pathlib import Path
 
+import pytest
 import redis
 
 from packages import ROOT, TARGET
@@ -22,7 +23,7 @@ WITH_THE_TEST = "setpriv", "--pdeathsig"
 
 
 def wait_for(what, ask):
-    """Calls `ask` until its result is true, and returns that result. Fails after 2,400 attempts, which take at least two minutes."""
+    """Returns the first true result of `ask`. Fails after 2,400 attempts, which take at least two minutes."""
     for number in range(2_400):
         if answer := ask():
             return answer
@@ -30,22 +31,17 @@ def wait_for(what, ask):
     raise AssertionError(f"never happened: {what}")
 
 
-def listening(port):
-    with contextlib.suppress(OSError):
-        return socket.create_server(("127.0.0.1", port), backlog=1024)
-
-
-# Concurrent runs do not share ports: each reserves fifty by listening on the first one. The system gives none of these
-# ports to a client.
-BLOCK = next(filter(None, map(listening, range(30_100, 32_700, 50))))
-PORTS = itertools.cycle(range(BLOCK.getsockname()[1] + 1, BLOCK.getsockname()[1] + 50))
+# The sockets that reserve the last fifty ports. They do not listen.
+RESERVED = deque(maxlen=50)
 
 
 def free_port():
-    for port in PORTS:
-        if listener := listening(port):
-            listener.close()
-            return port
+    """Returns a port that the system gives to no other process. Servers that set SO_REUSEADDR can still listen on it,
+    because the socket that reserves the port has set it, too."""
+    RESERVED.append(socket.socket())
+    RESERVED[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    RESERVED[-1].bind(("127.0.0.1", 0))
+    return RESERVED[-1].getsockname()[1]
 
 
 @functools.cache
@@ -71,11 +67,14 @@ class Server:
         # A server refuses to start if the machine lacks its locale.
         self.words, self.environment = [*map(str, words)], {**os.environ, "LC_ALL": "C", **environment}
         self.client = redis.Redis(port=self.port, decode_responses=True)
+        self.process = None
         request.addfinalizer(self.kill)
         self.restart()
 
     def restart(self):
-        """Starts the process on its port, or starts it again."""
+        """Starts the process on its port. If it is running, kills it first."""
+        if self.process:
+            self.kill()
         self.process = subprocess.Popen(self.words, env=self.environment)
         wait_for("a server is ready", self.is_ready)
 
@@ -112,11 +111,31 @@ class Clock:
         os.pwrite(self.file.fileno(), struct.pack("qq", now, 0), 0)
 
 
+@pytest.fixture
+def new_server(request):
+    """Starts another server: new_server("--cluster-enabled", "yes")."""
+    return functools.partial(Server, request)
+
+
+@pytest.fixture
+def clock(tmp_path):
+    """A wall clock that only the test moves. For a second server: new_server(environment=clock.environment)."""
+    return Clock(tmp_path)
+
+
+@pytest.fixture
+def server(request, new_server):
+    """A server. If the test has a `clock`, it is the server's."""
+    clock = "clock" in request.fixturenames and request.getfixturevalue("clock")
+    return new_server(environment=clock.environment if clock else {})
+
+
 class Address:
     """An address whose new connections lead to `server`, like a Kubernetes Service, over a network that can fail."""
 
     def __init__(self, server):
-        self.server, self.accepted, self.listener = server, 0, listening(0)
+        self.server, self.accepted = server, 0
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
         self.port = self.listener.getsockname()[1]
         self.fates("CL.")
         threading.Thread(target=self.accept, daemon=True).start()

@@ -11,20 +11,18 @@ from types import SimpleNamespace
 import pytest
 import redis
 
-from applications import PHP_IS_REQUIRED, Row, node, on, python
+from applications import MODULES, NEWEST_ARE_REQUIRED, PHP_IS_REQUIRED, Row, node, on, python
 from packages import IS_DEBIAN, ROOT
 from servers import WITH_THE_TEST, Address, free_port, library, wait_for
 
 PAGE, OPERATING = ((ROOT / f"docs/{page}.md").read_text() for page in ("clients", "operating"))
 # The user whom operating.md shows, for the key of the programs.
 LIMITER = re.search(r"ACL SETUSER limiter (.*)", OPERATING)[1].replace("limit:*", "user123")
-# An ES module finds packages in this folder, and not with NODE_PATH.
-MODULES = "ln -sfn ${NODE_PATH##*:} node_modules"
 PROGRAMS = {row.name: row for row in (
     Row("redis_py", python("redis"), "$PYTHON redis_py.py"),
     Row("redis_asyncio", python("redis"), "$PYTHON redis_asyncio.py"),
-    Row("node_redis", node("redis"), "node node_redis.mjs", MODULES),
-    Row("ioredis", node("ioredis"), "node ioredis.mjs", MODULES),
+    Row("node_redis", node("redis"), "node node_redis.mjs", MODULES, NEWEST_ARE_REQUIRED),
+    Row("ioredis", node("ioredis"), "node ioredis.mjs", MODULES, NEWEST_ARE_REQUIRED),
     Row("phpredis", "php -r 'new Redis();'", "php php_redis.php", is_required=PHP_IS_REQUIRED),
     Row("redis_rb", "ruby -e 'require \"redis\"; require \"connection_pool\"'", "ruby redis_rb.rb"),
     # scripts/test does not install Go, which is large.
@@ -34,10 +32,9 @@ PROGRAMS = {row.name: row for row in (
 )}
 # Programs that run the ones in docs/clients, one per language. TEXT stands for code that calls `throttle` and prints.
 PYTHON = "$PYTHON driver.py", "import redis, NAME\nfrom NAME import *\nTEXT"
-NODE = "node driver.mjs", """import { once } from 'node:events';
-import { setTimeout as sleep } from 'node:timers/promises';
+NODE = "node driver.mjs", """import { setTimeout as sleep } from 'node:timers/promises';
 import { client, throttle } from './NAME.mjs';
-await once(client, 'ready');
+await new Promise((resolve) => client.once('ready', resolve));
 TEXT
 process.exit();"""
 DRIVERS = {
@@ -65,22 +62,17 @@ def replies(said):
     return [[*map(int, five.split())] for five in re.findall(r"-?\d+(?: -?\d+){4}", re.sub(r"[][, ]+", " ", said))]
 
 
-def undecided(said):
-    """Returns how many calls Redis did not decide."""
-    return said.count("did not decide")
-
-
-def run(program, words, text, port=0, **environment):
+def run(program, words, text, server, user="", **environment):
     """Writes this text to the file that the words end with, and runs the words instead of the program."""
     Path(program.folder, words.split()[-1]).write_text(text)
     program.row = program.row._replace(words=words)
-    return program.output(port, **environment)
+    return program.output(server, user, **environment)
 
 
-def drive(program, text, *port, **environment):
+def drive(program, text, server, **environment):
     """Runs a driver of the program with this text."""
     words, frame = DRIVERS[program.row.name]
-    return run(program, words, frame.replace("NAME", program.row.name).replace("TEXT", text), *port, **environment)
+    return run(program, words, frame.replace("NAME", program.row.name).replace("TEXT", text), server, **environment)
 
 
 def lines(words, *replaced):
@@ -93,15 +85,11 @@ def lines(words, *replaced):
     return block
 
 
-def url(server, user="", scheme="redis", path=""):
-    return {"REDIS_URL": f"{scheme}://{user}127.0.0.1:{server.port}{path}"}
-
-
 @programs()
 def test_a_program_prints_what_the_page_shows_with_only_the_permissions_on_the_page(program, server):
     server(f"ACL SETUSER limiter {LIMITER}")
     shown = replies(lines("[0, 3, 2, -1, 60]"))
-    assert len(shown) == 4 and replies(program.output(**url(server, "limiter:secret@"))) == shown
+    assert len(shown) == 4 and replies(program.output(server, "limiter:secret@")) == shown
 
 
 # What the server is told, the user in the URL, and what the program says.
@@ -122,16 +110,16 @@ def test_a_program_says_that_redis_did_not_decide_and_why(program, outage, serve
     told, user, why = OUTAGES[outage]
     with contextlib.suppress(redis.ConnectionError):
         server(told)
-    said = program.output(**url(server, user))
-    assert not replies(said) and undecided(said) == 4 and re.search(why, said), said
+    said = program.output(server, user)
+    assert not replies(said) and said.count("did not decide") == 4 and re.search(why, said), said
 
 
 @programs()
 def test_an_error_that_begins_with_err_is_a_mistake_and_no_outage(program, server):
     server("SET user123 7")
     with pytest.raises(AssertionError, match="the key holds no rate limiter state") as raised:
-        program.output(server.port)
-    assert not undecided(str(raised.value))
+        program.output(server)
+    assert "did not decide" not in str(raised.value)
 
 
 @programs("redis_py")
@@ -142,16 +130,16 @@ for numbers in (2, 0, 60), (2, 1, 60, 1, 9), (2, 1, None), (2, 1, 60, 1.5), (10*
         print(throttle("user123", *numbers))
     except (redis.RedisError, ValueError) as error:
         print(is_mistake(error) or type(error))
-""", server.port)
+""", server)
     assert said.splitlines() == 5 * ["True"] + ["<class 'ValueError'>"]
 
 
 @programs()
 def test_a_program_uses_the_database_in_its_url_or_none(program, server):
-    assert len(replies(program.output(**url(server, path="/3")))) == 4
+    assert len(replies(program.output(server, path="/3"))) == 4
     server("ACL SETUSER limits on >secret ~* +@all -select")
     with contextlib.suppress(AssertionError):  # redis-rs says that an argument is wrong.
-        program.output(**url(server, "limits:secret@", path="/3"), REDIS_TIMEOUT=1)
+        program.output(server, "limits:secret@", path="/3", REDIS_TIMEOUT=1)
     assert server("INFO keyspace").keys() == {"db3"}
 
 
@@ -166,12 +154,11 @@ def test_a_program_waits_for_a_late_server_as_long_as_its_timeout_says(program, 
     server = new_server("--tls-port", tls, "--tls-auth-clients", "no", "--tls-cert-file", certificate,
                         "--tls-key-file", key, "--tls-ca-cert-file", certificate)
     address = Address(SimpleNamespace(port=tls) if scheme == "rediss" else server)
-    program.environment |= url(address, scheme=scheme)
     program.environment |= dict.fromkeys(["SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"], certificate)
     for timeout, decided in (0.1, 0), (60, 4):
         address.fates("", *99 * ["late"])
-        said = program.output(REDIS_TIMEOUT=timeout)
-        assert (len(replies(said)), undecided(said)) == (decided, 4 - decided), said
+        said = program.output(address, scheme=scheme, REDIS_TIMEOUT=timeout)
+        assert (len(replies(said)), said.count("did not decide")) == (decided, 4 - decided), said
         # Over TLS, the timeout ends the handshake, before a call is sent.
         assert server("DEL user123") == bool(decided) or scheme == "redis"
 
@@ -195,11 +182,6 @@ STAY_AT_A_SILENT_SERVER = "node_redis", "redis_rs"
 STARTER = ThreadPoolExecutor(1)
 
 
-def restart(server, address, new_server):
-    server.kill()
-    server.restart()
-
-
 def fail_over(server, address, new_server):
     replica = address.server = new_server("--replicaof", f"127.0.0.1 {server.port}")
     wait_for("the replica has the calls", lambda: replica("EXISTS user123"))
@@ -210,7 +192,7 @@ def fail_over(server, address, new_server):
 # What happens at the second of the calls, and how many tokens remain after those that are decided. A call without a
 # reply has taken its token.
 FAILURES = {
-    "restart": (restart, [2, 2, 1]),
+    "restart": (lambda server, *_: server.restart(), [2, 2, 1]),
     "failover": (fail_over, [2, 1, 0]),
     "broken_off": (lambda *_: "broken off", [2, 0, 0]),
     "silence": (lambda *_: "lost", [2, 0, 0]),
@@ -232,9 +214,9 @@ def test_a_program_recovers_from_a_failure_and_repeats_no_call(program, failure,
         return fate
 
     address.fates("CL.THROTTLE", None, fate)
-    program.environment |= url(address) | {"REDIS_TIMEOUT": 2 if failure == "silence" else 60}
-    said = drive(program, UNTIL_DECIDED[name]) if name in UNTIL_DECIDED else program.output()
-    assert undecided(said) and [reply[2] for reply in replies(said)] == remaining, said
+    program.environment["REDIS_TIMEOUT"] = 2 if failure == "silence" else 60
+    said = drive(program, UNTIL_DECIDED[name], address) if name in UNTIL_DECIDED else program.output(address)
+    assert "did not decide" in said and [reply[2] for reply in replies(said)] == remaining, said
 
 
 @programs("phpredis")
@@ -270,7 +252,7 @@ def test_of_200_concurrent_calls_three_pass_and_all_are_decided(program, server)
     address = Address(server)
     # Each call waits until the others have been sent.
     address.fates("CL.THROTTLE", *200 * ["late"])
-    said = drive(program, AT_ONCE[program.row.name], address.port, REDIS_TIMEOUT=60)
+    said = drive(program, AT_ONCE[program.row.name], address, REDIS_TIMEOUT=60)
     limited = [reply[0] for reply in replies(said)]
     assert limited.count(0) == 3 and len(limited) == 200
     assert address.accepted <= CONNECTIONS.get(program.row.name, 200)
@@ -286,7 +268,7 @@ const reconnected = new Promise((resolve) => client.once('ready', resolve));
 await Promise.allSettled(Array.from({ length: 1000 }, () => throttle('user123', 2, 1, 60)));
 setInterval(() => throttle('user123', 2, 1, 60).catch(() => {}), 500); // These calls are not sent.
 await reconnected;
-await throttle('user123', 2, 1, 60);""", address.port, REDIS_TIMEOUT=1)
+await throttle('user123', 2, 1, 60);""", address, REDIS_TIMEOUT=1)
     assert address.accepted == 2
 
 
@@ -295,15 +277,7 @@ def test_node_redis_reads_a_reply_that_has_arrived_while_the_event_loop_was_busy
     said = drive(program, """const call = throttle('user123', 2, 1, 60);
 await new Promise(setImmediate); // The call is sent.
 Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2000);
-console.log(await call);""", server.port, REDIS_TIMEOUT=1)
-    assert replies(said) == [[0, 3, 2, -1, 60]]
-
-
-@pytest.mark.skipif(IS_DEBIAN, reason="Node.js 18 cannot require an ES module")
-@programs("node_redis", "ioredis")
-def test_a_commonjs_file_can_require_a_program(program, server):
-    said = run(program, "node user.cjs", f"""const {{ client, throttle }} = require('./{program.row.name}.mjs');
-client.once('ready', () => throttle('user123', 2, 1, 60).then(console.log).then(process.exit));""", server.port)
+console.log(await call);""", server, REDIS_TIMEOUT=1)
     assert replies(said) == [[0, 3, 2, -1, 60]]
 
 
@@ -318,7 +292,7 @@ def test_the_lines_for_sentinel_find_the_primary_with_passwords(program, server,
     request.addfinalizer(subprocess.Popen([*WITH_THE_TEST, "KILL", "redis-server", settings, "--sentinel"]).kill)
     wait_for("Sentinel listens", lambda: not subprocess.call(["redis-cli", "-p", str(port), "PING"]))
     text = lines("sentinel import", ("10.0.0.1\", 26379", f"127.0.0.1\", {port}"), ("for Sentinel", "sentinels"))
-    assert replies(drive(program, text + "print(throttle('user123', 2, 1, 60))")) == [[0, 3, 2, -1, 60]]
+    assert replies(drive(program, text + "print(throttle('user123', 2, 1, 60))", server)) == [[0, 3, 2, -1, 60]]
 
 
 # Programs for a cluster, with the page's line for the library.
@@ -342,8 +316,6 @@ $cluster = new RedisCluster(null, [explode('@', getenv('REDIS_URL'))[1]], 60, 60
 $key = 'user123';
 echo json_encode(LINE);"""),
 }
-# Their names in the pages' lists.
-LIBRARIES = {"redis_py": "redis-py", "node_redis": "node-redis", "ioredis": "ioredis", "phpredis": "phpredis"}
 
 
 @pytest.fixture
@@ -365,13 +337,13 @@ def call_in(cluster, program, permissions):
     words, text = CLUSTER[program.row.name]
     # Without the folder for ES modules, `require` finds the packages in NODE_PATH, where Debian's come first.
     program.row = program.row._replace(edits="")
-    (line,) = re.findall(rf"    (.*?)  (?:#|//) {LIBRARIES[program.row.name]}\b", PAGE)
-    return replies(run(program, words, text.replace("LINE", line), **url(cluster[0], "limiter:secret@")))
+    (line,) = re.findall(rf"    (.*?)  (?:#|//) {program.row.name.replace('_', '-')}\b", PAGE)
+    return replies(run(program, words, text.replace("LINE", line), cluster[0], "limiter:secret@"))
 
 
 @programs(*CLUSTER)
 def test_the_lines_for_a_cluster_work_with_the_permissions_on_the_page_and_not_with_fewer(program, cluster):
-    more = re.search(rf"^\* {LIBRARIES[program.row.name]}: `(.*)`$", OPERATING, re.M)[1]
+    more = re.search(rf"^\* {program.row.name.replace('_', '-')}: `(.*)`$", OPERATING, re.M)[1]
     with pytest.raises(AssertionError):
         call_in(cluster, program, LIMITER)
     assert call_in(cluster, program, f"{LIMITER} {more}") == [[0, 3, 2, -1, 60]]
@@ -390,7 +362,8 @@ def test_a_call_in_a_cluster_that_gets_no_answer_takes_its_token_once(program, c
 def test_the_lines_of_an_applications_tests_start_a_server(program):
     port, module = ("7000", free_port()), ("/usr/lib/redis/modules/libredis_cell.so", library())
     Path(program.folder, "conftest.py").write_text(lines("import os, subprocess", port, module))
+    no_server = SimpleNamespace(port=0)
     assert "1 passed" in run(program, "$PYTHON -m pytest test_limits.py", """from redis_py import throttle
 def test_the_fourth_attempt_is_refused():
     assert [throttle("login:alice", 2, 1, 60)[0] for _ in range(4)] == [0, 0, 0, 1]
-""")
+""", no_server)

@@ -245,6 +245,13 @@ test('hono-rate-limiter refunds failures', async () => {
   assert.deepEqual(await statuses(4, () => send(200)), [200, 200, 429, 429]);
 });
 
+test('in Hono, a limit of 0 for a lone surrogate is no outage', async () => {
+  const { Hono } = require('hono');
+  const { rateLimiter } = require('hono-rate-limiter');
+  const limiter = rateLimiter({ limit: 0, windowMs, keyGenerator: () => '\ud800', store: newStore() });
+  assert.equal((await new Hono().use(limiter).request('/')).status, 429);
+});
+
 test('unknown and wrong options are errors', () => {
   const wrong = [
     { resetExpiryOnChange: true }, { prefix: '' }, { prefix: undefined }, { timeout: 0 }, { timeout: '1s' },

@@ -104,9 +104,10 @@ test('{ increment: false } takes no token, and reports when none is left', async
 });
 
 test('zero, fractional, infinite and computed limits behave as they do without the store', async () => {
+  const keyGenerator = () => '\ud800'; // A lone surrogate is no outage.
   for (const max of [0, 2.5, Infinity, () => 2.5, async () => 3, () => Infinity]) {
     const [ours, theirs] = await Promise.all([{}, { store: undefined }].map(async (options) =>
-      statuses(5, await site({ max, timeWindow: 60_000_000, ...options }))));
+      statuses(5, await site({ max, timeWindow: 60_000_000, keyGenerator, ...options }))));
     assert.deepEqual(ours, theirs, `max ${max}`);
   }
 });

@@ -18,12 +18,13 @@ before(async () => {
 
 const newStore = (options) => new NestStore({ sendCommand, prefix: newPrefix(), timeout: 60_000, ...options });
 
+/** Starts a site with one caller, whose key is a lone surrogate. */
 async function site(throttlers, storage, ...providers) {
   class Site { hello() { return 'Hi'; } }
   Get()(Site.prototype, 'hello', Object.getOwnPropertyDescriptor(Site.prototype, 'hello'));
   Controller()(Site);
   class Application {}
-  const imports = [ThrottlerModule.forRoot({ throttlers, storage, generateKey: () => 'key' })];
+  const imports = [ThrottlerModule.forRoot({ throttlers, storage, generateKey: () => '\ud800' })];
   providers.push({ provide: APP_GUARD, useClass: ThrottlerGuard });
   Module({ imports, controllers: [Site], providers })(Application);
   const app = await NestFactory.create(Application, { logger: false });

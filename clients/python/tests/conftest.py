@@ -1,6 +1,5 @@
 """Fixtures for tests of the package in each framework. The servers and libraries are those of tests/examples."""
 
-import functools
 import sys
 from pathlib import Path
 
@@ -10,26 +9,7 @@ HERE = Path(__file__).resolve()
 sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[3] / "tests/examples")]
 
 import packages  # adds the libraries to sys.path, and so must come before they are imported
-from servers import Address, Clock, Server
-
-
-@pytest.fixture
-def new_server(request):
-    """Returns a function that starts another server: new_server("--cluster-enabled", "yes")."""
-    return functools.partial(Server, request)
-
-
-@pytest.fixture
-def server(request, new_server):
-    """A server. If the test uses the fixture `clock`, the server runs on that clock."""
-    clock = "clock" in request.fixturenames and request.getfixturevalue("clock")
-    return new_server(environment=clock.environment if clock else {})
-
-
-@pytest.fixture
-def clock(tmp_path):
-    """A wall clock for the server. It moves only when the test moves it."""
-    return Clock(tmp_path)
+from servers import Address, clock, new_server, server
 
 
 @pytest.fixture

@@ -269,6 +269,11 @@ def test_a_limit_of_0_and_a_cost_above_the_limit_have_a_whole_window_as_their_wa
         assert limiter.get_window_stats(limit, "caller")[0] > now + 86399
 
 
+@on_both
+def test_a_key_may_have_a_lone_surrogate(server, cell):
+    assert hits(MovingWindowRateLimiter(storage(server, cell=cell)), caller="\ud800") == 3
+
+
 def test_half_the_number_is_a_hard_cap(server, clock):
     limiter, start, passed = strategy(server), clock.now, []
     for second in range(180):

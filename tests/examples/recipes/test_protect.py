@@ -7,12 +7,12 @@ from collections import Counter
 
 import pytest
 
-from applications import LIFESPAN, PYPI_IS_REQUIRED, UVICORN, Application, Row
+from applications import HAS_FASTAPI, NEWEST_ARE_REQUIRED, UVICORN, Application, Row
 from packages import ROOT
 
 PAGE = (ROOT / "docs/protect.md").read_text()
 # Runs docs/protect/protect.py behind a trusted proxy, in the folder in which the test installs the program.
-PROTECT = Row("protect", LIFESPAN, f"{UVICORN} protect:app", is_required=PYPI_IS_REQUIRED)
+PROTECT = Row("protect", HAS_FASTAPI, f"{UVICORN} protect:app", is_required=NEWEST_ARE_REQUIRED)
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def connect(server):
 
 @on([Row(program.stem, python("redis"), f"$PYTHON {program}") for program in PROGRAMS], "program")
 def test_a_program_prints_what_its_page_shows(program, server):
-    printed = program.output(REDIS_URL=f"redis://127.0.0.1:{server.port}?socket_timeout=60")
+    printed = program.output(server, path="?socket_timeout=60")
     assert printed and (textwrap.indent(printed, "    ") in PAGES) == (program.row.name != "calendar_quota")
 
 
