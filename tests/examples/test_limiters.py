@@ -2,8 +2,6 @@
 
 from signal import SIGCONT, SIGSTOP
 
-import pytest
-
 from applications import (
     DJANGO, DJANGO_VALKEY, EXPRESS, EXPRESS_IOREDIS, FASTIFY, FLASK, FLASK_VALKEY, HONO, LIMIT, LIMITERS, NEST,
     NEST_IOREDIS, NGINX, SLOWAPI, on,
@@ -57,29 +55,28 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize("failure", FAILURES)
 @on(LIMITERS, REDIS_TIMEOUT=1)
-def test_without_an_answer_failing_closed_refuses_all_and_a_fallback_keeps_its_limit(app, server, new_server, failure):
-    begin, end = FAILURES[failure]
+def test_without_an_answer_failing_closed_refuses_all_and_a_fallback_keeps_its_limit(app, server, new_server):
     limits = [True, False] if app.row in FALLBACKS else [True]
     decides = lambda closed: server("FLUSHALL") and app.passed(1, app.caller(), closed) and server("DBSIZE")
-    for closed in limits:
-        wait_for("Redis decides", lambda: decides(closed))
-    begin(server)
-    wait = None if app.row in (NEST, NEST_IOREDIS) else 1
-    assert app.log_in(caller=app.caller()).numbers("Retry-After") == (503, wait)
-    assert app.passed(10, app.caller(), closed=True) == 0
-    if app.row in FALLBACKS:
-        # Flask-Limiter and slowapi notice the failure in one request. Requests concurrent with it get 503.
-        wait_for("the fallback decides", lambda: app.passed(1, app.caller()))
-        assert app.passed(10, app.caller()) == FALLBACKS[app.row]
-    if end:
-        server(end)
-    else:
-        if app.row in WITH_NODE_REDIS:
-            server.kill()  # closes the connections
-        server = app.address.server = new_server()
-    # Each limiter checks at its own pace whether Redis is back.
+    for failure, (begin, end) in FAILURES.items():
+        # Each limiter checks at its own pace whether Redis is back.
+        for closed in limits:
+            wait_for(f"Redis decides before the failure {failure}", lambda: decides(closed))
+        begin(server)
+        wait = None if app.row in (NEST, NEST_IOREDIS) else 1
+        assert app.log_in(caller=app.caller()).numbers("Retry-After") == (503, wait), failure
+        assert app.passed(10, app.caller(), closed=True) == 0, failure
+        if app.row in FALLBACKS:
+            # Flask-Limiter and slowapi notice the failure in one request. Requests concurrent with it get 503.
+            wait_for(f"the fallback decides after the failure {failure}", lambda: app.passed(1, app.caller()))
+            assert app.passed(10, app.caller()) == FALLBACKS[app.row], failure
+        if end:
+            server(end)
+        else:
+            if app.row in WITH_NODE_REDIS:
+                server.kill()  # closes the connections
+            server = app.address.server = new_server()
     for closed in limits:
         wait_for("Redis decides again", lambda: decides(closed))
 

@@ -281,6 +281,14 @@ console.log(await call);""", server, REDIS_TIMEOUT=1)
     assert replies(said) == [[0, 3, 2, -1, 60]]
 
 
+@pytest.mark.skipif(IS_DEBIAN, reason="Node.js 18 cannot require an ES module")
+@programs("node_redis", "ioredis")
+def test_a_commonjs_file_can_require_a_program(program, server):
+    said = run(program, "node user.cjs", f"""const {{ client, throttle }} = require('./{program.row.name}.mjs');
+client.once('ready', () => throttle('user123', 2, 1, 60).then(console.log).then(process.exit));""", server)
+    assert replies(said) == [[0, 3, 2, -1, 60]]
+
+
 @pytest.mark.skipif(IS_DEBIAN, reason="the lines are those of redis-py 8")
 @programs("redis_py")
 def test_the_lines_for_sentinel_find_the_primary_with_passwords(program, server, request, tmp_path):
