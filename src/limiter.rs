@@ -70,8 +70,9 @@ pub struct Verdict {
     pub limit: u64,
     /// The tokens that the next call could take now: 0 to `limit`.
     pub remaining: u64,
-    /// The time to wait until the call is allowed, until its debt is paid, or until one more token is available. `None`
-    /// if the call got all its tokens without a debt, or if waiting would not help.
+    /// If the call was limited, the time until it would be allowed. If it went into debt, the time until the debt is
+    /// paid. If it got only some of its tokens, the time until one more is available. `None` if it got all its tokens
+    /// without a debt, or if waiting would not help.
     pub retry_after: Option<Span>,
     /// The time until the quota is full.
     pub reset_after: Span,

@@ -250,7 +250,7 @@ CONNECTIONS = {"node_redis": 1, "ioredis": 1, "redis_rb": 20}
 @programs(*AT_ONCE)
 def test_of_200_concurrent_calls_three_pass_and_all_are_decided(program, server):
     address = Address(server)
-    # Each call waits until the others have been sent.
+    # No call gets its reply before all calls have been sent.
     address.fates("CL.THROTTLE", *200 * ["late"])
     said = drive(program, AT_ONCE[program.row.name], address, REDIS_TIMEOUT=60)
     limited = [reply[0] for reply in replies(said)]

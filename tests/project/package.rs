@@ -69,8 +69,7 @@ fn the_archive_has_a_checksum_the_documents_the_licences_and_settings_that_load_
     assert_loads(["--include", settings.to_str().unwrap()]);
 }
 
-/// dpkg treats a folder as the root of a file system, so the test does not need to run as root, and changes nothing on
-/// this machine.
+/// dpkg installs the package into a folder, so the test needs no superuser rights, and changes nothing on this machine.
 #[test]
 fn the_debian_package_says_which_line_to_add_when_to_restart_and_which_lines_to_remove() {
     needs!(EVERYWHERE);

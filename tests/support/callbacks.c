@@ -21,7 +21,7 @@
 // VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION.
 #define MOVES_SLOTS (1 << 5)
 
-// The name of an event, and then the words of a command.
+// A command to run when an event occurs: `words` has the name of the event, and then the words of the command.
 static struct rule {
     RedisModuleString *words[WORDS];
     int count;

@@ -81,7 +81,7 @@ def test_clients_with_leases_use_the_burst_and_the_rate_and_at_most_a_batch_each
         # Find the largest number of tokens spent in any span of time, minus those that have come back within it.
         beyond = max(beyond, spent - now - lowest)
         assert spent <= 100 + now
-    # Half of the time, there are enough callers to spend every token that comes back.
+    # In the second half of each second, the many callers spend every token that comes back: 2,000 in all.
     assert 100 < beyond <= 100 + len(clients) * batch and spent > 2_000
 
 
