@@ -6,8 +6,8 @@
 
 use std::num::NonZero;
 
-/// The number of digits in a stored timestamp. Timestamps go up to 2^63 - 1, and those before September 2001 have
-/// leading zeros.
+/// The number of digits in a stored timestamp. Timestamps are in nanoseconds, up to 2^63 - 1, and those before
+/// September 2001 have leading zeros.
 pub const MOMENT_DIGITS: usize = 19;
 
 /// The number of values that eight digits can represent.
@@ -29,7 +29,7 @@ pub fn parse_moment(text: &[u8; MOMENT_DIGITS]) -> Option<u64> {
     Some(first.wrapping_mul(BLOCK.get()).wrapping_add(second).wrapping_mul(1000).wrapping_add(third))
 }
 
-/// Formats a number below 10^19 with leading zeros.
+/// Formats a number below 10^19 as 19 digits, with leading zeros if necessary.
 pub fn format(number: u64) -> [u8; MOMENT_DIGITS] {
     let blocks = [number / BLOCK / BLOCK, number / BLOCK % BLOCK, number % BLOCK];
     let mut text = [0; 24];
@@ -45,8 +45,8 @@ pub fn without_zeros(text: &[u8; MOMENT_DIGITS]) -> &[u8] {
     text.get(zeros.min(MOMENT_DIGITS - 1)..).unwrap_or_default()
 }
 
-/// Parses a number of 1 to 8 digits without leading zeros; most arguments are such numbers. `inline(always)` makes a
-/// command 1% cheaper.
+/// Parses a number of 1 to 8 digits without leading zeros, as most arguments are. Returns `None` for any other text.
+/// `inline(always)` makes each call of a command 1% cheaper.
 #[inline(always)]
 pub fn parse_small(text: &[u8]) -> Option<u32> {
     match text.len() {
@@ -108,8 +108,8 @@ fn not_digits<const BLOCKS: usize>(blocks: [u64; BLOCKS]) -> bool {
 /// Returns the value of eight digits.
 ///
 /// The function works on lanes of one word: eight digits become four numbers below 100, then two below 10,000, then one
-/// below 10^8. Each step is one multiplication, which adds every second lane to ten, a hundred or ten thousand times
-/// its neighbour. The bytes below are in the order of the text in memory, with the lowest byte first:
+/// below 10^8. Each step joins pairs of lanes with one multiplication: the first lane of a pair times 10, 100 or 10,000
+/// (in steps 1, 2 and 3), plus the second. The bytes below are in the order of the text, with the lowest byte first:
 ///
 /// ```text
 /// the text "12345678"       '1' '2' '3' '4' '5' '6' '7' '8'
@@ -133,7 +133,7 @@ fn value_of_four(digits: u32) -> u32 {
 /// Returns the eight digits of a number below 100,000,000. Reverses the steps of `value`.
 ///
 /// `n * 10486 >> 20` is `n / 100` for every n below 10,000, and `n * 103 >> 10` is `n / 10` for every n below 100. The
-/// quotient stays in its lane, and the remainder goes into the lane above. Together, they are
+/// quotient, `upper`, stays in its lane, and the remainder goes into the lane above. Together, they are
 /// `upper + ((n - 100 * upper) << 16)`, which equals `(n << 16) - upper * ((100 << 16) - 1)`. Each step therefore needs
 /// only one multiplication and one subtraction.
 fn digits_of(number: u64) -> u64 {
@@ -150,7 +150,7 @@ fn digits_of(number: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Returns every power of ten with its two neighbours, and the largest numbers.
+    /// Returns every power of ten with its two neighbours, and the largest numbers of 19 digits, 63 bits and 64 bits.
     fn numbers() -> impl Iterator<Item = u64> {
         let powers = (0..20).map(|power| 10_u64.pow(power));
         powers.flat_map(|power| [power.saturating_sub(1), power, power.saturating_add(1)]).chain([
@@ -198,7 +198,7 @@ mod tests {
         }
     }
 
-    /// Puts a wrong byte at one index, and then at two: two wrong bytes must not cancel each other out.
+    /// Puts a wrong byte at one index or two: two wrong bytes must not cancel each other out.
     #[test]
     fn a_small_number_is_left_to_the_server_if_any_byte_is_not_a_digit() {
         for length in 1..=8 {
@@ -216,7 +216,7 @@ mod tests {
         }
     }
 
-    /// Puts a wrong byte at one index, and then at two: two wrong bytes must not cancel each other out.
+    /// Puts a wrong byte at one index or two: two wrong bytes must not cancel each other out.
     #[test]
     fn a_moment_is_refused_if_any_byte_is_not_a_digit() {
         for index in 0..MOMENT_DIGITS {

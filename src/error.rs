@@ -1,9 +1,9 @@
 //! The errors that a caller can see. `Display` writes the reply's text, which begins with the error code.
 
-/// The reason why a call was refused. A refused call changes nothing, except in the case described at `Key::set`.
+/// The reason why a call failed. A failed call changes nothing, except in the case described at `Key::set`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The server writes the text of this error itself, as it does for its own commands.
+    /// The number of arguments is wrong. The server writes the text of this error itself, as for its own commands.
     #[error("ERR wrong number of arguments")]
     WrongArity,
     #[error("ERR {0} is missing")]
@@ -22,17 +22,19 @@ pub enum Error {
     TooLarge,
     #[error("ERR quantity: the tokens would not be back before the year 2262")]
     DebtTooLong,
-    /// Uses the same text as the server's own commands.
+    /// The key's value is not a string. The server's own commands use the same text.
     #[error("WRONGTYPE Operation against a key holding the wrong kind of value")]
     WrongType,
     #[error("ERR the key holds no rate limiter state")]
     NotAState,
-    /// Clients that know the code TRYAGAIN, mostly cluster clients, retry the call.
+    /// The server does not allow the key to be read or written now. Clients that know the code TRYAGAIN, mostly cluster
+    /// clients, retry the call.
     #[error("TRYAGAIN the key cannot be read or written at this moment")]
     Unavailable,
 }
 
-/// The part of a call that an error concerns. Quotas and groups are numbered from 1.
+/// The part of a call that an error concerns. Quotas are numbered from 1, and so are the groups of `CL.MTHROTTLE`, each
+/// of which has the arguments for one limiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Place {
     /// The whole call, or its first quota. The first quota's errors have no number, so they read the same whether or

@@ -104,7 +104,6 @@ impl Moment {
     }
 }
 
-/// Adds a span to a moment.
 impl Add<Span> for Moment {
     type Output = Self;
 
@@ -139,7 +138,7 @@ impl Span {
     /// Converts the span to whole units, rounding up.
     #[inline(always)]
     pub fn round_up(self, unit: Unit) -> u64 {
-        // Neither operation overflows: the unit fits in 30 bits, and a span between two moments in 63.
+        // The sum and the difference do not overflow: the unit fits in 30 bits, and a span between two moments in 63.
         self.0.wrapping_add(unit.nanos().get().wrapping_sub(1)) / unit.nanos()
     }
 }
@@ -189,8 +188,8 @@ impl Quota {
         if NonZero::<u128>::from(self.count) > self.period {
             return Err(Error::TooFast);
         }
-        // At most one token comes back per nanosecond, so the tolerance is at least `limit` nanoseconds. If the
-        // tolerance fits in 63 bits, so does the limit.
+        // The check of the tolerance also ensures that the limit fits in 63 bits: at most one token comes back per
+        // nanosecond, so the tolerance is at least `limit` nanoseconds.
         let tolerance = self.refill_time(self.limit);
         if tolerance > Moment::LAST - now {
             return Err(Error::TooLarge);

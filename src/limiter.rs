@@ -76,7 +76,7 @@ pub struct Verdict {
     pub retry_after: Option<Span>,
     /// The time until the quota is full.
     pub reset_after: Span,
-    /// The number of the quota: 1, 2, … This is `None` if the limiter has only one quota.
+    /// The number of the quota that decides: 1, 2, … This is `None` if the limiter has only one quota.
     pub quota: Option<u64>,
 }
 
@@ -181,7 +181,7 @@ impl Call {
         *tat = part.tat;
         let Part { limited, taken, retry_after, .. } = part;
         let reset_after = funnel.until_full(part.tat);
-        // If a call for a single token is refused, none remain, and the division can be skipped.
+        // If a call for a single token is limited, no tokens remain. Skip the division in `Funnel::remaining`.
         let remaining = if limited && tokens == 1 { 0 } else { funnel.remaining(reset_after) };
         Ok(Verdict { limited, taken, limit: funnel.limit(), remaining, retry_after, reset_after, quota: None })
     }
@@ -193,7 +193,7 @@ impl Verdict {
         match (self.limited, other.limited) {
             // A limited call without a `retry_after` can never pass, so its wait is the longest.
             (true, true) => other.retry_after.is_some_and(|wait| self.retry_after.is_none_or(|longer| longer > wait)),
-            // If neither quota limits the call, both have a `retry_after`, or neither has one.
+            // If neither quota limits the call, both have a `retry_after` or neither does, so the two are comparable.
             (false, false) if self.remaining == other.remaining => self.retry_after > other.retry_after,
             (false, false) => self.remaining < other.remaining,
             (limited, _) => limited,

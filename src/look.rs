@@ -23,8 +23,8 @@ pub const fn parameters(unit: Unit) -> [Parameter; 6] {
 ///
 /// Reports whether `CL.THROTTLE` with the same arguments would be allowed now, but takes no tokens. Replies with five
 /// integers: 0 if that call would be allowed or 1 if limited; the limit; the tokens that remain now; the time to wait,
-/// or -1; and the time until the limiter is full. With several quotas, these integers describe the quota that decides,
-/// and a sixth gives its number.
+/// or -1 if no wait is needed or waiting would not help; and the time until the limiter is full. With several quotas,
+/// these integers describe the quota that decides, and a sixth gives its number.
 #[inline(always)]
 pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result<Outcome, CommandError> {
     let request = Request::parse(arguments, Taking::Nothing, unit, now())?;

@@ -57,8 +57,8 @@ pub fn call(context: &mut Context, arguments: &[Argument], unit: Unit) -> Result
     let limited = all.iter().any(|one| one.decision.verdict.limited);
     if limited {
         for Decided { request, before, decision } in all.iter_mut().filter(|one| !one.decision.verdict.limited) {
-            // A call for up to 0 tokens reports the limiter as it is, and as not limited. `Taking::Nothing` would
-            // report a limiter in debt as limited, even for 0 tokens.
+            // Report the limiter's current state, and that it is not limited. `Taking::Nothing` would report a limiter
+            // in debt as limited, even for 0 tokens.
             decision.verdict = request.limiter.decide(before.take(), Taking::UpTo, 0)?.verdict;
         }
     } else {
@@ -86,8 +86,8 @@ fn write_all(context: &mut Context, all: &[Decided]) -> Result<(), CommandError>
     })?;
     in_groups(all, |Decided { request, decision, .. }| {
         if decision.change != Change::Nothing {
-            // The server decides before each command whether keys can be written. A later key therefore fails only in
-            // the case described at `Key::set`, and limiters that have been written by then stay written.
+            // The server decides before a command, and not during it, whether keys can be written. Once the first key
+            // is open, the rest fail only in the case described at `Key::set`. Limiters written by then stay.
             state::write(state::open(context, request.name)?, &decision.change)?;
         }
         Ok(())
@@ -95,8 +95,8 @@ fn write_all(context: &mut Context, all: &[Decided]) -> Result<(), CommandError>
     Ok(())
 }
 
-/// Calls `each` with every limiter's part of the call, and collects the results. An error includes the number of its
-/// group.
+/// Calls `each` with every group (one limiter's part of the call), and collects the results. Adds the group's number
+/// to an error.
 fn in_groups<G, T>(
     groups: impl IntoIterator<IntoIter: ExactSizeIterator<Item = G>>,
     mut each: impl FnMut(G) -> Result<T, CommandError>,
@@ -104,7 +104,7 @@ fn in_groups<G, T>(
     let groups = groups.into_iter();
     let mut results = Vec::with_capacity(groups.len());
     for (group, number) in groups.zip(1..) {
-        // A group has only one quota, so its number is enough to locate the error.
+        // A group has only one quota, so the group's number is enough to locate the error.
         let in_group = |CommandError { reason, .. }| CommandError { reason, place: Place::Group(number) };
         results.push(each(group).map_err(in_group)?);
     }

@@ -5,8 +5,8 @@ use crate::funnel::{Span, Unit};
 use crate::limiter::{Taking, Verdict};
 use crate::redis::{Argument, Context, ErrorReply};
 
-/// Replies with five integers. For a limiter with several quotas, a sixth integer gives the number of the quota that
-/// decides.
+/// Sends the verdict as five integers. For a limiter with several quotas, a sixth integer gives the number of the quota
+/// that decides.
 pub fn reply(context: &Context, taking: Taking, verdict: &Verdict, unit: Unit) {
     let units = |span: Span| span.round_up(unit).cast_signed();
     let first = if taking == Taking::UpTo { verdict.taken } else { verdict.limited.into() };

@@ -48,7 +48,7 @@ impl<'a> Request<'a> {
             (Some(quantity), Taking::AllOrNone | Taking::Always) => integer(quantity, &QUANTITY)?,
             (Some(quantity), Taking::UpTo | Taking::Nothing) => at_least(0, quantity, &QUANTITY)?,
         };
-        // Check the first quota as a whole only now, so that an error in a single argument is reported first.
+        // Check the first quota as a whole only after parsing the quantity: errors in single arguments come first.
         let first = first.at(now)?;
         let mut quotas = Vec::with_capacity(rest.len());
         for ([max_burst, count, period], number) in rest.iter().zip(2..) {

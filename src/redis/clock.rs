@@ -1,10 +1,10 @@
 //! The system's wall clock.
 
-/// The last second that `now` returns. All nanoseconds in that second fit in 63 bits.
+/// The latest second that `now` can return, counted from the Unix epoch. All its nanoseconds fit in 63 bits.
 const LAST_SECOND: i64 = i64::MAX / 1_000_000_000 - 1;
 
 /// Returns the time in nanoseconds since the Unix epoch: 0 to 2^63 - 1. If the clock is outside this range, its seconds
-/// are clamped to the range, and its nanoseconds are kept.
+/// are clamped to the range, and its nanoseconds within the second are kept.
 pub fn now() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call writes only to `time`, and fails only for a clock that does not exist.

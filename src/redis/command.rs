@@ -71,7 +71,7 @@ pub(crate) use command;
 ///
 /// # Safety
 /// The context must be live during the call. There must be at least one string at `words`, and all `count` strings must
-/// be live during the borrow.
+/// be live while `words` is borrowed.
 pub unsafe fn begin(
     context: *mut raw::RedisModuleCtx,
     words: &*mut *mut raw::RedisModuleString,
@@ -122,7 +122,7 @@ impl Command {
             (raw::RedisModule_GetCommand, raw::RedisModule_SetCommandInfo, raw::RedisModule_SetCommandACLCategories)
         };
         let Some(get) = get else { return true };
-        // SAFETY: the command has just been created.
+        // SAFETY: the context is live. The command has just been created, so the result is not null.
         let command = unsafe { get(context.0, self.name.as_ptr()) };
         if let Some(set) = set_info {
             // SAFETY: the server copies everything that `info` points to.
@@ -134,8 +134,8 @@ impl Command {
         set_categories.is_none_or(|set| unsafe { set(command, self.categories().as_ptr()) } == OK)
     }
 
-    /// Returns the command's flags. A command with any number of keys is not "fast" (nor is MSET), because each key
-    /// takes time.
+    /// Returns the command's flags. Like MSET, a command that accepts any number of keys is not "fast", because each
+    /// key takes time.
     fn flags(&self) -> &'static CStr {
         match (self.access, self.key_group()) {
             (Access::Read, _) => c"readonly fast",

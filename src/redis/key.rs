@@ -170,8 +170,8 @@ impl<'a> Key<'a> {
         string.ok_or(Unavailable)
     }
 
-    /// Creates a string of `length` bytes, in a form that the next call need not convert. Returns the bytes, or `None`
-    /// if another module's handler for the `new` event has stored a value of another type.
+    /// Creates a string of `length` bytes in the raw encoding, which the next call need not convert before it writes.
+    /// Returns the bytes, or `None` if another module's handler for the `new` event has stored a value of another type.
     fn create_string(&self, length: usize, expire_at: u64) -> Option<NonNull<u8>> {
         self.resize(length);
         self.expire(expire_at);
@@ -214,7 +214,7 @@ impl<'a> Key<'a> {
     /// of a call.
     fn close_changed(self) {
         let context = self.context;
-        // Only closing the key reads the options before they are restored, so nothing else is affected.
+        // Until the options are restored, the server reads them only to close the key, so nothing else is affected.
         options::set_all_but(context, options::UNCHANGED_WHEN_CLOSED);
         drop(self);
         options::set(context);

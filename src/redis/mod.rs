@@ -15,7 +15,7 @@ use redis_module::raw;
 const OK: c_int = 0;
 const ERR: c_int = 1;
 
-/// Lists the API functions that the module calls. The module refuses to load on a server that lacks any of them.
+/// Lists the API functions that the module requires. It refuses to load on a server that lacks any of them.
 macro_rules! required {
     ($($function:ident)*) => {
         /// Checks that the server has all functions in the list. The error is the name of a missing function.

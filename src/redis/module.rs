@@ -43,8 +43,8 @@ macro_rules! module {
             unsafe { $crate::redis::load(&$module, context, arguments, count) }
         }
 
-        /// Decides whether the module may be unloaded. The server calls this function first, and an error keeps the
-        /// module loaded.
+        /// Decides whether the module may be unloaded. The server calls this function before it unloads the module. If
+        /// the function returns an error, the module stays loaded.
         ///
         /// # Safety
         /// The module must be loaded, and `context` must be live.
@@ -178,7 +178,7 @@ fn has_command(context: &Context, name: &CStr) -> bool {
 }
 
 /// Returns two numbers that together identify the running command: the server's time, which is the same for all
-/// commands in an EXEC, and the number of commands processed. Every server has both.
+/// commands in an EXEC, and the number of commands processed. Every supported server reports both.
 ///
 /// CONFIG RESETSTAT resets the second number. A transaction that resets it before loading the module, and again before
 /// unloading it, can therefore unload the module. By then, no client can have called the module. Scripts and other
@@ -216,7 +216,7 @@ unsafe extern "C" fn info(info: *mut raw::RedisModuleInfoCtx, for_crash_report: 
         api!(RedisModule_InfoAddFieldCString)(info, c"version".as_ptr(), version.as_ptr());
         for command in module.commands {
             let name = command.name.to_string_lossy();
-            // The server puts the module's name before each field, so a second prefix would be redundant.
+            // Leave out the command's `cl.` prefix: the server already puts the module's name before each field.
             let name = name.split_once('.').map_or(&*name, |(_, name)| name);
             let counts = command.counts;
             let counters = [("allowed", &counts.allowed), ("limited", &counts.limited), ("errors", &counts.errors)];

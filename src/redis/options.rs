@@ -8,8 +8,8 @@ use redis_module::raw;
 
 use super::{Context, OK};
 
-/// With this option, closing a key does not mark it as changed. If a call changes nothing, WATCH and client-side
-/// caches must not notice it.
+/// Stops the server from marking a key as changed when it is closed. WATCH and client-side caches must not take a call
+/// that changes nothing for a write.
 pub const UNCHANGED_WHEN_CLOSED: c_int = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED.cast_signed();
 /// Allows a replica to load its data asynchronously, because the module keeps no state outside the keyspace.
 const ASYNC_LOADING: c_int = raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD.cast_signed();

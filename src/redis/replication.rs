@@ -42,17 +42,17 @@ use crate::decimal;
 /// The word `PXAT` in each replicated SET. All calls share this string, which is created when the module is loaded.
 static PXAT: AtomicPtr<raw::RedisModuleString> = AtomicPtr::new(ptr::null_mut());
 
-/// Whether there is a replica or a backlog. The answer is unknown if no write has asked since the last event.
+/// Whether there is a replica or a backlog. `UNKNOWN` if no write has asked the server since the last event.
 static HAS_LISTENER: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = 0;
 const NO: u8 = 1;
 const YES: u8 = 2;
 
-/// Whether the server sends all of `EVENTS`, and drops a replicated command at once if nothing listens. Otherwise,
+/// Whether the server sends all of `EVENTS`, and drops a replicated command at once if nothing listens. If not,
 /// every write is replicated.
 static SUBSCRIBED: AtomicBool = AtomicBool::new(false);
 
-/// The events that may bring a listener. Each counts, whatever its kind (subevent).
+/// The events after which there may be a new replica or backlog, whatever their kind (subevent).
 const EVENTS: [u64; 6] = [
     raw::REDISMODULE_EVENT_LOADING,
     raw::REDISMODULE_EVENT_REPLICA_CHANGE,
@@ -62,8 +62,8 @@ const EVENTS: [u64; 6] = [
     raw::REDISMODULE_EVENT_CRON_LOOP,
 ];
 
-/// The context flags that are checked. Any of them means that something listens, or may start to listen during the
-/// call.
+/// The context flags with which a write is always replicated. Any of them means that something listens, or may start to
+/// listen during the call.
 static FLAGS: AtomicU32 = AtomicU32::new(LISTENER);
 const LISTENER: u32 =
     raw::REDISMODULE_CTX_FLAGS_AOF | raw::REDISMODULE_CTX_FLAGS_CLUSTER | raw::REDISMODULE_CTX_FLAGS_ACTIVE_CHILD;
@@ -102,7 +102,7 @@ pub fn delete(context: &Context, name: &Argument) {
     unsafe { api!(RedisModule_Replicate)(context.0, c"DEL".as_ptr(), c"s".as_ptr(), name.0) };
 }
 
-/// Counts a write towards the server's save points, if neither a replica nor the AOF receives the write.
+/// Counts a write towards the server's save points, without replicating it.
 fn count_change(context: &Context) {
     // SAFETY: the context is live. The server counts the write and, since nothing listens, replicates nothing.
     unsafe { api!(RedisModule_ReplicateVerbatim)(context.0) };
@@ -129,8 +129,8 @@ fn ask(context: &Context) -> bool {
     !none
 }
 
-/// Creates the string that calls share, and subscribes to the events. This must be the last step of a load, because
-/// Redis before 7.2 keeps the subscriptions of a failed load.
+/// Creates the string `PXAT`, and subscribes to `EVENTS`. This must be the last step of a load, because Redis before
+/// 7.2 keeps the subscriptions of a failed load.
 pub fn prepare(context: &Context) {
     let word = c"PXAT";
     // SAFETY: the server copies the word. A string that is created without a context outlives the call.

@@ -9,18 +9,18 @@ use redis::{Connection, Parser, Value};
 
 use super::{info, wait_until};
 
-/// Settings that make the server write to the append-only file before each reply, but rewrite it only on request. With
-/// `everysec`, the default, a write waits while the disk is busy, and is lost if the process is killed in the meantime.
+/// Settings that make the server write to the append-only file before each reply, but rewrite the file only on request.
+/// With `appendfsync everysec`, the default, a write may wait for a busy disk, and is lost if the process dies then.
 pub const AOF: [&str; 6] = ["--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"];
 
-/// Returns all commands in the file, from all its parts.
+/// Returns all commands in the append-only file, from all its parts.
 pub fn commands(folder: &Path) -> Vec<Vec<String>> {
     let commands = files(folder).into_iter().flat_map(|path| parse(&fs::read(path).unwrap()));
     let text = |word| String::from_utf8(word).unwrap();
     commands.map(|command| command.into_iter().map(text).collect()).collect()
 }
 
-/// Returns the paths of the file's parts. Before Redis 7, there is only one part.
+/// Returns the paths of the append-only file's parts. Before Redis 7, there is only one part.
 pub fn files(folder: &Path) -> Vec<PathBuf> {
     let files = folder.join("appendonlydir");
     let mut paths = vec![folder.join("appendonly.aof")];
@@ -31,7 +31,7 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Returns the commands in one part of the file.
+/// Returns the commands in one part of the append-only file.
 pub fn parse(part: &[u8]) -> Vec<Vec<Vec<u8>>> {
     // A marker after the last command distinguishes the end of the file from a truncated command.
     let mut rest = part.chain(&b"+end\r\n"[..]);
@@ -41,7 +41,7 @@ pub fn parse(part: &[u8]) -> Vec<Vec<Vec<u8>>> {
     commands.map(|command| redis::from_redis_value(command).unwrap()).collect()
 }
 
-/// Waits until the file exists, and no rewrite is running or scheduled.
+/// Waits until the append-only file exists, and no rewrite is running or scheduled.
 pub fn wait_for_the_file(connection: &mut Connection) {
     wait_until("the append-only file is written", || {
         info(connection, "aof_rewrite_scheduled") == "0"

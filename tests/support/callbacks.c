@@ -8,8 +8,8 @@
 //
 // The module's arguments are commands, separated by semicolons. The module runs them when it is loaded.
 //
-// CB.DO event word...  runs the command on each such event. The word % stands for the event's key. With a ! before its
-//                      name, the command is replicated
+// CB.DO event word...  runs the command on each such event. The word % stands for the event's key. A ! before the
+//                      command's name makes the server replicate the command
 // CB.CLEAR             forgets all commands
 
 #include "redismodule.h"

@@ -11,7 +11,7 @@ use super::{Server, compiled, module, new_folder, run};
 pub const SECOND: i64 = 1_000_000_000;
 pub const MILLISECOND: i64 = 1_000_000;
 
-/// The moment at which tests start: in 2026, and not at a whole second.
+/// The clock's usual time at the start of a test: in 2026, and not at a whole second.
 pub const START: i64 = 1_790_000_000_123_456_789;
 
 pub struct Clock {
@@ -49,7 +49,7 @@ impl Clock {
         self.file.write_all_at(&now.to_ne_bytes(), 0).unwrap();
     }
 
-    /// Adds this many seconds to the time that was set. The sum, in nanoseconds, may be too large for 64 bits.
+    /// Adds this many seconds to the time that was set, to reach times whose nanoseconds do not fit in 64 bits.
     pub fn shift(&self, seconds: i64) {
         self.file.write_all_at(&seconds.to_ne_bytes(), 8).unwrap();
     }

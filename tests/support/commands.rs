@@ -69,7 +69,7 @@ impl Command {
         self.syntax == SEVERAL
     }
 
-    /// Returns a call on this key without optional arguments. If the key is new, the call is allowed.
+    /// Returns the shortest call on this key, without optional arguments. If the key is new, the call is allowed.
     pub fn call(&self, key: &str) -> String {
         self.calls(key).swap_remove(0)
     }

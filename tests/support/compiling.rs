@@ -53,8 +53,8 @@ fn compile(name: &str) -> String {
         output(Command::new(&compiler).args(arguments).arg("-o").args([to, from]));
     };
     compile(&["-c", "-fPIC", "-O1", "-Wall", "-Werror", "-I", headers().to_str().unwrap()], &source, &object);
-    // Do not link a C library: the server already has one, and the shell that starts the server may use a different
-    // one. With -nostdlib, zig finds no headers, so compile and link separately.
+    // Do not link a C library: clock.c is preloaded into the server and, if `SERVER` is a script, into the shell, and
+    // their C libraries may differ. With -nostdlib, zig finds no headers, so compile and link separately.
     compile(&["-shared", "-nostdlib"], &object, &new);
     fs::rename(&new, &library).unwrap();
     library.to_str().unwrap().to_string()

@@ -38,11 +38,11 @@ pub const REDIS_7_0: Need = Feature("exactly Redis 7.0", || !is_valkey() && SERV
 pub const PYTHON_REDIS: Need = Package("python3-redis", "/usr/bin/python3", &["-c", "import redis"]);
 pub const REDIS_CLI: Need = Package("redis-tools", "redis-cli", &["--version"]);
 
-/// Required by tests that install, download or measure something, or that take minutes.
+/// A run by scripts/test, for tests that install, download or measure something, or that take minutes.
 pub const SCRIPTS_TEST: Need = Run("SCRIPTS_TEST", true, "scripts/test runs it");
-/// Required by tests that download or compile a lot, and whose results seldom change.
+/// A run by `scripts/test --everywhere`, for tests that download or compile a lot, and whose results seldom change.
 pub const EVERYWHERE: Need = Run("EVERYWHERE", true, "scripts/test --everywhere runs it");
-/// Required by tests that fail on a server that is ten times slower than usual, as in an emulator or under valgrind.
+/// A server at normal speed, for tests that fail if it is ten times slower, as in an emulator or under valgrind.
 pub const FAST: Need = Run("SLOW_SERVER", false, "needs a server that is not slowed down");
 
 /// Returns whether the need is met. If it is not, prints that the test is left out.

@@ -13,7 +13,7 @@ pub fn text_of(file: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// Returns the pages of a clone, or of an unpacked release (which has no .github/).
+/// Returns the paths of the documentation pages in a clone, or in an unpacked release (which has no .github/).
 pub fn pages(root: &Path) -> Vec<PathBuf> {
     let folders = ["docs", ".github"].into_iter().filter_map(|folder| fs::read_dir(root.join(folder)).ok());
     let files = folders.flatten().map(|file| file.unwrap().path());
@@ -23,8 +23,8 @@ pub fn pages(root: &Path) -> Vec<PathBuf> {
     pages
 }
 
-/// Returns the parts of a page, each with the number of its first line and its text. An undefined reference counts as a
-/// link to `[its name]`.
+/// Parses Markdown. Returns its parts, each with the number of its first line and its text. An undefined reference
+/// counts as a link to `[its name]`.
 fn parts(text: &str) -> impl Iterator<Item = (Event<'_>, usize, &str)> {
     let undefined = |link: BrokenLink| Some((format!("[{}]", link.reference).into(), "".into()));
     let parts = Parser::new_with_broken_link_callback(text, Options::ENABLE_TABLES, Some(undefined)).into_offset_iter();
@@ -75,7 +75,7 @@ pub fn blocks() -> Vec<Block> {
     blocks
 }
 
-/// Returns the only block in this language that contains these words.
+/// Returns the text of the only block on any page that is in this language and contains these words.
 pub fn block(language: &str, words: &str) -> String {
     let mut found = blocks();
     found.retain(|block| block.language == language && block.text.contains(words));

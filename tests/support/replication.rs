@@ -2,7 +2,7 @@
 
 use super::{Server, info, run, wait_until};
 
-/// Settings that keep PINGs out of the replication stream, except for the first one.
+/// Settings that keep PINGs out of the replication stream, except for the first PING.
 pub const SETTINGS: [&str; 2] = ["--repl-ping-replica-period", "3600"];
 
 /// Makes the server a replica, and waits until it has loaded the primary's data.

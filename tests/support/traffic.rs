@@ -6,9 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 /// Runs clients in threads while `body` runs, and returns the results of `body` and of the clients. Each client gets
-/// its number, and a function that it must call before each turn. Once that function returns false, the client has to
-/// end. The function also pauses, so that all clients together take only 2,000 turns a second and the machine is not
-/// overloaded.
+/// its number, and a function to use as the condition of its loop: the client must end when the function returns false.
+/// The function also pauses, so that all clients together run at most 2,000 iterations a second and do not overload
+/// the machine.
 pub fn under_load<T, R: Send>(
     clients: usize,
     client: impl Fn(usize, &dyn Fn() -> bool) -> R + Sync,

@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-/// The longest time for which a test waits for data. It is enough even on a slow machine.
+/// The timeout for a test's reads from a connection: long enough even on a slow machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits until the condition holds.

@@ -102,7 +102,7 @@ fn the_extremes_of_every_argument_are_exact_or_an_error() {
     assert_eq!(throttle(funnel(MAX - SECOND, 0, 1, 1).unwrap(), None, 1).change, Change::Store(moment(MAX)));
 }
 
-/// A quota of a million tokens a day needs 128-bit products.
+/// The quota is a million tokens a day, which needs 128-bit products.
 #[test]
 fn a_token_that_comes_back_in_a_nanosecond_does_not_remain_yet() {
     let funnel = funnel(START, 999_999, 1_000_000, 86_400).unwrap();

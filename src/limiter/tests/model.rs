@@ -121,7 +121,7 @@ impl Call {
             .map(|((quota, tat), number)| self.verdict(quota, *tat, tokens).map_err(|error| (error, number)));
         let verdicts = verdicts.collect::<Result<Vec<_>, _>>()?;
 
-        // If quotas tie, the first one decides. A call that can never pass counts as the longest wait.
+        // If quotas tie, the first one decides. The wait of a call that can never pass counts as the longest.
         let limited = taking != Taking::UpTo && verdicts.iter().any(|verdict| verdict.limited);
         let got_fewer = taking == Taking::UpTo && tokens < quantity;
         let wait = |verdict: &Verdict| verdict.retry_after.unwrap_or(i128::MAX);

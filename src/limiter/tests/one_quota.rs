@@ -56,7 +56,7 @@ fn quota_of(
 }
 
 /// Generates valid quotas, each with a `now` that leaves room for a history of calls before the year 2262. Some quotas
-/// have round numbers: their tokens come back at whole nanoseconds, so a call can fall exactly on such a moment.
+/// have round numbers: their tokens come back at whole nanoseconds, so a call can fall on that exact moment.
 pub fn valid_quota() -> impl Strategy<Value = (Quota, u64)> {
     let usual = quota_of(0..1_000_u64, 1..100_000_u64, 1..100_000_u64);
     let power_of_ten = || (0..10_u32).prop_map(|power| 10_u64.pow(power));
@@ -73,7 +73,7 @@ fn refill_time(quota: Quota, tokens: u64) -> u64 {
 }
 
 /// One step of a history: how far time advances, and how many tokens the call asks for. Both may be relative to the
-/// limiter's size, so that limiters with short and long periods become full, half full and empty.
+/// quota's tolerance and limit, so that limiters with short and long periods become full, half full and empty.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     pause: Pause,

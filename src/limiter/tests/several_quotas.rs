@@ -99,7 +99,7 @@ proptest! {
         let ahead: Vec<_> = (0..quotas.len()).map(part).collect();
         let (limiter, before, tokens) = case(&quotas, &ahead, Err(tokens));
         let mut tats = before.clone();
-        // Skip TATs that have passed: a refund would not restore them.
+        // Skip a case in which a TAT has passed: a refund would not restore that TAT.
         if tats_of(tats.as_ref()).iter().all(|tat| *tat > now())
             && let Ok(verdict) = call(&limiter, &mut tats, taking, tokens) {
             call(&limiter, &mut tats, Taking::AllOrNone, -verdict.taken.cast_signed()).unwrap();
