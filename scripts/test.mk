@@ -134,7 +134,7 @@ debian: compiled release servers libraries
 	@$(job)
 	$(call at,redis-7.0) LIBRARIES=debian $(pytest)
 
-# Tests a server for another platform, with a library built for that platform.
+# Tests the library for another platform, on a server for that platform.
 for-%: compiled servers
 	@$(job)
 	settings=$$(scripts/test.d/target target/servers/$*/*-server)

@@ -12,7 +12,7 @@ export class RedisCellStore {
     /** @param {import('./limiter.js').Options & OwnOptions} options */
     constructor({ quotas, ...options }: import("./limiter.js").Options & OwnOptions);
     prefix: string;
-    /** Throws if the limiter's options are wrong. No request passes from then on.
+    /** Throws if the limiter's options are wrong. The store then lets no request pass.
      * @param {{ limit: number | ((...request: any[]) => unknown), windowMs: number, [option: string]: any }} options */
     init(options: {
         limit: number | ((...request: any[]) => unknown);

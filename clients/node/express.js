@@ -23,7 +23,7 @@ class RedisCellStore {
     this.prefix = options.prefix;
   }
 
-  /** Throws if the limiter's options are wrong. No request passes from then on.
+  /** Throws if the limiter's options are wrong. The store then lets no request pass.
    * @param {{ limit: number | ((...request: any[]) => unknown), windowMs: number, [option: string]: any }} options */
   init(options) {
     const { limit, windowMs, validate, requestPropertyName } = options;
@@ -49,11 +49,11 @@ class RedisCellStore {
     try {
       const { isRefused, used, wait } = await this.#throttle(key);
       request.tookToken = !isRefused;
-      // A refused request's count must exceed the limit. If that is a function, its result is unknown: use the maximum.
+      // A refused request's count must exceed the limit. A function's limit is unknown here, so use the maximum.
       const atLeast = isRefused ? Math.floor(this.#options.limit) + 1 || Number.MAX_SAFE_INTEGER : 1;
       return { totalHits: Math.max(used, atLeast), resetTime: new Date(Date.now() + wait) };
     } catch (error) {
-      // passOnStoreError is for outages, not for mistakes.
+      // With passOnStoreError, an error lets the request pass. That is meant for outages, so refuse it after a mistake.
       if (error instanceof Unanswered || !this.#options?.passOnStoreError) throw error;
       console.error(error);
       return { totalHits: Number.MAX_SAFE_INTEGER, resetTime: new Date(Date.now() + 1000) };

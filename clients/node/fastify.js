@@ -9,7 +9,7 @@ const { Unanswered } = require('./unanswered.js');
  * @param {import('./limiter.js').Options} options */
 function fastifyStore(options) {
   const limiter = new Limiter(options);
-  /** The limits of the handlers without a group. @type {Set<string>} */
+  /** The limits of the handlers without a group: each may occur only once. @type {Set<string>} */
   const unnamed = new Set();
 
   return class FastifyStore {

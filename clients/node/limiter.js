@@ -48,7 +48,7 @@ class Limiter {
     const replied = Array.isArray(reply) ? reply.map(Number) : [];
     if (replied.length < 5 || !replied.every(Number.isInteger)) throw new Unanswered(`an unexpected reply: ${reply}`);
     const [refused, , remaining, retryAfter, resetAfter] = replied;
-    // A request that can never pass is told to wait for a whole window.
+    // If no retry can ever pass, the wait is a whole window.
     const wait = !refused ? resetAfter : retryAfter < 0 ? first[2] : retryAfter;
     return { isRefused: refused === 1, used: first[0] + 1 - remaining + refused, wait };
   }

@@ -9,8 +9,8 @@ function integers(quotas) {
   if (!Array.isArray(quotas) || !quotas.length || quotas.length > 8) throw new TypeError('there must be 1 to 8 quotas');
   return quotas.map(({ limit, windowMs, burst = limit }) => {
     const period = Math.min(Math.max(Math.ceil(windowMs), 1), CENTURY);
-    // As in the limiters, a limit of 2.5 counts as 2, and a negative limit as 0. Infinity counts as the most that the
-    // server allows: a token per nanosecond.
+    // Like the limiter libraries, count a limit of 2.5 as 2, and a negative limit as 0. Count infinity as the most
+    // that the server allows: a token per nanosecond.
     const most = Math.min(1e6 * period, Number.MAX_SAFE_INTEGER);
     const [count, tokens] = [limit, burst].map((number) => Math.min(Math.max(Math.floor(number), 0), most));
     const numbers = [(count && tokens) - 1, Math.max(count, 1), period];

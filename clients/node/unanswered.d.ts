@@ -1,4 +1,4 @@
-/** Thrown if Redis does not decide on a request. The response is a 503 with these `headers`, which NestJS omits. */
+/** The error for a request that Redis did not decide. The response is 503, with these `headers` except in NestJS. */
 export class Unanswered extends Error {
     /** @param {unknown} cause */
     constructor(cause: unknown);

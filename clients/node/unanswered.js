@@ -1,4 +1,4 @@
-/** Thrown if Redis does not decide on a request. The response is a 503 with these `headers`, which NestJS omits. */
+/** The error for a request that Redis did not decide. The response is 503, with these `headers` except in NestJS. */
 class Unanswered extends Error {
   /** @param {unknown} cause */
   constructor(cause) {
@@ -24,7 +24,7 @@ function answered(send, ms) {
   let timer;
   const reply = new Promise((resolve, reject) => {
     Promise.resolve(send()).then(resolve, reject);
-    // Wait in two halves: a stalled event loop uses up only one of them, and reads replies before the other ends.
+    // Wait in two halves: a stall of the event loop uses up only one, and replies are read before the other ends.
     const half = (/** @type {() => void} */ end) => { timer = setTimeout(() => setImmediate(end), ms / 2); };
     half(() => half(() => reject(new Error(`no reply within ${ms} ms`))));
   });

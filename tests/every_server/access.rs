@@ -88,7 +88,7 @@ fn the_server_knows_the_keys_of_a_call_and_whether_they_are_only_read() {
             assert_eq!(refusal(&mut user, &call).as_deref(), code, "{call} by a user who may only read the key");
             let mut names = vec!["a"];
             if command.takes_several_keys() {
-                // Even an incomplete group begins with a key.
+                // The server also finds the key of an incomplete group of arguments.
                 call += " b";
                 names.push("b");
             }

@@ -156,7 +156,7 @@ fn a_replica_that_is_restarted_and_promoted_sends_its_replica_every_write() {
     signal(primary.pid(), "STOP");
     promoted.restart();
     let mut connection = promoted.connect();
-    // Only this replica gets the key, so it must expire soon: the test compares this replica with its sibling.
+    // Let this key expire soon: only this replica has it, and the test compares the replica with its sibling.
     run::<Value>(&mut connection, "CL.PTHROTTLE {key}gone 0 1 1").unwrap();
     signal(primary.pid(), "CONT");
     wait_until("the stream continues", || info(&mut connection, "master_link_status") == "up");
@@ -169,7 +169,7 @@ fn a_replica_that_is_restarted_and_promoted_sends_its_replica_every_write() {
 }
 
 /// A primary restores its backlog from its snapshot file, and its replica continues from there. Another module makes
-/// two calls: one before the file is loaded, from which redis-cell learns that nothing is listening, and one after the
+/// two calls: one before the file is loaded, from which redis-cell learns that there is no replica, and one after the
 /// file is loaded. The server then sleeps, so that a client's waiting call runs before the first cron tick.
 #[test]
 #[ignore = "slow: a large file"]
@@ -270,7 +270,8 @@ fn assert_aof(server: &Server) {
     assert_eq!(call, None, "the AOF holds the call itself, not its effect");
 }
 
-/// The server's save points depend on its count of changes. hostile::calls checks this count while an AOF is on.
+/// Save points depend on the server's count of changes. hostile::calls checks that count with an AOF. This server has
+/// neither an AOF nor a replica.
 #[test]
 fn every_write_counts_for_save_points_even_if_nothing_listens() {
     let primary = server(&[]);

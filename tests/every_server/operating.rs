@@ -111,7 +111,7 @@ fn subscribers_learn_which_keys_take_tokens_and_which_are_limited() {
     assert_eq!(events, expected, "the events that were sent, in order");
 }
 
-/// The server may have crashed within its allocator, which the module needs to write its section of INFO.
+/// The module would need the server's allocator for its section of INFO, and the server may have crashed in there.
 #[test]
 fn a_crash_report_is_written_without_calling_the_module() {
     needs!(FAST);

@@ -68,7 +68,8 @@ pub fn start_sentinel(folder: &Path, primary: &Server, replica: &Server, more: &
     (process, port)
 }
 
-/// Follows the steps in docs/operating.md. Calls both servers before each step. Returns how many calls were allowed.
+/// Follows the steps in docs/operating.md. Before each step, calls the limiter on both servers. Returns how many
+/// calls were allowed.
 fn upgrade(primary: &mut Member, replica: &mut Member, sentinel: Option<u16>, library: &str, version: &str) -> i64 {
     let page = text_of("docs/operating.md");
     let steps = section(&page, "## Upgrade without losing a limit").split("```sh\n").skip(1);
@@ -96,7 +97,7 @@ fn upgrade(primary: &mut Member, replica: &mut Member, sentinel: Option<u16>, li
     let mut allowed = 0;
     for step in [restart, wait, stop_writes, fail_over, demote, &restart_other, &wait_for_other, rewrite_aof] {
         for (server, _) in [&primary, &replica] {
-            // A replica refuses the call, and so does the primary once a step has made it stop writes.
+            // A replica refuses the call, and so does the primary after the step that stops writes.
             let reply = run::<[i64; 5]>(&mut server.connect(), &format!("CL.THROTTLE {LIMITER}"));
             allowed += reply.map_or(0, |reply| 1 - reply[0]);
         }

@@ -34,9 +34,9 @@ def is_found(check):
     return not subprocess.run(["sh", "-c", check], env=ENVIRONMENT, capture_output=True).returncode
 
 
-# Whether scripts/test has installed what Debian has, and fetched the rest.
+# Set by scripts/test after installing everything: a test then fails, rather than being skipped, if a thing is missing.
 REQUIRE_ALL = "REQUIRE_ALL" in os.environ
-# Debian lacks slowapi and valkey-py, and its FastAPI is too old. Libraries from npm may not run on its Node.js.
+# Debian lacks slowapi and valkey-py, its FastAPI is too old, and its Node.js may not run the libraries from npm.
 NEWEST_ARE_REQUIRED = REQUIRE_ALL and not IS_DEBIAN
 PHP_IS_REQUIRED = REQUIRE_ALL and "EVERYWHERE" in os.environ
 
@@ -61,7 +61,7 @@ def node(*modules):
 
 
 UVICORN = "$PYTHON -m uvicorn --forwarded-allow-ips 127.0.0.1 --port $HTTP_PORT"
-# FastAPI 0.111 added fastapi.cli. The package needs 0.115.3.
+# Only FastAPI 0.111 and newer have fastapi.cli. Our package needs 0.115.3.
 HAS_FASTAPI = python("uvicorn, fastapi.cli")
 
 
@@ -83,7 +83,7 @@ def with_valkey_py(row):
     return row._replace(name=f"{row.name}_valkey", check=python("valkey"), edits=edits, is_required=NEWEST_ARE_REQUIRED)
 
 
-# An ES module finds packages in this folder, and not with NODE_PATH.
+# ES modules find packages in node_modules, and ignore NODE_PATH.
 MODULES = "mkdir -p node_modules; ln -sf ${NODE_PATH##*:}/* node_modules"
 
 
@@ -99,7 +99,7 @@ def javascript(site, *modules, edits=""):
     return row, row._replace(name=f"{site}_ioredis", edits=edits)
 
 
-# A site for each limiter, behind one proxy, which is the tests. `POST /login` fails closed, and `GET /` falls back.
+# A site for each limiter. The tests act as the proxy in front of it. `POST /login` fails closed; `GET /` falls back.
 FLASK = Row("flask", python("flask_limiter"), "$PYTHON -m flask --app page run --port $HTTP_PORT", f"""
     {page("Flask-Limiter")}
     echo 'from werkzeug.middleware.proxy_fix import ProxyFix' >>page.py
@@ -111,7 +111,7 @@ SLOWAPI = Row("slowapi", python("slowapi, uvicorn"), f"{UVICORN} slowapi_site:ap
 DJANGO = Row("django", python("rest_framework, werkzeug"), "$PYTHON django_site.py", page("Django REST framework"))
 FASTAPI = Row("fastapi", HAS_FASTAPI, f"{UVICORN} page:app", page("FastAPI and Starlette"), NEWEST_ARE_REQUIRED)
 WITH_VALKEY = FLASK_VALKEY, DJANGO_VALKEY, FASTAPI_VALKEY = [*map(with_valkey_py, (FLASK, DJANGO, FASTAPI))]
-# The example is the inside of a function in page_site.js, without its window, which is a minute.
+# page_site.js wraps the page's example in a function, whose windowMs replaces the example's minute.
 EXPRESS, EXPRESS_IOREDIS = javascript("express", "express", "express-rate-limit", edits=f"""
     (echo 'module.exports = (client, app, rateLimit, windowMs, logIn) => {{'
     {example("express-rate-limit and hono-rate-limiter")} | sed 's/: 60_000//'
@@ -119,7 +119,7 @@ EXPRESS, EXPRESS_IOREDIS = javascript("express", "express", "express-rate-limit"
 HONO, _ = javascript("hono", "@hono/node-server", "hono-rate-limiter")
 FASTIFY, FASTIFY_IOREDIS = javascript("fastify", "fastify", "@fastify/rate-limit")
 NEST, NEST_IOREDIS = javascript("nest", "@nestjs/platform-express", "@nestjs/throttler")
-# The location in docs/nginx.md is one of nginx.conf's server, and second.lua calls another Redis server.
+# nginx.conf's server gets the location from docs/nginx.md. second.lua is throttle.lua with another Redis server.
 NGINX = Row(
     "nginx", f"ls /usr/lib/nginx/modules/ngx_http_lua_module.so && (ls {LUA}/nginx || ls /usr/share/lua/5.1/nginx)",
     "nginx -p $PWD -c $PWD/nginx_site.conf -g 'daemon off;'", f"""
@@ -161,7 +161,7 @@ class Application:
         if not is_found(row.check):
             (pytest.fail if row.is_required else pytest.skip)(f"this fails: {row.check}")
         self.request, self.row, self.http_port = request, row, free_port()
-        # Returns a new address each time.
+        # Returns the address of a new caller.
         self.caller = map(str, ipaddress.ip_network("192.168.0.0/16").hosts()).__next__
         self.own = tempfile.TemporaryDirectory(f".{os.getpid()}", "app-", TARGET)
         self.folder = Path(self.own.name)
@@ -173,7 +173,7 @@ class Application:
     def run(self, url, **streams):
         own = {"REDIS_URL": url, **self.environment}
         environment = {**ENVIRONMENT, **{name: str(value) for name, value in own.items()}}
-        # On SIGTERM, nginx stops its workers as well.
+        # If the test is killed, end the process with SIGTERM, so that nginx stops its workers, too.
         command = [*WITH_THE_TEST, "TERM", "sh", "-ec", f"{self.row.edits}\nexec {self.row.words}"]
         settings = {"cwd": self.folder, "env": environment, "process_group": 0, "text": True}
         self.process = subprocess.Popen(command, **streams, **settings)
@@ -200,7 +200,7 @@ class Application:
             return socket.create_connection(("127.0.0.1", self.http_port))
 
     def stop(self, process):
-        # nginx's workers survive the process that started them.
+        # Kill the whole process group, because nginx's workers survive the process that started them.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -9,14 +9,14 @@ import limitLogIn from './page_site.js';
 const windowMs = 24 * 60 * 60 * 1000;
 const app = express();
 app.set('trust proxy', '127.0.0.1');
-// Fails closed: if Redis does not answer, requests are refused with 503. These are the lines of docs/frameworks.md.
+// Fails closed: if Redis does not answer, requests are refused with 503. limitLogIn is docs/frameworks.md's example.
 limitLogIn(client, app, rateLimit, windowMs, (request, response) => response.send('Welcome'));
 
 // Falls back: if Redis does not answer, each process lets twice the limit through.
 const fallback = rateLimit({
   limit: 6,
   windowMs,
-  // Do not count what the next limiter refuses.
+  // Do not count requests that the next limiter refuses.
   skipFailedRequests: true,
   requestWasSuccessful: (request, response) => response.statusCode !== 429,
 });

@@ -18,7 +18,7 @@ import redis
 
 from packages import ROOT, TARGET
 
-# Ends a process when the test that started it exits or is killed.
+# Goes before a signal and a command. The command gets the signal when the test that started it exits or is killed.
 WITH_THE_TEST = "setpriv", "--pdeathsig"
 
 
@@ -62,9 +62,9 @@ class Server:
         words = [*WITH_THE_TEST, "KILL", os.environ.get("SERVER", "redis-server"), "--port", self.port, "--save", ""]
         words += ["--bind", "127.0.0.1", "--dir", self.folder.name, "--loadmodule", library(), *settings]
         if "--cluster-enabled" in settings:
-            # The default, 10,000 higher, may be a port that the system has given to a client.
+            # The default, 10,000 above the server's port, may be in use as a client's port.
             words += ["--cluster-port", free_port()]
-        # A server refuses to start if the machine lacks its locale.
+        # Use the C locale: a server refuses to start with a locale that the machine lacks.
         self.words, self.environment = [*map(str, words)], {**os.environ, "LC_ALL": "C", **environment}
         self.client = redis.Redis(port=self.port, decode_responses=True)
         self.process = None
@@ -99,7 +99,7 @@ class Clock:
     def __init__(self, folder):
         library, self.file = folder / "clock.so", open(folder / "clock", "wb", buffering=0)
         source = ROOT / "tests/support/clock.c"
-        # Link no C library: the server's may differ from that of the shell that starts it.
+        # Link no C library: this is loaded by the server and by the shell that starts it, whose C libraries may differ.
         compiler = os.environ.get("MODULE_CC", "cc")
         subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-nostdlib", "-o", library, source], check=True)
         self.environment = {"LD_PRELOAD": library, "CLOCK": folder / "clock"}
@@ -107,7 +107,7 @@ class Clock:
 
     def set(self, now):
         self.now = now
-        # The second number shifts the clock by seconds.
+        # The second number, in seconds, is added to the first.
         os.pwrite(self.file.fileno(), struct.pack("qq", now, 0), 0)
 
 

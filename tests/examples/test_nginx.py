@@ -44,12 +44,12 @@ def charged(app, server, path="/", status=200, **request):
 
 @on([NGINX])
 def test_the_address_that_your_proxy_adds_is_limited_and_passed_to_the_application(app, server):
-    # 10.0.0.1 is forged. An IPv4 address has one key, however it arrives.
+    # 10.0.0.1 is forged. An IPv4 address in IPv6 notation gets the same key as in IPv4 notation.
     networks = {"10.0.0.1, 192.0.2.7": "192.0.2.7", "::ffff:1.2.3.4": "1.2.3.4", "1:DB8:0:02::9": "1:db8:0:2::/64"}
     for header, limited in networks.items():
         (key,) = charged(app, server, X_Forwarded_For=header)
         assert str(ip_network(key.removeprefix("nginx_hello:"))) == str(ip_network(limited)), header
-        # The second location has a proxy_set_header of its own.
+        # The location /own has a proxy_set_header of its own.
         for path in "/", "/own":
             seen = app.get(path, X_Forwarded_For=header).body
             assert seen.removeprefix("::ffff:") in (limited, "1:db8:0:2::9")
@@ -78,7 +78,7 @@ def test_a_customer_has_two_quotas_on_one_key_and_an_unknown_one_is_limited_by_a
 
 @on([NGINX])
 def test_a_check_refuses_to_run_in_the_access_phase(app):
-    # In this phase, `satisfy any` would let the request pass.
+    # In the access phase, a request within its limit would pass `satisfy any`, and skip `deny all`.
     assert app.get("/permitted", Host="site").status == 500
 
 

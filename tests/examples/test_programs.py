@@ -16,7 +16,7 @@ from packages import IS_DEBIAN, ROOT
 from servers import WITH_THE_TEST, Address, free_port, library, wait_for
 
 PAGE, OPERATING = ((ROOT / f"docs/{page}.md").read_text() for page in ("clients", "operating"))
-# The user whom operating.md shows, for the key of the programs.
+# The ACL rules of the user in docs/operating.md, with the key that the programs use.
 LIMITER = re.search(r"ACL SETUSER limiter (.*)", OPERATING)[1].replace("limit:*", "user123")
 PROGRAMS = {row.name: row for row in (
     Row("redis_py", python("redis"), "$PYTHON redis_py.py"),
@@ -30,7 +30,7 @@ PROGRAMS = {row.name: row for row in (
     Row("redis_rs", "cargo --version",
         f"${{REDIS_RS:-cargo run --quiet --profile test --manifest-path {ROOT}/Cargo.toml --example redis_rs}}"),
 )}
-# Programs that run the ones in docs/clients, one per language. TEXT stands for code that calls `throttle` and prints.
+# Drivers: a command, and a file that loads a program from docs/clients. TEXT stands for code that calls `throttle`.
 PYTHON = "$PYTHON driver.py", "import redis, NAME\nfrom NAME import *\nTEXT"
 NODE = "node driver.mjs", """import { setTimeout as sleep } from 'node:timers/promises';
 import { client, throttle } from './NAME.mjs';
@@ -40,7 +40,7 @@ process.exit();"""
 DRIVERS = {
     "redis_py": PYTHON, "redis_asyncio": PYTHON, "node_redis": NODE, "ioredis": NODE,
     "redis_rb": ("ruby driver.rb", "require './redis_rb'\nTEXT"),
-    # `init` runs before the program's own `main`.
+    # Go runs `init` before the `main` of redigo.go.
     "redigo": ("go run redigo.go driver.go", """package main
 import ("fmt"; "os"; "time")
 var pause = 20 * time.Millisecond
@@ -76,7 +76,7 @@ def drive(program, text, server, **environment):
 
 
 def lines(words, *replaced):
-    """Returns the page's block of code with these words, with addresses and paths of the test in place of its own."""
+    """Returns the block of code in docs/clients.md that contains these words, with the test's addresses and paths."""
     (block,) = [block for block in re.findall(r"\n\n((?:(?:    .*)?\n)+)", PAGE) if words in block]
     block = textwrap.dedent(block)
     for old, new in replaced:
@@ -92,7 +92,7 @@ def test_a_program_prints_what_the_page_shows_with_only_the_permissions_on_the_p
     assert len(shown) == 4 and replies(program.output(server, "limiter:secret@")) == shown
 
 
-# What the server is told, the user in the URL, and what the program says.
+# For each outage: a command for the server, the user in the URL, and a pattern for the program's output.
 OUTAGES = {
     "gone": ("SHUTDOWN NOSAVE", "", ""),
     "replica": ("REPLICAOF 127.0.0.1 1", "", "READONLY|read only|read-only"),
@@ -159,12 +159,12 @@ def test_a_program_waits_for_a_late_server_as_long_as_its_timeout_says(program, 
         address.fates("", *99 * ["late"])
         said = program.output(address, scheme=scheme, REDIS_TIMEOUT=timeout)
         assert (len(replies(said)), said.count("did not decide")) == (decided, 4 - decided), said
-        # Over TLS, the timeout ends the handshake, before a call is sent.
+        # Over TLS, the handshake times out, so no call is sent.
         assert server("DEL user123") == bool(decided) or scheme == "redis"
 
 
-# These programs make calls until three are decided: the clients for Node.js reconnect in the background, and Go's pool
-# leaves a replica after ten seconds. The others make their four calls.
+# Drivers that make calls until three are decided, because the clients for Node.js reconnect in the background, and Go's
+# pool leaves a replica only after ten seconds. The other programs run as they are, and make four calls.
 UNTIL_DECIDED = {"redigo": """
 for decided := 0; decided < 3; time.Sleep(pause) {
 	reply, err := throttle("user123", 2, 1, 60, 1)
@@ -175,10 +175,10 @@ for (let decided = 0; decided < 3; await sleep(20)) {
   await throttle('user123', 2, 1, 60).then(
     (reply) => { decided += 1; console.log(reply); }, (error) => console.log(`did not decide: ${error}`));
 }""")
-# The page says that these libraries stay connected to a server that has become a replica, or is silent.
+# Libraries that stay connected to a demoted server, and to a server that has stopped replying (see docs/clients.md).
 STAY_AT_A_REPLICA = "node_redis", "redis_rb", "redis_rs"
 STAY_AT_A_SILENT_SERVER = "node_redis", "redis_rs"
-# A server ends with the thread that started it.
+# A thread that starts servers, and stays: a server ends together with the thread that started it.
 STARTER = ThreadPoolExecutor(1)
 
 
@@ -189,8 +189,8 @@ def fail_over(server, address, new_server):
     server(f"REPLICAOF 127.0.0.1 {replica.port}")
 
 
-# What happens at the second of the calls, and how many tokens remain after those that are decided. A call without a
-# reply has taken its token.
+# What happens during the second call, and how many tokens remain after each call that is decided. A call whose reply is
+# lost has taken a token.
 FAILURES = {
     "restart": (lambda server, *_: server.restart(), [2, 2, 1]),
     "failover": (fail_over, [2, 1, 0]),
@@ -209,7 +209,7 @@ def test_a_program_recovers_from_a_failure_and_repeats_no_call(program, failure,
     def fate():
         fate = STARTER.submit(happens, server, address, new_server).result()
         if failure == "failover" and name in STAY_AT_A_REPLICA:
-            # Sentinel does so, too.
+            # Do what Sentinel would do.
             server(re.search("`(CLIENT KILL [A-Za-z ]*)`", PAGE)[1])
         return fate
 
@@ -250,7 +250,7 @@ CONNECTIONS = {"node_redis": 1, "ioredis": 1, "redis_rb": 20}
 @programs(*AT_ONCE)
 def test_of_200_concurrent_calls_three_pass_and_all_are_decided(program, server):
     address = Address(server)
-    # No call gets its reply before all calls have been sent.
+    # Delay the replies until all calls have been sent.
     address.fates("CL.THROTTLE", *200 * ["late"])
     said = drive(program, AT_ONCE[program.row.name], address, REDIS_TIMEOUT=60)
     limited = [reply[0] for reply in replies(said)]
@@ -303,7 +303,7 @@ def test_the_lines_for_sentinel_find_the_primary_with_passwords(program, server,
     assert replies(drive(program, text + "print(throttle('user123', 2, 1, 60))", server)) == [[0, 3, 2, -1, 60]]
 
 
-# Programs for a cluster, with the page's line for the library.
+# Programs that make a call in a cluster. LINE stands for the library's line in docs/clients.md.
 CLUSTER = {
     "redis_py": ("$PYTHON driver.py", """import redis, redis_py
 LINE
@@ -343,7 +343,7 @@ def call_in(cluster, program, permissions):
     for node in cluster[:2]:
         node(f"ACL SETUSER limiter reset {permissions}")
     words, text = CLUSTER[program.row.name]
-    # Without the folder for ES modules, `require` finds the packages in NODE_PATH, where Debian's come first.
+    # Create no node_modules, so that `require` finds the packages in NODE_PATH, where Debian's come first.
     program.row = program.row._replace(edits="")
     (line,) = re.findall(rf"    (.*?)  (?:#|//) {program.row.name.replace('_', '-')}\b", PAGE)
     return replies(run(program, words, text.replace("LINE", line), cluster[0], "limiter:secret@"))

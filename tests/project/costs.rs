@@ -10,7 +10,7 @@ use crate::support::pages::{ROOT, text_of};
 use crate::support::programs::output;
 use crate::support::{Server, executable, info, module};
 
-/// 125,000 keys fill a hash table of 2^17 slots to the same degree as a million keys fill one of 2^20 slots.
+/// The test creates 125,000 keys. These fill a hash table of 2^17 slots as much as a million keys fill one of 2^20.
 #[test]
 #[ignore = "slow: many keys"]
 fn each_key_takes_as_many_bytes_as_the_page_says() {

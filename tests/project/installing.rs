@@ -14,7 +14,7 @@ use crate::support::{
     MODULES, Process, Server, assert_reply, ends_with_the_test, free_port, module, new_folder, run, wait_until,
 };
 
-/// Runs the page's commands in a folder, and then the command with which Debian's systemd unit starts the server.
+/// Runs the commands from docs/platforms.md in a folder, and then the command in Debian's systemd unit.
 #[test]
 fn the_second_instance_on_the_page_starts_with_the_module() {
     const UNIT: &str = "/usr/lib/systemd/system/redis-server@.service";

@@ -77,7 +77,8 @@ fn the_debian_package_says_which_line_to_add_when_to_restart_and_which_lines_to_
     let within = |path: &str| system.path().join(path.trim_start_matches('/'));
     let library = within(MODULES).join("libredis_cell.so");
     let line = format!("loadmodule {MODULES}/libredis_cell.so");
-    // That file system has no other packages, and the package's own scripts run outside it.
+    // In that folder, no other package is installed, so ignore dependencies. Run the package's scripts without chroot,
+    // which needs root.
     let dpkg = |action: &str| {
         let commands = "mkdir -p $0/var/lib/dpkg/info $0/var/lib/dpkg/updates; touch $0/var/lib/dpkg/status
             PATH=$PATH:/usr/sbin:/sbin dpkg --root=$0 --log=/dev/null --force-depends --force-not-root \
@@ -107,8 +108,8 @@ fn the_debian_package_says_which_line_to_add_when_to_restart_and_which_lines_to_
     assert!(!library.exists());
 }
 
-/// The other limiters are the libraries that the examples use. The test fails if the Python package lacks a module, or
-/// the npm package lacks a store.
+/// Each module of the Python package and each store of the npm package loads, together with the libraries that the
+/// examples use.
 #[test]
 fn pip_and_npm_install_the_packages_for_other_limiters() {
     needs!(EVERYWHERE);

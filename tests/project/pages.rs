@@ -51,8 +51,8 @@ const RUN_ELSEWHERE: [&str; 7] = [
     "new RedisCellStore",
 ];
 
-/// Settings must load the module. A program must be part of a file that is run. Most shell commands are not checked
-/// here, because the tests that run them read them from the page.
+/// A block of settings must load the module. A block of a program must be part of a file that is run. Most shell
+/// commands are not checked here, because other tests read them from the page and run them.
 #[test]
 fn each_block_of_code_is_run_or_is_part_of_a_program_that_is_run() {
     let folders = ["docs", "clients", "tests/examples"].map(|folder| Path::new(ROOT).join(folder));
@@ -225,7 +225,7 @@ fn each_command_on_a_page_is_known_to_the_server() {
         let typed = text.split("redis-cli ").skip(1).filter_map(typed_command);
         let named = text.split_once(' ').filter(|(name, _)| language == "code" && !is_error && is_command(name));
         for (name, rest) in typed.chain(named) {
-            // upgrade.rs sends SENTINEL to a Sentinel. Only Redis 8.8, Valkey 9.2 and newer servers know INCREX.
+            // Skip SENTINEL, which upgrade.rs tests, and INCREX, which servers know since Redis 8.8 and Valkey 9.2.
             if ["SENTINEL", "INCREX"].contains(&name) {
                 continue;
             }
@@ -291,7 +291,7 @@ fn milliseconds(unit: &str) -> i64 {
     seconds.iter().find(|(name, _)| *name == unit).unwrap_or_else(|| panic!("{unit} is not a unit of time")).1 * 1_000
 }
 
-/// The table shows the reply to the last call above it, which follows the call at the top of the page.
+/// The table shows the reply to the last call above it, if that is made after the call at the top of the README.
 #[test]
 fn the_readmes_table_is_the_reply_to_its_second_call() {
     let readme = text_of("README.md");

@@ -151,8 +151,7 @@ fn scripts_test_counts_results_and_fails_after_a_failed_installation_or_an_abort
     assert!(said.ends_with("setup: missing: cell-gone. apt-get could not install all of them; the reason is above\n"));
 }
 
-/// A test run that is killed does not drop its servers. Each server must therefore end together with the thread that
-/// started it.
+/// A test run that is killed cannot stop its servers, so each server must end together with the thread that started it.
 #[test]
 fn a_run_that_is_killed_leaves_no_server() {
     let server = thread::spawn(Server::start).join().unwrap();

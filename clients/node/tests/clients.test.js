@@ -50,7 +50,7 @@ for (const [library, open] of Object.entries(LIBRARIES)) {
     server.process.kill('SIGCONT');
     const calls = async () => /cmdstat_cl.pthrottle:calls=(\d+)/.exec(await server.call('INFO', 'commandstats'))?.[1];
     await waitFor('the server has read all calls', async () => await calls() === '20');
-    // Late replies are not mistaken for replies to later calls.
+    // The client does not take the late replies for replies to the next calls.
     assert.deepEqual(await counts(newStore({ sendCommand }), 3), [1, 2, 3]);
     assert.equal(await calls(), '23');
   });
@@ -61,7 +61,7 @@ for (const [library, open] of Object.entries(LIBRARIES)) {
     const stall = () => { for (const end = Date.now() + 1200; Date.now() < end;); };
     const store = newStore({ sendCommand, timeout: 1000 });
     await counts(store, 3);
-    // Stall the event loop between the calls and their replies. The library may not have sent all calls by then.
+    // Stall the event loop between the calls and their replies. Some calls may not be sent until the stall ends.
     let called = 0;
     const stalling = (...words) => {
       const reply = sendCommand(...words);

@@ -158,7 +158,7 @@ test('express-slow-down slows down after its delayAfter', async () => {
   const store = newStore({ quotas: [{ burst: 5, limit: 2, windowMs }] });
   const send = await site(slowDown({ windowMs, delayAfter: 2, delayMs, store }));
   assert.deepEqual(await statuses(7, send), times(7, 200));
-  // The count does not exceed the burst plus one.
+  // `used` stops at the burst plus one.
   assert.deepEqual(delays, [3, 4, 5, 6, 6]);
 });
 

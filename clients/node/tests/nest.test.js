@@ -18,7 +18,7 @@ before(async () => {
 
 const newStore = (options) => new NestStore({ sendCommand, prefix: newPrefix(), timeout: 60_000, ...options });
 
-/** Starts a site with one caller, whose key is a lone surrogate. */
+/** Starts a site that limits all callers together, with a lone surrogate as the key. */
 async function site(throttlers, storage, ...providers) {
   class Site { hello() { return 'Hi'; } }
   Get()(Site.prototype, 'hello', Object.getOwnPropertyDescriptor(Site.prototype, 'hello'));

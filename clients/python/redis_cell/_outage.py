@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any, Callable, Iterator
 from urllib.parse import urlsplit
 
-# The exceptions that the installed frameworks turn into a response, and those that `limits` expects.
+# Base classes of Unanswered: the frameworks turn the first two into a response, and `limits` expects the others.
 NAMES = {"werkzeug": "ServiceUnavailable", "starlette": "HTTPException", "redis": "RedisError", "valkey": "ValkeyError"}
 BASES: list[Any] = []
 for module, name in NAMES.items():

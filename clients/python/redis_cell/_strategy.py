@@ -27,7 +27,7 @@ def name(storage: Any, key: str) -> Any:
 
 
 def keep(storage: Any, key: str, *stats: Any) -> None:
-    # Make a new dict each time: other contexts may have the old one as well.
+    # Do not change the old dict: other contexts may share it.
     kept = {**KEPT.get(), name(storage, key): stats}
     KEPT.set(dict([*kept.items()][-MOST_KEPT:]))
 

@@ -34,7 +34,7 @@ class SimpleRateThrottle(throttling.SimpleRateThrottle):
             is_refused = self.reply[0] == 1
         finally:
             if is_refused:
-                # A view adds these headers to its response.
+                # The view adds its `headers` to the response.
                 getattr(view, "headers", {})["Cache-Control"] = "no-store"
         return self.throttle_failure() if is_refused else self.throttle_success()
 

@@ -91,7 +91,7 @@ def test_several_quotas_in_one_call(started, calls):
 def test_a_changed_rate_starts_full(started, clock):
     assert statuses(started(app_with(limited("login", 9, 10, 86400))), 11)[-1] == 429
     assert statuses(started(app_with(limited("login", 9, 10, 60))), 11) == 10 * [200] + [429]
-    # A changed second quota starts full, too.
+    # A limiter whose second quota has changed starts full, too.
     assert statuses(started(app_with(limited("plan", 9, 10, 1, 1, 1, 2, 86400))), 3) == [200, 200, 429]
     assert statuses(started(app_with(limited("plan", 9, 10, 1, 1, 1, 2, 60))), 3) == [200, 200, 429]
 

@@ -40,7 +40,7 @@ def test_retry_after_is_never_early(server, clock, rate, least):
     client = app.test_client()
     while client.get("/").status_code == 200:
         pass
-    # Flask-Limiter subtracts the time of the machine's own clock, so repeat this at different fractions of a second.
+    # Flask-Limiter subtracts the machine's time, which does not stand still, so try different fractions of a second.
     for _ in range(20):
         assert seen(client.get("/"), "Retry-After") in ((429, least), (429, least + 1))
         time.sleep(0.06)

@@ -52,8 +52,8 @@ def test_slowapi_keeps_the_reply_for_the_headers(server, calls, path):
     status, remaining, _ = seen(client.get(path), "Remaining", "X-RateLimit-Limit")
     assert (status, remaining) == (200, 1) and calls("cl.plook") == 0
     status, wait = seen(client.get(path), "Retry-After")
-    # A sync route runs in a thread. slowapi's error handler does not see the thread's reply, so it calls CL.PLOOK, and
-    # gets the time until all tokens are back.
+    # A sync route runs in another thread. slowapi's error handler cannot see the reply that was kept there, so it calls
+    # CL.PLOOK, and gets the time until all tokens are back.
     assert status == 429 and wait in ((28_800, 28_801) if path == "/async" else (57_600, 57_601))
 
 

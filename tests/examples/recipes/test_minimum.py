@@ -3,8 +3,7 @@
 import pytest
 import redis
 
-# The minimum of each tenant: for a, 5 at once and 20 a second; for b, 10 at once and 50 a second; and a tenant without
-# one.
+# Each tenant's minimum: for a, 5 calls at once and 20 a second; for b, 10 at once and 50 a second; for none, nothing.
 TENANTS = {"a": "4 20 1", "b": "9 50 1", "none": "-1 1 1"}
 # All tenants together get 50 calls at once and 100 a second. Of the 50, the pool lends 35.
 WHOLE, LENT = 50, "34 100 1"

@@ -27,7 +27,7 @@ def test_a_circuit_breaker_opens_after_five_failures_and_after_12_s_until_the_ne
     for _ in range(5):
         assert not is_open()
         recipe(fails)
-    # Calls that are already under way may fail, too. These failures do not make the pause longer.
+    # A call that was under way when the breaker opened fails, too. This does not make the pause longer.
     recipe(fails)
     for milliseconds, expected in (0, True), (11_999, True), (12_000, False), (13_000, False):
         recipe.at(milliseconds)

@@ -11,7 +11,7 @@ from applications import HAS_FASTAPI, NEWEST_ARE_REQUIRED, UVICORN, Application,
 from packages import ROOT
 
 PAGE = (ROOT / "docs/protect.md").read_text()
-# Runs docs/protect/protect.py behind a trusted proxy, in the folder in which the test installs the program.
+# docs/protect/protect.py behind a trusted proxy. `start` adds the folder in which it has installed the program.
 PROTECT = Row("protect", HAS_FASTAPI, f"{UVICORN} protect:app", is_required=NEWEST_ARE_REQUIRED)
 
 
@@ -48,7 +48,7 @@ def test_a_reader_sees_what_the_page_shows(app, server):
     page = PAGE.replace(":8000", f":{app.http_port}").replace("redis-cli", f"redis-cli --no-raw -p {server.port}")
     definitions = "".join(re.findall(r"^    \$ (?:url=|login\(\)).*\n", page, re.M))
     for part in page.split("\nStart the server again"):
-        # On the page, a dollar sign marks a command. The lines below the command are its output.
+        # In docs/protect.md, a dollar sign marks a command. The lines below the command are its output.
         session = definitions + "".join(re.findall(r"^    \$ .*\n(?:    .*\n)*", part, re.M))
         commands = "".join(re.findall(r"^    \$ (.*\n)", session, re.M))
         # With -v, the shell prints each command before its output.

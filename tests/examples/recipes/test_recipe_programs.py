@@ -181,8 +181,8 @@ def test_a_stream_pays_what_it_has_used_when_it_ends_or_breaks(server, gateway, 
 
 
 @pytest.mark.parametrize("fates, is_unavailable, paid", [
-    # A call is sent up to three times. First, two replies to the reservation and two to the settlement are lost. Then
-    # all replies to the reservation are lost, and then all replies to the settlement.
+    # A call is sent up to three times. In the first case, two replies to the reservation and two to the settlement are
+    # lost. In the second, all replies to the reservation are lost, and in the third, all replies to the settlement.
     ([LOST, LOST, None, LOST, LOST], False, 9_000),
     ([LOST] * 3, True, 0),
     ([None] + [LOST] * 3, False, 9_000),
