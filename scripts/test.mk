@@ -39,13 +39,15 @@ endef
 # Stop tests after an hour, because a test must then be stuck: the longest run takes five minutes on two busy cores.
 limit  = timeout --foreground 1h
 tests  = $(limit) $(logs)/servers --include-ignored
-pytest = /usr/bin/pytest -n 4 --dist loadgroup tests/examples
+# More workers than cores, because most of these tests wait.
+pytest = /usr/bin/pytest -n 6 --dist loadgroup tests/examples
 # Sets SERVER to the executable of the server that is called $(1) in scripts/servers.
 at     = SERVER=$$(echo $(CURDIR)/target/servers/$(1)/*-server)
 
 # List the longest jobs first, so that no core is idle at the end. `all` lists the jobs themselves, because make would
 # start the jobs of a group such as `clients` later.
-for_clients   := examples $(clients) $(if $(EVERYWHERE),debian) $(servers:%=recipes-%)
+for_clients   := programs examples $(clients) $(if $(EVERYWHERE),debian) \
+    $(patsubst %,recipes-%,$(filter-out redis-7.0,$(servers)))
 for_module    := $(on_one) $(servers:%=on-%) rule shellcheck format
 for_platforms := $(targets:%=for-%) lints memcheck zizmor
 quick:     here rule format
@@ -54,7 +56,7 @@ module:    $(for_module)
 platforms: $(for_platforms)
 all:       $(if $(EVERYWHERE),$(for_platforms)) $(for_clients) $(for_module)
 .PHONY: quick all clients module platforms compiled release servers libraries here rule $(on_one) $(clients) \
-    examples debian lints memcheck zizmor format shellcheck
+    programs examples debian lints memcheck zizmor format shellcheck
 
 # Compiles the tests with clippy-driver, which is rustc with clippy's lints. Other jobs run the tests through links in
 # target/test, not with cargo: cargo 1.88 holds its lock while tests run, but some tests call cargo themselves.
@@ -99,7 +101,7 @@ on-%: compiled release servers
 	    echo "left out: the failures on $*, which is not the version that scripts/servers expects"
 	}
 
-# Tests the recipes' Lua scripts and functions on each server. The job `examples` tests their Python programs.
+# Tests the recipes' Lua scripts and functions on the other servers. The job `examples` tests them on redis-7.0.
 recipes-%: release servers libraries
 	@$(job)
 	export $(call at,$*)
@@ -110,9 +112,15 @@ $(on_one): compiled release servers
 	@$(job)
 	$(call at,redis-7.0) $(tests) $@::
 
-examples: compiled release servers libraries
+# The programs in docs/clients, one of which is in Rust.
+programs: compiled release servers libraries
 	@$(job)
-	$(call at,redis-7.0) $(pytest)
+	$(call at,redis-7.0) $(pytest)/test_programs.py
+
+# All other tests of what users copy. They need no Rust, so they run while the tests in Rust are compiled.
+examples: release servers libraries
+	@$(job)
+	$(call at,redis-7.0) $(pytest) --ignore=tests/examples/test_programs.py
 
 # Tests the packages in clients/. For Node.js, prints the results in pytest's format, which scripts/test can count.
 client-python: release servers libraries
