@@ -87,7 +87,7 @@ fn assert_same(replica: &Server, primary: &Server) {
 #[test]
 #[ignore = "slow: a snapshot that waits"]
 fn a_replica_misses_no_call_that_is_made_while_it_joins() {
-    // Redis 6.2 sends an event handler's writes, even a SET, before it replies to PSYNC.
+    // Redis 6.2 sends the replica what an event handler writes before the reply to PSYNC, which breaks the handshake.
     needs!(REDIS_7);
     for settings in snapshots() {
         let starts_later = settings == snapshots()[2];

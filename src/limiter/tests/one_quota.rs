@@ -198,8 +198,8 @@ proptest! {
         for Call { now, tat, verdict, .. } in play(quota, start, &steps) {
             let (funnel, tat) = (quota.at(moment(now)).unwrap(), after(tat, &verdict));
             prop_assert!(verdict.remaining <= verdict.limit);
-            // The first check also holds if 0 tokens remain: only a TAT beyond the tolerance limits a call for 0
-            // tokens, and no history with one quota produces such a TAT.
+            // The first check also holds if 0 tokens remain: a call for 0 tokens is limited only if the TAT is beyond
+            // the tolerance, which no history with one quota produces.
             prop_assert!(!throttle(funnel, tat, verdict.remaining.cast_signed()).limited);
             prop_assert!(throttle(funnel, tat, verdict.remaining.cast_signed() + 1).limited);
         }
