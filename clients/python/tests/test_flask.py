@@ -1,5 +1,6 @@
 """Tests of Flask-Limiter, in Flask's test client."""
 
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from flask_limiter import Limiter
 from flask_limiter.commands import cli
 
 from conftest import is_unanswered, seen
+from packages import ROOT
 from redis_cell.limits import Unanswered
 
 
@@ -92,15 +94,16 @@ def test_a_conditional_limit_asks_before_each_request(server):
 def test_of_40_concurrent_guesses_the_limit_are_tried_if_a_right_one_is_refunded(server):
     app, limiter = flask(server, headers_enabled=False)
     tried = []
+    # The block of code with this call on the page.
+    (refund,) = re.findall(r"```python\n((?:(?!```).)*cost=-1.*?)```", (ROOT / "docs/frameworks.md").read_text(), re.S)
 
     @app.post("/")
-    @limiter.limit("5/hour")
+    @limiter.limit("5/hour;6/day")
     def log_in():
         tried.append(request.form["password"])
         if tried[-1] != "right":
             return "Wrong", 401
-        limit = limiter.current_limit
-        limiter.limiter.hit(limit.limit, *limit.request_args, cost=-1)
+        exec(refund, {"limiter": limiter})
         return "Welcome"
 
     post = lambda password: app.test_client().post("/", data={"password": password}).status_code
