@@ -20,9 +20,10 @@ def test_of_200_concurrent_requests_the_burst_passes(app, server):
     # The server replies only after all requests have been sent.
     server.process.send_signal(SIGSTOP)
     assert app.passed(200, app.caller(), True, sent=lambda: server.process.send_signal(SIGCONT)) == LIMIT
-    # In Node.js, all calls share one connection. nginx's two workers have at most 20 each.
+    # In Node.js, all calls share one connection. nginx's two workers have at most 20 each at a time, and may replace a
+    # connection that was closed.
     if app.row.words.startswith("node") or app.row is NGINX:
-        assert app.address.accepted <= (40 if app.row is NGINX else 1)
+        assert app.address.accepted <= (50 if app.row is NGINX else 1)
 
 
 @on(LIMITERS)

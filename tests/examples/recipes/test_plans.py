@@ -53,9 +53,11 @@ def test_half_the_burst_and_half_the_rate_are_a_hard_cap(recipe):
     assert max(sum(0 <= time - start <= 60_000 for time in times) for start in times) == 60
 
 
-def test_after_a_change_of_plan_the_same_share_is_used(recipe):
+def test_after_a_change_of_plan_the_tokens_are_back_at_the_same_time(recipe):
     recipe("CL.THROTTLE key 9 10 86400 8")
     assert recipe("CL.LOOK key 99 100 86400")[2] == 20
+    recipe("CL.THROTTLE slow 2 1 86400 3")
+    assert recipe("CL.LOOK slow 299 600 3600")[4] == 3 * 86_400
 
 
 def test_clients_with_leases_use_the_burst_and_the_rate_and_at_most_a_batch_each_beyond(recipe, chance):
