@@ -26,9 +26,10 @@ function answered(send, ms) {
     Promise.resolve(send()).then(resolve, reject);
     // Wait in two halves: a stall of the event loop uses up only one, and replies are read before the other ends.
     const half = (/** @type {() => void} */ end) => { timer = setTimeout(() => setImmediate(end), ms / 2); };
-    half(() => half(() => reject(new Error(`no reply within ${ms} ms`))));
+    // If the reply has just been read, `timer` is empty. Do not start another: it would keep the process alive.
+    half(() => timer && half(() => reject(new Error(`no reply within ${ms} ms`))));
   });
-  return reply.catch((error) => { throw new Unanswered(error); }).finally(() => clearTimeout(timer));
+  return reply.catch((error) => { throw new Unanswered(error); }).finally(() => { timer = clearTimeout(timer); });
 }
 
 module.exports = { Unanswered, answered };

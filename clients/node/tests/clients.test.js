@@ -18,6 +18,9 @@ function newStore(options) {
 const counts = (store, times, key = 'key') => Promise.all(Array.from({ length: times }, () =>
   store.increment(key).then(({ totalHits }) => totalHits, (error) => error.status)));
 
+/** Blocks the event loop for 1.2 seconds. */
+const stall = () => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1200);
+
 for (const [library, open] of Object.entries(LIBRARIES)) {
   test(`${library}: a store counts, looks and resets`, async () => {
     const { url } = await startServer();
@@ -44,9 +47,10 @@ for (const [library, open] of Object.entries(LIBRARIES)) {
   test(`${library}: a silent server is an outage, and no call is retried`, async () => {
     const server = await startServer();
     const { sendCommand } = await open(server.url);
-    const store = newStore({ sendCommand, timeout: 100 });
+    const store = newStore({ sendCommand, timeout: undefined });
     server.process.kill('SIGSTOP');
-    assert.deepEqual(await counts(store, 20), times(20, 503));
+    assert.deepEqual(await counts(store, 19), times(19, 503));
+    await assert.rejects(store.increment('key'), (error) => error.cause.message === 'no reply within 100 ms');
     server.process.kill('SIGCONT');
     const calls = async () => /cmdstat_cl.pthrottle:calls=(\d+)/.exec(await server.call('INFO', 'commandstats'))?.[1];
     await waitFor('the server has read all calls', async () => await calls() === '20');
@@ -58,7 +62,6 @@ for (const [library, open] of Object.entries(LIBRARIES)) {
   test(`${library}: a stalled event loop makes no call fail`, async () => {
     const server = await startServer();
     const { sendCommand } = await open(server.url);
-    const stall = () => { for (const end = Date.now() + 1200; Date.now() < end;); };
     const store = newStore({ sendCommand, timeout: 1000 });
     await counts(store, 3);
     // Stall the event loop between the calls and their replies. Some calls may not be sent until the stall ends.
@@ -79,6 +82,23 @@ for (const [library, open] of Object.entries(LIBRARIES)) {
     server.process.kill('SIGCONT');
     stall();
     assert.deepEqual(await late, times(100, 3));
+  });
+
+  test(`${library}: no timer outlives a reply that is read when half the timeout has passed`, async (context) => {
+    const server = await startServer();
+    const { sendCommand } = await open(server.url);
+    const store = newStore({ sendCommand, timeout: 2000 });
+    const { mock } = context.mock.method(globalThis, 'setTimeout');
+    server.process.kill('SIGSTOP');
+    const reply = counts(store, 1);
+    await sleep(100);
+    await turn(); // After this, the loop runs timers before it reads the reply.
+    server.process.kill('SIGCONT');
+    stall();
+    assert.deepEqual(await reply, [1]);
+    await turn();
+    const [first, ...further] = mock.calls.filter((call) => call.arguments[1] === 1000);
+    assert.ok(first && !further.some(({ result }) => result.hasRef()), 'a timer keeps the process alive');
   });
 }
 
@@ -135,7 +155,12 @@ test('clusters', async (context) => {
   const nodes = await startCluster();
   for (const [library, open] of Object.entries(CLUSTERS)) {
     await context.test(`${library}: each call goes to the node that has the key`, async () => {
-      const store = newStore({ sendCommandCluster: await open(nodes) });
+      const [send, sent] = [await open(nodes), new Set()];
+      const sendCommandCluster = (call) => {
+        sent.add(`${call.command[0]} ${call.isReadOnly}`);
+        return send(call);
+      };
+      const store = newStore({ sendCommandCluster });
       await Promise.all(nodes.map((node) => node.call('CONFIG', 'RESETSTAT')));
       const keys = Array.from({ length: 60 }, (_, number) => `caller ${number}`);
       const found = await Promise.all(keys.map((key) => counts(store, 3, key)));
@@ -143,6 +168,8 @@ test('clusters', async (context) => {
       assert.equal((await store.get(keys[0])).totalHits, 2);
       await store.resetKey(keys[0]);
       assert.equal(await store.get(keys[0]), undefined);
+      // A client may send a read-only command to a replica, which cannot take tokens.
+      assert.deepEqual([...sent], ['CL.PTHROTTLE false', 'CL.PLOOK true']);
       for (const node of nodes) {
         assert.doesNotMatch(await node.call('INFO', 'errorstats'), /MOVED/);
         assert.notEqual(await node.call('DBSIZE'), 0);
