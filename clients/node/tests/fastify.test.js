@@ -23,33 +23,42 @@ async function site(options, build = (fastify) => fastify.get('/', async () => '
   const own = { max: 2, timeWindow: '1 day', keyGenerator: byHeader, store: newStore() };
   await fastify.register(rateLimit, { ...own, ...options });
   await build(fastify);
-  return async (url = '/', caller = 'caller') => {
-    const response = await fastify.inject({ url, headers: { caller } });
+  return async (url = '/', caller = 'caller', method = 'GET') => {
+    const response = await fastify.inject({ method, url, headers: { caller } });
     return { status: response.statusCode, headers: response.headers, body: response.body };
   };
 }
 
 test('no caller can use the key of another limit, whatever the caller is called', async () => {
-  const store = newStore();
-  const send = await site({ store }, (fastify) => {
-    const route = (url, rateLimit) => fastify.get(url, { config: { rateLimit } }, async () => 'Hi');
+  const prefix = newPrefix();
+  const send = await site({ store: newStore({ prefix }) }, (fastify) => {
+    const route = (url, rateLimit, method = 'GET') =>
+      fastify.route({ method, url, config: { rateLimit }, handler: async () => 'Hi' });
     fastify.get('/', async () => 'Hi');
     route('/own', { max: 2 });
+    route('/own', { max: 2 }, 'POST');
     route('/user/', { max: 2 });
     route('/user/:id', { max: 2 });
     route('/group', { max: 2, groupId: 'GET /own' });
-    for (const [url, options] of [['/named', { groupId: 'GET /own' }], ['/unnamed', {}]]) {
-      const preHandler = fastify.rateLimit({ max: 2, ...options });
+    for (const [url, groupId] of [['/named', 'GET /own'], ['/handler', 'handler'], ['/unnamed', undefined]]) {
+      const preHandler = fastify.rateLimit({ max: 2, groupId });
       fastify.get(url, { preHandler, config: { rateLimit: false } }, async () => 'Hi');
     }
   });
   const callers = [
     ['/own', 'x'], ['/', 'x'], ['/', 'GET /own:x'], ['/', 'route:GET /own:x'], ['/', 'route","GET /own","x'],
     ['/group', 'x'], ['/named', 'x'], ['/unnamed', 'x'], ['/user/', 'id:x'], ['/user/', ':id:x'], ['/user/7', 'x'],
+    ['/own', 'x', 'POST'], ['/handler', 'x'],
   ];
-  for (const [url, caller] of callers) {
-    assert.deepEqual(await statuses(3, () => send(url, caller)), [200, 200, 429], `${url} ${caller}`);
+  for (const call of callers) {
+    assert.deepEqual(await statuses(3, () => send(...call)), [200, 200, 429], `${call}`);
   }
+  // The keys must stay the same, so that an update of the package keeps the counts.
+  const keys = (await server.call('KEYS', `${prefix}*`)).map((key) => JSON.parse(key.slice(prefix.length)));
+  const limits = keys.filter((names) => names.at(-4) === 'x').map((names) => names.slice(0, -4).join()).sort();
+  assert.deepEqual(limits, [
+    '', 'group,GET /own', 'group,handler', 'handler', 'route,GET /own', 'route,GET /user/:id', 'route,POST /own',
+  ]);
 });
 
 test('registrations and applications with different prefixes share nothing', async () => {

@@ -112,9 +112,12 @@ def test_a_key_may_have_a_lone_surrogate_and_an_empty_one_is_an_error(started):
         started(app_with(limited("empty", *DAY, key=lambda: ""))).get("/")
 
 
-def test_mistakes_are_no_outage(started):
-    with pytest.raises(Exception, match="count must be 1 or more"):
-        started(app_with(limited("wrong", 2, 0, 86400))).get("/")
+@pytest.mark.parametrize("quota, message", [
+    ((2, 0, 86400), "count must be 1 or more"), ((2, 3, None), "Invalid input of type"),
+])
+def test_mistakes_are_no_outage(started, quota, message):
+    with pytest.raises(Exception, match=message):
+        started(app_with(limited("wrong", *quota))).get("/")
 
 
 @pytest.mark.parametrize("one, other, share", [
