@@ -164,8 +164,8 @@ test('express-slow-down slows down after its delayAfter', async () => {
 
 test('a limit of 0 is not mistaken for express-slow-down', async () => {
   for (const options of [{ validate: { limit: false } }, { requestPropertyName: 'own' }]) {
-    const send = await site(rateLimit({ ...silent, validate: true, limit: 0, windowMs, store: newStore(), ...options }));
-    assert.deepEqual(await statuses(2, send), [429, 429]);
+    const settings = { ...silent, validate: true, limit: 0, windowMs, store: newStore(), ...options };
+    assert.deepEqual(await statuses(2, await site(rateLimit(settings))), [429, 429]);
   }
 });
 
