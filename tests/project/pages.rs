@@ -40,12 +40,13 @@ fn each_file_that_a_page_names_exists() {
 }
 
 /// Words that identify the programs that other tests read from a page and run. Most of these tests are in
-/// tests/examples/applications.py, and one is in this file. Every other program must be part of a file that is run.
-const RUN_ELSEWHERE: [&str; 7] = [
+/// tests/examples/applications.py, one is in clients/python/tests, and one is in this file. Every other program must be part of a file that is run.
+const RUN_ELSEWHERE: [&str; 8] = [
     "def admit",
     "check(\"items\"",
     "import redis_cell.limits  # adds",
     "\n\nlimiter = Limiter(",
+    "limiter.current_limits",
     "REDIS_CELL = ",
     "def lifespan",
     "new RedisCellStore",
