@@ -47,7 +47,7 @@ at     = SERVER=$$(echo $(CURDIR)/target/servers/$(1)/*-server)
 # Jobs that do not need the compiled tests come first, because make returns to a job that has to wait only after it has
 # started all later ones. Otherwise, the longest jobs come first, so that no core is idle at the end. `all` lists the
 # jobs themselves, because make would start the jobs of a group such as `clients` later.
-for_clients   := examples $(clients) $(patsubst %,recipes-%,$(filter-out redis-7.0,$(servers))) \
+for_clients   := examples $(clients) $(filter-out recipes-redis-7.0,$(servers:%=recipes-%)) \
     $(if $(EVERYWHERE),debian)
 for_module    := programs $(on_one) $(servers:%=on-%) rule shellcheck format
 for_platforms := $(targets:%=for-%) lints memcheck zizmor
